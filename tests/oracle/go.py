@@ -1,0 +1,147 @@
+"""The rules of Go, slow and obvious: sets of points, flood fills, and a set of whole boards for superko.
+
+Twin of zero/games/go.py, written from the Tromp-Taylor rules (https://tromp.github.io/go.html) and from nothing else.
+A point is (row, column), row 0 at the top; a colour is +1 for Black and -1 for White.
+"""
+
+from typing import NamedTuple
+
+Point = tuple[int, int]
+Points = frozenset[Point]
+
+
+class Board(NamedTuple):
+    """The stones on a board."""
+
+    black: Points
+    white: Points
+
+    def stones(self, colour: int) -> Points:
+        return self.black if colour == 1 else self.white
+
+
+EMPTY_BOARD = Board(frozenset(), frozenset())
+
+
+def all_points(rows: int, columns: int) -> list[Point]:
+    return [(row, column) for row in range(rows) for column in range(columns)]
+
+
+def beside(point: Point) -> Points:
+    """The four points around, on the board or not."""
+    row, column = point
+    return frozenset({(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)})
+
+
+def region(start: Point, inside: Points) -> Points:
+    """The points that can be reached from `start` within `inside`."""
+    found, border = {start}, [start]
+    while border:
+        new = (beside(border.pop()) & inside) - found
+        found |= new
+        border += new
+    return frozenset(found)
+
+
+def regions(points: Points) -> list[Points]:
+    """`points` cut into its connected parts."""
+    parts = []
+    while points:
+        part = region(min(points), points)
+        parts.append(part)
+        points -= part
+    return parts
+
+
+def without_breath(stones: Points, empty: Points) -> Points:
+    """The stones of all chains that touch no empty point."""
+    dead = [chain for chain in regions(stones) if not any(beside(stone) & empty for stone in chain)]
+    return frozenset().union(*dead)
+
+
+def is_legal_board(rows: int, columns: int, board: Board) -> bool:
+    """True where every chain touches an empty point."""
+    empty = frozenset(all_points(rows, columns)) - board.black - board.white
+    return not without_breath(board.black, empty) and not without_breath(board.white, empty)
+
+
+def after(rows: int, columns: int, board: Board, colour: int, point: Point) -> Board:
+    """The board after a stone of `colour` on `point`: first the opponent's dead chains go, then one's own."""
+    points = frozenset(all_points(rows, columns))
+    own = board.stones(colour) | {point}
+    other = board.stones(-colour)
+    other -= without_breath(other, points - own - other)
+    own -= without_breath(own, points - own - other)
+    return Board(own, other) if colour == 1 else Board(other, own)
+
+
+def area(rows: int, columns: int, board: Board, colour: int) -> int:
+    """Stones of `colour`, and the points of empty regions that touch only such stones."""
+    empty = frozenset(all_points(rows, columns)) - board.black - board.white
+    total = len(board.stones(colour))
+    for part in regions(empty):
+        around = frozenset().union(*(beside(point) for point in part))
+        if around & board.stones(colour) and not around & board.stones(-colour):
+            total += len(part)
+    return total
+
+
+class GoGame:
+    """A game in progress; every position it has had is kept."""
+
+    def __init__(self, rows: int, columns: int, komi: float, allow_suicide: bool, max_moves: int) -> None:
+        self.rows, self.columns, self.komi, self.allow_suicide = rows, columns, komi, allow_suicide
+        self.max_moves = max_moves
+        self.boards = [EMPTY_BOARD]
+        self.boards_seen = {EMPTY_BOARD}
+        self.to_play = 1
+        self.num_passes = 0
+
+    @property
+    def board(self) -> Board:
+        return self.boards[-1]
+
+    @property
+    def ended(self) -> bool:
+        return self.num_passes == 2 or len(self.boards) > self.max_moves
+
+    def is_legal(self, point: Point) -> bool:
+        """True where the player to move may play there, were the game not at its end."""
+        if point in self.board.black | self.board.white:
+            return False
+        then = after(self.rows, self.columns, self.board, self.to_play, point)
+        if point not in then.stones(self.to_play) and not self.allow_suicide:
+            return False
+        return then not in self.boards_seen
+
+    def breaks_superko_only(self, point: Point) -> bool:
+        """True where the move is forbidden because, and only because, its position has been on the board."""
+        if point in self.board.black | self.board.white or self.is_legal(point):
+            return False
+        then = after(self.rows, self.columns, self.board, self.to_play, point)
+        return point in then.stones(self.to_play) or self.allow_suicide
+
+    def legal_actions(self) -> set[int]:
+        """Numbers of the legal actions: `row * columns + column`, the pass last."""
+        if self.ended:
+            return set()
+        legal = {r * self.columns + c for r, c in all_points(self.rows, self.columns) if self.is_legal((r, c))}
+        return legal | {self.rows * self.columns}
+
+    def play(self, action: int) -> None:
+        if action == self.rows * self.columns:
+            self.num_passes += 1
+            self.boards.append(self.board)
+        else:
+            self.num_passes = 0
+            point = divmod(action, self.columns)
+            self.boards.append(after(self.rows, self.columns, self.board, self.to_play, point))
+            self.boards_seen.add(self.board)
+        self.to_play = -self.to_play
+
+    def margin(self) -> float:
+        black = area(self.rows, self.columns, self.board, 1)
+        return black - area(self.rows, self.columns, self.board, -1) - self.komi
+
+    def outcome(self) -> int:
+        return (self.margin() > 0) - (self.margin() < 0)

@@ -1,0 +1,333 @@
+"""What crosses a stage: frozen manifests with digests, and the only ways a file is written or checked.
+
+A manifest is canonical JSON (sorted keys, one final newline), names every file by SHA-256 and size, and holds no time,
+duration, host or commit, so that a recomputation gives the same bytes; the commit is in the provenance of the tag.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from zero.errors import StorageError
+from zero.params import NetworkParams
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+MANIFEST_FILE = "manifest.json"
+CHUNK_BYTES = 1 << 20
+
+
+class Manifest(BaseModel):
+    """Base of what is written as JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class FileRef(Manifest):
+    """A file by its content."""
+
+    path: str
+    """Relative to the folder of the manifest."""
+    sha256: Sha256
+    num_bytes: int
+
+
+class Origin(Manifest):
+    """What made an artifact; everything in it is equal when it is made again."""
+
+    stage: str
+    lineage: str
+    generation: int
+    seed: int
+    params_digest: Sha256
+    engine: Sha256
+    """Fingerprint of the sources that ran."""
+    inputs: dict[str, Sha256]
+    """SHA-256 of each input by name."""
+
+
+class ShardRef(Manifest):
+    """A shard of games inside a game set or window."""
+
+    file: FileRef
+    key: Sha256
+    """Key of its ShardSpec in the store."""
+    generation: int
+    first_game: int
+    num_games: int
+    num_positions: int
+    """Moves in all of its games."""
+
+
+class GameSet(Manifest):
+    """`data/games` and `data/match`: the games of one stage of one generation, in order."""
+
+    origin: Origin
+    shards: tuple[ShardRef, ...]
+    num_games: int
+    num_positions: int
+
+
+class WindowShard(Manifest):
+    """A shard of the window and the games of it that are in the window."""
+
+    shard: ShardRef
+    skip_games: int
+    """Games at its start that are too old to be in the window."""
+
+
+class Window(Manifest):
+    """`data/window`: exactly what the network is trained on, oldest game first."""
+
+    origin: Origin
+    shards: tuple[WindowShard, ...]
+    num_games: int
+    num_positions: int
+
+
+class Checkpoint(Manifest):
+    """`models/challenger` and `state/trainee`: a network in training."""
+
+    origin: Origin
+    network: NetworkParams
+    step: int
+    """Optimiser steps since generation 0."""
+    learning_rate_factor: float
+    """Factor that the KL adaptation has put on the schedule; 1 without it."""
+    weights: FileRef
+    optimizer: FileRef
+    """Momentum buffers by parameter name."""
+
+
+class Champion(Manifest):
+    """`state/champion`: the best player, which plays the games of the next generation."""
+
+    generation: int
+    """Generation whose challenger it was."""
+    network: NetworkParams
+    weights: FileRef
+
+
+class Colours(Manifest):
+    """Games of the challenger with one colour."""
+
+    wins: int
+    losses: int
+    draws: int
+
+
+class MatchResult(Manifest):
+    """A match as the challenger sees it."""
+
+    wins: int
+    losses: int
+    draws: int
+    as_black: Colours
+    as_white: Colours
+    unique_games: int
+    """Different sequences of moves among the games."""
+    score: float
+    """(wins + draws / 2) / games."""
+    interval: tuple[float, float]
+    """Wilson score interval of 95 %."""
+    mean_length: float
+
+
+class PromotionDecision(Manifest):
+    """`metrics/gating.json`: who stays, and why."""
+
+    lineage: str
+    generation: int
+    promoted: bool
+    threshold: float
+    match: MatchResult
+    challenger: Sha256
+    """SHA-256 of its weights."""
+    champion: Sha256
+    """SHA-256 of the weights it played against."""
+
+
+class GenerationId(Manifest):
+    """`state/generation.json`: which generation of which lineage the workspace makes."""
+
+    lineage: str
+    number: int
+
+
+class LedgerEntry(Manifest):
+    """One line of `record/ledger.jsonl`; `previous` chains it to the line before."""
+
+    lineage: str
+    generation: int
+    kind: Literal["start", "decision"]
+    decision: PromotionDecision | None
+    champion: Sha256
+    """Weights of the champion after the decision."""
+    champion_generation: int
+    trainee: Sha256
+    """Weights that training goes on from."""
+    params_digest: Sha256
+    lock_digest: Sha256
+    """SHA-256 of dvc.lock; of the empty text at generation 0."""
+    previous: Sha256
+    """SHA-256 of the line before; zeros for the first."""
+
+
+class Provenance(Manifest):
+    """`record/provenance.json`: what made the generation of this tag."""
+
+    lineage: str
+    generation: int
+    parent_commit: str
+    """Commit the stages ran on."""
+    parent_tag: str | None
+    params_digest: Sha256
+    engine: Sha256
+    lock_file: Sha256
+    """SHA-256 of constraints.txt."""
+    profile: dict[str, str]
+    champion: Sha256
+    challenger: Sha256
+    window: Sha256
+    games: tuple[Sha256, ...]
+    match: tuple[Sha256, ...]
+
+
+class GameRecord(NamedTuple):
+    """One finished game, T moves long."""
+
+    actions: np.ndarray  # [T] int16
+    visit_counts: np.ndarray  # [T, A] uint16, of the root's edges when the move was chosen
+    root_values: np.ndarray  # [T] float32, seen by the player to move
+    outcome: int  # +1, 0, -1 for Black
+    margin: float  # Black's area less White's less komi; 0 for games without a score
+    end: str  # how it ended: "passes", "line", "full", "length"
+    game: int  # number of the game in its generation
+    black: str  # SHA-256 of the weights that played Black
+    white: str
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def canonical_json(value: BaseModel | dict[str, Any]) -> bytes:
+    """UTF-8 JSON with sorted keys, one space of indent and a final newline: equal values give equal bytes."""
+    tree = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    return (json.dumps(tree, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()
+
+
+def canonical_line(value: BaseModel) -> bytes:
+    """As `canonical_json`, on one line."""
+    return (json.dumps(value.model_dump(mode="json"), sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def sha256_bytes(data: bytes) -> str:
+    """SHA-256 (hex) of `data`."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 (hex) of a file's content.
+
+    Raises:
+      StorageError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}; restore it with `dvc checkout` or `dvc pull`") from None
+    return digest.hexdigest()
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file that is there whole or not at all (temporary name, fsync, rename); makes its folder.
+
+    Raises:
+      StorageError: the disk is full, the folder read-only, or the like.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), 0o644)
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}") from None
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Puts the content of `source` at `target`, as a hard link where the file system allows. Neither is edited after.
+
+    Raises:
+      StorageError: it cannot be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        try:
+            os.link(source, target)
+        except OSError:
+            temporary = target.with_name(f".{target.name}.part")
+            shutil.copyfile(source, temporary)
+            os.replace(temporary, target)
+    except OSError as error:
+        raise StorageError(f"cannot write {target}: {error.strerror}") from None
+
+
+def file_ref(path: Path, folder: Path) -> FileRef:
+    """Reference to `path`, relative to `folder`."""
+    return FileRef(path=path.relative_to(folder).as_posix(), sha256=sha256_file(path), num_bytes=path.stat().st_size)
+
+
+def checked_path(ref: FileRef, folder: Path) -> Path:
+    """Path of the referenced file, whose content has been checked.
+
+    Raises:
+      StorageError: it is missing, or its content is not the one the manifest names.
+    """
+    path = folder / ref.path
+    found = sha256_file(path)
+    if found != ref.sha256:
+        raise StorageError(
+            f"{path} was altered: its SHA-256 is {found[:12]}, its manifest says {ref.sha256[:12]}; "
+            "restore it with `dvc checkout --force`"
+        )
+    return path
+
+
+def write_manifest(folder: Path, manifest: Manifest, name: str = MANIFEST_FILE) -> None:
+    """Writes `manifest` as `name` in `folder`, whole."""
+    write_whole(folder / name, canonical_json(manifest))
+
+
+def read_manifest(folder: Path, kind: type[Model], name: str = MANIFEST_FILE) -> Model:
+    """Manifest of `folder`.
+
+    Raises:
+      StorageError: it is missing or is no manifest of that kind.
+    """
+    path = folder / name
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except OSError:
+        raise StorageError(f"no {path}; run `dvc checkout`, or `dvc repro` in a lineage's workspace") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(str(part) for part in fault["loc"])
+        raise StorageError(f"{path} is no {kind.__name__}: {place}: {fault['msg']}") from None

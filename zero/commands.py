@@ -1,0 +1,93 @@
+"""Git and DVC by their command lines, with no need of a configured identity, a network or a terminal."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from zero.errors import LineageError
+
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "zero",
+    "GIT_AUTHOR_EMAIL": "zero@localhost",
+    "GIT_COMMITTER_NAME": "zero",
+    "GIT_COMMITTER_EMAIL": "zero@localhost",
+}
+QUIET = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "commit.gpgsign",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "advice.detachedHead",
+    "GIT_CONFIG_VALUE_1": "false",
+    "DVC_NO_ANALYTICS": "1",
+    "DO_NOT_TRACK": "true",
+}
+NUM_TAIL_LINES = 12
+
+
+def environment() -> dict[str, str]:
+    """Environment of a child: this Python's programs first on the path, telemetry off, an identity for commits."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    identity = {name: os.environ.get(name, value) for name, value in IDENTITY.items()}
+    return {**os.environ, **QUIET, **identity, "PATH": path}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Output of a git command run in `folder`.
+
+    Raises:
+      LineageError: it failed; with its last words.
+    """
+    return _run(["git", *arguments], folder)
+
+
+def dvc(folder: Path, *arguments: str) -> str:
+    """Output of a DVC command run in `folder`.
+
+    Raises:
+      LineageError: it failed; with its last words.
+    """
+    return _run([sys.executable, "-m", "dvc", *arguments], folder)
+
+
+def stream(command: Sequence[str], folder: Path, on_line: Callable[[str], None]) -> None:
+    """Runs a command, its output given line by line as it comes.
+
+    Raises:
+      LineageError: it failed; with its last words.
+    """
+    tail: list[str] = []
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout
+        try:
+            for line in process.stdout:
+                tail = [*tail[1 - NUM_TAIL_LINES :], line.rstrip()]
+                on_line(line.rstrip("\n"))
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        raise LineageError(f"`{' '.join(command)}` failed in {folder}: {_last_words(tail)}")
+
+
+def _run(command: list[str], folder: Path) -> str:
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise LineageError(f"cannot run `{command[0]}` in {folder}; install it, or check that the folder is there") from None
+    if done.returncode:
+        words = _last_words((done.stderr or done.stdout).strip().splitlines())
+        name = "dvc" if "dvc" in command[:3] else command[0]
+        shown = " ".join(command[3:] if name == "dvc" else command[1:])
+        raise LineageError(f"`{name} {shown}` failed in {folder}: {words}")
+    return done.stdout
+
+
+def _last_words(lines: Sequence[str]) -> str:
+    told = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in told if line.lower().startswith(("error", "fatal"))]
+    return (errors or told or ["it said nothing"])[-1]

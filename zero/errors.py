@@ -1,0 +1,33 @@
+"""What a user can cause. The message names the value and the remedy; the command line prints it as one line.
+
+    ZeroError
+     |- ParamsError     params.yaml or a preset: unknown, misspelt or out of range
+     |- StorageError    a file or shard: missing, altered, half there
+     |- LineageError    a lineage or its workspace: unknown, dirty, diverged, written by somebody else
+     |- WorkerError     a process that plays a shard: died, timed out, answered nonsense
+     |- ServerError     the Prefect or MLflow server: not there, or a port in use
+"""
+
+
+class ZeroError(Exception):
+    """Base of all errors that a user can cause."""
+
+
+class ParamsError(ZeroError):
+    """A parameter is unknown, misspelt or out of range."""
+
+
+class StorageError(ZeroError):
+    """A file or shard is missing, altered or cannot be written."""
+
+
+class LineageError(ZeroError):
+    """A lineage or its workspace cannot be used as asked."""
+
+
+class WorkerError(ZeroError):
+    """A process that plays a shard died or gave no usable answer."""
+
+
+class ServerError(ZeroError):
+    """A server this machine needs does not answer."""

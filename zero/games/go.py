@@ -1,0 +1,323 @@
+"""Go: captures, positional superko as legality, two passes or `max_moves` as the end, area scoring.
+
+Not for: simple or situational ko, territory scoring, removal of dead stones. Source: the Tromp-Taylor rules
+(https://tromp.github.io/go.html), with suicide off by default. Slow twin: tests/oracle/go.py.
+"""
+
+import numpy as np
+
+from zero._jit import inline_kernel, kernel
+from zero.games.position import (
+    BLACK,
+    EMPTY,
+    ENDED,
+    NUM_MOVES,
+    NUM_PASSES,
+    REMOVED_BLACK,
+    REMOVED_WHITE,
+    TO_PLAY,
+    WALL,
+    History,
+    Position,
+    Rules,
+    flip_bit,
+    side,
+)
+
+
+@inline_kernel
+def add_liberty(position: Position, head: int, point: int) -> None:
+    """Counts `point` once more among the pseudo-liberties of a chain. Writes into `position`."""
+    position.liberty_count[head] += 1
+    position.liberty_sum[head] += point + 1
+    position.liberty_squares[head] += (point + 1) * (point + 1)
+
+
+@inline_kernel
+def remove_liberty(position: Position, head: int, point: int) -> None:
+    """Counts `point` once less among the pseudo-liberties of a chain. Writes into `position`."""
+    position.liberty_count[head] -= 1
+    position.liberty_sum[head] -= point + 1
+    position.liberty_squares[head] -= (point + 1) * (point + 1)
+
+
+@inline_kernel
+def in_atari(position: Position, head: int) -> bool:
+    """True where all pseudo-liberties of a chain are the same point."""
+    count = np.int64(position.liberty_count[head])
+    total = np.int64(position.liberty_sum[head])
+    return count * np.int64(position.liberty_squares[head]) == total * total
+
+
+@kernel
+def merge(position: Position, head: int, other: int) -> int:
+    """Joins two chains and returns the head of the result, that of the larger. Writes into `position`."""
+    if position.num_stones[other] > position.num_stones[head]:
+        head, other = other, head
+    stone = other
+    while True:
+        position.head[stone] = head
+        stone = position.next_stone[stone]
+        if stone == other:
+            break
+    position.next_stone[head], position.next_stone[other] = position.next_stone[other], position.next_stone[head]
+    position.num_stones[head] += position.num_stones[other]
+    position.liberty_count[head] += position.liberty_count[other]
+    position.liberty_sum[head] += position.liberty_sum[other]
+    position.liberty_squares[head] += position.liberty_squares[other]
+    position.chain_hash[head] ^= position.chain_hash[other]
+    return head
+
+
+@kernel
+def remove_chain(rules: Rules, position: Position, bits: np.ndarray, head: int) -> None:
+    """Takes a chain off the board. Writes into `position` and `bits` (its colour's bitboard)."""
+    mark = REMOVED_BLACK if position.board[head] == BLACK else REMOVED_WHITE
+    stone = head
+    while True:
+        position.board[stone] = EMPTY
+        position.removed[stone] |= mark
+        flip_bit(bits, stone)
+        for i in range(4):
+            beside = rules.neighbours[stone, i]
+            if position.board[beside] != EMPTY and position.board[beside] != WALL:
+                add_liberty(position, position.head[beside], stone)
+        stone = position.next_stone[stone]
+        if stone == head:
+            break
+
+
+@kernel
+def play(rules: Rules, position: Position, history: History, action: int) -> None:
+    """Plays a legal action. Writes into `position` and the next row of `history`."""
+    state = position.state
+    if state[ENDED]:
+        return
+    colour = state[TO_PLAY]
+    time = state[NUM_MOVES]
+    boards = history.boards
+    for word in range(rules.num_words):
+        boards[time + 1, 0, word] = boards[time, 0, word]
+        boards[time + 1, 1, word] = boards[time, 1, word]
+    key = history.hashes[time]
+    if action == rules.num_points:
+        state[NUM_PASSES] += 1
+        if state[NUM_PASSES] == 2:
+            state[ENDED] = 1
+    else:
+        state[NUM_PASSES] = 0
+        key ^= place(rules, position, boards[time + 1], action, colour)
+    history.hashes[time + 1] = key
+    state[NUM_MOVES] = time + 1
+    state[TO_PLAY] = -colour
+    if time + 1 >= rules.max_moves:
+        state[ENDED] = 1
+
+
+@kernel
+def place(rules: Rules, position: Position, boards: np.ndarray, point: int, colour: int) -> np.uint64:
+    """Puts a stone down, captures, and returns the change of the hash. Writes into `position` and `boards` ([2, W])."""
+    own, other = side(colour), side(-colour)
+    change = rules.zobrist[own, point]
+    flip_bit(boards[own], point)
+    position.board[point] = colour
+    position.head[point] = point
+    position.next_stone[point] = point
+    position.num_stones[point] = 1
+    position.liberty_count[point] = 0
+    position.liberty_sum[point] = 0
+    position.liberty_squares[point] = 0
+    position.chain_hash[point] = change
+    for i in range(4):
+        beside = rules.neighbours[point, i]
+        content = position.board[beside]
+        if content == EMPTY:
+            add_liberty(position, point, beside)
+        elif content != WALL:
+            remove_liberty(position, position.head[beside], point)
+    head = np.int64(point)
+    for i in range(4):
+        beside = rules.neighbours[point, i]
+        if position.board[beside] == colour and position.head[beside] != head:
+            head = merge(position, head, np.int64(position.head[beside]))
+    for i in range(4):
+        beside = rules.neighbours[point, i]
+        if position.board[beside] == -colour and position.liberty_count[position.head[beside]] == 0:
+            captured = np.int64(position.head[beside])
+            change ^= position.chain_hash[captured]
+            remove_chain(rules, position, boards[other], captured)
+    if position.liberty_count[head] == 0:
+        change ^= position.chain_hash[head]
+        remove_chain(rules, position, boards[own], head)
+    return change
+
+
+@kernel
+def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndarray) -> int:
+    """Number of legal actions of the player to move. Writes into `mask` ([A] bool); all False once ended."""
+    if position.state[ENDED]:
+        mask[:] = False
+        return 0
+    count = 1
+    for point in range(rules.num_points):
+        legal = position.board[point] == EMPTY and is_legal_point(rules, position, history, point)
+        mask[point] = legal
+        count += legal
+    mask[rules.num_points] = True
+    return count
+
+
+@inline_kernel
+def is_legal_point(rules: Rules, position: Position, history: History, point: int) -> bool:
+    """True where the player to move may play on the empty point `point`."""
+    colour = position.state[TO_PLAY]
+    breathes = False
+    captures = False
+    for i in range(4):
+        beside = rules.neighbours[point, i]
+        content = position.board[beside]
+        if content == EMPTY:
+            breathes = True
+        elif content == colour:
+            breathes |= not in_atari(position, position.head[beside])
+        elif content == -colour:
+            captures |= in_atari(position, position.head[beside])
+    # A move repeats a position only where that position had this stone here and it was removed since;
+    # of a suicide the stone is gone at once, so that any earlier position may come back.
+    if breathes or captures:
+        removed = REMOVED_BLACK if colour == BLACK else REMOVED_WHITE
+        return not (position.removed[point] & removed) or not repeats(rules, position, history, point, captures)
+    return rules.allow_suicide and not repeats_by_suicide(rules, position, history, point)
+
+
+@kernel
+def repeats(rules: Rules, position: Position, history: History, point: int, captures: bool) -> bool:
+    """True where a stone on `point` (no suicide) makes a position that the game has had: positional superko."""
+    colour = position.state[TO_PLAY]
+    time = position.state[NUM_MOVES]
+    key = history.hashes[time] ^ rules.zobrist[side(colour), point]
+    if captures:
+        for i in range(4):
+            beside = rules.neighbours[point, i]
+            if position.board[beside] == -colour:
+                head = position.head[beside]
+                if in_atari(position, head) and not _seen_before(rules, position, point, i):
+                    key ^= position.chain_hash[head]
+    for past in range(time + 1):
+        if history.hashes[past] == key and _same_after(rules, position, history, point, past):
+            return True
+    return False
+
+
+@kernel
+def repeats_by_suicide(rules: Rules, position: Position, history: History, point: int) -> bool:
+    """True where a suicide on `point` makes a position that the game has had."""
+    colour = position.state[TO_PLAY]
+    time = position.state[NUM_MOVES]
+    key = history.hashes[time]
+    for i in range(4):
+        beside = rules.neighbours[point, i]
+        if position.board[beside] == colour and not _seen_before(rules, position, point, i):
+            key ^= position.chain_hash[position.head[beside]]
+    for past in range(time + 1):
+        if history.hashes[past] == key and _same_after(rules, position, history, point, past):
+            return True
+    return False
+
+
+@kernel
+def _seen_before(rules: Rules, position: Position, point: int, index: int) -> bool:
+    """True where an earlier neighbour of `point` belongs to the same chain as neighbour `index`."""
+    here = rules.neighbours[point, index]
+    for i in range(index):
+        beside = rules.neighbours[point, i]
+        if position.board[beside] == position.board[here] and position.head[beside] == position.head[here]:
+            return True
+    return False
+
+
+@kernel
+def _same_after(rules: Rules, position: Position, history: History, point: int, past: int) -> bool:
+    """True where the board after a stone on `point` equals row `past`, point by point: equal hashes are no proof."""
+    colour = position.state[TO_PLAY]
+    gone = position.scratch[0]
+    gone[:] = 0
+    captures = False
+    breathes = False
+    for i in range(4):
+        beside = rules.neighbours[point, i]
+        content = position.board[beside]
+        if content == EMPTY:
+            breathes = True
+        elif content == colour:
+            breathes |= not in_atari(position, position.head[beside])
+        elif content == -colour and in_atari(position, position.head[beside]):
+            captures = True
+            _mark_chain(position, position.head[beside], gone)
+    suicide = not breathes and not captures
+    if suicide:
+        for i in range(4):
+            beside = rules.neighbours[point, i]
+            if position.board[beside] == colour:
+                _mark_chain(position, position.head[beside], gone)
+    for p in range(rules.num_points):
+        after = EMPTY if gone[p] else position.board[p]
+        if p == point and not suicide:
+            after = colour
+        word, bit = p >> 6, np.uint64(p & 63)
+        was_black = (history.boards[past, 0, word] >> bit) & np.uint64(1)
+        was_white = (history.boards[past, 1, word] >> bit) & np.uint64(1)
+        if np.int64(was_black) - np.int64(was_white) != after:
+            return False
+    return True
+
+
+@kernel
+def _mark_chain(position: Position, head: int, marks: np.ndarray) -> None:
+    """Marks the stones of a chain. Writes into `marks` ([S*S])."""
+    stone = head
+    while True:
+        marks[stone] = 1
+        stone = position.next_stone[stone]
+        if stone == head:
+            break
+
+
+@kernel
+def margin(rules: Rules, position: Position) -> float:
+    """Black's area less White's area less komi. Area: own stones and empty regions that touch own stones alone."""
+    board = position.board
+    queue, seen = position.scratch[0], position.scratch[1]
+    seen[:] = 0
+    total = 0
+    for start in range(rules.num_points):
+        if board[start] != EMPTY:
+            total += board[start]
+            continue
+        if seen[start]:
+            continue
+        seen[start] = 1
+        queue[0] = start
+        size = 1
+        done = 0
+        touches_black = touches_white = False
+        while done < size:
+            point = queue[done]
+            done += 1
+            for i in range(4):
+                beside = rules.neighbours[point, i]
+                content = board[beside]
+                if content == EMPTY:
+                    if not seen[beside]:
+                        seen[beside] = 1
+                        queue[size] = beside
+                        size += 1
+                elif content == BLACK:
+                    touches_black = True
+                elif content != WALL:
+                    touches_white = True
+        if touches_black and not touches_white:
+            total += size
+        elif touches_white and not touches_black:
+            total -= size
+    return total - rules.komi

@@ -1,0 +1,68 @@
+"""Gomoku: the first with `in_a_row` or more stones on a line wins; a full board is a draw; no pass.
+
+Not for: Renju's forbidden moves or the exactly-five rule. Slow twin: tests/oracle/gomoku.py.
+"""
+
+import numpy as np
+
+from zero._jit import kernel
+from zero.games.position import EMPTY, ENDED, NUM_MOVES, TO_PLAY, WINNER, History, Position, Rules, flip_bit, side
+
+DOWN, RIGHT = (0, 1, 1, 1), (1, 1, -1, 0)
+"""The four directions of a line: across, falling, rising, down."""
+
+
+@kernel
+def play(rules: Rules, position: Position, history: History, action: int) -> None:
+    """Plays a legal action. Writes into `position` and the next row of `history`."""
+    state = position.state
+    if state[ENDED]:
+        return
+    colour = state[TO_PLAY]
+    time = state[NUM_MOVES]
+    boards = history.boards
+    for word in range(rules.num_words):
+        boards[time + 1, 0, word] = boards[time, 0, word]
+        boards[time + 1, 1, word] = boards[time, 1, word]
+    flip_bit(boards[time + 1, side(colour)], action)
+    history.hashes[time + 1] = history.hashes[time] ^ rules.zobrist[side(colour), action]
+    position.board[action] = colour
+    state[NUM_MOVES] = time + 1
+    state[TO_PLAY] = -colour
+    if makes_line(rules, position.board, action):
+        state[ENDED] = 1
+        state[WINNER] = colour
+    elif time + 1 >= rules.max_moves:
+        state[ENDED] = 1
+
+
+@kernel
+def makes_line(rules: Rules, board: np.ndarray, action: int) -> bool:
+    """True where the stone on `action` stands in a row of `in_a_row` or more of its colour."""
+    row, column = action // rules.columns, action % rules.columns
+    colour = board[action]
+    for direction in range(4):
+        down, right = DOWN[direction], RIGHT[direction]
+        length = 1
+        for sign in (-1, 1):
+            r, c = row + sign * down, column + sign * right
+            while 0 <= r < rules.rows and 0 <= c < rules.columns and board[r * rules.columns + c] == colour:
+                length += 1
+                r += sign * down
+                c += sign * right
+        if length >= rules.in_a_row:
+            return True
+    return False
+
+
+@kernel
+def legal_mask(rules: Rules, position: Position, mask: np.ndarray) -> int:
+    """Number of legal actions. Writes into `mask` ([A] bool); all False once ended."""
+    if position.state[ENDED]:
+        mask[:] = False
+        return 0
+    count = 0
+    for point in range(rules.num_points):
+        mask[point] = position.board[point] == EMPTY
+        count += mask[point]
+    return count

@@ -1,0 +1,104 @@
+"""The one face of all games: make the rules, play, ask what is legal and who won.
+
+Every kernel dispatches on the integer `rules.game`, so that search and play are compiled once for all games.
+"""
+
+import numpy as np
+
+from zero._jit import kernel
+from zero.games import go, gomoku
+from zero.games.position import ENDED, GO, GOMOKU, WINNER, WORD_BITS, History, Position, Rules
+from zero.games.symmetry import symmetry_table
+from zero.params import GoParams, GomokuParams
+
+ZOBRIST_SEED = 20171018
+"""Any number: the hash only finds candidates for a repetition, boards decide."""
+
+
+def go_rules(rows: int, columns: int, komi: float = 0.0, allow_suicide: bool = False) -> Rules:
+    """Go on a board of `rows` x `columns`; the game ends after 2 * rows * columns moves at the latest."""
+    points = rows * columns
+    return _rules(GO, rows, columns, points + 1, komi, allow_suicide, 0, 2 * points)
+
+
+def gomoku_rules(rows: int, columns: int, in_a_row: int) -> Rules:
+    """Gomoku on a board of `rows` x `columns`."""
+    points = rows * columns
+    return _rules(GOMOKU, rows, columns, points, 0.0, False, in_a_row, points)
+
+
+def rules_of(game: GoParams | GomokuParams) -> Rules:
+    """The rules that the parameters name."""
+    if isinstance(game, GoParams):
+        return go_rules(game.size, game.size, game.komi, game.allow_suicide)
+    return gomoku_rules(game.size, game.size, game.in_a_row)
+
+
+@kernel
+def play(rules: Rules, position: Position, history: History, action: int) -> None:
+    """Plays a legal action; nothing happens once the game has ended. Writes into `position` and `history`."""
+    if rules.game == GO:
+        go.play(rules, position, history, action)
+    else:
+        gomoku.play(rules, position, history, action)
+
+
+@kernel
+def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndarray) -> int:
+    """Number of legal actions. Writes into `mask` ([A] bool); all False once the game has ended."""
+    if rules.game == GO:
+        return go.legal_mask(rules, position, history, mask)
+    return gomoku.legal_mask(rules, position, mask)
+
+
+@kernel
+def margin(rules: Rules, position: Position) -> float:
+    """Black's area less White's less komi; 0 in a game without a score. Uses the position's scratch."""
+    if rules.game == GO:
+        return go.margin(rules, position)
+    return 0.0
+
+
+@kernel
+def outcome(rules: Rules, position: Position) -> int:
+    """+1, 0, -1 for Black in a game that has ended. Uses the position's scratch."""
+    if rules.game == GO:
+        points = go.margin(rules, position)
+        return int(points > 0) - int(points < 0)
+    return int(position.state[WINNER])
+
+
+@kernel
+def ended(position: Position) -> bool:
+    """True once the game has ended."""
+    return position.state[ENDED] != 0
+
+
+def _rules(
+    game: int, rows: int, columns: int, num_actions: int, komi: float, allow_suicide: bool, in_a_row: int, max_moves: int
+) -> Rules:
+    points = rows * columns
+    neighbours = np.full((points, 4), points, np.int16)
+    for point in range(points):
+        row, column = divmod(point, columns)
+        around = ((row - 1, column), (row, column - 1), (row, column + 1), (row + 1, column))
+        inside = [r * columns + c for r, c in around if 0 <= r < rows and 0 <= c < columns]
+        neighbours[point, : len(inside)] = inside
+    keys = np.random.Generator(np.random.Philox(ZOBRIST_SEED)).integers(1, 2**64, (2, points), np.uint64)
+    symmetries, inverses = symmetry_table(rows, columns, num_actions)
+    return Rules(
+        game=game,
+        rows=rows,
+        columns=columns,
+        num_points=points,
+        num_actions=num_actions,
+        komi=float(komi),
+        allow_suicide=bool(allow_suicide),
+        in_a_row=in_a_row,
+        max_moves=max_moves,
+        num_words=(points + WORD_BITS - 1) // WORD_BITS,
+        neighbours=neighbours,
+        zobrist=keys,
+        symmetries=symmetries,
+        inverses=inverses,
+    )

@@ -1,0 +1,22 @@
+"""The symmetries of the board as tables of actions."""
+
+import numpy as np
+
+
+def symmetry_table(rows: int, columns: int, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where each action goes under each symmetry of the board, and which symmetry undoes which.
+
+    Returns:
+      [K, A] int16 and [K] int16; K = 8 on a square board, else 4. Symmetry 0 is the identity; a pass stays a pass.
+    """
+    points = np.arange(rows * columns).reshape(rows, columns)
+    # `source` shows which point lies where after the move; the table is its inverse.
+    sources = [np.rot90(points, turns) for turns in range(4) if rows == columns or turns % 2 == 0]
+    sources += [np.fliplr(source) for source in sources]
+    table = np.empty((len(sources), num_actions), np.int16)
+    table[:] = np.arange(num_actions)
+    for k, source in enumerate(sources):
+        table[k, source.reshape(-1)] = np.arange(rows * columns)
+    inverse_rows = {tuple(np.argsort(row)): k for k, row in enumerate(table)}
+    inverses = np.array([inverse_rows[tuple(row)] for row in table], np.int16)
+    return table, inverses

@@ -1,0 +1,336 @@
+"""The experiment: `params.yaml`, read in one place, frozen and validated.
+
+Every field is required, so that a file says the whole of what was run and DVC sees every change. A preset is such a file
+in `zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in `settings`.
+"""
+
+import difflib
+import hashlib
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from zero.errors import ParamsError
+
+PARAMS_FILE = "params.yaml"
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Section(BaseModel):
+    """A frozen section of the parameters; an unknown name is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class GoParams(Section):
+    """Go with area scoring, positional superko as legality, and two passes or 2*S*S moves as its end."""
+
+    name: Literal["go"]
+    """The game."""
+    size: Annotated[int, Field(ge=2, le=19)]
+    """Points on a side of the board, S."""
+    komi: Annotated[float, Field(ge=-400.0, le=400.0, multiple_of=0.5)]
+    """Points added to White's area; 7.5 in the paper, 7 is fair on 9x9 (and allows draws)."""
+    allow_suicide: bool
+    """True where a move may remove the player's own stones; the paper and most rule sets forbid it."""
+
+
+class GomokuParams(Section):
+    """Gomoku: the first to own `in_a_row` points on a line wins; a full board is a draw."""
+
+    name: Literal["gomoku"]
+    """The game."""
+    size: Annotated[int, Field(ge=2, le=19)]
+    """Points on a side of the board, S."""
+    in_a_row: Annotated[int, Field(ge=2, le=19)]
+    """Stones in a row (or more) that win."""
+
+    @model_validator(mode="after")
+    def _line_fits(self) -> Self:
+        if self.in_a_row > self.size:
+            raise ValueError(f"in_a_row {self.in_a_row} does not fit on a board of size {self.size}")
+        return self
+
+
+GameParams = Annotated[GoParams | GomokuParams, Field(discriminator="name")]
+
+
+class NetworkParams(Section):
+    """The network of the paper (Methods, 'Neural network architecture') at any size."""
+
+    tower: Literal["residual", "plain", "shallow"]
+    """`residual`: one convolution and `num_blocks` residual blocks; `plain`: the same layers without the skips;
+    `shallow`: `num_blocks` single convolutions."""
+    heads: Literal["joint", "separate"]
+    """`joint`: one tower with both heads ('dual' in the paper); `separate`: a tower a head."""
+    num_blocks: Annotated[int, Field(ge=1, le=80)]
+    """Blocks of the tower: 19 or 39 in the paper."""
+    num_channels: Annotated[int, Field(ge=1, le=1024)]
+    """Channels of every convolution of the tower: 256 in the paper."""
+    value_hidden: PositiveInt
+    """Units of the hidden layer of the value head: 256 in the paper."""
+
+
+class SearchParams(Section):
+    """PUCT search, shared by self-play and matches."""
+
+    c_puct: Annotated[float, Field(gt=0.0, le=100.0)]
+    """Exploration constant of the PUCT formula."""
+    random_symmetry: bool
+    """True: each leaf is evaluated under a symmetry of the board drawn at random, as in the paper."""
+    tree_reuse: bool
+    """True: the subtree of the move played becomes the next tree, as in the paper."""
+    max_nodes: PositiveInt
+    """Nodes a tree can hold; of a larger reused subtree the newest nodes are forgotten."""
+
+
+class SelfplayParams(Section):
+    """Self-play of the champion against itself."""
+
+    num_games: PositiveInt
+    """Games a generation: 25,000 in the paper."""
+    games_per_shard: PositiveInt
+    """Games a shard, the unit of distribution; give a shard 60 seconds of work or more."""
+    num_slots: PositiveInt
+    """Games of a shard in play at once: the largest batch of the network."""
+    num_simulations: PositiveInt
+    """Simulations a move, beside the evaluation of a new root: 1,600 in the paper."""
+    temperature_moves: Annotated[int, Field(ge=0)]
+    """Moves at the start of a game drawn in proportion to the visit counts; later the most visited move is played. 30 in
+    the paper at 19x19."""
+    dirichlet_concentration: Annotated[float, Field(gt=0.0)]
+    """Sum of the root noise's parameters: alpha is this over the number of legal moves; 10.83 gives 0.03 at 19x19."""
+    dirichlet_fraction: Fraction
+    """Share of the noise in the root's prior: 0.25 in the paper, 0 for none."""
+
+
+class ReplayParams(Section):
+    """The window of games that the network is trained on."""
+
+    window_games: PositiveInt
+    """Most recent self-play games to sample from: 500,000 in the paper."""
+
+
+class LearningRateStep(Section):
+    """From `from_step` on the learning rate is `learning_rate`."""
+
+    from_step: Annotated[int, Field(ge=0)]
+    """First optimiser step (counted from generation 1) that it holds for."""
+    learning_rate: Annotated[float, Field(gt=0.0, le=10.0)]
+    """The rate."""
+
+
+class TrainingParams(Section):
+    """Optimisation of the trainee on the window."""
+
+    num_steps: PositiveInt
+    """Optimiser steps a generation."""
+    batch_size: PositiveInt
+    """Samples a step: 2,048 in the paper."""
+    optimizer: Literal["sgd", "adam"]
+    """SGD with momentum, as in the paper, or Adam."""
+    momentum: Annotated[float, Field(ge=0.0, lt=1.0)]
+    """Momentum of SGD, first-moment decay of Adam: 0.9 in the paper."""
+    weight_decay: Annotated[float, Field(ge=0.0)]
+    """c of the L2 term c * |theta|^2 in the loss (so its gradient is 2 * c * theta): 1e-4 in the paper."""
+    value_loss_weight: Annotated[float, Field(gt=0.0)]
+    """Weight of the value loss: 1 in the paper for self-play, 0.01 for supervised learning."""
+    learning_rate: Annotated[tuple[LearningRateStep, ...], Field(min_length=1)]
+    """The schedule; the first entry starts at step 0."""
+    kl_target: Annotated[float, Field(ge=0.0)]
+    """KL divergence of the policy over a step that the learning rate is adapted to; 0: no adaptation."""
+    random_symmetry: bool
+    """True: each sample is shown under a symmetry of the board drawn at random."""
+    checkpoint_interval: PositiveInt
+    """Steps between the checkpoints that an interrupted training goes on from: 1,000 in the paper."""
+    log_interval: PositiveInt
+    """Steps a line of the training curve is the mean of."""
+
+    @model_validator(mode="after")
+    def _schedule_is_ordered(self) -> Self:
+        steps = [entry.from_step for entry in self.learning_rate]
+        if steps[0] != 0 or sorted(set(steps)) != steps:
+            raise ValueError(f"learning_rate must start at step 0 and rise, got steps {steps}")
+        return self
+
+
+class GatingParams(Section):
+    """The match of the challenger against the champion."""
+
+    num_games: Annotated[int, Field(ge=2, multiple_of=2)]
+    """Games of the match, half with each colour: 400 in the paper."""
+    games_per_shard: Annotated[int, Field(ge=2, multiple_of=2)]
+    """Games a shard."""
+    num_slots: PositiveInt
+    """Games of a shard in play at once."""
+    num_simulations: PositiveInt
+    """Simulations a move: 1,600 in the paper."""
+    threshold: Fraction
+    """Score (a draw is half a win) at which the challenger becomes champion: 0.55 in the paper."""
+
+
+class ProfileParams(Section):
+    """What the bits of a result may depend on; the rest of the execution profile is read off the machine."""
+
+    device: Literal["cpu", "cuda"]
+    """Where the network runs."""
+    precision: Literal["fp32", "bf16"]
+    """Arithmetic of inference; training is in fp32."""
+    isa: Literal["native", "avx2"]
+    """`avx2` limits the CPU's instruction set, so that machines with and without AVX-512 give the same bits."""
+    selfplay_threads: PositiveInt
+    """Threads of a process that plays a shard."""
+    training_threads: PositiveInt
+    """Threads of the process that trains."""
+
+
+class ExecutorParams(Section):
+    """Who plays the shards. Changes no result, and no stage depends on it."""
+
+    kind: Literal["local", "pool"]
+    """`local`: processes of this machine; `pool`: each shard a run of the `zero-shard` deployment."""
+    num_processes: Annotated[int, Field(ge=0)]
+    """Processes of the local executor; 0: one a core, or one a GPU."""
+
+
+class Params(Section):
+    """The whole of `params.yaml`."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    """Root of every random stream of the lineage."""
+    game: GameParams
+    network: NetworkParams
+    search: SearchParams
+    selfplay: SelfplayParams
+    replay: ReplayParams
+    training: TrainingParams
+    gating: GatingParams
+    profile: ProfileParams
+    executor: ExecutorParams
+
+    @model_validator(mode="after")
+    def _shards_and_trees_fit(self) -> Self:
+        for name, stage in (("selfplay", self.selfplay), ("gating", self.gating)):
+            if self.search.max_nodes < stage.num_simulations + 2:
+                raise ValueError(
+                    f"search.max_nodes {self.search.max_nodes} is too small: {name}.num_simulations "
+                    f"{stage.num_simulations} needs at least {stage.num_simulations + 2}"
+                )
+        return self
+
+
+def presets() -> list[str]:
+    """Names of the presets."""
+    folder = resources.files("zero") / "presets"
+    return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
+
+
+def preset_text(name: str) -> str:
+    """Text of a preset.
+
+    Raises:
+      ParamsError: there is no such preset.
+    """
+    if name not in presets():
+        raise ParamsError(f"unknown preset {name!r}{_did_you_mean(name, presets())}; there are: {', '.join(presets())}")
+    return (resources.files("zero") / "presets" / f"{name}.yaml").read_text()
+
+
+def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
+    """Parameters from the text of a YAML file.
+
+    Raises:
+      ParamsError: with the first field at fault, its value and the remedy.
+    """
+    try:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
+    try:
+        return Params.model_validate(tree)
+    except ValidationError as error:
+        raise ParamsError(f"{source}: {_first_fault(error, tree)}") from None
+
+
+def load_params(folder: Path) -> Params:
+    """Parameters of a project folder or workspace.
+
+    Raises:
+      ParamsError: the file is missing, misspelt or out of range.
+    """
+    path = folder / PARAMS_FILE
+    try:
+        text = path.read_text()
+    except OSError:
+        raise ParamsError(f"no {PARAMS_FILE} in {folder}; run this in a lineage's workspace or the project") from None
+    return parse_params(text, str(path))
+
+
+PLAY_SECTIONS = (
+    *("seed", "game", "search"),
+    *("profile.device", "profile.precision", "profile.isa", "profile.selfplay_threads"),
+)
+STAGE_SECTIONS = {
+    "selfplay": (*PLAY_SECTIONS, "selfplay"),
+    "replay": ("seed", "game", "replay"),
+    "training": ("seed", "game", "network", "training", "profile.device", "profile.isa", "profile.training_threads"),
+    "gating": (*PLAY_SECTIONS, "gating"),
+}
+"""The parameters that a stage depends on; `dvc.yaml` has the same."""
+
+
+def params_digest(params: Params, stage: str | None = None) -> str:
+    """SHA-256 (hex) of the parameters that a stage depends on; without a stage, of all but the executor."""
+    tree = params.model_dump(mode="json", exclude={"executor"})
+    if stage is not None:
+        tree = {name: _dig(tree, name) for name in STAGE_SECTIONS[stage]}
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
+
+
+def flatten(section: BaseModel, prefix: str = "") -> dict[str, str]:
+    """Flat `{"training.batch_size": "256", ...}` of every parameter, for a tracker's params."""
+    flat: dict[str, str] = {}
+
+    def visit(name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, child in value.items():
+                visit(f"{name}.{key}" if name else key, child)
+        elif isinstance(value, list):
+            for index, child in enumerate(value):
+                visit(f"{name}.{index}", child)
+        else:
+            flat[name] = str(value)
+
+    visit(prefix, section.model_dump(mode="json"))
+    return flat
+
+
+def _first_fault(error: ValidationError, tree: Any) -> str:
+    faults = error.errors()
+    fault = next((f for f in faults if f["type"] == "extra_forbidden"), faults[0])
+    path = [str(part) for part in fault["loc"] if part not in ("go", "gomoku")]
+    name = ".".join(path) or "the file"
+    if fault["type"] == "extra_forbidden":
+        siblings = [f["loc"][-1] for f in faults if f["type"] == "missing" and f["loc"][:-1] == fault["loc"][:-1]]
+        return f"unknown parameter {name}{_did_you_mean(path[-1], [str(s) for s in siblings])}"
+    if fault["type"] == "missing":
+        return f"parameter {name} is missing; every parameter is written out, see zero/presets/"
+    value = "" if isinstance(fault["input"], dict) else f" = {fault['input']!r}"
+    return f"{name}{value}: {fault['msg'].removeprefix('Value error, ')}"
+
+
+def _dig(tree: Any, name: str) -> Any:
+    for part in name.split("."):
+        tree = tree[part]
+    return tree
+
+
+def _did_you_mean(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,209 @@
+"""Stage 5, the registry: a finished generation becomes part of the record, and the next one is set up.
+
+Outside DVC's graph. `advance` = ledger line and provenance, commit, tag, `dvc push`, `git push`, state rolled forward;
+each step finds out by itself whether it was done, so that after a crash it is enough to call it again.
+"""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from zero.artifacts import (
+    Champion,
+    Checkpoint,
+    GameSet,
+    GenerationId,
+    LedgerEntry,
+    PromotionDecision,
+    Provenance,
+    Window,
+    canonical_json,
+    checked_path,
+    link_or_copy,
+    read_manifest,
+    sha256_bytes,
+    sha256_file,
+    write_manifest,
+    write_whole,
+)
+from zero.commands import dvc, git
+from zero.errors import LineageError
+from zero.lineage import (
+    GENERATION_FILE,
+    STATE_OUTS,
+    check_workspace,
+    committed_ledger,
+    current_generation,
+    generation_tag,
+)
+from zero.network.profile import execution_profile
+from zero.params import load_params, params_digest
+from zero.record import LEDGER_FILE, PROVENANCE_FILE, append_entry, last_line_digest, parse_ledger
+
+CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = STATE_OUTS
+CHALLENGER_DIR = "models/challenger"
+GENERATION_PATH = f"state/{GENERATION_FILE}"
+UP_TO_DATE = "Data and pipelines are up to date."
+"""What `dvc status` says where nothing is left to run."""
+
+
+class Advanced(NamedTuple):
+    """What `advance` recorded."""
+
+    entry: LedgerEntry
+    tag: str
+    commit: str
+
+
+def prepare(workspace: Path) -> GenerationId:
+    """Checks a workspace, restores what it lacks, and sets up the generation that is next.
+
+    Raises:
+      LineageError: it is dirty, diverged, or its state is not what the ledger says.
+    """
+    check_workspace(workspace)
+    entry = parse_ledger(committed_ledger(workspace), LEDGER_FILE)[-1]
+    if not (workspace / GENERATION_PATH).exists():
+        git(workspace, "checkout", "HEAD", "--", GENERATION_PATH)
+    if current_generation(workspace).number <= entry.generation:
+        roll_forward(workspace, entry)
+    if not all((workspace / out / "manifest.json").exists() for out in STATE_OUTS):
+        dvc(workspace, "checkout", "--quiet", *(f"{out}.dvc" for out in STATE_OUTS))
+    _check_state(workspace, entry)
+    return current_generation(workspace)
+
+
+def advance(workspace: Path, number: int | None = None) -> Advanced:
+    """Records generation `number` (default: the one the workspace is making) and sets up the next.
+
+    Raises:
+      LineageError: that generation is not finished, or is not the next.
+    """
+    check_workspace(workspace)
+    current = current_generation(workspace)
+    number = current.number if number is None else number
+    ledger = parse_ledger(committed_ledger(workspace), LEDGER_FILE)
+    if number > ledger[-1].generation + 1 or number < 0:
+        raise LineageError(f"generation {number} of {current.lineage} is not the next; {ledger[-1].generation + 1} is")
+    if number == ledger[-1].generation + 1:
+        _commit(workspace, current.lineage, number)
+        ledger = parse_ledger(committed_ledger(workspace), LEDGER_FILE)
+    entry = ledger[number]
+    tag = generation_tag(entry.lineage, number)
+    if number == ledger[-1].generation:
+        if not git(workspace, "tag", "--list", tag).strip():
+            git(workspace, "tag", tag)
+        if current.number == number:
+            dvc(workspace, "push", "--quiet")
+        git(workspace, "push", "--quiet", "origin", f"lineage/{entry.lineage}", tag)
+        if current.number <= number:
+            roll_forward(workspace, entry)
+    return Advanced(entry, tag, git(workspace, "rev-parse", f"{tag}^{{commit}}").strip())
+
+
+def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
+    """Makes the state at the start of the generation after `entry`. Can be repeated after a crash.
+
+    Raises:
+      LineageError: the result is not what the ledger says.
+    """
+    if entry.kind == "start":
+        raise LineageError(f"the state of {entry.lineage} is older than its ledger; restore it with `dvc checkout --force`")
+    if not (workspace / CHALLENGER_DIR / "manifest.json").exists():
+        dvc(workspace, "checkout", "--quiet")
+    if entry.champion_generation == entry.generation:
+        challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
+        champion = Champion(generation=entry.generation, network=challenger.network, weights=challenger.weights)
+        link_or_copy(
+            checked_path(challenger.weights, workspace / CHALLENGER_DIR), workspace / CHAMPION_DIR / champion.weights.path
+        )
+        write_manifest(workspace / CHAMPION_DIR, champion)
+    _replace(workspace / CHALLENGER_DIR, workspace / TRAINEE_DIR)
+    _replace(workspace / "data/window", workspace / REPLAY_DIR)
+    _check_state(workspace, entry)
+    dvc(workspace, "add", "--quiet", *STATE_OUTS)
+    next_id = GenerationId(lineage=entry.lineage, number=entry.generation + 1)
+    write_manifest(workspace / "state", next_id, GENERATION_FILE)
+
+
+def _commit(workspace: Path, lineage: str, number: int) -> None:
+    """Checks that a generation is finished and commits it with its ledger line and provenance."""
+    if current_generation(workspace).number != number or not (workspace / "metrics/gating.json").exists():
+        raise LineageError(f"generation {number} of {lineage} is not finished; run `dvc repro` in {workspace}")
+    decision = read_manifest(workspace / "metrics", PromotionDecision, "gating.json")
+    if decision.generation != number or dvc(workspace, "status").strip() != UP_TO_DATE:
+        raise LineageError(f"generation {number} of {lineage} is not finished; run `dvc repro` in {workspace}")
+    text = committed_ledger(workspace)
+    before = parse_ledger(text, LEDGER_FILE)[-1]
+    if decision.champion != before.champion:
+        raise LineageError(
+            f"the match of generation {number} was against {decision.champion[:12]}, but the champion of {lineage} is "
+            f"{before.champion[:12]}; restore the state with `git checkout HEAD -- state && dvc checkout --force`"
+        )
+    params = load_params(workspace)
+    challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
+    entry = LedgerEntry(
+        lineage=lineage,
+        generation=number,
+        kind="decision",
+        decision=decision,
+        champion=decision.challenger if decision.promoted else before.champion,
+        champion_generation=number if decision.promoted else before.champion_generation,
+        trainee=challenger.weights.sha256,
+        params_digest=params_digest(params),
+        lock_digest=sha256_file(workspace / "dvc.lock"),
+        previous=last_line_digest(text),
+    )
+    write_whole(workspace / LEDGER_FILE, append_entry(text, entry).encode())
+    write_whole(workspace / PROVENANCE_FILE, canonical_json(_provenance(workspace, decision, before)))
+    git(workspace, "add", "--all")
+    word = "promoted" if decision.promoted else "refused"
+    git(workspace, "commit", "--quiet", "-m", f"{lineage}: generation {number}, challenger {word} ({decision.match.score:.1%})")
+
+
+def _provenance(workspace: Path, decision: PromotionDecision, before: LedgerEntry) -> Provenance:
+    params = load_params(workspace)
+    games = read_manifest(workspace / "data/games", GameSet)
+    match = read_manifest(workspace / "data/match", GameSet)
+    return Provenance(
+        lineage=decision.lineage,
+        generation=decision.generation,
+        parent_commit=git(workspace, "rev-parse", "HEAD").strip(),
+        parent_tag=generation_tag(before.lineage, before.generation),
+        params_digest=params_digest(params),
+        engine=games.origin.engine,
+        lock_file=sha256_file(workspace / "constraints.txt"),
+        profile=execution_profile(params.profile),
+        champion=decision.champion,
+        challenger=decision.challenger,
+        window=sha256_bytes(canonical_json(read_manifest(workspace / "data/window", Window))),
+        games=tuple(shard.file.sha256 for shard in games.shards),
+        match=tuple(shard.file.sha256 for shard in match.shards),
+    )
+
+
+def _check_state(workspace: Path, entry: LedgerEntry) -> None:
+    champion = read_manifest(workspace / CHAMPION_DIR, Champion)
+    trainee = read_manifest(workspace / TRAINEE_DIR, Checkpoint)
+    checked_path(champion.weights, workspace / CHAMPION_DIR)
+    checked_path(trainee.weights, workspace / TRAINEE_DIR)
+    checked_path(trainee.optimizer, workspace / TRAINEE_DIR)
+    for name, found, wanted in (
+        ("champion", champion.weights.sha256, entry.champion),
+        ("trainee", trainee.weights.sha256, entry.trainee),
+    ):
+        if found != wanted:
+            raise LineageError(
+                f"the {name} in {workspace}/state is {found[:12]}, the ledger says {wanted[:12]}; "
+                "restore it with `git checkout HEAD -- state && dvc checkout --force`"
+            )
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Makes `target` a folder with the files of `source`; after a crash a second call completes it."""
+    building = target.with_name(f".{target.name}.next")
+    shutil.rmtree(building, ignore_errors=True)
+    for path in sorted(source.iterdir()):
+        link_or_copy(path, building / path.name)
+    shutil.rmtree(target, ignore_errors=True)
+    building.rename(target)

@@ -1,0 +1,129 @@
+"""What a person reads in the terminal: where a lineage stands, what was decided, games as SGF."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from zero.artifacts import GameSet, LedgerEntry, checked_path, read_manifest
+from zero.errors import ZeroError
+from zero.games.rules import rules_of
+from zero.lineage import Standing, current_generation, find_workspace, generation_tag, standing
+from zero.params import load_params
+from zero.play.sgf import game_to_sgf, write_collection
+from zero.settings import STATE_FOLDER
+from zero.shards.records import game_record, read_records
+
+LAST_DECISIONS = 10
+
+
+def servers(home: Path) -> dict[str, str]:
+    """Addresses of this machine's servers by name, as `make up` wrote them."""
+    try:
+        addresses: dict[str, str] = json.loads((home / STATE_FOLDER / "servers.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return {name: addresses[name] for name in ("prefect", "mlflow") if name in addresses}
+
+
+def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:
+    """A decision in a few lines."""
+    if entry.decision is None:
+        return [f"{tag}: the seeded random network {entry.champion[:12]}"]
+    match = entry.decision.match
+    games = match.wins + match.losses + match.draws
+    word = "promoted: it is the new champion" if entry.decision.promoted else "refused: the champion stays"
+    return [
+        f"decision: challenger {entry.decision.challenger[:12]} {word}",
+        f"match: {games} games, {match.wins} won, {match.losses} lost, {match.draws} drawn; score {match.score:.1%} "
+        f"(95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%}, threshold {entry.decision.threshold:.0%})",
+        f"as Black {_colours(match.as_black)}, as White {_colours(match.as_white)}; {match.unique_games} unique games",
+        f"tag: {tag}",
+    ]
+
+
+def status_screen(home: Path, lineage: str) -> None:
+    """Prints one screen about a lineage."""
+    now = standing(find_workspace(home, lineage))
+    console = Console()
+    table = Table(title=f"lineage {lineage}", title_justify="left")
+    for column, justify in (("tag", "left"), ("decision", "left"), ("score", "right"), ("interval", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]  # rich names its four words in a Literal
+    table.add_column("unique games", justify="right")
+    table.add_column("champion after")
+    for entry in now.ledger[-LAST_DECISIONS:]:
+        table.add_row(*_row(entry))
+    console.print(table)
+    last = now.ledger[-1]
+    console.print(
+        f"champion {last.champion[:12]} of generation {last.champion_generation}; next is generation "
+        f"{now.next_generation}{_unfinished(now)}\nworkspace {now.workspace}",
+        soft_wrap=True,
+    )
+
+
+def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:
+    """The same for a program."""
+    rows = {}
+    for name in lineages:
+        now = standing(find_workspace(home, name))
+        rows[name] = {
+            "workspace": str(now.workspace),
+            "next_generation": now.next_generation,
+            "tag": generation_tag(name, now.ledger[-1].generation),
+            "last": now.ledger[-1].model_dump(mode="json"),
+        }
+    return {"home": str(home), "lineages": rows, "servers": servers(home)}
+
+
+def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | None) -> int:
+    """Writes the games of a set (or one of them) as SGF and returns how many.
+
+    Raises:
+      ZeroError: there is no such game.
+    """
+    games = read_manifest(games_dir, GameSet)
+    rules = rules_of(load_params(folder).game)
+    event = f"{games.origin.lineage} generation {games.origin.generation}, {games.origin.stage}"
+    texts = []
+    for shard in games.shards:
+        if number is not None and not shard.first_game <= number < shard.first_game + shard.num_games:
+            continue
+        path = checked_path(shard.file, games_dir)
+        columns = read_records(path.read_bytes(), str(path))
+        for index in range(columns.num_games):
+            record = game_record(columns, index)
+            if number is None or record.game == number:
+                texts.append(
+                    game_to_sgf(
+                        rules, record, event=event, black_name=record.black[:12], white_name=record.white[:12]
+                    )
+                )
+    if not texts:
+        raise ZeroError(f"no game {number} in {games_dir}; it has games 0 to {games.num_games - 1}")
+    write_collection(out, texts)
+    return len(texts)
+
+
+def _row(entry: LedgerEntry) -> tuple[str, ...]:
+    champion = f"{entry.champion[:12]} (generation {entry.champion_generation})"
+    tag = generation_tag(entry.lineage, entry.generation)
+    if entry.decision is None:
+        return (tag, "start", "", "", "", champion)
+    match = entry.decision.match
+    interval = f"{match.interval[0]:.1%} - {match.interval[1]:.1%}"
+    word = "promoted" if entry.decision.promoted else "refused"
+    return (tag, word, f"{match.score:.1%}", interval, str(match.unique_games), champion)
+
+
+def _unfinished(now: Standing) -> str:
+    if current_generation(now.workspace).number != now.next_generation:
+        return " (to be set up)"
+    lock = now.workspace / "data/games/manifest.json"
+    return " (not begun)" if not lock.exists() else ""
+
+
+def _colours(games: Any) -> str:
+    return f"+{games.wins} -{games.losses} ={games.draws}"

@@ -1,0 +1,114 @@
+"""One simulation of the paper's search (Methods, 'Search algorithm'), cut where the network is asked.
+
+`descend` selects to a leaf and makes its node; the caller has it judged; `set_prior` and `backup` finish. The PUCT rule is
+
+    argmax_a Q(s, a) + c_puct P(s, a) sqrt(sum_b N(s, b)) / (1 + N(s, a)),   Q(s, a) = W(s, a) / N(s, a), 0 before a visit
+
+with at least 1 under the root, so that the first choice at a node follows the prior. Slow twin: tests/oracle/mcts.py.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from zero._jit import kernel
+from zero.games.position import TO_PLAY, History, Position, Rules
+from zero.games.rules import ended, legal_mask, outcome, play
+from zero.search.tree import NO_CHILD, Trees, add_node
+
+
+class Path(NamedTuple):
+    """Edges from the root to the leaf of the simulation in hand, for each game."""
+
+    node: np.ndarray  # [G, D] int32
+    edge: np.ndarray  # [G, D] int32
+    length: np.ndarray  # [G] int32
+
+
+def new_path(num_games: int, max_depth: int) -> Path:
+    """Empty paths."""
+    shape = (num_games, max_depth)
+    return Path(np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(num_games, np.int32))
+
+
+@kernel
+def select_edge(trees: Trees, tree: int, node: int, c_puct: np.float32) -> int:
+    """The edge with the greatest PUCT score; the first of equals."""
+    prior, visit_count, value_sum = trees.prior[tree, node], trees.visit_count[tree, node], trees.value_sum[tree, node]
+    scale = c_puct * np.float32(math.sqrt(np.float32(max(1, trees.node_visits[tree, node]))))
+    best, best_score = 0, np.float32(-np.inf)
+    for e in range(trees.num_edges[tree, node]):
+        visits = np.float32(visit_count[e])
+        q_value = value_sum[e] / max(visits, np.float32(1.0))
+        score = q_value + scale * prior[e] / (np.float32(1.0) + visits)
+        if score > best_score:
+            best, best_score = e, score
+    return best
+
+
+@kernel
+def descend(
+    rules: Rules,
+    trees: Trees,
+    tree: int,
+    c_puct: np.float32,
+    position: Position,
+    history: History,
+    mask: np.ndarray,
+    path: Path,
+    game: int,
+) -> int:
+    """Selects down from the root to a leaf, which is made where it is new, and returns its node.
+
+    The leaf is either new (judge it) or the end of a game (back up its `end_value`). On entry `position` is the root;
+    writes into `position`, `history` (beyond the root), `mask`, `trees` and `path`.
+    """
+    node, depth = 0, 0
+    while trees.num_edges[tree, node] > 0:
+        edge = select_edge(trees, tree, node, c_puct)
+        path.node[game, depth] = node
+        path.edge[game, depth] = edge
+        depth += 1
+        play(rules, position, history, np.int64(trees.action[tree, node, edge]))
+        child = trees.child[tree, node, edge]
+        if child == NO_CHILD:
+            child = make_node(rules, trees, tree, position, history, mask)
+            trees.child[tree, node, edge] = child
+            node = child
+            break
+        node = child
+    path.length[game] = depth
+    return node
+
+
+@kernel
+def make_node(
+    rules: Rules, trees: Trees, tree: int, position: Position, history: History, mask: np.ndarray
+) -> int:
+    """Makes the node of a position and returns its number. Writes into `trees` and `mask`."""
+    legal_mask(rules, position, history, mask)
+    end_value = np.float32(0.0)
+    if ended(position):
+        end_value = np.float32(outcome(rules, position) * position.state[TO_PLAY])
+    return add_node(trees, tree, mask, end_value)
+
+
+@kernel
+def backup(trees: Trees, tree: int, value: np.float32, path: Path, game: int) -> None:
+    """Counts a simulation along its path. `value` is seen by the player to move at the leaf. Writes into `trees`."""
+    for depth in range(path.length[game] - 1, -1, -1):
+        value = -value
+        node, edge = path.node[game, depth], path.edge[game, depth]
+        trees.visit_count[tree, node, edge] += 1
+        trees.value_sum[tree, node, edge] += value
+        trees.node_visits[tree, node] += 1
+
+
+@kernel
+def root_value(trees: Trees, tree: int) -> np.float32:
+    """Mean value of the root's simulations for the player to move; 0 before the first."""
+    total = np.float32(0.0)
+    for e in range(trees.num_edges[tree, 0]):
+        total += trees.value_sum[tree, 0, e]
+    return total / np.float32(max(1, trees.node_visits[tree, 0]))

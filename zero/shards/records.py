@@ -1,0 +1,263 @@
+"""Game records as Parquet: a row a game, so that pandas or DuckDB read a shard; in memory, flat columns for all games.
+
+Visit counts are kept where they are not zero. Equal records give equal bytes: the writer's settings are fixed here.
+
+| column | type | |
+|---|---|---|
+| game | int32 | number of the game in its generation |
+| black, white | string | SHA-256 of the weights that played |
+| outcome | int8 | +1, 0, -1 for Black |
+| margin | float32 | Black's area less White's less komi |
+| end | string | how it ended |
+| actions | list of int16, T long | |
+| root_values | list of float32, T long | seen by the player to move |
+| visit_offsets | list of int32, T + 1 long | where a move's entries of the next two columns begin |
+| visit_actions, visit_counts | lists of int16, uint16 | edges of the root with visits, by action |
+"""
+
+import io
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zero.artifacts import GameRecord
+from zero.errors import StorageError
+
+NUM_ACTIONS_KEY = b"num_actions"
+SCHEMA = pa.schema(
+    [
+        pa.field("game", pa.int32(), nullable=False),
+        pa.field("black", pa.string(), nullable=False),
+        pa.field("white", pa.string(), nullable=False),
+        pa.field("outcome", pa.int8(), nullable=False),
+        pa.field("margin", pa.float32(), nullable=False),
+        pa.field("end", pa.string(), nullable=False),
+        pa.field("actions", pa.list_(pa.int16()), nullable=False),
+        pa.field("root_values", pa.list_(pa.float32()), nullable=False),
+        pa.field("visit_offsets", pa.list_(pa.int32()), nullable=False),
+        pa.field("visit_actions", pa.list_(pa.int16()), nullable=False),
+        pa.field("visit_counts", pa.list_(pa.uint16()), nullable=False),
+    ]
+)
+COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
+STRING_COLUMNS = ["black", "white", "end"]
+RESTORE = "restore it with `dvc checkout --force`, or take it out of the store so that it is played again"
+
+
+class GameColumns(NamedTuple):
+    """The games of one or many shards, G games with M moves and V visited edges in all."""
+
+    num_actions: int
+    game: np.ndarray  # [G] int32
+    black: tuple[str, ...]  # G
+    white: tuple[str, ...]  # G
+    outcome: np.ndarray  # [G] int8, +1, 0, -1 for Black
+    margin: np.ndarray  # [G] float32
+    end: tuple[str, ...]  # G
+    move_offsets: np.ndarray  # [G + 1] int64, first move of each game
+    actions: np.ndarray  # [M] int16
+    root_values: np.ndarray  # [M] float32, seen by the player to move
+    visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move
+    visit_actions: np.ndarray  # [V] int16
+    visit_counts: np.ndarray  # [V] uint16
+
+    @property
+    def num_games(self) -> int:
+        """G."""
+        return len(self.game)
+
+    @property
+    def num_positions(self) -> int:
+        """M: positions in which a move was made."""
+        return len(self.actions)
+
+
+def write_records(records: Sequence[GameRecord]) -> bytes:
+    """The shard of one or more games, in the order given."""
+    moves, edges = [0], [0]
+    visit_offsets, visit_actions, visit_counts = [], [], []
+    for record in records:
+        move, action = np.nonzero(record.visit_counts)
+        moves.append(moves[-1] + len(record.actions))
+        edges.append(edges[-1] + len(action))
+        visit_offsets.append(np.searchsorted(move, np.arange(len(record.actions) + 1)))
+        visit_actions.append(action)
+        visit_counts.append(record.visit_counts[move, action])
+    offsets_offsets = np.array(moves) + np.arange(len(records) + 1)
+    columns = [
+        pa.array([r.game for r in records], pa.int32()),
+        pa.array([r.black for r in records], pa.string()),
+        pa.array([r.white for r in records], pa.string()),
+        pa.array([r.outcome for r in records], pa.int8()),
+        pa.array([r.margin for r in records], pa.float32()),
+        pa.array([r.end for r in records], pa.string()),
+        _list_array(moves, [r.actions for r in records], np.int16),
+        _list_array(moves, [r.root_values for r in records], np.float32),
+        _list_array(offsets_offsets, visit_offsets, np.int32),
+        _list_array(edges, visit_actions, np.int16),
+        _list_array(edges, visit_counts, np.uint16),
+    ]
+    num_actions = str(records[0].visit_counts.shape[1]).encode()
+    table = pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata({NUM_ACTIONS_KEY: num_actions}))
+    file = io.BytesIO()
+    pq.write_table(
+        table,
+        file,
+        row_group_size=len(records),
+        version="2.6",
+        data_page_version="1.0",
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        use_dictionary=STRING_COLUMNS,
+    )
+    return file.getvalue()
+
+
+def read_records(data: bytes, source: str) -> GameColumns:
+    """The games of a shard, checked for being whole and within range.
+
+    Args:
+      data: the file.
+      source: what an error calls it.
+
+    Raises:
+      StorageError: it is no shard, or its columns do not fit together.
+    """
+    try:
+        table = pq.read_table(io.BytesIO(data), use_threads=False).combine_chunks()
+        metadata = table.schema.metadata or {}
+        num_actions = int(metadata.get(NUM_ACTIONS_KEY, b"0"))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise StorageError(f"{source} is no shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
+    if _types(table.schema) != _types(SCHEMA) or num_actions < 1 or table.num_rows < 1:
+        raise StorageError(f"{source} does not have the columns of a shard of games; {RESTORE}")
+    move_offsets, actions = _flat(table, "actions")
+    value_offsets, root_values = _flat(table, "root_values")
+    offset_offsets, visit_offsets = _flat(table, "visit_offsets")
+    edge_offsets, visit_actions = _flat(table, "visit_actions")
+    count_offsets, visit_counts = _flat(table, "visit_counts")
+    if not (
+        np.array_equal(move_offsets, value_offsets)
+        and np.array_equal(np.diff(offset_offsets), np.diff(move_offsets) + 1)
+        and np.array_equal(edge_offsets, count_offsets)
+        and np.array_equal(visit_offsets[offset_offsets[:-1]], np.zeros(table.num_rows))
+        and np.array_equal(visit_offsets[offset_offsets[1:] - 1], np.diff(edge_offsets))
+    ):
+        raise StorageError(f"{source} has columns of different lengths; {RESTORE}")
+    # the last offset of a game is the first of the next one
+    starts = np.delete(visit_offsets, offset_offsets[1:] - 1) + np.repeat(edge_offsets[:-1], np.diff(move_offsets))
+    columns = GameColumns(
+        num_actions=num_actions,
+        game=table.column("game").to_numpy(),
+        black=tuple(table.column("black").to_pylist()),
+        white=tuple(table.column("white").to_pylist()),
+        outcome=table.column("outcome").to_numpy(),
+        margin=table.column("margin").to_numpy(),
+        end=tuple(table.column("end").to_pylist()),
+        move_offsets=move_offsets,
+        actions=actions,
+        root_values=root_values,
+        visit_offsets=np.append(starts, edge_offsets[-1]),
+        visit_actions=visit_actions,
+        visit_counts=visit_counts,
+    )
+    if not (
+        _within(columns.actions, 0, num_actions - 1)
+        and _within(columns.visit_actions, 0, num_actions - 1)
+        and _within(columns.outcome, -1, 1)
+        and _within(np.diff(columns.visit_offsets), 0, num_actions)
+    ):
+        raise StorageError(f"{source} holds an action or outcome out of range; {RESTORE}")
+    return columns
+
+
+def game_record(columns: GameColumns, index: int) -> GameRecord:
+    """One game of the columns as a record of its own."""
+    moves = slice(columns.move_offsets[index], columns.move_offsets[index + 1])
+    num_moves = moves.stop - moves.start
+    edge_offsets = columns.visit_offsets[moves.start : moves.stop + 1]
+    edges = slice(edge_offsets[0], edge_offsets[-1])
+    visit_counts = np.zeros((num_moves, columns.num_actions), np.uint16)
+    move = np.repeat(np.arange(num_moves), np.diff(edge_offsets))
+    visit_counts[move, columns.visit_actions[edges]] = columns.visit_counts[edges]
+    return GameRecord(
+        actions=columns.actions[moves],
+        visit_counts=visit_counts,
+        root_values=columns.root_values[moves],
+        outcome=int(columns.outcome[index]),
+        margin=float(columns.margin[index]),
+        end=columns.end[index],
+        game=int(columns.game[index]),
+        black=columns.black[index],
+        white=columns.white[index],
+    )
+
+
+def select_games(columns: GameColumns, first: int) -> GameColumns:
+    """The games from `first` on."""
+    moves = columns.move_offsets[first:]
+    edges = columns.visit_offsets[moves[0] :]
+    return GameColumns(
+        num_actions=columns.num_actions,
+        game=columns.game[first:],
+        black=columns.black[first:],
+        white=columns.white[first:],
+        outcome=columns.outcome[first:],
+        margin=columns.margin[first:],
+        end=columns.end[first:],
+        move_offsets=moves - moves[0],
+        actions=columns.actions[moves[0] :],
+        root_values=columns.root_values[moves[0] :],
+        visit_offsets=edges - edges[0],
+        visit_actions=columns.visit_actions[edges[0] :],
+        visit_counts=columns.visit_counts[edges[0] :],
+    )
+
+
+def concatenate(parts: Sequence[GameColumns]) -> GameColumns:
+    """The games of several shards (of one game) as one, in the order given."""
+    assert len({part.num_actions for part in parts}) == 1
+    return GameColumns(
+        num_actions=parts[0].num_actions,
+        game=np.concatenate([part.game for part in parts]),
+        black=tuple(name for part in parts for name in part.black),
+        white=tuple(name for part in parts for name in part.white),
+        outcome=np.concatenate([part.outcome for part in parts]),
+        margin=np.concatenate([part.margin for part in parts]),
+        end=tuple(end for part in parts for end in part.end),
+        move_offsets=_joined_offsets([part.move_offsets for part in parts]),
+        actions=np.concatenate([part.actions for part in parts]),
+        root_values=np.concatenate([part.root_values for part in parts]),
+        visit_offsets=_joined_offsets([part.visit_offsets for part in parts]),
+        visit_actions=np.concatenate([part.visit_actions for part in parts]),
+        visit_counts=np.concatenate([part.visit_counts for part in parts]),
+    )
+
+
+def _list_array(offsets: Sequence[int] | np.ndarray, values: Sequence[np.ndarray], dtype: type) -> pa.ListArray:
+    flat = np.concatenate([value.astype(dtype, casting="unsafe") for value in values])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat))
+
+
+def _types(schema: pa.Schema) -> list[tuple[str, bool, pa.DataType]]:
+    """Name, whether a list, and type of each column; Parquet has its own name for the items of a list."""
+    lists = [pa.types.is_list(field.type) for field in schema]
+    return [(f.name, lst, f.type.value_type if lst else f.type) for f, lst in zip(schema, lists, strict=True)]
+
+
+def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets [G + 1] int64 and values of a list column."""
+    column = table.column(name).chunk(0)
+    return column.offsets.to_numpy().astype(np.int64), column.values.to_numpy()
+
+
+def _within(values: np.ndarray, low: int, high: int) -> bool:
+    return len(values) == 0 or bool(values.min() >= low and values.max() <= high)
+
+
+def _joined_offsets(parts: Sequence[np.ndarray]) -> np.ndarray:
+    starts = np.cumsum([0, *(part[-1] for part in parts)])
+    return np.concatenate([*(part[:-1] + start for part, start in zip(parts, starts, strict=False)), starts[-1:]])

@@ -1,0 +1,128 @@
+"""A shard's specification: everything that its bytes depend on, and nothing else. Its digest is its key in the store."""
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from zero.artifacts import Manifest, Sha256, canonical_json, sha256_bytes, sha256_file
+from zero.network.profile import execution_profile
+from zero.params import GameParams, GatingParams, Params, ProfileParams, SearchParams, SelfplayParams
+
+PACKAGE_DIR = Path(__file__).resolve().parents[1]
+LOCK_FILE = PACKAGE_DIR.parent / "constraints.txt"
+
+BASE_SOURCES = ("_jit.py", "errors.py", "params.py", "artifacts.py")
+PLAY_SOURCES = (*BASE_SOURCES, "games", "search", "network", "play/boards.py", "play/shard.py", "shards", "storage.py")
+SOURCES = {
+    "selfplay": (*PLAY_SOURCES, "selfplay.py"),
+    "replay": (*BASE_SOURCES, "games", "shards/records.py", "shards/spec.py", "network/profile.py", "replay.py"),
+    "training": (
+        *(*BASE_SOURCES, "games", "search/streams.py", "network", "play/samples.py"),
+        *("shards/records.py", "shards/spec.py", "replay.py", "resume.py", "training.py"),
+    ),
+    "gating": (*PLAY_SOURCES, "gating.py"),
+}
+"""Sources a stage runs, below `zero/`; `dvc.yaml` has the same as the stage's code dependencies."""
+
+
+class ShardSpec(Manifest):
+    """Games to play: equal specs give equal bytes."""
+
+    version: Literal[1] = 1
+    kind: Literal["selfplay", "gating"]
+    game: GameParams
+    search: SearchParams
+    weights: Annotated[tuple[Sha256, ...], Field(min_length=1, max_length=2)]
+    """Of the champion for self-play; of the challenger and the champion for gating."""
+    seed: int
+    generation: int
+    first_game: int
+    num_games: Annotated[int, Field(ge=1)]
+    num_slots: int
+    num_simulations: int
+    temperature_moves: int
+    dirichlet_concentration: float
+    dirichlet_fraction: float
+    device: ProfileParams
+    engine: Sha256
+    """Fingerprint of the sources that play."""
+    lock_file: Sha256
+    """SHA-256 of constraints.txt."""
+    profile: dict[str, str]
+    """Execution profile of the machine that planned it, and must play it."""
+
+    def key(self) -> str:
+        """SHA-256 (hex) of the canonical JSON."""
+        return sha256_bytes(canonical_json(self))
+
+
+class ShardReceipt(Manifest):
+    """A shard that was played and lies in the store."""
+
+    key: Sha256
+    sha256: Sha256
+    kind: str
+    first_game: int
+    num_games: int
+    num_evaluations: int
+    seconds: float
+    pid: int
+
+
+def engine_fingerprint(stage: str) -> str:
+    """SHA-256 (hex) of the names and contents of the sources that a stage runs."""
+    digest = hashlib.sha256()
+    for path in stage_sources(stage):
+        digest.update(path.relative_to(PACKAGE_DIR).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def stage_sources(stage: str) -> list[Path]:
+    """The source files of a stage, sorted."""
+    files: set[Path] = set()
+    for name in SOURCES[stage]:
+        path = PACKAGE_DIR / name
+        files.update(path.rglob("*.py") if path.is_dir() else [path])
+    return sorted(files)
+
+
+def lock_file_digest() -> str:
+    """SHA-256 (hex) of the pinned set of packages, `constraints.txt`."""
+    return sha256_file(LOCK_FILE)
+
+
+def plan_shards(
+    params: Params,
+    kind: Literal["selfplay", "gating"],
+    stage: SelfplayParams | GatingParams,
+    generation: int,
+    weights: tuple[str, ...],
+) -> list[ShardSpec]:
+    """The shards of a stage in the order of their games; the last may be smaller."""
+    profile = execution_profile(params.profile)
+    profile.pop("training_threads", None)
+    selfplay = stage if isinstance(stage, SelfplayParams) else None
+    return [
+        ShardSpec(
+            kind=kind,
+            game=params.game,
+            search=params.search,
+            weights=weights,
+            seed=params.seed,
+            generation=generation,
+            first_game=first,
+            num_games=min(stage.games_per_shard, stage.num_games - first),
+            num_slots=stage.num_slots,
+            num_simulations=stage.num_simulations,
+            temperature_moves=selfplay.temperature_moves if selfplay else 0,
+            dirichlet_concentration=selfplay.dirichlet_concentration if selfplay else 0.0,
+            dirichlet_fraction=selfplay.dirichlet_fraction if selfplay else 0.0,
+            device=params.profile.model_copy(update={"training_threads": 1}),
+            engine=engine_fingerprint(kind),
+            lock_file=lock_file_digest(),
+            profile=profile,
+        )
+        for first in range(0, stage.num_games, stage.games_per_shard)
+    ]

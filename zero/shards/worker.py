@@ -1,0 +1,125 @@
+"""The process that plays shards: a warm child of the executor, one line of JSON in and some out.
+
+In: a ShardSpec. Out: `{"event": "progress", "done": 3}` while it plays, then `{"event": "receipt", ...}` or
+`{"event": "error", "message": ...}`. It ends when its parent does, which it sees by the end of its standard input.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import numpy as np
+from pydantic import ValidationError
+
+from zero.errors import WorkerError, ZeroError
+from zero.games.rules import rules_of
+from zero.network.profile import prepare_torch
+from zero.play.boards import PlaySettings
+from zero.play.shard import play_games
+from zero.search.streams import stream_of
+from zero.shards.records import write_records
+from zero.shards.spec import ShardReceipt, ShardSpec, engine_fingerprint, lock_file_digest
+from zero.storage import Store
+
+PARENT_GONE = 3
+"""Exit status of a worker whose parent died while it played."""
+
+
+def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], None] | None = None) -> ShardReceipt:
+    """Plays a shard and puts it into the store.
+
+    Raises:
+      WorkerError: this checkout has other sources or another package lock than the spec names.
+      StorageError: the weights are not in the store, or the store cannot be written.
+    """
+    for name, wanted, here in (
+        ("engine", spec.engine, engine_fingerprint(spec.kind)),
+        ("lock file", spec.lock_file, lock_file_digest()),
+    ):
+        if wanted != here:
+            raise WorkerError(
+                f"this worker's {name} is {here[:12]}, the shard wants {wanted[:12]}; check out the lineage's code here"
+            )
+    started = time.monotonic()
+    prepare_torch(spec.device, spec.device.selfplay_threads)
+    from zero.network.inference import TorchEvaluator
+
+    settings = PlaySettings(
+        num_players=len(spec.weights),
+        num_simulations=spec.num_simulations,
+        c_puct=spec.search.c_puct,
+        random_symmetry=spec.search.random_symmetry,
+        tree_reuse=spec.search.tree_reuse,
+        temperature_moves=spec.temperature_moves,
+        dirichlet_concentration=spec.dirichlet_concentration,
+        dirichlet_fraction=spec.dirichlet_fraction,
+        first_game=spec.first_game,
+    )
+    games = range(spec.first_game, spec.first_game + spec.num_games)
+    streams = np.stack([stream_of(spec.seed, spec.generation, spec.kind, game) for game in games])
+    evaluators = [TorchEvaluator(store.get_weights(digest), spec.device) for digest in spec.weights]
+    played = play_games(
+        rules_of(spec.game),
+        settings,
+        evaluators,
+        spec.weights,
+        streams,
+        spec.num_slots,
+        spec.search.max_nodes,
+        progress,
+    )
+    digest = store.put_shard(spec.key(), write_records(played.games))
+    return ShardReceipt(
+        key=spec.key(),
+        sha256=digest,
+        kind=spec.kind,
+        first_game=spec.first_game,
+        num_games=spec.num_games,
+        num_evaluations=played.num_evaluations,
+        seconds=time.monotonic() - started,
+        pid=os.getpid(),
+    )
+
+
+def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
+    """Plays the specs that come in, until `lines_in` ends; a shard in hand is then given up."""
+    specs: queue.Queue[str | None] = queue.Queue()
+    busy = threading.Event()
+
+    def read() -> None:
+        for line in lines_in:
+            busy.set()
+            specs.put(line)
+        if busy.is_set():
+            os._exit(PARENT_GONE)  # nobody waits for this shard any more; nothing half-written is left
+        specs.put(None)
+
+    def say(event: str, **fields: Any) -> None:
+        lines_out.write(json.dumps({"event": event, **fields}) + "\n")
+        lines_out.flush()
+
+    threading.Thread(target=read, daemon=True).start()
+    while (line := specs.get()) is not None:
+        try:
+            spec = ShardSpec.model_validate_json(line)
+            receipt = play_into_store(spec, store, lambda done: say("progress", done=done))
+            busy.clear()
+            say("receipt", **receipt.model_dump(mode="json"))
+        except ValidationError as error:
+            busy.clear()
+            say("error", message=f"not a shard specification: {error.errors()[0]['msg']}")
+        except ZeroError as error:
+            busy.clear()
+            say("error", message=str(error))
+
+
+def main(store: Store) -> None:
+    """Serves this process's standard input and output."""
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints must not break the protocol
+    serve(store, sys.stdin, out)

@@ -1,0 +1,136 @@
+"""The store: weights and shards by hash, under one fsspec URL (a local folder by default, `s3://` in a cluster).
+
+A put is whole or nothing; a read checks the content; a bad object is set aside, so that it is computed again.
+Layout: `weights/<sha256>.safetensors`, `shards/<kk>/<key>.<sha256>.parquet` (kk: first two digits of the key; the object's
+own hash is in its name, so that a reader can check it with nothing else at hand).
+"""
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fsspec
+
+from zero.artifacts import sha256_bytes
+from zero.errors import StorageError
+
+BAD_FOLDER = "set-aside"
+
+
+class StoredShard(NamedTuple):
+    """A shard read from the store and checked."""
+
+    data: bytes
+    sha256: str
+
+
+class Store:
+    """Weights and shards under a URL. Safe for many readers and writers: equal names hold equal bytes."""
+
+    def __init__(self, url: str) -> None:
+        """Opens the store at `url`; a plain path is a local folder.
+
+        Raises:
+          StorageError: the URL cannot be opened.
+        """
+        try:
+            self._files, root = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError, OSError) as error:
+            raise StorageError(f"cannot open the store {url!r}: {error}; set ZERO_STORE to a folder or an s3:// URL") from None
+        self._root = str(root).rstrip("/")
+        self._local = self._files.protocol in ("file", ("file", "local"))
+        self.url = url
+
+    def put_weights(self, data: bytes) -> str:
+        """Stores weights and returns their SHA-256."""
+        digest = sha256_bytes(data)
+        self._put(f"weights/{digest}.safetensors", data)
+        return digest
+
+    def get_weights(self, sha256: str) -> bytes:
+        """Weights by their SHA-256, checked.
+
+        Raises:
+          StorageError: they are not there, or were altered (and are then set aside).
+        """
+        name = f"weights/{sha256}.safetensors"
+        data = self._get(name)
+        if data is None:
+            raise StorageError(f"weights {sha256[:12]} are not in the store {self.url}; run the stage again to put them")
+        if sha256_bytes(data) != sha256:
+            self._set_aside(name)
+            raise StorageError(f"weights {sha256[:12]} in the store {self.url} were altered and set aside; run the stage again")
+        return data
+
+    def put_shard(self, key: str, data: bytes) -> str:
+        """Stores the shard of a spec key and returns the SHA-256 of its bytes."""
+        digest = sha256_bytes(data)
+        self._put(f"shards/{key[:2]}/{key}.{digest}.parquet", data)
+        return digest
+
+    def get_shard(self, key: str) -> StoredShard | None:
+        """The shard of a spec key, checked; None where it is missing or was altered (and is then set aside)."""
+        for name in self._shard_names(key):
+            digest = name.rsplit(".", 2)[-2]
+            data = self._get(name)
+            if data is None:
+                continue
+            if sha256_bytes(data) == digest:
+                return StoredShard(data, digest)
+            self._set_aside(name)
+        return None
+
+    def has_shard(self, key: str) -> bool:
+        """True where a shard of that key is listed; its content is checked when it is read."""
+        return bool(self._shard_names(key))
+
+    def _shard_names(self, key: str) -> list[str]:
+        folder = f"{self._root}/shards/{key[:2]}"
+        try:
+            self._files.invalidate_cache(folder)
+            listed: list[Any] = self._files.ls(folder, detail=False)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StorageError(f"the store {self.url} does not answer: {error}") from None
+        names = [str(path).rsplit("/", 1)[-1] for path in listed]
+        return sorted(f"shards/{key[:2]}/{n}" for n in names if n.startswith(f"{key}.") and n.endswith(".parquet"))
+
+    def _put(self, name: str, data: bytes) -> None:
+        path = f"{self._root}/{name}"
+        try:
+            if self._files.exists(path) and self._files.size(path) == len(data):
+                return
+            if not self._local:
+                self._files.pipe_file(path, data)  # an object store's put is whole or nothing
+                return
+            target = Path(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+            try:
+                with temporary.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, target)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot write to the store {self.url}: {error}; free space or set ZERO_STORE") from None
+
+    def _get(self, name: str) -> bytes | None:
+        try:
+            return bytes(self._files.cat_file(f"{self._root}/{name}"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"the store {self.url} does not answer: {error}") from None
+
+    def _set_aside(self, name: str) -> None:
+        target = f"{self._root}/{BAD_FOLDER}/{name.rsplit('/', 1)[-1]}.{uuid.uuid4().hex[:8]}"
+        try:
+            self._files.makedirs(f"{self._root}/{BAD_FOLDER}", exist_ok=True)
+            self._files.mv(f"{self._root}/{name}", target)
+        except OSError as error:
+            raise StorageError(f"cannot set aside {name} in the store {self.url}: {error}") from None

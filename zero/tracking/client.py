@@ -1,0 +1,297 @@
+"""How pages and versions are written to an MLflow server: by explicit ids, whole or finished later, never twice.
+
+A run is found by its tags, and its state is RUNNING until everything in it is written. Its metrics carry its own start
+time, so that the server takes a value that is written again for the one it has. No run is ever "active" in a thread.
+"""
+
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow.pyfunc
+import numpy as np
+import requests
+from mlflow import MlflowClient
+from mlflow.entities import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    LoggedModelOutput,
+    LoggedModelStatus,
+    Metric,
+    Param,
+)
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model, ModelSignature
+from mlflow.types import Schema, TensorSpec
+
+from zero.artifacts import checked_path
+from zero.errors import LineageError, ServerError
+from zero.tracking.files import Point, TrainingData
+from zero.tracking.pages import Page, Version
+
+PARENT_TAG = "mlflow.parentRunId"
+FINISHED = "FINISHED"
+METRICS_A_CALL = 1000
+PARAMS_A_CALL = 100
+"""Both are limits of the server."""
+PROBES = 3
+PROBE_SECONDS = 5
+RETRY_SECONDS = 1
+"""A server that is not there is reported after 2 seconds, one that hangs after 17."""
+PLAYER_CODE = Path(__file__).with_name("player.py")
+
+
+class Notebook:
+    """The pages of one lineage on one MLflow server."""
+
+    def __init__(self, client: Any, uri: str, lineage: str, experiment_id: str) -> None:
+        self.uri = uri.rstrip("/")
+        self.lineage = lineage
+        self.experiment_id = experiment_id
+        self.model = f"zero-{lineage}"
+        self._client = client
+
+    def open_run(self, page: Page, parent_id: str | None = None) -> Any:
+        """The run of a page, as it is on the server; an empty one is made where there is none.
+
+        Raises:
+          LineageError: the server has that run of another history of the lineage.
+        """
+        run = next(iter(self._runs(page.key)), None)
+        if run is None:
+            tags = page.key | page.tags | ({PARENT_TAG: parent_id} if parent_id else {})
+            return self._client.create_run(self.experiment_id, run_name=page.name, tags=tags)
+        if run.data.tags.get("zero.ledger") != page.tags["zero.ledger"]:
+            raise LineageError(
+                f"MLflow at {self.uri} has another history of {page.tags['zero.tag']} (run {run.info.run_id}), of a "
+                f"lineage of the same name; delete its experiment {self.lineage} and its model {self.model} there, "
+                "or start this lineage under another name"
+            )
+        if parent_id and run.data.tags.get(PARENT_TAG) != parent_id:
+            self._client.set_tag(run.info.run_id, PARENT_TAG, parent_id)  # the parent was deleted and written again
+        return run
+
+    def fill_run(self, run: Any, page: Page) -> None:
+        """Writes what the run lacks, then marks it finished."""
+        run_id = run.info.run_id
+        if run.info.status == FINISHED:
+            return
+        missing = [Param(name, value) for name, value in page.params.items() if name not in run.data.params]
+        for start in range(0, len(missing), PARAMS_A_CALL):
+            self._client.log_batch(run_id, params=missing[start : start + PARAMS_A_CALL])
+        self._log_points(run_id, page.points, run.info.start_time)
+        if page.data is not None:
+            self._client.log_inputs(run_id, datasets=[_dataset_input(page.data)])
+        for name in page.files:
+            self._client.log_artifact(run_id, str(page.folder / name), str(Path(name).parent).lstrip(".") or None)
+        for name, text in page.texts.items():
+            self._client.log_text(run_id, text, name)
+        self._client.set_terminated(run_id, FINISHED)
+
+    def add_to_ladder(self, key: dict[str, str], points: list[Point], timestamp: int) -> None:
+        """Adds a generation's points to the ladder, once."""
+        run = next(iter(self._runs(key)), None)
+        if run is None:
+            note = "One point a generation: the step is the generation. The record is the ledger in git."
+            tags = key | {"mlflow.note.content": note}
+            run = self._client.create_run(self.experiment_id, run_name="ladder", tags=tags)
+        history = self._client.get_metric_history(run.info.run_id, points[0].name)
+        if all(metric.step != points[0].step for metric in history):
+            self._log_points(run.info.run_id, points, timestamp)
+        if run.info.status != FINISHED:
+            self._client.set_terminated(run.info.run_id, FINISHED)
+
+    def finished_runs(self, key: dict[str, str]) -> list[Any]:
+        """All finished runs with those tags."""
+        return [run for run in self._runs(key) if run.info.status == FINISHED]
+
+    def register(self, version: Version, run_id: str | None) -> int:
+        """Number of the version of that network, which is registered where it is not there yet.
+
+        Raises:
+          LineageError: the server has another network for that generation.
+          StorageError: the weights are missing or altered.
+        """
+        wanted = f"name = '{self.model}' and tags.generation = '{version.generation}'"
+        found = self._client.search_model_versions(wanted)
+        others = [v.version for v in found if v.tags.get("sha256") != version.weights.sha256]
+        if others:
+            raise LineageError(
+                f"MLflow at {self.uri} has another network for {version.tags['git_tag']}: version {others[0]} of "
+                f"{self.model}; delete that model there, or start this lineage under another name"
+            )
+        number = min((int(v.version) for v in found), default=0)
+        if not number:
+            model_id = self._saved_model(version, run_id)
+            made = self._client.create_model_version(
+                self.model, f"models:/{model_id}", run_id, version.tags, description=version.note, model_id=model_id
+            )
+            number = int(made.version)
+        self.point_alias(version.alias, number)
+        return number
+
+    def point_alias(self, alias: str, version: int) -> None:
+        """Points an alias at a version; nothing is written where it does already."""
+        if self.aliases().get(alias) != version:
+            self._client.set_registered_model_alias(self.model, alias, str(version))
+
+    def aliases(self) -> dict[str, int]:
+        """Version of every alias."""
+        return {alias: int(version) for alias, version in self._client.get_registered_model(self.model).aliases.items()}
+
+    def generation_of(self, alias: str) -> int | None:
+        """Generation of the version that an alias points at."""
+        version = self.aliases().get(alias)
+        if version is None:
+            return None
+        return int(self._client.get_model_version(self.model, str(version)).tags["generation"])
+
+    def run_url(self, run_id: str) -> str:
+        """Page of a run."""
+        return f"{self.uri}/#/experiments/{self.experiment_id}/runs/{run_id}"
+
+    def version_url(self, alias: str) -> str | None:
+        """Page of the version that an alias points at; None where there is no such alias."""
+        version = self.aliases().get(alias)
+        return f"{self.uri}/#/models/{self.model}/versions/{version}" if version else None
+
+    def _runs(self, key: dict[str, str]) -> Iterator[Any]:
+        """Runs with those tags, oldest first."""
+        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in key.items())
+        token: str | None = None
+        while True:
+            page = self._client.search_runs(
+                [self.experiment_id], wanted, order_by=["attributes.start_time ASC"], page_token=token
+            )
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _log_points(self, run_id: str, points: list[Point], timestamp: int) -> None:
+        metrics = [Metric(point.name, point.value, timestamp, point.step) for point in points]
+        for start in range(0, len(metrics), METRICS_A_CALL):
+            self._client.log_batch(run_id, metrics=metrics[start : start + METRICS_A_CALL])
+
+    def _saved_model(self, version: Version, run_id: str | None) -> str:
+        """Id of the uploaded model; what a killed upload left behind is removed."""
+        same = f"tags.generation = '{version.generation}' AND tags.sha256 = '{version.weights.sha256}'"
+        for model in self._client.search_logged_models([self.experiment_id], filter_string=same):
+            if model.status == LoggedModelStatus.READY:
+                return str(model.model_id)
+            self._client.delete_logged_model(model.model_id)
+        model = self._client.create_logged_model(
+            self.experiment_id, version.alias, run_id, tags=version.tags, model_type="AlphaGo Zero player"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model"
+            _save_player(path, version, Model(model_id=model.model_id, run_id=run_id))
+            self._client.log_model_artifacts(model.model_id, str(path))
+        if run_id is not None:
+            self._client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=version.generation)])
+        self._client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+        return str(model.model_id)
+
+
+def find_notebook(uri: str, lineage: str) -> Notebook | None:
+    """The notebook of a lineage; None where nothing of it was written."""
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    experiment = client.get_experiment_by_name(lineage)
+    if experiment is None or experiment.lifecycle_stage != "active":
+        return None
+    return Notebook(client, uri, lineage, str(experiment.experiment_id))
+
+
+def open_notebook(uri: str, lineage: str) -> Notebook:
+    """The notebook of a lineage; its experiment and its registered model are made where they are missing."""
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    tags = {
+        "zero.lineage": lineage,
+        "mlflow.note.content": f"Lineage `{lineage}`: a run a generation with its stages inside, and the `ladder` over "
+        f"all of them. The record is the git branch `lineage/{lineage}`; `zero track {lineage}` writes from it what is "
+        "missing here.",
+    }
+    with _unless("RESOURCE_ALREADY_EXISTS"):
+        client.create_experiment(lineage, tags=tags)
+    experiment = client.get_experiment_by_name(lineage)
+    if experiment.lifecycle_stage != "active":
+        client.restore_experiment(experiment.experiment_id)
+    notebook = Notebook(client, uri, lineage, str(experiment.experiment_id))
+    with _unless("RESOURCE_ALREADY_EXISTS"):
+        note = f"The players of lineage `{lineage}`, one a generation; `docs/mlflow.md` says how to load one."
+        client.create_registered_model(notebook.model, tags={"zero.lineage": lineage}, description=note)
+    return notebook
+
+
+def check_server(uri: str) -> None:
+    """Returns where an MLflow server answers at `uri`.
+
+    Raises:
+      ServerError: none does.
+    """
+    reason = ""
+    for probe in range(PROBES):
+        if probe:
+            time.sleep(RETRY_SECONDS)
+        try:
+            answer = requests.get(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS)
+        except requests.RequestException as error:
+            reason = f"does not answer ({type(error).__name__})"
+        else:
+            if answer.ok and answer.text.strip() == "OK":
+                return
+            reason = f"is no MLflow server, or is not well (HTTP {answer.status_code} for /health)"
+    raise ServerError(f"what MLFLOW_TRACKING_URI names, {uri}, {reason}; start the servers with `make up`")
+
+
+@contextlib.contextmanager
+def answering(uri: str, remedy: str) -> Iterator[None]:
+    """Turns whatever the MLflow library raises into one line.
+
+    Raises:
+      ServerError: the server did not answer, or refused what was written.
+    """
+    check_server(uri)
+    try:
+        yield
+    except (MlflowException, requests.RequestException) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ServerError(f"MLflow at {uri} failed: {reason}; see that it runs (`make up`), then {remedy}") from error
+
+
+@contextlib.contextmanager
+def _unless(code: str) -> Iterator[None]:
+    """Passes over an answer of the server that says only `code`."""
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code != code:
+            raise
+
+
+def _dataset_input(data: TrainingData) -> Any:
+    source = json.dumps({"uri": data.source}, sort_keys=True)
+    profile = json.dumps(data.profile, sort_keys=True)
+    dataset = Dataset(data.name, data.digest, source_type="dvc", source=source, schema=None, profile=profile)
+    return DatasetInput(dataset, tags=[InputTag("mlflow.data.context", "training")])
+
+
+def _save_player(path: Path, version: Version, model: Any) -> None:
+    """Writes the model folder: code, weights, signature, requirements, configuration."""
+    planes = TensorSpec(np.dtype(np.float32), (-1, *version.input_shape))
+    prior = TensorSpec(np.dtype(np.float32), (-1, version.num_actions), "prior")
+    value = TensorSpec(np.dtype(np.float32), (-1,), "value")
+    mlflow.pyfunc.save_model(
+        path=str(path),
+        python_model=str(PLAYER_CODE),
+        artifacts={"weights": str(checked_path(version.weights, version.weights_dir))},
+        signature=ModelSignature(inputs=Schema([planes]), outputs=Schema([prior, value])),
+        pip_requirements=version.requirements,
+        model_config=version.config,
+        mlflow_model=model,
+    )

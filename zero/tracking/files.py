@@ -1,0 +1,148 @@
+"""A generation as the files of its tag tell it. Of the data that DVC holds nothing is needed here but its hashes."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from pydantic import ValidationError
+
+from zero.artifacts import LedgerEntry, Provenance, Window, read_manifest
+from zero.errors import LineageError, StorageError
+from zero.params import Params, load_params
+
+
+class Point(NamedTuple):
+    """One value of a curve."""
+
+    name: str
+    value: float
+    step: int
+
+
+class TrainingData(NamedTuple):
+    """What a network was trained on."""
+
+    name: str
+    digest: str  # MD5 of DVC: 36 characters with its ".dir", which is MLflow's limit
+    source: str
+    profile: dict[str, int]
+
+
+class Generation(NamedTuple):
+    """A generation; at number 0 all that a stage writes is empty."""
+
+    folder: Path
+    tag: str
+    params: Params
+    ledger: tuple[LedgerEntry, ...]  # up to this generation
+    line: str  # of this generation in the ledger
+    requirements: tuple[str, ...]  # lines of constraints.txt
+    provenance: Provenance | None
+    selfplay: dict[str, float]
+    training: dict[str, float]
+    curve: tuple[Point, ...]
+    data: TrainingData | None
+
+    @property
+    def entry(self) -> LedgerEntry:
+        """The ledger's line of this generation."""
+        return self.ledger[-1]
+
+    @property
+    def lineage(self) -> str:
+        """Name of the lineage."""
+        return self.entry.lineage
+
+    @property
+    def number(self) -> int:
+        """Number of the generation."""
+        return self.entry.generation
+
+
+def read_generation(folder: Path, tag: str) -> Generation:
+    """The generation whose files are in `folder`.
+
+    Raises:
+      LineageError: the folder is not at `tag`.
+      StorageError: a file of the record is missing or damaged.
+      ParamsError: params.yaml is not valid.
+    """
+    params = load_params(folder)
+    ledger_path = folder / "record" / "ledger.jsonl"
+    lines = _text(ledger_path).splitlines()
+    try:
+        ledger = tuple(LedgerEntry.model_validate_json(line) for line in lines)
+    except ValidationError:
+        raise _damaged(ledger_path) from None
+    found = generation_tag(ledger[-1].lineage, ledger[-1].generation) if ledger else "no generation"
+    if found != tag:
+        raise LineageError(f"{folder} is at {found}, not at {tag}; track a folder that is checked out at {tag}")
+    requirements = tuple(line.partition("#")[0].strip() for line in _text(folder / "constraints.txt").splitlines())
+    start = Generation(folder, tag, params, ledger, lines[-1], requirements, None, {}, {}, (), None)
+    if start.entry.decision is None:
+        return start
+    return start._replace(
+        provenance=read_manifest(folder / "record", Provenance, "provenance.json"),
+        selfplay=_numbers(folder / "metrics" / "selfplay.json", ("num_games", "mean_length")),
+        training=_numbers(folder / "metrics" / "training.json", ("step", "loss")),
+        curve=_curve(folder / "plots" / "training.csv"),
+        data=_training_data(folder, start.lineage, tag),
+    )
+
+
+def generation_tag(lineage: str, number: int) -> str:
+    """Git tag of a generation."""
+    return f"{lineage}/{generation_name(number)}"
+
+
+def generation_name(number: int) -> str:
+    """Name of a generation's run and of the alias of its network."""
+    return f"gen-{number:04d}"
+
+
+def _training_data(folder: Path, lineage: str, tag: str) -> TrainingData:
+    path = folder / "dvc.lock"
+    try:
+        stages = yaml.safe_load(_text(path))["stages"].values()
+        digest = next(out["md5"] for stage in stages for out in stage.get("outs", []) if out["path"] == "data/window")
+    except (yaml.YAMLError, LookupError, TypeError, AttributeError, StopIteration):
+        raise _damaged(path) from None
+    profile: dict[str, int] = {}
+    if (folder / "data" / "window" / "manifest.json").exists():  # not needed for the rest, so nobody has to pull it
+        window = read_manifest(folder / "data" / "window", Window)
+        profile = {"num_games": window.num_games, "num_positions": window.num_positions}
+    return TrainingData(f"{lineage}-window", str(digest), f"{tag}:data/window", profile)
+
+
+def _numbers(path: Path, needed: tuple[str, ...]) -> dict[str, float]:
+    try:
+        tree = json.loads(_text(path))
+        numbers = {name: float(value) for name, value in tree.items() if isinstance(value, int | float)}
+    except (ValueError, AttributeError):
+        raise _damaged(path) from None
+    if not numbers.keys() >= set(needed):
+        raise _damaged(path)
+    return numbers
+
+
+def _curve(path: Path) -> tuple[Point, ...]:
+    try:
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(_text(path).splitlines())]
+        points = [Point(n, value, int(row["step"])) for row in rows for n, value in row.items() if n != "step"]
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(path) from None
+    return tuple(point for point in points if math.isfinite(point.value))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        raise StorageError(f"cannot read {path}; restore it with `git checkout` at the generation's tag") from None
+
+
+def _damaged(path: Path) -> StorageError:
+    return StorageError(f"{path} is damaged; restore it with `git checkout` at the generation's tag")

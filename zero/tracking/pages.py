@@ -1,0 +1,270 @@
+"""What MLflow shows of a generation: a page a run, a version a network. No server is asked and no clock is read here.
+
+Metrics of a stage's own run have plain names (`loss`); on the parent run they carry the stage (`training/loss`), by
+which MLflow's pages group them; those of the ladder are `ladder/...`, with step = generation.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zero.artifacts import Champion, Checkpoint, FileRef, LedgerEntry, PromotionDecision, read_manifest, sha256_bytes
+from zero.errors import StorageError
+from zero.games.position import NUM_PLANES
+from zero.games.rules import rules_of
+from zero.params import flatten
+from zero.tracking.files import Generation, Point, TrainingData, generation_name, generation_tag
+
+REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
+"""What a registered player needs beside this package; the versions are those of the generation's constraints.txt."""
+SAMPLE_BYTES = 1 << 20
+"""A larger sample of games is left out: the notebook holds small files only."""
+SECTIONS = {
+    "selfplay": ("selfplay.", "search."),
+    "training": ("training.", "replay.", "network."),
+    "gating": ("gating.", "search."),
+}
+"""Parameters that the run of a stage shows; the parent shows all."""
+
+
+class Page(NamedTuple):
+    """All that one run shows. A run is found again by its `key`."""
+
+    name: str
+    key: dict[str, str]
+    tags: dict[str, str]
+    params: dict[str, str]
+    points: list[Point]
+    folder: Path
+    files: list[str]  # relative to `folder`
+    texts: dict[str, str]  # by file name
+    data: TrainingData | None
+
+
+class Version(NamedTuple):
+    """A network as the catalogue shows it."""
+
+    generation: int
+    alias: str  # the one that never moves
+    tags: dict[str, str]
+    note: str
+    weights: FileRef
+    weights_dir: Path
+    config: dict[str, Any]  # a profile, for `zero.tracking.player`
+    requirements: list[str]
+    input_shape: tuple[int, ...]  # [P, S, S]
+    num_actions: int
+
+
+def run_key(lineage: str, number: int, stage: str) -> dict[str, str]:
+    """Tags that a run of a generation is found by."""
+    return {"zero.lineage": lineage, "zero.generation": str(number), "zero.stage": stage}
+
+
+def ladder_key(lineage: str) -> dict[str, str]:
+    """Tags that the ladder run is found by."""
+    return {"zero.lineage": lineage, "zero.stage": "ladder"}
+
+
+def generation_page(generation: Generation) -> Page:
+    """The parent run: every parameter, the curves, and what came out of each stage."""
+    entry, decision, provenance = generation.entry, generation.entry.decision, generation.provenance
+    tags = _common_tags(generation) | {
+        "zero.decision": decision_word(entry),
+        "zero.champion": entry.champion,
+        "zero.champion_generation": str(entry.champion_generation),
+        "zero.params_digest": entry.params_digest,
+        "zero.lock_digest": entry.lock_digest,
+        "mlflow.note.content": generation_note(generation.ledger, entry),
+    }
+    points: list[Point] = []
+    files = ["params.yaml"]
+    if decision is not None and provenance is not None:
+        tags |= {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
+        tags |= {"zero.engine": provenance.engine, "zero.window": provenance.window}
+        tags |= {f"zero.profile.{name}": value for name, value in provenance.profile.items()}
+        for stage, numbers in _stage_points(generation).items():
+            points += [Point(f"{stage}/{point.name}", point.value, point.step) for point in numbers]
+        files += ["dvc.lock", "record/provenance.json"]
+    return Page(
+        name=generation_name(generation.number),
+        key=run_key(generation.lineage, generation.number, "generation"),
+        tags=tags,
+        params=flatten(generation.params),
+        points=points,
+        folder=generation.folder,
+        files=files,
+        texts={"record/ledger-line.json": f"{generation.line}\n"},
+        data=generation.data,
+    )
+
+
+def stage_pages(generation: Generation) -> list[Page]:
+    """The child runs; none at generation 0."""
+    decision, provenance = generation.entry.decision, generation.provenance
+    if decision is None or provenance is None:
+        return []
+    sample = generation.folder / "data" / "match" / "sample.sgf"
+    has_sample = sample.is_file() and sample.stat().st_size <= SAMPLE_BYTES
+    files = {
+        "selfplay": ["metrics/selfplay.json"],
+        "training": ["metrics/training.json", "plots/training.csv"],
+        "gating": ["metrics/gating.json", *(["data/match/sample.sgf"] if has_sample else [])],
+    }
+    match = {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
+    tags = {
+        "selfplay": {"zero.champion": decision.champion},
+        "training": {"zero.challenger": decision.challenger, "zero.window": provenance.window},
+        "gating": match | {"zero.decision": decision_word(generation.entry)},
+    }
+    params = flatten(generation.params)
+    return [
+        Page(
+            name=stage,
+            key=run_key(generation.lineage, generation.number, stage),
+            tags=_common_tags(generation) | tags[stage],
+            params={name: value for name, value in params.items() if name.startswith(SECTIONS[stage])},
+            points=points,
+            folder=generation.folder,
+            files=files[stage],
+            texts={},
+            data=generation.data if stage == "training" else None,
+        )
+        for stage, points in _stage_points(generation).items()
+    ]
+
+
+def ladder_points(generation: Generation, earlier_games: float | None) -> list[Point]:
+    """The generation's points on the ladder. `earlier_games`: self-play games before it; None where unknown."""
+    numbers: dict[str, float] = {"champion_generation": generation.entry.champion_generation}
+    if generation.entry.decision is not None:
+        match = match_numbers(generation.entry.decision)
+        numbers |= {name: match[name] for name in ("score", "score_low", "score_high", "promoted")}
+        numbers |= {"loss": generation.training["loss"]}
+        numbers |= {name: generation.selfplay[name] for name in ("mean_length", "num_games")}
+        if earlier_games is not None:
+            numbers["total_games"] = earlier_games + generation.selfplay["num_games"]
+    return [Point(f"ladder/{point.name}", point.value, point.step) for point in _at(generation.number, numbers)]
+
+
+def challenger_version(generation: Generation) -> Version:
+    """The network of this generation; at generation 0 the seeded random one.
+
+    Raises:
+      StorageError: its folder is missing, or holds another network.
+    """
+    if generation.entry.decision is None:
+        return champion_version(generation)
+    folder = generation.folder / "models" / "challenger"
+    weights = read_manifest(folder, Checkpoint).weights
+    return _version(generation, generation.entry, weights, folder, generation.entry.decision.challenger)
+
+
+def champion_version(generation: Generation) -> Version:
+    """The champion that the generation began with.
+
+    Raises:
+      StorageError: its folder is missing, or holds another network.
+    """
+    folder = generation.folder / "state" / "champion"
+    champion = read_manifest(folder, Champion)
+    decision = generation.entry.decision
+    entry = next((entry for entry in generation.ledger if entry.generation == champion.generation), generation.entry)
+    expected = decision.champion if decision else generation.entry.champion
+    return _version(generation, entry, champion.weights, folder, expected)
+
+
+def match_numbers(decision: PromotionDecision) -> dict[str, float]:
+    """The match as numbers."""
+    match = decision.match
+    return {
+        "promoted": float(decision.promoted),
+        "score": match.score,
+        "score_low": match.interval[0],
+        "score_high": match.interval[1],
+        "threshold": decision.threshold,
+        "num_games": match.wins + match.losses + match.draws,
+        "unique_games": match.unique_games,
+        "mean_length": match.mean_length,
+        "wins": match.wins,
+        "losses": match.losses,
+        "draws": match.draws,
+        "wins_as_black": match.as_black.wins,
+        "wins_as_white": match.as_white.wins,
+    }
+
+
+def decision_word(entry: LedgerEntry) -> str:
+    """`start`, `promoted` or `refused`."""
+    if entry.decision is None:
+        return "start"
+    return "promoted" if entry.decision.promoted else "refused"
+
+
+def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
+    """What became of a generation, in a sentence of Markdown."""
+    if entry.decision is None:
+        return f"The seeded random network that lineage `{entry.lineage}` starts from."
+    champions = {earlier.generation: earlier.champion_generation for earlier in ledger}
+    match, (low, high) = entry.decision.match, entry.decision.match.interval
+    return (
+        f"**{decision_word(entry).capitalize()}** at {match.score:.3f} ({low:.3f} to {high:.3f}, threshold "
+        f"{entry.decision.threshold:g}) against generation {champions[entry.generation - 1]}: {match.wins} won, "
+        f"{match.losses} lost, {match.draws} drawn, {match.unique_games} different games."
+    )
+
+
+def _common_tags(generation: Generation) -> dict[str, str]:
+    tags = {
+        "zero.tag": generation.tag,
+        "zero.ledger": sha256_bytes(generation.line.encode()),
+        "mlflow.source.name": generation.tag,
+        "mlflow.source.type": "PROJECT",
+    }
+    if generation.provenance is not None:
+        commit = generation.provenance.parent_commit
+        tags |= {"zero.commit": commit, "mlflow.source.git.commit": commit}
+    return tags
+
+
+def _stage_points(generation: Generation) -> dict[str, list[Point]]:
+    """Metrics of each stage, in the order of the stages."""
+    assert generation.entry.decision is not None, "generation 0 has no stages"
+    curves = {point.name for point in generation.curve} | {"step"}
+    finals = {name: value for name, value in generation.training.items() if name not in curves}
+    return {
+        "selfplay": _at(generation.number, generation.selfplay),
+        "training": [*generation.curve, *_at(int(generation.training["step"]), finals)],
+        "gating": _at(generation.number, match_numbers(generation.entry.decision)),
+    }
+
+
+def _at(step: int, numbers: Mapping[str, float]) -> list[Point]:
+    return [Point(name, float(value), step) for name, value in numbers.items()]
+
+
+def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folder: Path, expected: str) -> Version:
+    if weights.sha256 != expected:
+        raise StorageError(
+            f"{folder} holds network {weights.sha256[:12]}, but {generation.tag} names {expected[:12]}; restore it "
+            "with `dvc checkout`"
+        )
+    rules = rules_of(generation.params.game)
+    tag = generation_tag(entry.lineage, entry.generation)
+    tags = {"generation": str(entry.generation), "decision": decision_word(entry), "git_tag": tag}
+    if entry.decision is not None:
+        tags["score"] = f"{entry.decision.match.score:.4f}"
+    # The catalogue is for any machine, so a player starts on the CPU whatever it was trained on.
+    profile = generation.params.profile.model_copy(update={"device": "cpu"})
+    return Version(
+        generation=entry.generation,
+        alias=generation_name(entry.generation),
+        tags=tags | {"sha256": weights.sha256},
+        note=f"{generation_note(generation.ledger, entry)} Git tag `{tag}`.",
+        weights=weights,
+        weights_dir=folder,
+        config=profile.model_dump(mode="json"),
+        requirements=[line for line in generation.requirements if line.partition("==")[0].lower() in REQUIREMENTS],
+        input_shape=(NUM_PLANES, rules.rows, rules.columns),
+        num_actions=rules.num_actions,
+    )

@@ -1,0 +1,46 @@
+"""The player as MLflow's catalogue keeps it: a "models from code" file, saved beside the weights and never unpickled.
+
+MLflow runs a copy of this file when a registered version is loaded, so it stands on the installed package alone:
+
+    player = mlflow.pyfunc.load_model("models:/zero-go9@champion")
+    player.predict(planes)    # planes [B, P, S, S] float32 -> {"prior": [B, A], "value": [B]}
+
+The prior is over all actions, illegal ones included (the search masks them); the value is for the player to move.
+`load_model(..., model_config={"device": "cuda"})` evaluates on a GPU; any field of the profile can be given so.
+"""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mlflow.models import set_model
+from mlflow.pyfunc import PythonModel, PythonModelContext
+
+
+class Player(PythonModel):  # type: ignore[misc]  # MLflow is not typed
+    """One network as priors and values."""
+
+    def load_context(self, context: PythonModelContext) -> None:
+        """Reads the weights. PyTorch is imported here: writing to the catalogue runs this file and does not need it."""
+        from zero.network.inference import TorchEvaluator
+        from zero.params import ProfileParams
+
+        weights = Path(context.artifacts["weights"]).read_bytes()
+        self._evaluator = TorchEvaluator(weights, ProfileParams.model_validate(context.model_config))
+        self._lock = threading.Lock()  # the evaluator has one input buffer, a scoring server many threads
+
+    def predict(
+        self, context: PythonModelContext, model_input: np.ndarray, params: dict[str, Any] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Priors [B, A] and values [B] (both float32) of planes [B, P, S, S] (float32)."""
+        num_positions, num_planes, rows, columns = model_input.shape
+        planes = np.require(model_input, np.float32, ["C", "W"]).reshape(num_positions, num_planes, rows * columns)
+        priors = np.empty((num_positions, self._evaluator.spec.num_actions), np.float32)
+        values = np.empty(num_positions, np.float32)
+        with self._lock:
+            self._evaluator.evaluate(planes, priors, values)
+        return {"prior": priors, "value": values}
+
+
+set_model(Player())
