@@ -216,7 +216,7 @@ def configure_dvc(clone: Path, home: Path) -> None:
     """Gives a clone the shared cache, and names that cache, which holds the data by hash, as the remote of the record."""
     cache = str(home / STATE_FOLDER / "dvc-cache")
     dvc(clone, "config", "--local", "cache.dir", cache)
-    if not git(clone, "config", "--file", ".dvc/config", "--default", "", "--get", "core.remote").strip():
+    if not dvc(clone, "remote", "list").strip():
         dvc(clone, "remote", "add", "--quiet", "--default", "record", cache)
 
 

@@ -309,12 +309,11 @@ def test_passes_with_a_stone_between_do_not_end_the_game():
 
 
 def test_twice_as_many_moves_as_points_end_the_game():
-    game = KernelGame(go_rules(2, 3)).play_names("A1 pass B1 pass A2 pass B2 pass C1 pass pass"[: -len(" pass")])
-    assert (game.num_moves, game.ended) == (10, False)
-    game.play_names("C2")
-    assert (game.num_moves, game.ended) == (11, False)
+    game = KernelGame(go_rules(2, 2)).play_names("A1 A2 B1 B2 B1 A1 B1")
+    assert (game.num_moves, game.ended) == (7, False)
     game.play_names("A1")
-    assert (game.num_moves, game.ended) == (12, True)
+    assert (game.num_moves, game.ended) == (8, True)
+    assert game.legal_actions() == set()
 
 
 def test_an_empty_board_is_a_draw_without_komi():

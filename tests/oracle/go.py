@@ -4,7 +4,8 @@ Twin of zero/games/go.py, written from the Tromp-Taylor rules (https://tromp.git
 A point is (row, column), row 0 at the top; a colour is +1 for Black and -1 for White.
 """
 
-from typing import NamedTuple
+import copy
+from typing import NamedTuple, Self
 
 Point = tuple[int, int]
 Points = frozenset[Point]
@@ -96,6 +97,9 @@ class GoGame:
         self.boards_seen = {EMPTY_BOARD}
         self.to_play = 1
         self.num_passes = 0
+
+    def copy(self) -> Self:
+        return copy.deepcopy(self)
 
     @property
     def board(self) -> Board:
