@@ -39,7 +39,11 @@ def new_network(network: NetworkParams, game: GoParams | GomokuParams, seed: int
     with torch.no_grad():
         for name, module in model.named_modules():
             if isinstance(module, nn.BatchNorm2d):
-                module.reset_parameters()
+                module.weight.fill_(1.0)
+                module.bias.zero_()
+                assert module.running_mean is not None and module.running_var is not None
+                module.running_mean.zero_()
+                module.running_var.fill_(1.0)
             elif isinstance(module, nn.Conv2d | nn.Linear):
                 gain = OUTPUT_GAIN if name.endswith(".output") else 1.0
                 fan_in = module.weight[0].numel()

@@ -106,7 +106,7 @@ def _mlflow(uri: str, lineage: str) -> Iterator[ModuleType]:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of MLflow and what it imports: nothing that a user of this package can change
+        pass
         from zero.tracking import client
 
         with client.answering(uri, f"`zero track {lineage}`"):

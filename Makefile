@@ -1,0 +1,68 @@
+# Every target does its own set-up: the virtual environment, the pinned packages, the servers. `make` explains.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+LINEAGE ?= go9
+PRESET ?= go9-laptop
+N ?= 3
+ARGS ?=
+
+python := .venv/bin/python
+local := $(python) -m infra.local
+run := $(local) exec
+
+.PHONY: help setup generation campaign up down status bench test check format clean
+
+help: ## this list
+	@echo 'AlphaGo Zero as a project whose every generation can be rebuilt and audited.'
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=$(PRESET) (of a new lineage) N=$(N) ARGS="of pytest" PYTHON=python3.12'
+	@echo '           ZERO_PREFECT_PORT, ZERO_MLFLOW_PORT (free ones, from 4200 and 5000, where they are not set)'
+
+setup: ## the virtual environment .venv with the pinned packages
+	@infra/setup
+
+up: setup ## start the Prefect and MLflow servers and a worker, and deploy the flows
+	@$(local) up
+
+generation: up ## one generation of LINEAGE: play, train, gate, record (the first time the lineage is made)
+	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) --preset $(PRESET)
+	@echo 'Watching. Ctrl-C ends the watching, not the run; `make down` cancels it.'
+	@$(run) prefect deployment run zero-generation --param 'lineage="$(LINEAGE)"' --watch
+	@$(run) zero status $(LINEAGE)
+
+campaign: up ## N generations of LINEAGE, one after the other
+	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) --preset $(PRESET)
+	@echo 'Watching. Ctrl-C ends the watching, not the run; `make down` cancels it.'
+	@$(run) prefect deployment run zero-campaign --param 'lineage="$(LINEAGE)"' --param num_generations=$(N) --watch
+	@$(run) zero status $(LINEAGE)
+
+status: setup ## what runs, and where the lineages stand
+	@$(local) status; true
+	@$(python) -m zero status
+
+down: ## cancel what runs and stop the servers and the worker
+	@[ ! -x $(python) ] || $(local) down
+
+bench: setup ## the speed of rules, search, network and self-play on this machine
+	@$(python) -m zero bench
+
+test: setup ## all tests; those with servers start their own, in folders and on ports of their own
+	@$(python) -m pytest $(ARGS)
+
+check: setup ## style, format, types and import layers
+	$(python) -m ruff check
+	$(python) -m ruff format --check
+	$(python) -m mypy
+	.venv/bin/lint-imports --no-logo
+
+format: setup ## mend the style and format of the sources
+	$(python) -m ruff check --fix
+	$(python) -m ruff format
+
+clean: ## stop the servers, remove .venv and caches; the lineages in .zero are kept
+	@[ ! -x $(python) ] || $(local) down
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	@find . -path ./.zero -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,124 @@
+"""Go against numbers that others have published, or that the slow twin counts again here.
+
+Sources: Tromp and Farneback, 'Combinatorics of Go' (positions and games); van der Werf (2003, margins).
+"""
+
+from itertools import product
+
+import pytest
+
+from tests.games.kernel_game import KernelGame
+from tests.oracle.go import Board, GoGame, all_points, is_legal_board
+from zero.games.position import BLACK, WHITE
+from zero.games.rules import go_rules
+
+NO_LIMIT = 200
+"""More moves than any game below lasts: the published numbers know no longest game."""
+
+PERFT_2X2 = [5, 21, 68, 156, 316, 604, 1088, 2184]
+"""Sequences of 1, 2, ... moves on 2x2: no suicide, passes are moves, two of them end the game."""
+
+LEGAL_POSITIONS = {(1, 1): 1, (1, 2): 5, (1, 3): 15, (1, 4): 41, (2, 2): 57, (2, 3): 489, (3, 3): 12675}
+
+GAMES = {1: 1, 2: 9, 3: 907}
+"""Simple paths from the empty board of 1xn, by moves of either colour, in any order; with and without suicide."""
+
+MARGINS = {(1, 1): 0, (1, 2): 0, (1, 3): 3, (1, 4): 4, (1, 5): 0, (2, 2): 1}
+"""Black's under best play, without suicide."""
+
+
+def kernel_game(rows: int, columns: int, allow_suicide: bool = False) -> KernelGame:
+    return KernelGame(go_rules(rows, columns, 0.0, allow_suicide)._replace(max_moves=NO_LIMIT))
+
+
+def test_perft_of_2x2_by_the_kernels():
+    assert [perft(kernel_game(2, 2), depth) for depth in range(1, 9)] == PERFT_2X2
+
+
+def test_perft_of_2x2_by_the_slow_twin():
+    assert [perft(GoGame(2, 2, 0.0, False, NO_LIMIT), depth) for depth in range(1, 9)] == PERFT_2X2
+
+
+def perft(game: KernelGame | GoGame, depth: int) -> int:
+    """Number of sequences of `depth` legal actions."""
+    if depth == 0:
+        return 1
+    count = 0
+    for action in game.legal_actions():
+        following = game.copy()
+        following.play(action)
+        count += perft(following, depth - 1)
+    return count
+
+
+@pytest.mark.parametrize(("rows", "columns"), LEGAL_POSITIONS)
+def test_number_of_legal_positions_by_the_kernels(rows, columns):
+    assert num_positions(kernel_game(rows, columns), 0) == LEGAL_POSITIONS[rows, columns]
+
+
+def num_positions(game: KernelGame, point: int) -> int:
+    """Ways to go on filling the board from `point` on such that no stone ever goes.
+
+    A part of a legal position is one too, so each legal position is reached, by this one order.
+    """
+    if point == game.rules.num_points:
+        return 1
+    count = num_positions(game, point + 1)
+    for colour in (BLACK, WHITE):
+        turn = game.copy()
+        if turn.to_play != colour:
+            turn.play(turn.pass_action)
+        if turn.mask()[point]:
+            num_stones = len(game.board().black | game.board().white)
+            turn.play(point)
+            if len(turn.board().black | turn.board().white) == num_stones + 1:
+                count += num_positions(turn, point + 1)
+    return count
+
+
+@pytest.mark.parametrize(("rows", "columns"), LEGAL_POSITIONS)
+def test_number_of_legal_positions_by_the_slow_twin(rows, columns):
+    points = all_points(rows, columns)
+    count = 0
+    for colours in product((BLACK, WHITE, 0), repeat=len(points)):
+        black = frozenset(point for point, colour in zip(points, colours, strict=True) if colour == BLACK)
+        white = frozenset(point for point, colour in zip(points, colours, strict=True) if colour == WHITE)
+        count += is_legal_board(rows, columns, Board(black, white))
+    assert count == LEGAL_POSITIONS[rows, columns]
+
+
+@pytest.mark.parametrize("allow_suicide", [False, True])
+@pytest.mark.parametrize("columns", GAMES)
+def test_number_of_games(columns, allow_suicide):
+    assert num_games(kernel_game(1, columns, allow_suicide)) == GAMES[columns]
+
+
+def num_games(game: KernelGame) -> int:
+    """Sequences of stones, of either colour at any time (a pass passes the turn), that repeat no position."""
+    count = 1
+    passed = game.copy().play(game.pass_action)
+    for turn in (game, passed):
+        for action in turn.legal_actions() - {game.pass_action}:
+            count += num_games(turn.copy().play(action))
+    return count
+
+
+@pytest.mark.parametrize(("rows", "columns"), MARGINS)
+def test_margin_under_best_play(rows, columns):
+    points = rows * columns
+    assert best_margin(kernel_game(rows, columns), -points, points) == MARGINS[rows, columns]
+
+
+def best_margin(game: KernelGame, low: float, high: float) -> float:
+    """Black's margin under best play, by alpha-beta search; exact between `low` and `high`."""
+    if game.ended:
+        return game.margin()
+    for action in sorted(game.legal_actions(), reverse=True):  # the pass first: it cuts off most
+        margin = best_margin(game.copy().play(action), low, high)
+        if game.to_play == BLACK:
+            low = max(low, margin)
+        else:
+            high = min(high, margin)
+        if low >= high:
+            break
+    return low if game.to_play == BLACK else high

@@ -1,0 +1,129 @@
+"""The learning rate, and the optimiser's state from one generation to the next."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.network.networks import GO5, NUM_ACTIONS, TINY, lived_in_network, random_planes
+from zero.errors import ParamsError, StorageError
+from zero.network.learner import Learner
+from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate
+from zero.network.weights import load_network, new_network
+from zero.params import LearningRateStep, TrainingParams
+
+TRAINING = TrainingParams(
+    num_steps=4,
+    batch_size=8,
+    optimizer="sgd",
+    momentum=0.9,
+    weight_decay=1e-3,
+    value_loss_weight=0.5,
+    learning_rate=(LearningRateStep(from_step=0, learning_rate=0.05),),
+    kl_target=0.0,
+    random_symmetry=True,
+    checkpoint_interval=2,
+    log_interval=2,
+)
+
+
+def random_batch(batch_size: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Planes, policy target and value target."""
+    draws = np.random.default_rng(seed)
+    policy = draws.dirichlet(np.full(NUM_ACTIONS, 0.3), batch_size).astype(np.float32)
+    return random_planes(batch_size, seed), policy, draws.integers(-1, 2, batch_size).astype(np.float32)
+
+
+def test_the_rate_follows_the_schedule():
+    schedule = [LearningRateStep(from_step=s, learning_rate=r) for s, r in ((0, 0.1), (10, 0.01), (20, 0.001))]
+    assert [scheduled_rate(schedule, step) for step in (0, 9, 10, 19, 20, 999)] == [0.1, 0.1, 0.01, 0.01, 0.001, 0.001]
+
+
+@pytest.mark.parametrize(
+    ("factor", "kl", "adapted"),
+    [
+        (1.0, 0.041, 1 / 1.5),
+        (1.0, 0.039, 1.0),
+        (1.0, 0.011, 1.0),
+        (1.0, 0.009, 1.5),
+        (0.11, 1.0, 0.1),
+        (0.1, 1.0, 0.1),
+        (9.0, 0.0, 10.0),
+        (10.0, 0.0, 10.0),
+    ],
+)
+def test_the_factor_moves_against_a_policy_that_moves_too_much(factor, kl, adapted):
+    assert adapted_factor(factor, kl, kl_target=0.02) == pytest.approx(adapted)
+
+
+def test_without_a_target_the_factor_stays():
+    assert adapted_factor(1.0, 5.0, kl_target=0.0) == 1.0
+
+
+@pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.9), ("sgd", 0.0), ("adam", 0.9)])
+def test_a_loaded_state_goes_on_bit_for_bit(optimizer, momentum):
+    training = TRAINING.model_copy(update={"optimizer": optimizer, "momentum": momentum})
+    batches = [random_batch(seed=seed) for seed in range(4)]
+    straight = Learner(lived_in_network(), training, "cpu")
+    list(straight.train(batches))
+    first = Learner(lived_in_network(), training, "cpu")
+    list(first.train(batches[:2]))
+    second = Learner(load_network(first.weights()), training, "cpu", first.step, 1.0, first.optimizer_state())
+    list(second.train(batches[2:]))
+    assert second.step == straight.step == 4
+    assert second.weights() == straight.weights()
+    assert second.optimizer_state() == straight.optimizer_state()
+
+
+def test_a_forgotten_momentum_would_be_seen():
+    batches = [random_batch(seed=seed) for seed in range(4)]
+    straight = Learner(lived_in_network(), TRAINING, "cpu")
+    list(straight.train(batches))
+    first = Learner(lived_in_network(), TRAINING, "cpu")
+    list(first.train(batches[:2]))
+    second = Learner(load_network(first.weights()), TRAINING, "cpu", first.step)
+    list(second.train(batches[2:]))
+    assert second.weights() != straight.weights()
+
+
+def test_before_the_first_step_the_state_is_empty_and_loads():
+    model = new_network(TINY, GO5, 1)
+    optimizer = new_optimizer(TRAINING, model)
+    data = optimizer_bytes(optimizer, model)
+    load_optimizer(data, optimizer, model)
+    assert optimizer_bytes(optimizer, model) == data
+    assert len(data) < 100
+
+
+def test_the_state_of_another_optimizer_is_refused():
+    model = new_network(TINY, GO5, 1)
+    data = optimizer_bytes(new_optimizer(TRAINING, model), model)
+    with pytest.raises(ParamsError, match="trained with 'sgd'"):
+        load_optimizer(data, new_optimizer(TRAINING.model_copy(update={"optimizer": "adam"}), model), model)
+
+
+def test_the_state_of_another_network_is_refused():
+    learner = Learner(lived_in_network(), TRAINING, "cpu")
+    list(learner.train([random_batch()]))
+    other = new_network(TINY.model_copy(update={"num_channels": 5}), GO5, 1)
+    with pytest.raises(StorageError, match="of the optimizer state"):
+        load_optimizer(learner.optimizer_state(), new_optimizer(TRAINING, other), other)
+
+
+def test_a_broken_state_is_refused():
+    model = new_network(TINY, GO5, 1)
+    optimizer = new_optimizer(TRAINING, model)
+    with pytest.raises(StorageError, match="optimizer state is broken"):
+        load_optimizer(optimizer_bytes(optimizer, model)[:-5], optimizer, model)
+
+
+def test_the_decay_of_the_loss_is_doubled_in_the_gradient():
+    """The gradient of c * theta^2 is 2 * c * theta; seen on a network whose data say nothing."""
+    model = lived_in_network()
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizer = new_optimizer(TRAINING, model)
+    optimizer.param_groups[0]["lr"] = 0.1
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.detach(), before[name] * (1 - 0.1 * 2 * TRAINING.weight_decay))

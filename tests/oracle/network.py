@@ -1,0 +1,68 @@
+"""The network in evaluation, slow and obvious: float64 NumPy, one convolution as nine shifted products.
+
+Twin of zero/network/tower.py, written from the paper (Methods, 'Neural network architecture').
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from zero.params import NetworkParams
+
+NORM_EPSILON = 1e-5
+
+
+def convolve(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """[B, C_in, S, S] * [C_out, C_in, K, K] -> [B, C_out, S, S], zeros beyond the edge."""
+    size = weight.shape[-1]
+    rows, columns = x.shape[2:]
+    edge = size // 2
+    padded = np.pad(x, ((0, 0), (0, 0), (edge, edge), (edge, edge)))
+    result = np.zeros((len(x), len(weight), rows, columns))
+    for i in range(size):
+        for j in range(size):
+            result += np.einsum("bcrs,oc->bors", padded[:, :, i : i + rows, j : j + columns], weight[:, :, i, j])
+    return result
+
+
+class NetworkTwin:
+    """The weights by name, and the function they make."""
+
+    def __init__(self, network: NetworkParams, weights: Mapping[str, np.ndarray]) -> None:
+        self.network = network
+        self.weights = {name: np.asarray(value, np.float64) for name, value in weights.items()}
+
+    def layer(self, name: str, x: np.ndarray) -> np.ndarray:
+        """Convolution and normalisation."""
+        mean, variance, gamma, beta = (
+            self.weights[f"{name}.norm.{part}"].reshape(-1, 1, 1)
+            for part in ("running_mean", "running_var", "weight", "bias")
+        )
+        x = convolve(x, self.weights[f"{name}.conv.weight"])
+        return (x - mean) / np.sqrt(variance + NORM_EPSILON) * gamma + beta
+
+    def linear(self, name: str, x: np.ndarray) -> np.ndarray:
+        return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+
+    def tower(self, name: str, x: np.ndarray) -> np.ndarray:
+        x = np.maximum(self.layer(f"{name}.0.first", x), 0)
+        if self.network.tower == "shallow":
+            for block in range(1, self.network.num_blocks):
+                x = np.maximum(self.layer(f"{name}.{block}.first", x), 0)
+            return x
+        for block in range(1, self.network.num_blocks + 1):
+            y = np.maximum(self.layer(f"{name}.{block}.first", x), 0)
+            y = self.layer(f"{name}.{block}.second", y)
+            x = np.maximum(y + x if self.network.tower == "residual" else y, 0)
+        return x
+
+    def evaluate(self, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[B, P, S, S] -> logits [B, A], values [B]."""
+        features = self.tower("tower", planes.astype(np.float64))
+        value_features = features
+        if self.network.heads == "separate":
+            value_features = self.tower("value_tower", planes.astype(np.float64))
+        policy = np.maximum(self.layer("policy_head.reduce", features), 0).reshape(len(planes), -1)
+        value = np.maximum(self.layer("value_head.reduce", value_features), 0).reshape(len(planes), -1)
+        value = np.maximum(self.linear("value_head.hidden", value), 0)
+        return self.linear("policy_head.output", policy), np.tanh(self.linear("value_head.output", value))[:, 0]
