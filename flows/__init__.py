@@ -1,0 +1,1 @@
+"""What runs where, and what a person watches: Prefect flows around the stages of `zero`."""

@@ -244,7 +244,9 @@ def sha256_file(path: Path) -> str:
             while chunk := file.read(CHUNK_BYTES):
                 digest.update(chunk)
     except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}; restore it with `dvc checkout` or `dvc pull`") from None
+        raise StorageError(
+            f"cannot read {path}: {error.strerror}; restore it with `dvc checkout` or `dvc pull`"
+        ) from None
     return digest.hexdigest()
 
 

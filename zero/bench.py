@@ -40,7 +40,9 @@ class BenchResult(Manifest):
 class Games:
     """Games that go on for ever, a bit at a time."""
 
-    def __init__(self, rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: int, evaluator: Evaluator) -> None:
+    def __init__(
+        self, rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: int, evaluator: Evaluator
+    ) -> None:
         """Sets up `num_slots` games."""
         self._rules, self._settings, self._evaluator = rules, settings, evaluator
         self._num_slots, self._max_nodes = num_slots, max_nodes

@@ -43,7 +43,7 @@ def new(
 
     Without `--preset` or `--params` it begins with the project's `params.yaml`.
     """
-    from zero.lineage import new_lineage
+    from zero.lineage import new_lineage, uncommitted_files
 
     home = home_dir()
     if preset and params:
@@ -55,8 +55,12 @@ def new(
         try:
             text, source = path.read_text(), str(path)
         except OSError as error:
-            raise ZeroError(f"cannot read {path}: {error.strerror}; give --preset, one of {', '.join(presets())}") from None
+            raise ZeroError(
+                f"cannot read {path}: {error.strerror}; give --preset, one of {', '.join(presets())}"
+            ) from None
     made = new_lineage(home, lineage, text, source)
+    if uncommitted := uncommitted_files(home):
+        typer.echo(f"note: a lineage begins from committed code; not in it: {', '.join(uncommitted)}", err=True)
     typer.echo(f"lineage {lineage} begins at {lineage}/gen-0000 in {made.workspace}")
     typer.echo("next: prefect deployment run zero-generation --watch" + _lineage_parameter(lineage))
 
@@ -97,7 +101,9 @@ def prepare(lineage: Lineage = "go9") -> None:
 @app.command(rich_help_panel=LINEAGES)
 def advance(
     lineage: Lineage = "go9",
-    generation: Annotated[int | None, typer.Option(help="Generation to record; the one in the making if not given.")] = None,
+    generation: Annotated[
+        int | None, typer.Option(help="Generation to record; the one in the making if not given.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Records a finished generation (the registry stage) and sets up the next.
@@ -150,6 +156,15 @@ def track(lineage: Lineage = "go9", as_json: Json = False) -> None:
         raise ServerError("MLFLOW_TRACKING_URI is not set; start a server with `make up` and set it to its address")
     url = _track(home, find_workspace(home, lineage), uri)
     typer.echo(json.dumps({"lineage": lineage, "mlflow_url": url}) if as_json else f"{lineage} is tracked: {url}")
+
+
+@app.command(rich_help_panel=LINEAGES)
+def restore(lineage: Lineage = "go9") -> None:
+    """Makes a lineage's workspace again out of its branch and the DVC remote, where it was lost."""
+    from zero.lineage import restore_lineage
+
+    made = restore_lineage(home_dir(), lineage)
+    typer.echo(f"lineage {lineage} is in {made.workspace}; next is generation {made.next_generation}")
 
 
 @app.command(rich_help_panel=LINEAGES)
@@ -234,7 +249,9 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
         raise ZeroError(f"cannot read {spec_file}: {error.strerror}") from None
     except ValidationError as error:
         fault = error.errors()[0]
-        raise ZeroError(f"{spec_file} is no shard specification: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+        raise ZeroError(
+            f"{spec_file} is no shard specification: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        ) from None
     with open_store(Path.cwd()) as store, progress_of(spec.kind, "games") as progress:
         receipt = play_into_store(spec, store, lambda done: progress(done, spec.num_games))
     typer.echo(receipt.model_dump_json())

@@ -78,7 +78,9 @@ def _run(command: list[str], folder: Path) -> str:
     try:
         done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise LineageError(f"cannot run `{command[0]}` in {folder}; install it, or check that the folder is there") from None
+        raise LineageError(
+            f"cannot run `{command[0]}` in {folder}; install it, or check that the folder is there"
+        ) from None
     if done.returncode:
         words = _last_words((done.stderr or done.stdout).strip().splitlines())
         name = "dvc" if "dvc" in command[:3] else command[0]

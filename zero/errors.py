@@ -1,11 +1,11 @@
 """What a user can cause. The message names the value and the remedy; the command line prints it as one line.
 
-    ZeroError
-     |- ParamsError     params.yaml or a preset: unknown, misspelt or out of range
-     |- StorageError    a file or shard: missing, altered, half there
-     |- LineageError    a lineage or its workspace: unknown, dirty, diverged, written by somebody else
-     |- WorkerError     a process that plays a shard: died, timed out, answered nonsense
-     |- ServerError     the Prefect or MLflow server: not there, or a port in use
+ZeroError
+|- ParamsError     params.yaml or a preset: unknown, misspelt or out of range
+|- StorageError    a file or shard: missing, altered, half there
+|- LineageError    a lineage or its workspace: unknown, dirty, diverged, written by somebody else
+|- WorkerError     a process that plays a shard: died, timed out, answered nonsense
+|- ServerError     the Prefect or MLflow server: not there, or a port in use
 """
 
 

@@ -97,7 +97,9 @@ def check_workspace(workspace: Path) -> None:
     lineage = read_ledger(workspace)[0].lineage
     branch = git(workspace, "symbolic-ref", "--short", "-q", "HEAD").strip()
     if branch != f"lineage/{lineage}":
-        raise LineageError(f"{workspace} is on branch {branch}; go back with `git -C {workspace} checkout lineage/{lineage}`")
+        raise LineageError(
+            f"{workspace} is on branch {branch}; go back with `git -C {workspace} checkout lineage/{lineage}`"
+        )
     for line in git(workspace, "status", "--porcelain", "--untracked-files=all").splitlines():
         path = line[3:].strip('"')
         if not path.startswith(GENERATED) and not path.startswith("record/"):
@@ -134,7 +136,8 @@ def writer_lock(workspace: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise LineageError(
-                f"{workspace} is being written by process {holder or '?'}; wait for it, or stop it with `kill {holder or 'PID'}`"
+                f"{workspace} is being written by process {holder or '?'}; "
+                f"wait for it, or stop it with `kill {holder or 'PID'}`"
             ) from None
         before = os.environ.get(WRITER_VARIABLE)
         file.seek(0)
@@ -189,7 +192,8 @@ def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Stan
         raise LineageError(f"lineage {lineage!r} is there already, in {target}; go on with it, or choose another name")
     if git(home, "ls-remote", "--heads", ".", f"refs/heads/lineage/{lineage}").strip():
         raise LineageError(
-            f"branch lineage/{lineage} is there already; choose another name, or delete it: `git branch -D lineage/{lineage}`"
+            f"branch lineage/{lineage} is there already; choose another name, or make its workspace again: "
+            f"`zero restore {lineage}`"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
@@ -212,8 +216,39 @@ def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Stan
     return standing(target)
 
 
+def uncommitted_files(home: Path) -> list[str]:
+    """Files of the project that are changed or new since its last commit."""
+    return [line[3:] for line in git(home, "status", "--porcelain").splitlines()]
+
+
+def restore_lineage(home: Path, lineage: str) -> Standing:
+    """Makes the workspace of a lineage again out of its branch, where the folder was lost or is on another machine.
+
+    Raises:
+      LineageError: the workspace is there, or the project has no such branch.
+    """
+    target = workspace_dir(home, lineage)
+    if target.exists():
+        raise LineageError(f"the workspace of {lineage!r} is there, in {target}; move it away to make it again")
+    if not git(home, "ls-remote", "--heads", ".", f"refs/heads/lineage/{lineage}").strip():
+        raise LineageError(
+            f"no branch lineage/{lineage} in {home}; fetch it, or make the lineage with `zero new {lineage}`"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
+    try:
+        git(home, "clone", "--quiet", "--branch", f"lineage/{lineage}", str(home), str(building))
+        configure_dvc(building, home)
+        dvc(building, "pull", "--quiet")
+        os.rename(building, target)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    return standing(target)
+
+
 def configure_dvc(clone: Path, home: Path) -> None:
-    """Gives a clone the shared cache, and names that cache, which holds the data by hash, as the remote of the record."""
+    """Gives a clone the shared cache, and names that cache as its remote where it has none."""
     cache = str(home / STATE_FOLDER / "dvc-cache")
     dvc(clone, "config", "--local", "cache.dir", cache)
     if not dvc(clone, "remote", "list").strip():

@@ -1,7 +1,7 @@
 """The experiment: `params.yaml`, read in one place, frozen and validated.
 
-Every field is required, so that a file says the whole of what was run and DVC sees every change. A preset is such a file
-in `zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in `settings`.
+Every field is required, so that a file says the whole of what was run and DVC sees every change. A preset is such a
+file in `zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in `settings`.
 """
 
 import difflib
@@ -102,8 +102,8 @@ class SelfplayParams(Section):
     num_simulations: PositiveInt
     """Simulations a move, beside the evaluation of a new root: 1,600 in the paper."""
     temperature_moves: Annotated[int, Field(ge=0)]
-    """Moves at the start of a game drawn in proportion to the visit counts; later the most visited move is played. 30 in
-    the paper at 19x19."""
+    """Moves at the start of a game drawn in proportion to the visit counts; later the most visited move is played.
+    30 in the paper at 19x19."""
     dirichlet_concentration: Annotated[float, Field(gt=0.0)]
     """Sum of the root noise's parameters: alpha is this over the number of legal moves; 10.83 gives 0.03 at 19x19."""
     dirichlet_fraction: Fraction

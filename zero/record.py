@@ -1,7 +1,7 @@
 """The record in git: the ledger of decisions and the provenance of a generation. Values in, values out.
 
-The ledger is `record/ledger.jsonl`, one `LedgerEntry` a line, refusals included; each line holds the SHA-256 of the line
-before, so that none can be taken out, altered or moved unseen.
+The ledger is `record/ledger.jsonl`, one `LedgerEntry` a line, refusals included; each line holds the SHA-256 of the
+line before, so that none can be taken out, altered or moved unseen.
 """
 
 from pathlib import Path
@@ -46,7 +46,9 @@ def read_ledger(folder: Path) -> tuple[LedgerEntry, ...]:
     try:
         return parse_ledger(path.read_text(), str(path))
     except OSError:
-        raise LineageError(f"{folder} is no lineage's workspace: it has no {LEDGER_FILE}; make one with `zero new`") from None
+        raise LineageError(
+            f"{folder} is no lineage's workspace: it has no {LEDGER_FILE}; make one with `zero new`"
+        ) from None
 
 
 def append_entry(text: str, entry: LedgerEntry) -> str:

@@ -66,7 +66,7 @@ def prepare(workspace: Path) -> GenerationId:
     if not (workspace / GENERATION_PATH).exists():
         git(workspace, "checkout", "HEAD", "--", GENERATION_PATH)
     if current_generation(workspace).number <= entry.generation:
-        roll_forward(workspace, entry)
+        _finish(workspace, entry)
     if not all((workspace / out / "manifest.json").exists() for out in STATE_OUTS):
         dvc(workspace, "checkout", "--quiet", *(f"{out}.dvc" for out in STATE_OUTS))
     _check_state(workspace, entry)
@@ -90,14 +90,8 @@ def advance(workspace: Path, number: int | None = None) -> Advanced:
         ledger = parse_ledger(committed_ledger(workspace), LEDGER_FILE)
     entry = ledger[number]
     tag = generation_tag(entry.lineage, number)
-    if number == ledger[-1].generation:
-        if not git(workspace, "tag", "--list", tag).strip():
-            git(workspace, "tag", tag)
-        if current.number == number:
-            dvc(workspace, "push", "--quiet")
-        git(workspace, "push", "--quiet", "origin", f"lineage/{entry.lineage}", tag)
-        if current.number <= number:
-            roll_forward(workspace, entry)
+    if current.number <= ledger[-1].generation:
+        _finish(workspace, ledger[-1])
     return Advanced(entry, tag, git(workspace, "rev-parse", f"{tag}^{{commit}}").strip())
 
 
@@ -108,14 +102,17 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
       LineageError: the result is not what the ledger says.
     """
     if entry.kind == "start":
-        raise LineageError(f"the state of {entry.lineage} is older than its ledger; restore it with `dvc checkout --force`")
+        raise LineageError(
+            f"the state of {entry.lineage} is older than its ledger; restore it with `dvc checkout --force`"
+        )
     if not (workspace / CHALLENGER_DIR / "manifest.json").exists():
         dvc(workspace, "checkout", "--quiet")
     if entry.champion_generation == entry.generation:
         challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
         champion = Champion(generation=entry.generation, network=challenger.network, weights=challenger.weights)
         link_or_copy(
-            checked_path(challenger.weights, workspace / CHALLENGER_DIR), workspace / CHAMPION_DIR / champion.weights.path
+            checked_path(challenger.weights, workspace / CHALLENGER_DIR),
+            workspace / CHAMPION_DIR / champion.weights.path,
         )
         write_manifest(workspace / CHAMPION_DIR, champion)
     _replace(workspace / CHALLENGER_DIR, workspace / TRAINEE_DIR)
@@ -124,6 +121,16 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
     dvc(workspace, "add", "--quiet", *STATE_OUTS)
     next_id = GenerationId(lineage=entry.lineage, number=entry.generation + 1)
     write_manifest(workspace / "state", next_id, GENERATION_FILE)
+
+
+def _finish(workspace: Path, entry: LedgerEntry) -> None:
+    """Does what follows the commit of a generation, up to its last step, the setting up of the next."""
+    tag = generation_tag(entry.lineage, entry.generation)
+    if not git(workspace, "tag", "--list", tag).strip():
+        git(workspace, "tag", tag)
+    dvc(workspace, "push", "--quiet")
+    git(workspace, "push", "--quiet", "origin", f"lineage/{entry.lineage}", tag)
+    roll_forward(workspace, entry)
 
 
 def _commit(workspace: Path, lineage: str, number: int) -> None:
@@ -158,7 +165,13 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     write_whole(workspace / PROVENANCE_FILE, canonical_json(_provenance(workspace, decision, before)))
     git(workspace, "add", "--all")
     word = "promoted" if decision.promoted else "refused"
-    git(workspace, "commit", "--quiet", "-m", f"{lineage}: generation {number}, challenger {word} ({decision.match.score:.1%})")
+    git(
+        workspace,
+        "commit",
+        "--quiet",
+        "-m",
+        f"{lineage}: generation {number}, challenger {word} ({decision.match.score:.1%})",
+    )
 
 
 def _provenance(workspace: Path, decision: PromotionDecision, before: LedgerEntry) -> Provenance:

@@ -10,7 +10,7 @@ from rich.table import Table
 from zero.artifacts import GameSet, LedgerEntry, checked_path, read_manifest
 from zero.errors import ZeroError
 from zero.games.rules import rules_of
-from zero.lineage import Standing, current_generation, find_workspace, generation_tag, standing
+from zero.lineage import find_workspace, generation_tag, standing
 from zero.params import load_params
 from zero.play.sgf import game_to_sgf, write_collection
 from zero.settings import STATE_FOLDER
@@ -59,7 +59,7 @@ def status_screen(home: Path, lineage: str) -> None:
     last = now.ledger[-1]
     console.print(
         f"champion {last.champion[:12]} of generation {last.champion_generation}; next is generation "
-        f"{now.next_generation}{_unfinished(now)}\nworkspace {now.workspace}",
+        f"{now.next_generation}\nworkspace {now.workspace}",
         soft_wrap=True,
     )
 
@@ -97,9 +97,7 @@ def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | N
             record = game_record(columns, index)
             if number is None or record.game == number:
                 texts.append(
-                    game_to_sgf(
-                        rules, record, event=event, black_name=record.black[:12], white_name=record.white[:12]
-                    )
+                    game_to_sgf(rules, record, event=event, black_name=record.black[:12], white_name=record.white[:12])
                 )
     if not texts:
         raise ZeroError(f"no game {number} in {games_dir}; it has games 0 to {games.num_games - 1}")
@@ -116,13 +114,6 @@ def _row(entry: LedgerEntry) -> tuple[str, ...]:
     interval = f"{match.interval[0]:.1%} - {match.interval[1]:.1%}"
     word = "promoted" if entry.decision.promoted else "refused"
     return (tag, word, f"{match.score:.1%}", interval, str(match.unique_games), champion)
-
-
-def _unfinished(now: Standing) -> str:
-    if current_generation(now.workspace).number != now.next_generation:
-        return " (to be set up)"
-    lock = now.workspace / "data/games/manifest.json"
-    return " (not begun)" if not lock.exists() else ""
 
 
 def _colours(games: Any) -> str:

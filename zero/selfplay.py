@@ -4,7 +4,16 @@ from pathlib import Path
 
 import numpy as np
 
-from zero.artifacts import Champion, GameSet, GenerationId, Manifest, Origin, checked_path, read_manifest, write_manifest
+from zero.artifacts import (
+    Champion,
+    GameSet,
+    GenerationId,
+    Manifest,
+    Origin,
+    checked_path,
+    read_manifest,
+    write_manifest,
+)
 from zero.params import Params, load_params, params_digest
 from zero.shards.collect import collect_games
 from zero.shards.executor import Progress

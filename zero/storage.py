@@ -1,8 +1,8 @@
 """The store: weights and shards by hash, under one fsspec URL (a local folder by default, `s3://` in a cluster).
 
 A put is whole or nothing; a read checks the content; a bad object is set aside, so that it is computed again.
-Layout: `weights/<sha256>.safetensors`, `shards/<kk>/<key>.<sha256>.parquet` (kk: first two digits of the key; the object's
-own hash is in its name, so that a reader can check it with nothing else at hand).
+Layout: `weights/<sha256>.safetensors`, `shards/<kk>/<key>.<sha256>.parquet` (kk: first two digits of the key). The
+object's own hash is in its name, so that a reader can check it with nothing else at hand.
 """
 
 import os
@@ -37,7 +37,9 @@ class Store:
         try:
             self._files, root = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError, OSError) as error:
-            raise StorageError(f"cannot open the store {url!r}: {error}; set ZERO_STORE to a folder or an s3:// URL") from None
+            raise StorageError(
+                f"cannot open the store {url!r}: {error}; set ZERO_STORE to a folder or an s3:// URL"
+            ) from None
         self._root = str(root).rstrip("/")
         self._local = self._files.protocol in ("file", ("file", "local"))
         self.url = url
@@ -57,10 +59,14 @@ class Store:
         name = f"weights/{sha256}.safetensors"
         data = self._get(name)
         if data is None:
-            raise StorageError(f"weights {sha256[:12]} are not in the store {self.url}; run the stage again to put them")
+            raise StorageError(
+                f"weights {sha256[:12]} are not in the store {self.url}; run the stage again to put them"
+            )
         if sha256_bytes(data) != sha256:
             self._set_aside(name)
-            raise StorageError(f"weights {sha256[:12]} in the store {self.url} were altered and set aside; run the stage again")
+            raise StorageError(
+                f"weights {sha256[:12]} in the store {self.url} were altered and set aside; run the stage again"
+            )
         return data
 
     def put_shard(self, key: str, data: bytes) -> str:

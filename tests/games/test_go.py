@@ -298,9 +298,9 @@ def test_suicide_that_repeats_a_position_is_illegal():
 
 def test_two_passes_end_the_game():
     game = KernelGame(go_rules(5, 5)).play_names("A1 pass")
-    assert not game.ended
+    assert (game.ended, len(game.legal_actions())) == (False, 25)
     game.play_names("pass")
-    assert game.ended and game.legal_actions() == set()
+    assert (game.ended, len(game.legal_actions())) == (True, 0)
 
 
 def test_passes_with_a_stone_between_do_not_end_the_game():

@@ -109,16 +109,29 @@ def test_margin_under_best_play(rows, columns):
     assert best_margin(kernel_game(rows, columns), -points, points) == MARGINS[rows, columns]
 
 
+def test_black_in_the_centre_of_3x3_takes_the_whole_board():
+    opened = KernelGame(go_rules(3, 3)).play_names("B2")
+    assert best_margin(opened, 8, 9) == 9
+
+
 def best_margin(game: KernelGame, low: float, high: float) -> float:
     """Black's margin under best play, by alpha-beta search; exact between `low` and `high`."""
     if game.ended:
         return game.margin()
-    for action in sorted(game.legal_actions(), reverse=True):  # the pass first: it cuts off most
+    black = game.to_play == BLACK
+    is_enough = game.margin() >= high if black else game.margin() <= low
+    points = sorted(game.legal_actions() - {game.pass_action}, key=lambda point: distance_to_centre(game, point))
+    for action in [game.pass_action, *points] if is_enough else [*points, game.pass_action]:
         margin = best_margin(game.copy().play(action), low, high)
-        if game.to_play == BLACK:
+        if black:
             low = max(low, margin)
         else:
             high = min(high, margin)
         if low >= high:
             break
-    return low if game.to_play == BLACK else high
+    return low if black else high
+
+
+def distance_to_centre(game: KernelGame, point: int) -> float:
+    row, column = divmod(point, game.rules.columns)
+    return abs(row - (game.rules.rows - 1) / 2) + abs(column - (game.rules.columns - 1) / 2)

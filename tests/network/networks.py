@@ -21,7 +21,11 @@ def lived_in_network(network: NetworkParams = TINY, seed: int = 3) -> AlphaZeroN
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             shape = tuple(tensor.shape)
-            values = draws.uniform(0.5, 1.5, shape) if name.endswith("running_var") else draws.normal(0, 0.3, shape)
+            values = (
+                draws.uniform(0.5, 1.5, shape)
+                if name.endswith(("norm.weight", "running_var"))
+                else draws.normal(0, 0.3, shape)
+            )
             tensor.copy_(torch.from_numpy(values))
     return model
 

@@ -11,7 +11,7 @@ from zero.network.learner import Learner, data_losses, kl_divergence
 from zero.params import LearningRateStep
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
+def softmax(logits):
     powers = np.exp(logits - logits.max(1, keepdims=True))
     return powers / powers.sum(1, keepdims=True)
 
@@ -37,24 +37,24 @@ def test_two_steps_are_momentum_sgd_on_the_whole_loss():
     """By the book: g = gradient of data loss + c * |theta|^2; m = 0.9 m + g; theta -= rate * m."""
     batches = [random_batch(seed=seed) for seed in range(2)]
     model = lived_in_network().train()
-    momentum = {name: torch.zeros_like(parameter) for name, parameter in model.named_parameters()}
+    parameters = list(model.parameters())
+    momentum = [torch.zeros_like(parameter) for parameter in parameters]
     for planes, policy_target, value_target in batches:
         logits, value = model(as_images(planes))
         losses = data_losses(logits, value, torch.from_numpy(policy_target), torch.from_numpy(value_target))
-        decay = sum(parameter.square().sum() for parameter in model.parameters())
+        decay = torch.cat([parameter.reshape(-1) for parameter in parameters]).square().sum()
         loss = losses.policy + TRAINING.value_loss_weight * losses.value + TRAINING.weight_decay * decay
-        model.zero_grad()
-        loss.backward()
+        gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                momentum[name] = TRAINING.momentum * momentum[name] + parameter.grad
-                parameter -= 0.05 * momentum[name]
+            for i, gradient in enumerate(gradients):
+                momentum[i] = TRAINING.momentum * momentum[i] + gradient
+                parameters[i].sub_(0.05 * momentum[i])
     learned = lived_in_network()
     results = list(Learner(learned, TRAINING, "cpu").train(batches))
-    assert results[-1].loss == pytest.approx(float(loss), rel=1e-4)
-    assert results[-1].policy_loss == pytest.approx(float(losses.policy), rel=1e-4)
-    for (name, expected), found in zip(model.state_dict().items(), learned.state_dict().values(), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-3, atol=2e-5, msg=lambda text, name=name: f"{name}: {text}")
+    assert results[-1].loss == pytest.approx(float(loss.detach()), rel=1e-4)
+    assert results[-1].policy_loss == pytest.approx(float(losses.policy.detach()), rel=1e-4)
+    for found, expected in zip(learned.state_dict().values(), model.state_dict().values(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=2e-5)
 
 
 def test_accuracy_and_entropy_are_those_of_the_policy_before_the_step():
@@ -91,10 +91,10 @@ def test_the_rate_is_adapted_to_the_policy_it_moved():
     training = TRAINING.model_copy(update={"kl_target": 1e-9})
     learner = Learner(lived_in_network(), training, "cpu")
     first, second = learner.train([random_batch()] * 2)
-    assert (first.learning_rate, second.learning_rate) == (0.05, pytest.approx(0.05 / 1.5))
+    assert [first.learning_rate, second.learning_rate] == pytest.approx([0.05, 0.05 / 1.5])
     learner = Learner(lived_in_network(), TRAINING.model_copy(update={"kl_target": 100.0}), "cpu")
     first, second = learner.train([random_batch()] * 2)
-    assert (first.learning_rate, second.learning_rate) == (0.05, pytest.approx(0.05 * 1.5))
+    assert [first.learning_rate, second.learning_rate] == pytest.approx([0.05, 0.05 * 1.5])
 
 
 def test_measuring_the_movement_changes_no_weight_and_no_statistic():

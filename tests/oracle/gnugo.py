@@ -6,18 +6,31 @@ import subprocess
 from types import TracebackType
 from typing import Self
 
+import pytest
+
+MISSING = "GNU Go is not installed (Debian package gnugo), so the comparison with it is left out"
+
 
 def gnugo_path() -> str | None:
     """Path of the program, which Debian keeps in /usr/games; None where it is not installed."""
     return shutil.which("gnugo", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/games"]))
 
 
+needs_gnugo = pytest.mark.skipif(gnugo_path() is None, reason=MISSING)
+"""Mark of a test that talks to GNU Go."""
+
+
+def suicide_option(allow_suicide: bool) -> str:
+    return "--allow-all-suicide" if allow_suicide else "--forbid-suicide"
+
+
 class GnuGo:
     """A running GNU Go; close it, or use it in a `with`."""
 
-    def __init__(self, path: str, allow_suicide: bool) -> None:
-        suicide = "--allow-all-suicide" if allow_suicide else "--forbid-suicide"
-        command = [path, "--mode", "gtp", "--positional-superko", suicide]
+    def __init__(self, *options: str) -> None:
+        path = gnugo_path()
+        assert path, MISSING
+        command = [path, "--mode", "gtp", *options]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Self:

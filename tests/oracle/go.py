@@ -109,21 +109,17 @@ class GoGame:
     def ended(self) -> bool:
         return self.num_passes == 2 or len(self.boards) > self.max_moves
 
+    def board_after(self, point: Point) -> Board:
+        return after(self.rows, self.columns, self.board, self.to_play, point)
+
     def is_legal(self, point: Point) -> bool:
         """True where the player to move may play there, were the game not at its end."""
         if point in self.board.black | self.board.white:
             return False
-        then = after(self.rows, self.columns, self.board, self.to_play, point)
+        then = self.board_after(point)
         if point not in then.stones(self.to_play) and not self.allow_suicide:
             return False
         return then not in self.boards_seen
-
-    def breaks_superko_only(self, point: Point) -> bool:
-        """True where the move is forbidden because, and only because, its position has been on the board."""
-        if point in self.board.black | self.board.white or self.is_legal(point):
-            return False
-        then = after(self.rows, self.columns, self.board, self.to_play, point)
-        return point in then.stones(self.to_play) or self.allow_suicide
 
     def legal_actions(self) -> set[int]:
         """Numbers of the legal actions: `row * columns + column`, the pass last."""
@@ -138,8 +134,7 @@ class GoGame:
             self.boards.append(self.board)
         else:
             self.num_passes = 0
-            point = divmod(action, self.columns)
-            self.boards.append(after(self.rows, self.columns, self.board, self.to_play, point))
+            self.boards.append(self.board_after(divmod(action, self.columns)))
             self.boards_seen.add(self.board)
         self.to_play = -self.to_play
 

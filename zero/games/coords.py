@@ -28,4 +28,5 @@ def name_to_action(rules: Rules, name: str) -> int:
     column = LETTERS.find(text[:1]) if text else -1
     if 0 <= column < rules.columns and text[1:].isdecimal() and 1 <= int(text[1:]) <= rules.rows:
         return (rules.rows - int(text[1:])) * rules.columns + column
-    raise ValueError(f"{name!r} is no point of a {rules.rows}x{rules.columns} board; points look like A1 or {LETTERS[rules.columns - 1]}{rules.rows}")
+    last = f"{LETTERS[rules.columns - 1]}{rules.rows}"
+    raise ValueError(f"{name!r} is no point of a {rules.rows}x{rules.columns} board; points are A1 to {last}")

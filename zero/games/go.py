@@ -46,7 +46,7 @@ def in_atari(position: Position, head: int) -> bool:
     """True where all pseudo-liberties of a chain are the same point."""
     count = np.int64(position.liberty_count[head])
     total = np.int64(position.liberty_sum[head])
-    return count * np.int64(position.liberty_squares[head]) == total * total
+    return bool(count * np.int64(position.liberty_squares[head]) == total * total)
 
 
 @kernel
@@ -135,21 +135,21 @@ def place(rules: Rules, position: Position, boards: np.ndarray, point: int, colo
             add_liberty(position, point, beside)
         elif content != WALL:
             remove_liberty(position, position.head[beside], point)
-    head = np.int64(point)
+    head = int(point)
     for i in range(4):
         beside = rules.neighbours[point, i]
         if position.board[beside] == colour and position.head[beside] != head:
-            head = merge(position, head, np.int64(position.head[beside]))
+            head = merge(position, head, int(position.head[beside]))
     for i in range(4):
         beside = rules.neighbours[point, i]
         if position.board[beside] == -colour and position.liberty_count[position.head[beside]] == 0:
-            captured = np.int64(position.head[beside])
+            captured = int(position.head[beside])
             change ^= position.chain_hash[captured]
             remove_chain(rules, position, boards[other], captured)
     if position.liberty_count[head] == 0:
         change ^= position.chain_hash[head]
         remove_chain(rules, position, boards[own], head)
-    return change
+    return np.uint64(change)
 
 
 @kernel

@@ -13,13 +13,24 @@ import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 
 from zero._jit import kernel
-from zero.games.position import BLACK, NUM_HISTORY, NUM_MOVES, NUM_PLANES, TO_PLAY, History, Position, Rules, reset, side
+from zero.games.position import (
+    BLACK,
+    NUM_HISTORY,
+    NUM_MOVES,
+    NUM_PLANES,
+    TO_PLAY,
+    History,
+    Position,
+    Rules,
+    reset,
+    side,
+)
 from zero.games.rules import play
 
 
 @kernel
 def write_planes(rules: Rules, position: Position, history: History, symmetry: int, out: np.ndarray) -> None:
-    """Draws the position under a symmetry: point p appears at `symmetries[symmetry, p]`. Writes into `out` ([P, S*S])."""
+    """Draws the position, point p at `symmetries[symmetry, p]`. Writes into `out` ([P, S*S])."""
     out[:] = 0.0
     target = rules.symmetries[symmetry]
     colour = position.state[TO_PLAY]

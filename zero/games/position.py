@@ -1,7 +1,7 @@
 """Positions of any game as flat arrays, and the rules they are played by. The moves are in `go` and `gomoku`.
 
-Points are numbered `row * columns + column`, row 0 at the top; the pass, where a game has one, comes last. A kernel works
-on one `Position` and one `History`; many games are the same arrays with a leading axis G.
+Points are numbered `row * columns + column`, row 0 at the top; the pass, where a game has one, comes last. A kernel
+works on one `Position` and one `History`; many games are the same arrays with a leading axis G.
 """
 
 from typing import NamedTuple

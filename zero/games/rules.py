@@ -9,7 +9,7 @@ from zero._jit import kernel
 from zero.games import go, gomoku
 from zero.games.position import ENDED, GO, GOMOKU, WINNER, WORD_BITS, History, Position, Rules
 from zero.games.symmetry import symmetry_table
-from zero.params import GoParams, GomokuParams
+from zero.params import GomokuParams, GoParams
 
 ZOBRIST_SEED = 20171018
 """Any number: the hash only finds candidates for a repetition, boards decide."""
@@ -71,11 +71,18 @@ def outcome(rules: Rules, position: Position) -> int:
 @kernel
 def ended(position: Position) -> bool:
     """True once the game has ended."""
-    return position.state[ENDED] != 0
+    return bool(position.state[ENDED] != 0)
 
 
 def _rules(
-    game: int, rows: int, columns: int, num_actions: int, komi: float, allow_suicide: bool, in_a_row: int, max_moves: int
+    game: int,
+    rows: int,
+    columns: int,
+    num_actions: int,
+    komi: float,
+    allow_suicide: bool,
+    in_a_row: int,
+    max_moves: int,
 ) -> Rules:
     points = rows * columns
     neighbours = np.full((points, 4), points, np.int16)

@@ -119,9 +119,9 @@ class Learner:
         logits = logits.detach()
         result = StepResult(
             step=self.step,
-            loss=float(data_loss) + decay,
-            policy_loss=float(losses.policy),
-            value_loss=float(losses.value),
+            loss=float(data_loss.detach()) + decay,
+            policy_loss=float(losses.policy.detach()),
+            value_loss=float(losses.value.detach()),
             learning_rate=rate,
             policy_accuracy=float((logits.argmax(dim=1) == policy_target.argmax(dim=1)).float().mean()),
             policy_entropy=float(-(functional.softmax(logits, 1) * functional.log_softmax(logits, 1)).sum(1).mean()),

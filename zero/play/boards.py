@@ -1,8 +1,8 @@
 """Many games in lock-step: one call of `advance` takes every game to its next question to a network.
 
-A slot holds one game; when it ends the slot takes the next game of the shard, so that the batch stays full. What happens in
-a game depends on its own stream and on the answers it gets, never on its neighbours. In a match each game has two trees,
-one a player, and the questions of the two players go to separate batches.
+A slot holds one game; when it ends the slot takes the next game of the shard: the batch stays full. What happens in
+a game depends on its own stream and on the answers it gets, never on its neighbours. In a match each game has two
+trees, one a player, and the questions of the two players go to separate batches.
 """
 
 from typing import NamedTuple
@@ -41,6 +41,9 @@ NO_QUESTION = -1
 END_PASSES, END_LENGTH, END_LINE, END_FULL = 0, 1, 2, 3
 END_NAMES = ("passes", "length", "line", "full")
 """How a game ended: two passes, the longest a game may last, k in a row, a full board."""
+
+MAX_VISITS = 65535
+"""Visits of an edge that a record can hold. Reuse of a tree with one good line adds up to more than a search's own."""
 
 
 class PlaySettings(NamedTuple):
@@ -259,11 +262,12 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
     tree = slot * settings.num_players + player
     trees = slots.trees
     edge = choose_edge(trees, tree, move < settings.temperature_moves, records.streams[game])
-    action = np.int64(trees.action[tree, 0, edge])
+    action = int(trees.action[tree, 0, edge])
     records.actions[game, move] = action
     records.root_values[game, move] = root_value(trees, tree)
     for e in range(trees.num_edges[tree, 0]):
-        records.visit_counts[game, move, trees.action[tree, 0, e]] = trees.visit_count[tree, 0, e]
+        visits = min(trees.visit_count[tree, 0, e], MAX_VISITS)
+        records.visit_counts[game, move, trees.action[tree, 0, e]] = visits
     play(rules, position, history, action)
     store(position, slots.positions, slot)
     if ended(position):

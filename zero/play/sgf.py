@@ -127,7 +127,7 @@ def result(rules: Rules, record: GameRecord) -> str:
 
 def escape(text: str) -> str:
     """`text` as the value of a property of one line."""
-    return re.sub(r"([\]\\:])", r"\\\1", re.sub(r"\s", " ", text))
+    return re.sub(r"([\]\\])", r"\\\1", re.sub(r"\s", " ", text))
 
 
 def unescape(value: str) -> str:

@@ -1,10 +1,11 @@
 """One simulation of the paper's search (Methods, 'Search algorithm'), cut where the network is asked.
 
-`descend` selects to a leaf and makes its node; the caller has it judged; `set_prior` and `backup` finish. The PUCT rule is
+`descend` selects to a leaf and makes its node; the caller has it judged; `set_prior` and `backup` finish. The PUCT rule
 
-    argmax_a Q(s, a) + c_puct P(s, a) sqrt(sum_b N(s, b)) / (1 + N(s, a)),   Q(s, a) = W(s, a) / N(s, a), 0 before a visit
+    argmax_a Q(s, a) + c_puct P(s, a) sqrt(sum_b N(s, b)) / (1 + N(s, a)),   Q(s, a) = W(s, a) / N(s, a), 0 unvisited
 
-with at least 1 under the root, so that the first choice at a node follows the prior. Slow twin: tests/oracle/mcts.py.
+is used with at least 1 under the root, so that the first choice at a node follows the prior.
+Slow twin: tests/oracle/mcts.py.
 """
 
 import math
@@ -70,7 +71,7 @@ def descend(
         path.node[game, depth] = node
         path.edge[game, depth] = edge
         depth += 1
-        play(rules, position, history, np.int64(trees.action[tree, node, edge]))
+        play(rules, position, history, int(trees.action[tree, node, edge]))
         child = trees.child[tree, node, edge]
         if child == NO_CHILD:
             child = make_node(rules, trees, tree, position, history, mask)
@@ -83,14 +84,12 @@ def descend(
 
 
 @kernel
-def make_node(
-    rules: Rules, trees: Trees, tree: int, position: Position, history: History, mask: np.ndarray
-) -> int:
+def make_node(rules: Rules, trees: Trees, tree: int, position: Position, history: History, mask: np.ndarray) -> int:
     """Makes the node of a position and returns its number. Writes into `trees` and `mask`."""
     legal_mask(rules, position, history, mask)
-    end_value = np.float32(0.0)
+    end_value = 0.0
     if ended(position):
-        end_value = np.float32(outcome(rules, position) * position.state[TO_PLAY])
+        end_value = float(outcome(rules, position) * position.state[TO_PLAY])
     return add_node(trees, tree, mask, end_value)
 
 

@@ -1,7 +1,7 @@
 """Random streams, keyed by what they are for and never by who runs them.
 
 A stream is three words: a 128-bit key and a counter. Draw i is a hash of (key, i), so a game has the same draws on any
-worker, in any company. The hash is SplitMix64's finaliser (Steele, Lea and Flood 2014), applied under each half of the key.
+worker, in any company. The hash is SplitMix64's finaliser (Steele, Lea and Flood 2014), under each half of the key.
 """
 
 import hashlib

@@ -57,7 +57,7 @@ def clear(trees: Trees, tree: int) -> None:
 @kernel
 def add_node(trees: Trees, tree: int, legal_mask: np.ndarray, end_value: float) -> int:
     """Makes a node with an edge for each legal action and returns its number. Writes into `trees`."""
-    node = trees.num_nodes[tree]
+    node = int(trees.num_nodes[tree])
     trees.num_nodes[tree] = node + 1
     action, prior = trees.action[tree, node], trees.prior[tree, node]
     visit_count, value_sum, child = trees.visit_count[tree, node], trees.value_sum[tree, node], trees.child[tree, node]
@@ -113,7 +113,7 @@ def add_root_noise(trees: Trees, tree: int, concentration: float, fraction: floa
 
 @kernel
 def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
-    """Makes the child of `played` the root, or empties the tree. Keeps the oldest `max_kept` nodes. Writes into `trees`."""
+    """Makes the child of `played` the root with `max_kept` nodes at most, or empties the tree. Writes into `trees`."""
     root = NO_CHILD
     if trees.num_nodes[tree] > 0:
         for e in range(trees.num_edges[tree, 0]):

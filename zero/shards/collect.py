@@ -62,7 +62,9 @@ def collect_games(
         if all(shard is not None for shard in shards):
             break
     else:
-        raise StorageError(f"the store {store.url} keeps losing shards; check its disk, or set ZERO_STORE to another place")
+        raise StorageError(
+            f"the store {store.url} keeps losing shards; check its disk, or set ZERO_STORE to another place"
+        )
     refs, columns = [], []
     for index, (spec, shard) in enumerate(zip(specs, shards, strict=True)):
         assert shard is not None
@@ -81,8 +83,6 @@ def collect_games(
             )
         )
     games = concatenate(columns)
-    game_set = GameSet(
-        origin=origin, shards=tuple(refs), num_games=games.num_games, num_positions=games.num_positions
-    )
+    game_set = GameSet(origin=origin, shards=tuple(refs), num_games=games.num_games, num_positions=games.num_positions)
     write_manifest(target, game_set)
     return game_set, games

@@ -155,7 +155,9 @@ class _Worker:
                 elif kind == "error":
                     raise ShardFailedError(event["message"])
         except (OSError, ValueError) as error:
-            raise WorkerError(f"the worker (pid {self._process.pid}) answers nonsense: {error}{self._log_tail()}") from None
+            raise WorkerError(
+                f"the worker (pid {self._process.pid}) answers nonsense: {error}{self._log_tail()}"
+            ) from None
         status = self._process.wait()
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         raise WorkerError(f"the worker (pid {self._process.pid}) {how} over {_name(spec)}{self._log_tail()}")
@@ -180,7 +182,9 @@ class _Worker:
         return f"; its last words: {lines[-1]}" if lines else ""
 
 
-def play_all(executor: Executor, specs: Sequence[ShardSpec], num_threads: int, progress: Progress | None = None) -> None:
+def play_all(
+    executor: Executor, specs: Sequence[ShardSpec], num_threads: int, progress: Progress | None = None
+) -> None:
     """Plays all shards, up to `num_threads` at once; one whose worker dies is played again.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A shard's specification: everything that its bytes depend on, and nothing else. Its digest is its key in the store."""
+"""A shard's specification: everything that its bytes depend on, and nothing else. Its digest is its key."""
 
 import hashlib
 from pathlib import Path

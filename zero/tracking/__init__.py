@@ -28,8 +28,9 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""Settings of the MLflow library, where the user has not set them: no calls home, no minutes of retries."""
+"""Settings of the MLflow library, where the user has not set them: no calls home, no minutes of retries, no prints."""
 
 
 class TrackingReceipt(NamedTuple):
@@ -58,7 +59,7 @@ def track_generation(folder: Path, uri: str, tag: str) -> TrackingReceipt:
       StorageError: a file of the generation is missing or altered.
     """
     generation = read_generation(folder, tag)
-    with _mlflow(uri, generation.lineage) as client:
+    with _mlflow(uri) as client:
         notebook = client.open_notebook(uri, generation.lineage)
         page = pages.generation_page(generation)
         run = notebook.open_run(page)
@@ -78,7 +79,7 @@ def tracked_generations(lineage: str, uri: str) -> set[int]:
     Raises:
       ServerError: the server does not answer.
     """
-    with _mlflow(uri, lineage) as client:
+    with _mlflow(uri) as client:
         notebook = client.find_notebook(uri, lineage)
         return set(_games_of_generations(notebook)) if notebook else set()
 
@@ -90,7 +91,7 @@ def champion_url(lineage: str, uri: str) -> str:
       ServerError: the server does not answer.
       LineageError: no generation of the lineage was tracked there.
     """
-    with _mlflow(uri, lineage) as client:
+    with _mlflow(uri) as client:
         notebook = client.find_notebook(uri, lineage)
         url: str | None = notebook.version_url("champion") if notebook else None
     if url is None:
@@ -99,18 +100,17 @@ def champion_url(lineage: str, uri: str) -> str:
 
 
 @contextlib.contextmanager
-def _mlflow(uri: str, lineage: str) -> Iterator[ModuleType]:
+def _mlflow(uri: str) -> Iterator[ModuleType]:
     """`zero.tracking.client`, which imports the MLflow library, in front of a server that answers."""
     if not uri.startswith(("http://", "https://")):
         raise ServerError(f"MLFLOW_TRACKING_URI = {uri!r} is no http:// address; `make up` starts a server there")
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
-        pass
+        warnings.simplefilter("ignore")  # MLflow's own, about its own types
         from zero.tracking import client
-
-        with client.answering(uri, f"`zero track {lineage}`"):
-            yield client
+    with client.answering(uri):
+        yield client
 
 
 def _register(notebook: "Notebook", generation: Generation, run_id: str) -> int:

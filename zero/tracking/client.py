@@ -8,6 +8,7 @@ import contextlib
 import json
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from zero.errors import LineageError, ServerError
 from zero.tracking.files import Point, TrainingData
 from zero.tracking.pages import Page, Version
 
+MODEL_SOURCE = "models:/"
 PARENT_TAG = "mlflow.parentRunId"
 FINISHED = "FINISHED"
 METRICS_A_CALL = 1000
@@ -43,6 +45,8 @@ PROBES = 3
 PROBE_SECONDS = 5
 RETRY_SECONDS = 1
 """A server that is not there is reported after 2 seconds, one that hangs after 17."""
+VIEW = "workflowType=machine_learning"
+"""Without it a new browser opens MLflow's pages for language models around ours."""
 PLAYER_CODE = Path(__file__).with_name("player.py")
 
 
@@ -113,27 +117,28 @@ class Notebook:
     def register(self, version: Version, run_id: str | None) -> int:
         """Number of the version of that network, which is registered where it is not there yet.
 
+        Args:
+          version: The network.
+          run_id: The run that it is shown as a result of; None where that run is not being written.
+
         Raises:
           LineageError: the server has another network for that generation.
           StorageError: the weights are missing or altered.
         """
         wanted = f"name = '{self.model}' and tags.generation = '{version.generation}'"
-        found = self._client.search_model_versions(wanted)
-        others = [v.version for v in found if v.tags.get("sha256") != version.weights.sha256]
+        found = sorted(self._client.search_model_versions(wanted), key=lambda each: int(each.version))
+        others = [each.version for each in found if each.tags.get("sha256") != version.weights.sha256]
         if others:
             raise LineageError(
                 f"MLflow at {self.uri} has another network for {version.tags['git_tag']}: version {others[0]} of "
                 f"{self.model}; delete that model there, or start this lineage under another name"
             )
-        number = min((int(v.version) for v in found), default=0)
-        if not number:
-            model_id = self._saved_model(version, run_id)
-            made = self._client.create_model_version(
-                self.model, f"models:/{model_id}", run_id, version.tags, description=version.note, model_id=model_id
-            )
-            number = int(made.version)
-        self.point_alias(version.alias, number)
-        return number
+        registered = found[0] if found else self._register_new(version, run_id)
+        model_id = registered.source.removeprefix(MODEL_SOURCE)
+        if run_id is not None and model_id not in self._outputs(run_id):
+            self._client.log_outputs(run_id, [LoggedModelOutput(model_id, step=version.generation)])
+        self.point_alias(version.alias, int(registered.version))
+        return int(registered.version)
 
     def point_alias(self, alias: str, version: int) -> None:
         """Points an alias at a version; nothing is written where it does already."""
@@ -153,12 +158,12 @@ class Notebook:
 
     def run_url(self, run_id: str) -> str:
         """Page of a run."""
-        return f"{self.uri}/#/experiments/{self.experiment_id}/runs/{run_id}"
+        return f"{self.uri}/#/experiments/{self.experiment_id}/runs/{run_id}?{VIEW}"
 
     def version_url(self, alias: str) -> str | None:
         """Page of the version that an alias points at; None where there is no such alias."""
         version = self.aliases().get(alias)
-        return f"{self.uri}/#/models/{self.model}/versions/{version}" if version else None
+        return f"{self.uri}/#/models/{self.model}/versions/{version}?{VIEW}" if version else None
 
     def _runs(self, key: dict[str, str]) -> Iterator[Any]:
         """Runs with those tags, oldest first."""
@@ -178,6 +183,22 @@ class Notebook:
         for start in range(0, len(metrics), METRICS_A_CALL):
             self._client.log_batch(run_id, metrics=metrics[start : start + METRICS_A_CALL])
 
+    def _outputs(self, run_id: str) -> list[str]:
+        outputs = self._client.get_run(run_id).outputs
+        return [each.model_id for each in outputs.model_outputs] if outputs else []
+
+    def _register_new(self, version: Version, run_id: str | None) -> Any:
+        model_id = self._saved_model(version, run_id)
+        return self._client.create_model_version(
+            self.model,
+            source=f"{MODEL_SOURCE}{model_id}",
+            run_id=run_id,
+            tags=version.tags,
+            description=version.note,
+            await_creation_for=0,
+            model_id=model_id,
+        )
+
     def _saved_model(self, version: Version, run_id: str | None) -> str:
         """Id of the uploaded model; what a killed upload left behind is removed."""
         same = f"tags.generation = '{version.generation}' AND tags.sha256 = '{version.weights.sha256}'"
@@ -192,8 +213,6 @@ class Notebook:
             path = Path(folder) / "model"
             _save_player(path, version, Model(model_id=model.model_id, run_id=run_id))
             self._client.log_model_artifacts(model.model_id, str(path))
-        if run_id is not None:
-            self._client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=version.generation)])
         self._client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
         return str(model.model_id)
 
@@ -212,6 +231,7 @@ def open_notebook(uri: str, lineage: str) -> Notebook:
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     tags = {
         "zero.lineage": lineage,
+        "mlflow.experimentKind": "custom_model_development",  # else its pages are those for language models
         "mlflow.note.content": f"Lineage `{lineage}`: a run a generation with its stages inside, and the `ladder` over "
         f"all of them. The record is the git branch `lineage/{lineage}`; `zero track {lineage}` writes from it what is "
         "missing here.",
@@ -223,7 +243,7 @@ def open_notebook(uri: str, lineage: str) -> Notebook:
         client.restore_experiment(experiment.experiment_id)
     notebook = Notebook(client, uri, lineage, str(experiment.experiment_id))
     with _unless("RESOURCE_ALREADY_EXISTS"):
-        note = f"The players of lineage `{lineage}`, one a generation; `docs/mlflow.md` says how to load one."
+        note = f"The players of lineage `{lineage}`, one a generation; docs/mlflow.md says how to load one."
         client.create_registered_model(notebook.model, tags={"zero.lineage": lineage}, description=note)
     return notebook
 
@@ -250,7 +270,7 @@ def check_server(uri: str) -> None:
 
 
 @contextlib.contextmanager
-def answering(uri: str, remedy: str) -> Iterator[None]:
+def answering(uri: str) -> Iterator[None]:
     """Turns whatever the MLflow library raises into one line.
 
     Raises:
@@ -261,7 +281,7 @@ def answering(uri: str, remedy: str) -> Iterator[None]:
         yield
     except (MlflowException, requests.RequestException) as error:
         reason = " ".join(str(error).split())[:300]
-        raise ServerError(f"MLflow at {uri} failed: {reason}; see that it runs (`make up`), then {remedy}") from error
+        raise ServerError(f"MLflow at {uri} failed: {reason}; see that it runs (`make up`) and try again") from error
 
 
 @contextlib.contextmanager
@@ -286,12 +306,14 @@ def _save_player(path: Path, version: Version, model: Any) -> None:
     planes = TensorSpec(np.dtype(np.float32), (-1, *version.input_shape))
     prior = TensorSpec(np.dtype(np.float32), (-1, version.num_actions), "prior")
     value = TensorSpec(np.dtype(np.float32), (-1,), "value")
-    mlflow.pyfunc.save_model(
-        path=str(path),
-        python_model=str(PLAYER_CODE),
-        artifacts={"weights": str(checked_path(version.weights, version.weights_dir))},
-        signature=ModelSignature(inputs=Schema([planes]), outputs=Schema([prior, value])),
-        pip_requirements=version.requirements,
-        model_config=version.config,
-        mlflow_model=model,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*input example")  # one would have to be predicted, with PyTorch
+        mlflow.pyfunc.save_model(
+            path=str(path),
+            python_model=str(PLAYER_CODE),
+            artifacts={"weights": str(checked_path(version.weights, version.weights_dir))},
+            signature=ModelSignature(inputs=Schema([planes]), outputs=Schema([prior, value])),
+            pip_requirements=version.requirements,
+            model_config=version.config,
+            mlflow_model=model,
+        )

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from pydantic import ValidationError
 
-from zero.artifacts import LedgerEntry, Provenance, Window, read_manifest
+from zero.artifacts import LedgerEntry, Provenance, Window, canonical_line, read_manifest
 from zero.errors import LineageError, StorageError
+from zero.lineage import generation_tag
 from zero.params import Params, load_params
+from zero.record import PROVENANCE_FILE, read_ledger
 
 
 class Point(NamedTuple):
@@ -38,7 +39,6 @@ class Generation(NamedTuple):
     tag: str
     params: Params
     ledger: tuple[LedgerEntry, ...]  # up to this generation
-    line: str  # of this generation in the ledger
     requirements: tuple[str, ...]  # lines of constraints.txt
     provenance: Provenance | None
     selfplay: dict[str, float]
@@ -50,6 +50,11 @@ class Generation(NamedTuple):
     def entry(self) -> LedgerEntry:
         """The ledger's line of this generation."""
         return self.ledger[-1]
+
+    @property
+    def line(self) -> bytes:
+        """The same, as it is in the file."""
+        return canonical_line(self.entry)
 
     @property
     def lineage(self) -> str:
@@ -66,41 +71,26 @@ def read_generation(folder: Path, tag: str) -> Generation:
     """The generation whose files are in `folder`.
 
     Raises:
-      LineageError: the folder is not at `tag`.
+      LineageError: the folder is not at `tag`, or its ledger is damaged.
       StorageError: a file of the record is missing or damaged.
       ParamsError: params.yaml is not valid.
     """
     params = load_params(folder)
-    ledger_path = folder / "record" / "ledger.jsonl"
-    lines = _text(ledger_path).splitlines()
-    try:
-        ledger = tuple(LedgerEntry.model_validate_json(line) for line in lines)
-    except ValidationError:
-        raise _damaged(ledger_path) from None
+    ledger = read_ledger(folder)
     found = generation_tag(ledger[-1].lineage, ledger[-1].generation) if ledger else "no generation"
     if found != tag:
         raise LineageError(f"{folder} is at {found}, not at {tag}; track a folder that is checked out at {tag}")
     requirements = tuple(line.partition("#")[0].strip() for line in _text(folder / "constraints.txt").splitlines())
-    start = Generation(folder, tag, params, ledger, lines[-1], requirements, None, {}, {}, (), None)
+    start = Generation(folder, tag, params, ledger, requirements, None, {}, {}, (), None)
     if start.entry.decision is None:
         return start
     return start._replace(
-        provenance=read_manifest(folder / "record", Provenance, "provenance.json"),
+        provenance=read_manifest(folder, Provenance, PROVENANCE_FILE),
         selfplay=_numbers(folder / "metrics" / "selfplay.json", ("num_games", "mean_length")),
         training=_numbers(folder / "metrics" / "training.json", ("step", "loss")),
         curve=_curve(folder / "plots" / "training.csv"),
         data=_training_data(folder, start.lineage, tag),
     )
-
-
-def generation_tag(lineage: str, number: int) -> str:
-    """Git tag of a generation."""
-    return f"{lineage}/{generation_name(number)}"
-
-
-def generation_name(number: int) -> str:
-    """Name of a generation's run and of the alias of its network."""
-    return f"gen-{number:04d}"
 
 
 def _training_data(folder: Path, lineage: str, tag: str) -> TrainingData:
@@ -118,8 +108,11 @@ def _training_data(folder: Path, lineage: str, tag: str) -> TrainingData:
 
 
 def _numbers(path: Path, needed: tuple[str, ...]) -> dict[str, float]:
+    """Numbers of a metrics file by name; `{"ended": {"passes": 9}}` gives `ended_passes`."""
     try:
         tree = json.loads(_text(path))
+        parts = {name: part for name, part in tree.items() if isinstance(part, dict)}
+        tree |= {f"{name}_{key}": value for name, part in parts.items() for key, value in part.items()}
         numbers = {name: float(value) for name, value in tree.items() if isinstance(value, int | float)}
     except (ValueError, AttributeError):
         raise _damaged(path) from None

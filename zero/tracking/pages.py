@@ -12,8 +12,10 @@ from zero.artifacts import Champion, Checkpoint, FileRef, LedgerEntry, Promotion
 from zero.errors import StorageError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
+from zero.lineage import generation_tag
 from zero.params import flatten
-from zero.tracking.files import Generation, Point, TrainingData, generation_name, generation_tag
+from zero.record import PROVENANCE_FILE
+from zero.tracking.files import Generation, Point, TrainingData
 
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
 """What a registered player needs beside this package; the versions are those of the generation's constraints.txt."""
@@ -25,6 +27,12 @@ SECTIONS = {
     "gating": ("gating.", "search."),
 }
 """Parameters that the run of a stage shows; the parent shows all."""
+PARENT_METRICS = {
+    "selfplay": ("num_games", "num_positions", "mean_length", "unique_games"),
+    "training": ("loss", "policy_loss", "value_loss", "learning_rate", "policy_accuracy", "policy_entropy"),
+    "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
+}
+"""Metrics of each stage that generations are compared by; the run of the stage shows all."""
 
 
 class Page(NamedTuple):
@@ -83,18 +91,19 @@ def generation_page(generation: Generation) -> Page:
         tags |= {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
         tags |= {"zero.engine": provenance.engine, "zero.window": provenance.window}
         tags |= {f"zero.profile.{name}": value for name, value in provenance.profile.items()}
-        for stage, numbers in _stage_points(generation).items():
-            points += [Point(f"{stage}/{point.name}", point.value, point.step) for point in numbers]
-        files += ["dvc.lock", "record/provenance.json"]
+        for stage, found in _stage_points(generation).items():
+            shown = [point for point in found if point.name in PARENT_METRICS[stage]]
+            points += [Point(f"{stage}/{point.name}", point.value, point.step) for point in shown]
+        files += ["dvc.lock", PROVENANCE_FILE]
     return Page(
-        name=generation_name(generation.number),
+        name=_short(generation.tag),
         key=run_key(generation.lineage, generation.number, "generation"),
         tags=tags,
         params=flatten(generation.params),
         points=points,
         folder=generation.folder,
         files=files,
-        texts={"record/ledger-line.json": f"{generation.line}\n"},
+        texts={"record/ledger-line.json": generation.line.decode()},
         data=generation.data,
     )
 
@@ -202,13 +211,13 @@ def decision_word(entry: LedgerEntry) -> str:
 
 
 def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
-    """What became of a generation, in a sentence of Markdown."""
+    """What became of a generation, in a sentence."""
     if entry.decision is None:
-        return f"The seeded random network that lineage `{entry.lineage}` starts from."
+        return f"The seeded random network that lineage {entry.lineage} starts from."
     champions = {earlier.generation: earlier.champion_generation for earlier in ledger}
     match, (low, high) = entry.decision.match, entry.decision.match.interval
     return (
-        f"**{decision_word(entry).capitalize()}** at {match.score:.3f} ({low:.3f} to {high:.3f}, threshold "
+        f"{decision_word(entry).capitalize()} at {match.score:.3f} ({low:.3f} to {high:.3f}, threshold "
         f"{entry.decision.threshold:g}) against generation {champions[entry.generation - 1]}: {match.wins} won, "
         f"{match.losses} lost, {match.draws} drawn, {match.unique_games} different games."
     )
@@ -217,7 +226,7 @@ def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
 def _common_tags(generation: Generation) -> dict[str, str]:
     tags = {
         "zero.tag": generation.tag,
-        "zero.ledger": sha256_bytes(generation.line.encode()),
+        "zero.ledger": sha256_bytes(generation.line),
         "mlflow.source.name": generation.tag,
         "mlflow.source.type": "PROJECT",
     }
@@ -239,6 +248,11 @@ def _stage_points(generation: Generation) -> dict[str, list[Point]]:
     }
 
 
+def _short(tag: str) -> str:
+    """Name of a generation's run and alias of its network: its tag without the lineage."""
+    return tag.rpartition("/")[2]
+
+
 def _at(step: int, numbers: Mapping[str, float]) -> list[Point]:
     return [Point(name, float(value), step) for name, value in numbers.items()]
 
@@ -258,9 +272,9 @@ def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folde
     profile = generation.params.profile.model_copy(update={"device": "cpu"})
     return Version(
         generation=entry.generation,
-        alias=generation_name(entry.generation),
+        alias=_short(tag),
         tags=tags | {"sha256": weights.sha256},
-        note=f"{generation_note(generation.ledger, entry)} Git tag `{tag}`.",
+        note=generation_note(generation.ledger, entry),
         weights=weights,
         weights_dir=folder,
         config=profile.model_dump(mode="json"),

@@ -1,0 +1,24 @@
+"""The flow `zero-campaign`: generations of a lineage, one after the other."""
+
+from typing import Annotated
+
+from prefect import flow, get_run_logger
+from pydantic import Field
+
+from flows.generation import generation
+from zero.artifacts import PromotionDecision
+from zero.lineage import clear_stop, find_workspace, stop_requested
+from zero.settings import home_dir
+
+
+@flow(name="zero-campaign", flow_run_name="{lineage}", persist_result=True, result_serializer="json")
+def campaign(lineage: str = "go9", num_generations: Annotated[int, Field(ge=1)] = 3) -> list[PromotionDecision]:
+    """Makes generations until there are enough, or until `zero stop` was typed; a refused challenger is one as well."""
+    workspace = find_workspace(home_dir(), lineage)
+    clear_stop(workspace)
+    decisions: list[PromotionDecision] = []
+    while len(decisions) < num_generations and not stop_requested(workspace):
+        decisions.append(generation(lineage))
+    get_run_logger().info(f"{len(decisions)} of {num_generations} generations of {lineage} made")
+    clear_stop(workspace)
+    return decisions

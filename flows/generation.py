@@ -1,0 +1,43 @@
+"""The flow `zero-generation`: one turn of the loop, from the champion's games to the recorded decision."""
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from flows.processes import settings_of_children
+from flows.reports import report_generation
+from flows.tasks import play_missing_shards, prepare, registry, run_stage
+from zero.artifacts import PromotionDecision, read_manifest
+from zero.errors import ZeroError
+from zero.lineage import find_workspace, generation_tag, standing, writer_lock
+from zero.settings import home_dir, open_store
+
+
+def run_name() -> str:
+    """Name of a run in Prefect: the tag it is about to make."""
+    lineage = str(flow_run.parameters["lineage"])
+    try:
+        return generation_tag(lineage, standing(find_workspace(home_dir(), lineage)).next_generation)
+    except ZeroError:
+        return lineage
+
+
+@flow(name="zero-generation", flow_run_name=run_name, persist_result=True, result_serializer="json")
+def generation(lineage: str = "go9") -> PromotionDecision:
+    """One turn of the loop: play, learn, and let the better player stay."""
+    workspace = find_workspace(home_dir(), lineage)
+    with (
+        writer_lock(workspace),
+        open_store(workspace) as store,
+        settings_of_children(ZERO_STORE=store.url, ZERO_PROGRESS="json"),
+    ):
+        turn = prepare(workspace, lineage)
+        play_missing_shards(workspace, turn, "selfplay", store)
+        run_stage(workspace, turn, "selfplay")
+        run_stage(workspace, turn, "replay")
+        run_stage(workspace, turn, "training", unit="steps")
+        play_missing_shards(workspace, turn, "gating", store)
+        run_stage(workspace, turn, "gating")
+        decision = read_manifest(workspace / "metrics", PromotionDecision, "gating.json")
+        recorded = registry(workspace, turn)
+    report_generation(decision, recorded)
+    return decision

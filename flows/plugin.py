@@ -1,0 +1,58 @@
+"""Lets `prefect deployment run zero-generation`, as those four words, work in the project's folder.
+
+Prefect calls `setup_environment` when it is imported where `[tool.prefect]` of `pyproject.toml` enables plugins, that is
+in this project's folder. Two things are added there: the address of the server that `make up` started, unless another
+is configured; and the deployment's name in full, `zero-generation/zero-generation`, as the command wants it.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from prefect.plugins import HookContext, SetupResult, register_hook
+
+from zero.settings import STATE_FOLDER, home_dir
+
+DEPLOYMENTS = ("zero-generation", "zero-campaign", "zero-shard")
+PROGRAMS = ("prefect", "-m")
+"""Names that the command line starts with: the program, or `python -m prefect` while it is being imported."""
+
+
+@register_hook
+def setup_environment(*, ctx: HookContext) -> SetupResult | None:
+    """Completes the command line and the environment of a Prefect command typed in the project's folder.
+
+    Raises:
+      SystemExit: the command is about a deployment of this project, and no server is known.
+    """
+    words = with_slash(sys.argv)
+    ours = words != sys.argv
+    sys.argv[:] = words
+    if ctx.api_url:
+        return None
+    address = server_address(home_dir() / STATE_FOLDER / "servers.json")
+    if address is None:
+        if ours:
+            raise SystemExit(
+                "no Prefect server runs here; start it with `make up`, or set PREFECT_API_URL to another one"
+            )
+        return None
+    return SetupResult(env={"PREFECT_API_URL": f"{address}/api"}, note=f"the server of {home_dir()}")
+
+
+def with_slash(words: list[str]) -> list[str]:
+    """The command line with the bare name of a deployment of this project, after `deployment VERB`, written in full."""
+    if not words or Path(words[0]).name not in PROGRAMS or "deployment" not in words:
+        return words
+    for place in range(words.index("deployment") + 2, len(words)):
+        if words[place] in DEPLOYMENTS:
+            return [*words[:place], f"{words[place]}/{words[place]}", *words[place + 1 :]]
+    return words
+
+
+def server_address(path: Path) -> str | None:
+    """Address of the Prefect server that `make up` wrote down; None where there is none."""
+    try:
+        return str(json.loads(path.read_text())["prefect"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,73 @@
+"""A project of its own for a test: the sources as they are now, committed in a fresh repository."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE_DIR = Path(__file__).resolve().parents[2]
+COPIED = ("zero", "flows", "infra", ".dvc/config", ".dvcignore", ".gitignore", "constraints.txt", "dvc.yaml")
+COPIED += ("params.yaml", "prefect.yaml", "pyproject.toml")
+HIDDEN = ("ZERO_STORE", "ZERO_HOME", "ZERO_WRITER", "ZERO_PROGRESS", "MLFLOW_TRACKING_URI", "PREFECT_API_URL")
+
+
+def make_project(folder: Path) -> Path:
+    """Copies the sources into `folder` and commits them."""
+    for name in COPIED:
+        source, target = SOURCE_DIR / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(source, target)
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "-m", "project")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Output of a git command."""
+    identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    return run(["git", *identity, *arguments], folder).stdout
+
+
+def zero(folder: Path, *arguments: str, check: bool = True, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Runs `python -m zero` by the code of `folder`."""
+    return run([sys.executable, "-m", "zero", *arguments], folder, check=check, **environment)
+
+
+def dvc(folder: Path, *arguments: str, check: bool = True, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Runs DVC in `folder`, with this Python's programs first on the path."""
+    return run([sys.executable, "-m", "dvc", *arguments], folder, check=check, **environment)
+
+
+def environment_of(**changes: str) -> dict[str, str]:
+    """Environment of a child, without this machine's settings of the project."""
+    base = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{base.get('PATH', '')}"
+    return {**base, "PATH": path, "DVC_NO_ANALYTICS": "1", **changes}
+
+
+def run(command: list[str], folder: Path, check: bool = True, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a command; where it must succeed its output is in the failure."""
+    done = subprocess.run(
+        command, cwd=folder, env=environment_of(**environment), capture_output=True, text=True, check=False
+    )
+    if check:
+        assert done.returncode == 0, f"{command} gave {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def edit_params(text: str, **values: object) -> str:
+    """A preset's text with values replaced, as `gating__threshold=0.0`."""
+    import yaml
+
+    tree = yaml.safe_load(text)
+    for name, value in values.items():
+        section, field = name.split("__")
+        assert field in tree[section]
+        tree[section][field] = value
+    return json.dumps(tree)

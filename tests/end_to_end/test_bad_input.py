@@ -1,0 +1,179 @@
+"""What a user can do wrong: one line with the value and the remedy, exit status 1, nothing lost or half-written."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.project import dvc, git, make_project, zero
+from zero.errors import LineageError
+from zero.lineage import writer_lock
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a smoke lineage at generation 0."""
+    home = make_project(tmp_path_factory.mktemp("begun"))
+    zero(home, "new", "tiny", "--preset", "smoke")
+    return home
+
+
+@pytest.fixture
+def home(begun: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may spoil."""
+    copy = tmp_path / "home"
+    shutil.copytree(begun, copy, symlinks=True)
+    git(copy / ".zero/workspaces/tiny", "remote", "set-url", "origin", str(copy))
+    dvc(copy / ".zero/workspaces/tiny", "config", "--local", "cache.dir", str(copy / ".zero/dvc-cache"))
+    return copy
+
+
+def refused(folder: Path, *arguments: str, **environment: str) -> str:
+    """The one line of an error."""
+    done = zero(folder, *arguments, check=False, **environment)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("zero: "), done.stderr
+    return lines[0].removeprefix("zero: ")
+
+
+def workspace_of(home: Path) -> Path:
+    return home / ".zero/workspaces/tiny"
+
+
+def test_an_unknown_preset_names_the_nearest(begun: Path) -> None:
+    assert "unknown preset 'smoek' (did you mean 'smoke'?)" in refused(begun, "new", "other", "--preset", "smoek")
+
+
+def test_an_unknown_lineage_names_those_there_are(begun: Path) -> None:
+    assert refused(begun, "advance", "go7") == "unknown lineage 'go7'; there are: tiny; make it with `zero new go7`"
+
+
+def test_a_lineage_cannot_be_made_twice(begun: Path) -> None:
+    assert "lineage 'tiny' is there already" in refused(begun, "new", "tiny", "--preset", "smoke")
+
+
+def test_a_name_that_is_no_branch_is_refused(begun: Path) -> None:
+    assert "'../up' is no name for a lineage" in refused(begun, "new", "../up", "--preset", "smoke")
+
+
+def test_bad_parameters_leave_no_half_made_lineage(begun: Path) -> None:
+    text = (begun / "zero/presets/smoke.yaml").read_text().replace("num_slots: 8", "num_slots: -8", 1)
+    (begun / "bad.yaml").write_text(text)
+    assert "selfplay.num_slots = -8" in refused(begun, "new", "other", "--params", "bad.yaml")
+    assert [p.name for p in (begun / ".zero/workspaces").iterdir()] == ["tiny"]
+    assert "lineage/other" not in git(begun, "branch", "--list", "--all")
+
+
+def test_a_misspelt_parameter_stops_a_stage(home: Path) -> None:
+    path = workspace_of(home) / "params.yaml"
+    path.write_text(path.read_text().replace("c_puct", "cpuct"))
+    assert "unknown parameter search.cpuct (did you mean 'c_puct'?)" in refused(workspace_of(home), "selfplay")
+
+
+def test_uncommitted_code_in_the_workspace_stops_a_generation(home: Path) -> None:
+    path = workspace_of(home) / "zero/gating.py"
+    path.write_text(path.read_text() + "\n# edited\n")
+    assert "is dirty: zero/gating.py is not committed" in refused(home, "prepare", "tiny")
+
+
+def test_an_unknown_file_in_the_workspace_stops_a_generation(home: Path) -> None:
+    (workspace_of(home) / "notes.txt").write_text("hello")
+    assert "is dirty: notes.txt is not committed" in refused(home, "prepare", "tiny")
+
+
+def test_a_workspace_behind_the_project_has_diverged(home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "--quiet", "--branch", "lineage/tiny", str(home), str(other))
+    git(other, "commit", "--quiet", "--allow-empty", "-m", "elsewhere")
+    git(other, "push", "--quiet", "origin", "lineage/tiny")
+    assert "has diverged from lineage/tiny" in refused(home, "prepare", "tiny")
+
+
+def test_another_branch_in_the_workspace_is_refused(home: Path) -> None:
+    git(workspace_of(home), "checkout", "--quiet", "-b", "experiment")
+    assert "is on branch experiment" in refused(home, "prepare", "tiny")
+
+
+def test_a_second_writer_is_refused(begun: Path) -> None:
+    with writer_lock(workspace_of(begun)):
+        told = refused(begun, "prepare", "tiny", ZERO_WRITER="")
+    assert "is being written by process" in told and "kill" in told
+
+
+def test_the_lock_is_free_after_its_holder_was_killed(begun: Path) -> None:
+    program = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, 2); print(flush=True); time.sleep(99)"
+    lock = str(workspace_of(begun) / ".git/zero.lock")
+    holder = subprocess.Popen([sys.executable, "-c", program, lock], stdout=subprocess.PIPE)
+    assert holder.stdout and holder.stdout.readline()
+    with pytest.raises(LineageError), writer_lock(workspace_of(begun)):
+        pass
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    with writer_lock(workspace_of(begun)):
+        pass
+
+
+def test_a_missing_weight_file_is_restored_from_the_cache(home: Path) -> None:
+    shutil.rmtree(workspace_of(home) / "state/champion")
+    zero(home, "prepare", "tiny")
+    assert (workspace_of(home) / "state/champion/weights.safetensors").exists()
+
+
+def test_an_altered_weight_file_is_named(home: Path) -> None:
+    path = workspace_of(home) / "state/champion/weights.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+    told = refused(workspace_of(home), "selfplay")
+    assert str(path) in told and "was altered" in told and "dvc checkout --force" in told
+
+
+def test_another_champion_than_the_ledgers_is_refused(home: Path) -> None:
+    manifest = workspace_of(home) / "state/champion/manifest.json"
+    weights = workspace_of(home) / "state/champion/weights.safetensors"
+    other = workspace_of(home) / "state/trainee/optimizer.safetensors"
+    import hashlib
+
+    before, after = hashlib.sha256(weights.read_bytes()).hexdigest(), hashlib.sha256(other.read_bytes()).hexdigest()
+    shutil.copyfile(other, weights)
+    manifest.write_text(manifest.read_text().replace(before, after))
+    assert f"the champion in {workspace_of(home)}/state is {after[:12]}, the ledger says" in refused(
+        home, "prepare", "tiny"
+    )
+
+
+def test_an_edited_ledger_is_refused(home: Path) -> None:
+    path = workspace_of(home) / "record/ledger.jsonl"
+    path.write_text(path.read_text().replace('"generation": 0', '"generation": 7'))
+    assert "line 1 does not follow the line before it" in refused(home, "status", "tiny")
+
+
+def test_a_shard_altered_in_the_store_is_set_aside_and_played_again(home: Path) -> None:
+    zero(workspace_of(home), "selfplay")
+    games = workspace_of(home) / "data/games"
+    played = {path.name: path.read_bytes() for path in games.iterdir()}
+    shard = next((home / ".zero/store/shards").rglob("*.parquet"))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(bytes(data))
+    zero(workspace_of(home), "selfplay")
+    assert {path.name: path.read_bytes() for path in games.iterdir()} == played
+    assert len(list((home / ".zero/store/set-aside").iterdir())) == 1
+
+
+def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:
+    spec = zero(workspace_of(home), "plan", "selfplay").stdout.splitlines()[0]
+    path = workspace_of(home) / "zero/search/mcts.py"
+    path.write_text(path.read_text() + "\n# edited\n")
+    (tmp_path / "spec.json").write_text(spec)
+    told = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
+    assert "this worker's engine is" in told and "check out the lineage's code" in told
+
+
+def test_a_stage_outside_a_workspace_says_where_to_go(tmp_path: Path, begun: Path) -> None:
+    (tmp_path / "zero").symlink_to(begun / "zero")
+    assert "no params.yaml in" in refused(tmp_path, "selfplay")

@@ -1,0 +1,82 @@
+"""Small values of the types that flows pass on."""
+
+from flows.reports import Recorded
+from zero.artifacts import Colours, MatchResult, PromotionDecision
+from zero.params import Params, parse_params, preset_text
+from zero.shards.spec import ShardReceipt, ShardSpec
+
+DIGESTS = ("a" * 64, "b" * 64, "c" * 64)
+
+
+def smoke_params() -> Params:
+    """The `smoke` preset."""
+    return parse_params(preset_text("smoke"))
+
+
+def decision(promoted: bool = True) -> PromotionDecision:
+    """A match of 400 games, won or not."""
+    match = MatchResult(
+        wins=230,
+        losses=160,
+        draws=10,
+        as_black=Colours(wins=130, losses=66, draws=4),
+        as_white=Colours(wins=100, losses=94, draws=6),
+        unique_games=397,
+        score=0.5875,
+        interval=(0.5387, 0.6347),
+        mean_length=71.25,
+    )
+    return PromotionDecision(
+        lineage="tiny",
+        generation=3,
+        promoted=promoted,
+        threshold=0.55,
+        match=match,
+        challenger=DIGESTS[0],
+        champion=DIGESTS[1],
+    )
+
+
+def recorded(mlflow_url: str | None) -> Recorded:
+    """What the registry says of it."""
+    return Recorded(
+        lineage="tiny", generation=3, tag="tiny/gen-0003", commit="d" * 40, promoted=True, mlflow_url=mlflow_url
+    )
+
+
+def spec(first_game: int = 0) -> ShardSpec:
+    """A shard of 12 games."""
+    params = smoke_params()
+    return ShardSpec(
+        kind="selfplay",
+        game=params.game,
+        search=params.search,
+        weights=(DIGESTS[0],),
+        seed=1,
+        generation=1,
+        first_game=first_game,
+        num_games=12,
+        num_slots=8,
+        num_simulations=8,
+        temperature_moves=8,
+        dirichlet_concentration=10.83,
+        dirichlet_fraction=0.25,
+        device=params.profile,
+        engine=DIGESTS[1],
+        lock_file=DIGESTS[2],
+        profile={"device": "cpu"},
+    )
+
+
+def receipt(of: ShardSpec) -> ShardReceipt:
+    """Its receipt."""
+    return ShardReceipt(
+        key=of.key(),
+        sha256=DIGESTS[2],
+        kind=of.kind,
+        first_game=of.first_game,
+        num_games=of.num_games,
+        num_evaluations=900,
+        seconds=1.5,
+        pid=42,
+    )

@@ -1,0 +1,61 @@
+"""A campaign counts generations and can be stopped between them."""
+
+from pathlib import Path
+
+import pytest
+from prefect.logging import disable_run_logger
+from pydantic import ValidationError
+
+from flows import campaign as module
+from tests.flows.examples import decision
+from zero.artifacts import PromotionDecision
+from zero.lineage import request_stop, stop_requested
+
+
+class Loop:
+    """Stands for the generations; a stop is asked for in the one named."""
+
+    def __init__(self, workspace: Path, stop_in: int = 0) -> None:
+        self.workspace = workspace
+        self.stop_in = stop_in
+        self.made = 0
+
+    def generation(self, lineage: str) -> PromotionDecision:
+        assert lineage == "tiny"
+        self.made += 1
+        if self.made == self.stop_in:
+            request_stop(self.workspace)
+        return decision(promoted=self.made == 1)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(module, "find_workspace", lambda home, lineage: tmp_path)
+    return tmp_path
+
+
+def run(loop: Loop, monkeypatch: pytest.MonkeyPatch, num_generations: int) -> list[PromotionDecision]:
+    monkeypatch.setattr(module, "generation", loop.generation)
+    with disable_run_logger():
+        return module.campaign.fn("tiny", num_generations)
+
+
+def test_refused_challengers_count(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decisions = run(Loop(workspace), monkeypatch, 3)
+    assert [made.promoted for made in decisions] == [True, False, False]
+
+
+def test_a_stop_is_obeyed_after_the_generation_in_hand(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(run(Loop(workspace, stop_in=2), monkeypatch, 5)) == 2
+    assert not stop_requested(workspace)
+
+
+def test_a_stop_from_before_the_campaign_is_forgotten(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request_stop(workspace)
+    assert len(run(Loop(workspace), monkeypatch, 2)) == 2
+
+
+def test_no_generations_are_refused() -> None:
+    with pytest.raises((ValidationError, ValueError), match="num_generations"):
+        module.campaign.validate_parameters({"lineage": "tiny", "num_generations": 0})

@@ -1,0 +1,186 @@
+"""The servers of this machine, with real ones: started, started again, refused, stopped."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infra import local
+from infra.local import Home, LocalError, choose_port, parse, wait_for
+from infra.processes import Record
+from tests.end_to_end.project import make_project, run
+from tests.infra.servers import Servers, free_port
+
+
+@pytest.fixture
+def occupied() -> Iterator[int]:
+    """A port that another program listens on."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield int(other.getsockname()[1])
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    for folder in ("run", "logs"):
+        (tmp_path / ".zero" / folder).mkdir(parents=True)
+    return Home(tmp_path / ".zero")
+
+
+def answer_of(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Live processes that were told of this home."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("ZERO_HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def test_both_servers_answer_at_the_addresses_written_down(servers: Servers) -> None:
+    addresses = json.loads((servers.home / ".zero/servers.json").read_text())
+    assert addresses == {"prefect": servers.prefect, "mlflow": servers.mlflow}
+    assert answer_of(addresses["prefect"] + "/api/health") == "true"
+    assert answer_of(addresses["mlflow"] + "/health") == "OK"
+
+
+def test_the_pages_are_served(servers: Servers) -> None:
+    assert "<title>Prefect Server</title>" in answer_of(servers.prefect + "/")
+    assert "<title>MLflow</title>" in answer_of(servers.mlflow + "/")
+
+
+def test_a_worker_serves_the_pool(servers: Servers) -> None:
+    workers = servers.api("/work_pools/zero/workers/filter", {})
+    assert "ONLINE" in [worker["status"] for worker in workers]
+
+
+def test_the_flows_are_deployed_from_this_folder(servers: Servers) -> None:
+    for name in ("zero-generation", "zero-campaign", "zero-shard"):
+        deployment = servers.api(f"/deployments/name/{name}/{name}")
+        assert deployment["work_pool_name"] == "zero"
+        step = deployment["pull_steps"][0]["prefect.deployments.steps.set_working_directory"]
+        assert step == {"directory": str(servers.home)}
+
+
+def test_a_second_up_starts_nothing(servers: Servers) -> None:
+    before = servers.pids()
+    said = servers.local("up").stdout
+    assert servers.pids() == before
+    assert "starting" not in said and "deploying" not in said
+
+
+def test_status_tells_addresses_and_logs(servers: Servers) -> None:
+    said = servers.local("status").stdout
+    assert servers.prefect in said and servers.mlflow in said and "worker.log" in said
+    assert "down" not in said
+
+
+def test_exec_gives_a_command_the_addresses(servers: Servers) -> None:
+    words = [sys.executable, "-c", "import os; print(os.environ['PREFECT_API_URL'], os.environ['MLFLOW_TRACKING_URI'])"]
+    assert servers.local("exec", *words).stdout.split() == [f"{servers.prefect}/api", servers.mlflow]
+
+
+def test_exec_of_an_unknown_program_is_one_line(servers: Servers) -> None:
+    done = servers.local("exec", "no-such-program", check=False)
+    assert (done.returncode, done.stderr) == (1, "error: cannot run 'no-such-program': No such file or directory\n")
+
+
+def test_a_killed_server_is_started_again_at_its_port(servers: Servers) -> None:
+    before = servers.pids()
+    os.kill(before["mlflow"], signal.SIGKILL)
+    assert "starting MLflow" in servers.local("up").stdout
+    after = servers.pids()
+    assert after["mlflow"] != before["mlflow"]
+    assert (after["prefect"], after["worker"]) == (before["prefect"], before["worker"])
+    assert answer_of(servers.mlflow + "/health") == "OK"
+
+
+def test_a_killed_worker_is_replaced(servers: Servers) -> None:
+    before = servers.pids()
+    os.kill(before["worker"], signal.SIGKILL)
+    assert "starting the worker" in servers.local("up").stdout
+    after = servers.pids()
+    assert after["worker"] != before["worker"] and after["prefect"] == before["prefect"]
+
+
+def test_down_leaves_no_process_and_up_brings_all_back(servers: Servers) -> None:
+    assert len(processes_of(servers.home)) >= 3
+    assert servers.local("down").stdout.endswith("stopped: worker, MLflow, Prefect\n")
+    assert processes_of(servers.home) == []
+    assert not (servers.home / ".zero/servers.json").exists()
+    assert servers.local("down").stdout == "nothing was running\n"
+    ports = [address.rpartition(":")[2] for address in (servers.prefect, servers.mlflow)]
+    servers.local("up", "--prefect-port", ports[0], "--mlflow-port", ports[1])
+    assert servers.local("status").returncode == 0
+
+
+def test_a_given_port_in_use_is_refused_and_nothing_is_started(tmp_path: Path, occupied: int) -> None:
+    home = make_project(tmp_path / "project")
+    done = run([sys.executable, "-m", "infra.local", "up"], home, check=False, ZERO_PREFECT_PORT=str(occupied))
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: port {occupied} for Prefect is in use by another program; stop that program, set ZERO_PREFECT_PORT to "
+        "another port, or leave it unset for a free one\n"
+    )
+    assert processes_of(home) == []
+    assert not (home / ".zero/servers.json").exists()
+
+
+def test_a_port_that_is_no_number_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match="'x' is no port; give a number from 1 to 65535"):
+        parse(["up", "--mlflow-port", "x"])
+
+
+def test_the_usual_port_in_use_gives_another_and_says_so(
+    occupied: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(local.USUAL_PORTS, "mlflow", occupied)
+    port = choose_port("mlflow", None, None, set())
+    assert port > occupied
+    said = f"port {occupied} is in use by another program: MLflow takes {port} (set ZERO_MLFLOW_PORT to choose)\n"
+    assert capsys.readouterr().out == said
+
+
+def test_a_server_comes_back_to_the_port_it_had() -> None:
+    port = free_port()
+    assert choose_port("prefect", None, Record(1, "long ago", port), set()) == port
+
+
+def test_a_service_that_ends_at_once_shows_the_end_of_its_log(home: Home) -> None:
+    local.start(home, "mlflow", [sys.executable, "-c", "print('no such table')"], dict(os.environ), 1)
+    with pytest.raises(LocalError, match=r"MLflow ended while it started; the end of .*mlflow.log:\n  no such table"):
+        wait_for(home, "mlflow", lambda: False, 30.0)
+
+
+def test_a_service_that_is_mute_is_given_up_after_the_time_limit(home: Home) -> None:
+    local.start(home, "prefect", [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), 1)
+    started = time.monotonic()
+    with pytest.raises(LocalError, match=r"Prefect was not ready after 0 s; try `make down`, then `make up`"):
+        wait_for(home, "prefect", lambda: False, 0.3)
+    assert time.monotonic() - started < 10
+    assert local.stop(home, "prefect")
+
+
+def test_the_shells_own_prefect_settings_are_left_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_KEY", "of another server")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
+    env = local.client_env(home, {"prefect": 4207, "mlflow": 5007})
+    assert "PREFECT_API_KEY" not in env
+    assert env["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:5007"
+    assert env["DO_NOT_TRACK"] == "true"

@@ -1,0 +1,61 @@
+"""Small shards for the tests of play."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from zero.artifacts import GameRecord
+from zero.games.position import Rules
+from zero.play.boards import PlaySettings
+from zero.play.shard import PlayedGames, play_games
+from zero.search.evaluator import Evaluator
+from zero.search.streams import stream_of
+
+SEED, GENERATION = 1, 2
+
+SELFPLAY = PlaySettings(
+    num_players=1,
+    num_simulations=16,
+    c_puct=1.5,
+    random_symmetry=True,
+    tree_reuse=True,
+    temperature_moves=6,
+    dirichlet_concentration=10.83,
+    dirichlet_fraction=0.25,
+    first_game=0,
+)
+MATCH = SELFPLAY._replace(num_players=2, temperature_moves=0, dirichlet_concentration=0.0, dirichlet_fraction=0.0)
+
+
+def phase_of(settings: PlaySettings) -> str:
+    return "gating" if settings.num_players == 2 else "selfplay"
+
+
+def play_shard(
+    rules: Rules,
+    settings: PlaySettings,
+    evaluators: Sequence[Evaluator],
+    num_games: int,
+    num_slots: int = 8,
+    max_nodes: int = 40,
+    progress=None,
+) -> PlayedGames:
+    """Plays a shard; the players are called `"0"` and `"1"`."""
+    games = range(settings.first_game, settings.first_game + num_games)
+    streams = np.stack([stream_of(SEED, GENERATION, phase_of(settings), game) for game in games])
+    digests = [str(player) for player in range(len(evaluators))]
+    return play_games(rules, settings, evaluators, digests, streams, num_slots, max_nodes, progress)
+
+
+def digest_of(record: GameRecord) -> str:
+    """SHA-256 of all that a record holds."""
+    digest = hashlib.sha256()
+    for array, kind in zip(record[:3], ("<i2", "<u2", "<f4"), strict=True):
+        digest.update(np.ascontiguousarray(array, kind).tobytes() + b"\0")
+    digest.update(repr(tuple(record[3:])).encode())
+    return digest.hexdigest()
+
+
+def same_games(one: Sequence[GameRecord], other: Sequence[GameRecord]) -> bool:
+    return [digest_of(record) for record in one] == [digest_of(record) for record in other]

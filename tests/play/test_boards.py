@@ -1,0 +1,150 @@
+"""Games in lock-step against the slow twin, move by move; how moves are chosen; bounded memory."""
+
+import numpy as np
+import pytest
+
+from tests.games.kernel_game import oracle_of
+from tests.oracle import mcts as twin
+from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_shard
+from tests.search.evaluators import HashEvaluator, judge_of
+from tests.search.kernel_search import size_of, view_of
+from zero.games.rules import go_rules, gomoku_rules
+from zero.play.boards import IDLE, MAX_VISITS, advance, choose_edge, new_batch, new_records, new_slots
+from zero.search.evaluator import UniformEvaluator
+from zero.search.streams import stream_of
+from zero.search.tree import add_node, new_trees
+
+RULES = {
+    "go 3x3": go_rules(3, 3, 0.5),
+    "go 3x4 with suicide": go_rules(3, 4, 0.0, allow_suicide=True),
+    "go 5x5": go_rules(5, 5, 0.5)._replace(max_moves=14),
+    "gomoku 4x5": gomoku_rules(4, 5, 3),
+}
+KINDS = {
+    "selfplay": SELFPLAY,
+    "selfplay without reuse": SELFPLAY._replace(tree_reuse=False, random_symmetry=False),
+    "match": MATCH,
+    "match from an odd game": MATCH._replace(first_game=5, temperature_moves=4),
+}
+NUM_GAMES = 3
+
+
+def twins_game(rules, settings, max_nodes: int, game: int) -> twin.TwinGame:
+    number = settings.first_game + game
+    judges = [judge_of(HashEvaluator(rules.num_actions, salt)) for salt in "ab"]
+    black = number % 2 if settings.num_players == 2 else 0
+    white = 1 - black if settings.num_players == 2 else 0
+    twin_settings = twin.Settings(max_nodes=max_nodes, **{f: getattr(settings, f) for f in twin.Settings._fields if f != "max_nodes"})
+    stream = twin.Stream(SEED, GENERATION, phase_of(settings), number)
+    return twin.play_game(
+        oracle_of(rules), twin_settings, {1: judges[black], -1: judges[white]}, rules.symmetries, stream
+    )
+
+
+@pytest.mark.parametrize("max_nodes", [18, 25, 300])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", RULES)
+def test_games_equal_the_twins(name, kind, max_nodes):
+    rules, settings = RULES[name], KINDS[kind]
+    evaluators = [HashEvaluator(rules.num_actions, salt) for salt in "ab"[: settings.num_players]]
+    games = play_shard(rules, settings, evaluators, NUM_GAMES, 2, max_nodes).games
+    for index, record in enumerate(games):
+        expected = twins_game(rules, settings, max_nodes, index)
+        assert record.actions.tolist() == expected.actions
+        for counts, visits in zip(record.visit_counts, expected.visit_counts, strict=True):
+            assert {int(action): int(counts[action]) for action in np.flatnonzero(counts)} == visits
+        assert record.root_values.tolist() == expected.root_values
+        assert (record.margin, record.outcome) == (expected.margin, expected.outcome)
+
+
+def root(visits: list[int], priors: list[float] | None = None):
+    """A tree of a root alone, whose edges have these visits."""
+    trees = new_trees(1, 2, len(visits))
+    add_node(trees, 0, np.ones(len(visits), np.bool_), 0.0)
+    trees.visit_count[0, 0] = visits
+    trees.node_visits[0, 0] = sum(visits)
+    if priors:
+        trees.prior[0, 0] = priors
+    return trees
+
+
+def choose(trees, at_random: bool, game: int = 0) -> int:
+    return choose_edge(trees, 0, at_random, stream_of(1, 1, "test", game))
+
+
+def test_early_moves_are_drawn_in_proportion_to_the_visits():
+    visits = [0, 400, 300, 0, 200, 99, 1, 0]
+    trees = root(visits)
+    drawn = np.bincount([choose(trees, True, game) for game in range(20_000)], minlength=8)
+    assert (drawn[[0, 3, 7]] == 0).all()
+    expected = np.array(visits) * 20.0
+    assert ((drawn - expected)[expected > 0] ** 2 / expected[expected > 0]).sum() < 20.5  # 4 degrees: once in 2,500
+
+
+def test_later_moves_are_the_most_visited():
+    trees = root([3, 7, 40, 41, 9])
+    assert {choose(trees, False, game) for game in range(50)} == {3}
+
+
+def test_of_equally_visited_moves_that_with_the_greater_prior_is_played():
+    assert choose(root([5, 9, 9, 9], [0.4, 0.1, 0.3, 0.2]), False) == 2
+
+
+def test_of_equal_moves_the_first_is_played():
+    assert choose(root([5, 9, 9, 9], [0.4, 0.2, 0.2, 0.2]), False) == 1
+
+
+def test_only_early_moves_take_a_random_number():
+    stream = stream_of(1, 1, "test", 0)
+    choose_edge(root([1, 2]), 0, False, stream)
+    assert stream[2] == 0
+    choose_edge(root([1, 2]), 0, True, stream)
+    assert stream[2] == 1
+
+
+@pytest.mark.parametrize("temperature_moves", [0, 3, 100])
+def test_the_temperature_holds_for_the_first_moves_of_a_game(temperature_moves):
+    settings = SELFPLAY._replace(temperature_moves=temperature_moves, num_simulations=24)
+    rules = RULES["go 5x5"]
+    games = play_shard(rules, settings, [HashEvaluator(26)], 30, max_nodes=80).games
+    length = rules.max_moves
+    most_visited = np.zeros(length)
+    played = np.zeros(length)
+    for record in games:
+        best = record.visit_counts.max(axis=1) == record.visit_counts[range(len(record.actions)), record.actions]
+        most_visited[: len(best)] += best
+        played[: len(best)] += 1
+    strays = (most_visited < played)[played >= 20]
+    assert strays.tolist() == [move < temperature_moves for move in range(len(strays))]
+
+
+@pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
+@pytest.mark.parametrize("spare", [2, 3, 20])
+def test_trees_stay_within_their_memory_and_whole(settings, spare):
+    rules, max_nodes, num_slots = RULES["go 3x3"], settings.num_simulations + spare, 4
+    streams = np.stack([stream_of(1, 1, "test", game) for game in range(8)])
+    players = settings.num_players
+    slots = new_slots(rules, num_slots, players, max_nodes)
+    batch, records = new_batch(rules, num_slots, players), new_records(rules, streams)
+    evaluator = HashEvaluator(10)
+    fullest = 0
+    while advance(rules, settings, slots, batch, records):
+        for player in range(players):
+            rows = batch.num_questions[player]
+            evaluator.evaluate(batch.planes[player, :rows], batch.prior[player, :rows], batch.value[player, :rows])
+        fullest = max(fullest, int(slots.trees.num_nodes.max()))
+        assert fullest <= max_nodes
+        for tree in range(num_slots * players):
+            if slots.game[tree // players] != IDLE and slots.trees.num_nodes[tree]:
+                assert size_of(view_of(slots.trees, tree)) == slots.trees.num_nodes[tree]
+    if settings is SELFPLAY:  # where most of a tree is kept, or all that fits
+        assert fullest == max_nodes - 1
+    assert records.num_done[0] == 8
+
+
+def test_visits_beyond_what_a_record_holds_are_cut_off_there():
+    # The second move of this game is forced: all simulations go through one edge.
+    settings = SELFPLAY._replace(num_simulations=MAX_VISITS + 1000, tree_reuse=False)
+    record = play_shard(gomoku_rules(1, 2, 2), settings, [UniformEvaluator()], 1).games[0]
+    assert record.visit_counts[1].sum() == MAX_VISITS
+    assert record.visit_counts[0].sum() == MAX_VISITS + 1000

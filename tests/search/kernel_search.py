@@ -1,0 +1,140 @@
+"""One search through the kernels, a simulation at a time, and its tree in a form that compares with the slow twin's."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tests.games.kernel_game import KernelGame
+from tests.oracle import mcts as twin
+from zero.games.planes import write_planes
+from zero.games.position import Rules
+from zero.search.evaluator import Evaluator
+from zero.search.mcts import backup, descend, make_node, new_path, root_value
+from zero.search.tree import NO_CHILD, Trees, add_root_noise, new_trees, reroot, set_prior
+
+
+class View(NamedTuple):
+    """A node and all under it; an edge is (action, prior, visits, value sum, child)."""
+
+    visits: int
+    edges: tuple[tuple[int, np.float32, int, np.float32, "View | None"], ...]
+
+
+class KernelSearch:
+    """A tree (one of several, so that a slip into a neighbour shows) over a game."""
+
+    TREE, NUM_TREES = 1, 3
+
+    def __init__(self, rules: Rules, evaluator: Evaluator, c_puct: float, max_nodes: int, symmetries=None) -> None:
+        self.game = KernelGame(rules)
+        self.rules, self.evaluator, self.c_puct = rules, evaluator, c_puct
+        self.trees = new_trees(self.NUM_TREES, max_nodes, rules.num_actions)
+        self.path = new_path(1, rules.max_moves + 1)
+        self.mask = np.zeros(rules.num_actions, np.bool_)
+        self.draw_symmetry = symmetries or (lambda: 0)
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.trees.num_nodes[self.TREE])
+
+    def start(self) -> "KernelSearch":
+        """Makes the root and has it judged."""
+        at = self.game.copy()
+        leaf = make_node(self.rules, self.trees, self.TREE, at.position, at.history, self.mask)
+        assert leaf == 0
+        self._ask(at, leaf)
+        return self
+
+    def simulate(self, times: int = 1) -> "KernelSearch":
+        """Simulations; each starts from the game as it stands."""
+        for _ in range(times):
+            at = self.game.copy()
+            c_puct = np.float32(self.c_puct)
+            tree, mask, path = self.TREE, self.mask, self.path
+            leaf = descend(self.rules, self.trees, tree, c_puct, at.position, at.history, mask, path, 0)
+            ended = self.trees.num_edges[tree, leaf] == 0
+            assert ended == at.ended
+            value = self.trees.end_value[tree, leaf] if ended else self._ask(at, leaf)
+            backup(self.trees, tree, value, path, 0)
+        return self
+
+    def mix_noise(self, concentration: float, fraction: float, stream: np.ndarray) -> list[float]:
+        """Mixes noise into the root's prior; returns it as it was drawn."""
+        add_root_noise(self.trees, self.TREE, concentration, fraction, stream)
+        return self.trees.noise[: len(self.edges())].tolist()
+
+    def play(self, action: int, max_kept: int) -> None:
+        """Plays a move and follows it in the tree."""
+        self.game.play(action)
+        reroot(self.trees, self.TREE, action, max_kept)
+
+    def edges(self, node: int = 0) -> list[int]:
+        """Legal actions of a node."""
+        return self.trees.action[self.TREE, node, : self.trees.num_edges[self.TREE, node]].tolist()
+
+    def visits(self, node: int = 0) -> dict[int, int]:
+        return self._by_action(self.trees.visit_count, node)
+
+    def priors(self, node: int = 0) -> dict[int, float]:
+        return self._by_action(self.trees.prior, node)
+
+    def q_values(self, node: int = 0) -> dict[int, float]:
+        sums = self._by_action(self.trees.value_sum, node)
+        return {action: sums[action] / count for action, count in self.visits(node).items() if count}
+
+    def root_value(self) -> float:
+        return float(root_value(self.trees, self.TREE))
+
+    def view(self) -> View:
+        return view_of(self.trees, self.TREE)
+
+    def _ask(self, at: KernelGame, leaf: int) -> np.float32:
+        planes = np.zeros((1, 17, self.rules.num_points), np.float32)
+        prior, value = np.zeros((1, self.rules.num_actions), np.float32), np.zeros(1, np.float32)
+        symmetry = self.draw_symmetry()
+        write_planes(self.rules, at.position, at.history, symmetry, planes[0])
+        self.evaluator.evaluate(planes, prior, value)
+        set_prior(self.trees, self.TREE, leaf, prior[0], self.rules.symmetries[symmetry])
+        return value[0]
+
+    def _by_action(self, array: np.ndarray, node: int) -> dict:
+        return dict(zip(self.edges(node), array[self.TREE, node].tolist(), strict=False))
+
+
+def view_of(trees: Trees, tree: int, node: int = 0) -> View:
+    """A kernel's tree; checks on the way that it is one."""
+    assert trees.num_nodes[tree] <= trees.action.shape[1]
+    edges = []
+    for e in range(trees.num_edges[tree, node]):
+        child = int(trees.child[tree, node, e])
+        assert child == NO_CHILD or node < child < trees.num_nodes[tree]
+        below = None if child == NO_CHILD else view_of(trees, tree, child)
+        edges.append(
+            (
+                int(trees.action[tree, node, e]),
+                trees.prior[tree, node, e],
+                int(trees.visit_count[tree, node, e]),
+                trees.value_sum[tree, node, e],
+                below,
+            )
+        )
+    return View(int(trees.node_visits[tree, node]), tuple(edges))
+
+
+def view_of_twin(node: twin.Node) -> View:
+    """The slow twin's tree."""
+    edges = tuple(
+        (action, edge.prior, edge.visits, edge.value_sum, view_of_twin(edge.child) if edge.child else None)
+        for action, edge in node.edges.items()
+    )
+    return View(node.visits, edges)
+
+
+def size_of(view: View) -> int:
+    """Nodes of a tree."""
+    return 1 + sum(size_of(edge[-1]) for edge in view.edges if edge[-1])
+
+
+def depth_of(view: View) -> int:
+    """Edges of its longest path."""
+    return max((1 + depth_of(edge[-1]) for edge in view.edges if edge[-1]), default=0)
