@@ -1,5 +1,6 @@
 # Every target does its own set-up: the virtual environment, the pinned packages, the servers. `make` explains.
 SHELL := /bin/bash
+.SHELLFLAGS := -eo pipefail -c
 .DEFAULT_GOAL := help
 
 LINEAGE ?= go9
@@ -10,6 +11,9 @@ ARGS ?=
 python := .venv/bin/python
 local := $(python) -m infra.local
 run := $(local) exec
+watch := COLUMNS=160 PYTHONUNBUFFERED=1 $(run) prefect deployment run
+# Of what Prefect shows of a run, the log and the states that matter; the page of the run has the rest.
+story := sed -u -E -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}' -e '/Finished in state Completed|eployment step/d'
 
 .PHONY: help setup generation campaign up down status bench test check format clean
 
@@ -30,13 +34,13 @@ up: setup ## start the Prefect and MLflow servers and a worker, and deploy the f
 generation: up ## one generation of LINEAGE: play, train, gate, record (the first time the lineage is made)
 	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) --preset $(PRESET)
 	@echo 'Watching. Ctrl-C ends the watching, not the run; `make down` cancels it.'
-	@$(run) prefect deployment run zero-generation --param 'lineage="$(LINEAGE)"' --watch
+	@$(watch) zero-generation --param 'lineage="$(LINEAGE)"' --watch | $(story)
 	@$(run) zero status $(LINEAGE)
 
 campaign: up ## N generations of LINEAGE, one after the other
 	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) --preset $(PRESET)
 	@echo 'Watching. Ctrl-C ends the watching, not the run; `make down` cancels it.'
-	@$(run) prefect deployment run zero-campaign --param 'lineage="$(LINEAGE)"' --param num_generations=$(N) --watch
+	@$(watch) zero-campaign --param 'lineage="$(LINEAGE)"' --param num_generations=$(N) --watch | $(story)
 	@$(run) zero status $(LINEAGE)
 
 status: setup ## what runs, and where the lineages stand

@@ -1,10 +1,10 @@
 """The flow `zero-generation`: one turn of the loop, from the champion's games to the recorded decision."""
 
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
 from flows.processes import settings_of_children
-from flows.reports import report_generation
+from flows.reports import report_generation, summary
 from flows.tasks import play_missing_shards, prepare, registry, run_stage
 from zero.artifacts import PromotionDecision, read_manifest
 from zero.errors import ZeroError
@@ -40,4 +40,6 @@ def generation(lineage: str = "go9") -> PromotionDecision:
         decision = read_manifest(workspace / "metrics", PromotionDecision, "gating.json")
         recorded = registry(workspace, turn)
     report_generation(decision, recorded)
+    for line in summary(decision, recorded):
+        get_run_logger().info(line)
     return decision

@@ -1,8 +1,8 @@
 """Lets `prefect deployment run zero-generation`, as those four words, work in the project's folder.
 
-Prefect calls `setup_environment` when it is imported where `[tool.prefect]` of `pyproject.toml` enables plugins, that is
-in this project's folder. Two things are added there: the address of the server that `make up` started, unless another
-is configured; and the deployment's name in full, `zero-generation/zero-generation`, as the command wants it.
+Prefect calls `setup_environment` when it is imported where `[tool.prefect]` of `pyproject.toml` enables plugins: in
+this project's folder. Two things are added there: the address of the server that `make up` started, unless another is
+configured; and the deployment's name in full, `zero-generation/zero-generation`, as the command wants it.
 """
 
 import json

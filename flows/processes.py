@@ -15,8 +15,20 @@ from zero.errors import LineageError, WorkerError
 
 LEASH = Path(__file__).with_name("leash.py")
 NUM_TAIL_LINES = 30
+SIGNALLED = range(129, 193)
+"""Exit statuses of a command that was ended by a signal, as the leash gives them; DVC itself ends with 255."""
 KILLED = re.compile(r"exited with -\d+$")
 """What DVC says of a stage that was ended by a signal."""
+ADVICE = (
+    "To track",
+    "    git add",
+    "To enable auto",
+    "    dvc config",
+    "    dvc push",
+    "Use `dvc push`",
+    "Updating lock",
+)
+"""What DVC says that the registry does, or that says nothing."""
 
 Listener = Callable[[str], None]
 
@@ -52,7 +64,7 @@ def run_dvc_stage(workspace: Path, stage: str, listen: Listener, progress: Calla
         if line.startswith("{"):
             event = json.loads(line)
             progress(event["done"], event["total"])
-        else:
+        elif not line.expandtabs(4).startswith(ADVICE):
             listen(line)
 
     _run(workspace, f"stage {stage}", [sys.executable, "-m", "dvc", "repro", "--single-item", stage], sort)
@@ -95,7 +107,7 @@ def _run(folder: Path, name: str, command: Sequence[str], on_line: Listener) -> 
         except BaseException:
             process.terminate()
             raise
-    if process.returncode > 128 or (process.returncode and any(KILLED.search(line) for line in tail)):
+    if process.returncode in SIGNALLED or (process.returncode and any(KILLED.search(line) for line in tail)):
         raise WorkerError(f"{name} was killed; {_last_words(tail)}")
     if process.returncode:
         raise LineageError(f"{name} failed: {_last_words(tail)}")

@@ -13,10 +13,11 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.runtime import flow_run
 
 from zero.artifacts import Colours, Manifest, PromotionDecision
 
-UPDATE_SECONDS = 2.0
+UPDATE_SECONDS = 5.0
 """Least time between two updates of a progress bar: each is a request of 20 ms."""
 SAY_SECONDS = 15.0
 """Least time between two lines about it in the log."""
@@ -59,6 +60,8 @@ class ProgressBar:
     def show(self, part: str, done: int) -> None:
         """Notes how far a part is; a part that begins again counts from there."""
         with self._lock:
+            if self._done.get(part) == done:
+                return
             self._done[part] = done
             so_far = sum(self._done.values())
             now = time.monotonic()
@@ -85,6 +88,18 @@ def report_generation(decision: PromotionDecision, recorded: Recorded) -> None:
         create_link_artifact(
             link=recorded.mlflow_url, link_text=f"MLflow run of {recorded.tag}", key=f"{decision.lineage}-mlflow"
         )
+
+
+def summary(decision: PromotionDecision, recorded: Recorded) -> list[str]:
+    """The decision as lines of a log."""
+    match = decision.match
+    interval = f"95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%}"
+    return [
+        f"{recorded.tag}: {headline(decision)}; {interval}, {decision.threshold:.0%} is needed",
+        f"{match.wins} won, {match.losses} lost, {match.draws} drawn; {match.unique_games} unique games",
+        f"this run: {flow_run.ui_url}",
+        f"in MLflow: {recorded.mlflow_url or f'not written; `zero track {recorded.lineage}` catches up'}",
+    ]
 
 
 def match_table(decision: PromotionDecision) -> list[dict[str, str | int]]:

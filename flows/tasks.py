@@ -9,6 +9,7 @@ from typing import Any
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import TaskRunContext
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import ValidationError
 
@@ -27,7 +28,13 @@ def was_killed(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
     return isinstance(state.data, WorkerError)
 
 
-@task(task_run_name="prepare", cache_policy=NO_CACHE, persist_result=True, result_serializer="json")
+def receipt_name(run: TaskRunContext, parameters: dict[str, Any]) -> str:
+    """Name of the JSON file of a receipt: found again by a retry of the same run, and by no other run."""
+    spec: ShardSpec = parameters["spec"]
+    return f"receipt-{run.task_run.flow_run_id}-{spec.kind}-{spec.first_game}"
+
+
+@task(task_run_name="prepare", cache_policy=NO_CACHE)
 def prepare(workspace: Path, lineage: str) -> GenerationId:
     """Checks the workspace and sets it up for its next generation."""
     answer = run_zero(workspace, "prepare", lineage, listen=get_run_logger().info)[-1]
@@ -50,7 +57,7 @@ def plan(workspace: Path, stage: str) -> list[ShardSpec]:
 
 @task(
     task_run_name="{spec.kind}-{number:04d}",
-    cache_policy=NO_CACHE,
+    cache_key_fn=receipt_name,
     retries=3,
     retry_delay_seconds=1,
     retry_condition_fn=was_killed,

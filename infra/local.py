@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from infra.api import FLOWS, HOST, POOL, address, answers, close_runs, open_runs, worker_is_online
-from infra.processes import Record, end_service, lives, read_record, reap, start_service, write_json
+from infra.processes import Record, end_service, lives, read_record, start_service, write_json
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 USUAL_PORTS = {"prefect": 4200, "mlflow": 5000}
@@ -221,11 +221,8 @@ def wait_for(home: Home, name: str, is_healthy: Callable[[], bool], seconds: flo
     Raises:
       LocalError: it ended, or was not healthy in time; with the end of its log.
     """
-    record = read_record(home.record_path(name))
     deadline = time.monotonic() + seconds
     while not is_healthy():
-        if record is not None:
-            reap(record)
         if home.record(name) is None:
             raise LocalError(f"{TITLES[name]} ended while it started; {log_end(home.log(name))}")
         if time.monotonic() > deadline:

@@ -19,6 +19,10 @@ REST_SECONDS = 10.0
 """Patience with the polite end of processes whose leader is gone."""
 
 
+_children: list["subprocess.Popen[bytes]"] = []
+"""Kept, because a child that is forgotten while it runs is a warning; they live on when this process ends."""
+
+
 class Process(NamedTuple):
     """A live process of this machine."""
 
@@ -114,14 +118,9 @@ def start_service(command: list[str], env: dict[str, str], folder: Path, log: Pa
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    _children.append(child)
     process = read_process(child.pid)
     return Record(child.pid, process.started if process else "", port)
-
-
-def reap(record: Record) -> None:
-    """Buries a service that ended, where it is this process's child."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(record.pid, os.WNOHANG)
 
 
 def read_record(path: Path) -> Record | None:

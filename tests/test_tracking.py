@@ -163,8 +163,8 @@ class Lineage:
         (folder / "constraints.txt").write_text("aiohttp==3.14.5\nmlflow==3.17.2\nnumpy==2.4.6\ntorch==2.13.0  # CPU\n")
         return folder
 
-    def network(self, seed: int) -> bytes:
-        return weights_bytes(new_network(self.params.network, self.params.game, seed))
+    def network(self, number: int) -> bytes:
+        return weights_bytes(new_network(self.params.network, self.params.game, 100 * self.params.seed + number))
 
     def _origin(self, stage: str, number: int) -> Origin:
         return Origin(
@@ -539,6 +539,8 @@ def test_registered_player_gives_the_priors_and_values_of_its_network(server, go
     found = player.predict(planes)
     assert np.array_equal(found["prior"], priors)
     assert np.array_equal(found["value"], values)
+    assert len(np.unique(values)) == 7
+    assert len(player.predict(planes[:0])["prior"]) == 0
 
 
 def test_registered_player_refuses_planes_of_another_board(server, go9, monkeypatch):
@@ -578,7 +580,7 @@ def test_asking_for_an_unknown_lineage_makes_nothing(client, server):
 # Refusals
 
 
-def test_another_history_of_the_same_name_is_refused(client, server, lineage, tmp_path):
+def test_another_history_of_the_same_name_is_refused_until_the_first_is_deleted(client, server, lineage, tmp_path):
     track_generation(lineage.folder(0), server.uri, lineage.tag(0))
     before = everything(client, lineage.name)
     other = Lineage(tmp_path / "other", lineage.name)
@@ -587,6 +589,21 @@ def test_another_history_of_the_same_name_is_refused(client, server, lineage, tm
     with pytest.raises(LineageError, match="another history of another-history"):
         track_generation(other.start(), server.uri, other.tag(0))
     assert everything(client, lineage.name) == before
+    for run in runs_of(client, lineage.name).values():
+        client.delete_run(run.info.run_id)
+    with pytest.raises(LineageError, match=r"another network for another-history.*: version 1 of zero-another-history"):
+        track_generation(other.folder(0), server.uri, other.tag(0))
+    client.delete_registered_model(f"zero-{lineage.name}")
+    assert track_generation(other.folder(0), server.uri, other.tag(0)).version == 1
+    assert tracked_generations(lineage.name, server.uri) == {0}
+
+
+def test_experiment_in_the_bin_is_taken_out_again(client, server, lineage):
+    track_generation(lineage.folder(0), server.uri, lineage.tag(0))
+    client.delete_experiment(client.get_experiment_by_name(lineage.name).experiment_id)
+    assert tracked_generations(lineage.name, server.uri) == set()
+    track_generation(lineage.folder(0), server.uri, lineage.tag(0))
+    assert set(runs_of(client, lineage.name)) == {("0", "generation"), ("", "ladder")}
 
 
 def test_folder_at_another_tag_is_refused(server, lineage):

@@ -16,8 +16,8 @@ from numba import config as numba_config
 from numba.core import caching
 
 PACKAGE_DIR = Path(__file__).resolve().parent
-KERNEL_FOLDERS = ("games", "search", "play")
-"""Folders that may hold kernels; every source in them is part of the cache's name."""
+KERNEL_SOURCES = ("_jit.py", "bench.py", "games", "play", "search")
+"""Files and folders that may hold kernels; every source in them is part of the cache's name."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,9 +25,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def kernel_digest() -> str:
     """SHA-256 (hex) of every source that can end up inside a kernel."""
     digest = hashlib.sha256()
-    for path in [PACKAGE_DIR / "_jit.py", *sorted(p for f in KERNEL_FOLDERS for p in (PACKAGE_DIR / f).glob("*.py"))]:
+    for path in kernel_sources():
         digest.update(path.relative_to(PACKAGE_DIR).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def kernel_sources() -> list[Path]:
+    """Every file whose code can end up inside a kernel, sorted."""
+    paths = [PACKAGE_DIR / name for name in KERNEL_SOURCES]
+    return sorted(file for path in paths for file in (path.glob("*.py") if path.is_dir() else [path]))
 
 
 def kernel_cache_dir() -> Path:

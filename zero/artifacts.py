@@ -277,19 +277,22 @@ def link_or_copy(source: Path, target: Path) -> None:
     """Puts the content of `source` at `target`, as a hard link where the file system allows. Neither is edited after.
 
     Raises:
-      StorageError: it cannot be written.
+      StorageError: there is no source, or the target cannot be written; it is then as it was.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
+        temporary = target.with_name(f".{target.name}.part")
+        temporary.unlink(missing_ok=True)
         try:
-            os.link(source, target)
-        except OSError:
-            temporary = target.with_name(f".{target.name}.part")
-            shutil.copyfile(source, temporary)
+            try:
+                os.link(source.resolve(), temporary)
+            except OSError:
+                shutil.copyfile(source, temporary)
             os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)  # also where both were one file already: then the rename does nothing
     except OSError as error:
-        raise StorageError(f"cannot write {target}: {error.strerror}") from None
+        raise StorageError(f"cannot put {source} at {target}: {error.strerror}") from None
 
 
 def file_ref(path: Path, folder: Path) -> FileRef:

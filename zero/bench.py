@@ -11,11 +11,11 @@ import numpy as np
 
 from zero._jit import kernel
 from zero.artifacts import Manifest
-from zero.games.position import NUM_PLANES, History, Position, Rules, new_history, new_position, reset
+from zero.games.position import NUM_MOVES, NUM_PLANES, History, Position, Rules, new_history, new_position, reset
 from zero.games.rules import ended, legal_mask, play, rules_of
 from zero.network.profile import execution_profile, prepare_torch
 from zero.params import Params
-from zero.play.boards import Batch, PlaySettings, Records, Slots, advance, new_batch, new_records, new_slots
+from zero.play.boards import IDLE, Batch, PlaySettings, Records, Slots, advance, new_batch, new_records, new_slots
 from zero.search.evaluator import Evaluator, UniformEvaluator
 from zero.search.streams import next_below, stream_of
 
@@ -54,12 +54,12 @@ class Games:
     def run(self, seconds: float) -> tuple[float, float]:
         """Evaluations and simulations a second."""
         evaluations = simulations = 0
-        moves_before = int(self._slots.positions.state[:, 1].sum())
+        moves_before = self._num_moves()
         started = time.perf_counter()
         while (elapsed := time.perf_counter() - started) < seconds:
             questions = advance(self._rules, self._settings, self._slots, self._batch, self._records)
             if questions == 0:
-                simulations += (int(self._records.num_moves.sum()) - moves_before) * self._settings.num_simulations
+                simulations += (self._num_moves() - moves_before) * self._settings.num_simulations
                 moves_before = 0
                 self._series += 1
                 self._slots = new_slots(self._rules, self._num_slots, 1, self._max_nodes)
@@ -67,10 +67,13 @@ class Games:
                 continue
             evaluations += questions
             self._evaluator.evaluate(self._batch.planes[0], self._batch.prior[0], self._batch.value[0])
-        live = self._slots.game >= 0
-        moves = int(self._records.num_moves.sum()) + int(self._slots.positions.state[live, 1].sum())
-        simulations += (moves - moves_before) * self._settings.num_simulations
+        simulations += (self._num_moves() - moves_before) * self._settings.num_simulations
         return evaluations / elapsed, simulations / elapsed
+
+    def _num_moves(self) -> int:
+        """Moves of the series so far, in games that ended and in games in play."""
+        live = self._slots.game != IDLE
+        return int(self._records.num_moves.sum()) + int(self._slots.positions.state[live, NUM_MOVES].sum())
 
     def _new_records(self, series: int) -> Records:
         streams = np.stack([stream_of(series, 0, "bench", game) for game in range(8 * self._num_slots)])

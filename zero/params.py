@@ -19,6 +19,7 @@ from zero.errors import ParamsError
 PARAMS_FILE = "params.yaml"
 
 PositiveInt = Annotated[int, Field(ge=1)]
+NumSimulations = Annotated[int, Field(ge=1, le=65_535)]  # more visits than a game record can hold
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -99,7 +100,7 @@ class SelfplayParams(Section):
     """Games a shard, the unit of distribution; give a shard 60 seconds of work or more."""
     num_slots: PositiveInt
     """Games of a shard in play at once: the largest batch of the network."""
-    num_simulations: PositiveInt
+    num_simulations: NumSimulations
     """Simulations a move, beside the evaluation of a new root: 1,600 in the paper."""
     temperature_moves: Annotated[int, Field(ge=0)]
     """Moves at the start of a game drawn in proportion to the visit counts; later the most visited move is played.
@@ -169,7 +170,7 @@ class GatingParams(Section):
     """Games a shard."""
     num_slots: PositiveInt
     """Games of a shard in play at once."""
-    num_simulations: PositiveInt
+    num_simulations: NumSimulations
     """Simulations a move: 1,600 in the paper."""
     threshold: Fraction
     """Score (a draw is half a win) at which the challenger becomes champion: 0.55 in the paper."""
@@ -266,9 +267,11 @@ def load_params(folder: Path) -> Params:
     """
     path = folder / PARAMS_FILE
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except OSError:
         raise ParamsError(f"no {PARAMS_FILE} in {folder}; run this in a lineage's workspace or the project") from None
+    except UnicodeDecodeError as error:
+        raise ParamsError(f"{path} is not YAML: byte {error.start} is no UTF-8; save the file as UTF-8") from None
     return parse_params(text, str(path))
 
 

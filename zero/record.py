@@ -29,6 +29,8 @@ def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
             entry = LedgerEntry.model_validate_json(line)
         except ValidationError:
             raise LineageError(f"{source}, line {number} is no ledger entry; {_restore(source)}") from None
+        if not (line.endswith("\n") and line.isascii()):
+            raise LineageError(f"{source}, line {number} is cut short or altered; {_restore(source)}")
         if entry.previous != previous or entry.generation != number - 1:
             raise LineageError(f"{source}, line {number} does not follow the line before it; {_restore(source)}")
         previous = sha256_bytes(line.encode())
@@ -44,11 +46,12 @@ def read_ledger(folder: Path) -> tuple[LedgerEntry, ...]:
     """
     path = folder / LEDGER_FILE
     try:
-        return parse_ledger(path.read_text(), str(path))
+        text = path.read_bytes().decode(errors="replace")
     except OSError:
         raise LineageError(
             f"{folder} is no lineage's workspace: it has no {LEDGER_FILE}; make one with `zero new`"
         ) from None
+    return parse_ledger(text, str(path))
 
 
 def append_entry(text: str, entry: LedgerEntry) -> str:

@@ -87,6 +87,7 @@ def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | N
     games = read_manifest(games_dir, GameSet)
     rules = rules_of(load_params(folder).game)
     event = f"{games.origin.lineage} generation {games.origin.generation}, {games.origin.stage}"
+    names = {digest: name for name, digest in games.origin.inputs.items()}
     texts = []
     for shard in games.shards:
         if number is not None and not shard.first_game <= number < shard.first_game + shard.num_games:
@@ -97,7 +98,13 @@ def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | N
             record = game_record(columns, index)
             if number is None or record.game == number:
                 texts.append(
-                    game_to_sgf(rules, record, event=event, black_name=record.black[:12], white_name=record.white[:12])
+                    game_to_sgf(
+                        rules,
+                        record,
+                        event=event,
+                        black_name=names.get(record.black, ""),
+                        white_name=names.get(record.white, ""),
+                    )
                 )
     if not texts:
         raise ZeroError(f"no game {number} in {games_dir}; it has games 0 to {games.num_games - 1}")

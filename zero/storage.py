@@ -3,6 +3,9 @@
 A put is whole or nothing; a read checks the content; a bad object is set aside, so that it is computed again.
 Layout: `weights/<sha256>.safetensors`, `shards/<kk>/<key>.<sha256>.parquet` (kk: first two digits of the key). The
 object's own hash is in its name, so that a reader can check it with nothing else at hand.
+
+Each of fsspec's file systems fails in its own way (an S3 server that is down or wants other credentials: botocore's
+errors, which are no OSError), so any exception of theirs becomes a `StorageError` here.
 """
 
 import os
@@ -36,7 +39,7 @@ class Store:
         """
         try:
             self._files, root = fsspec.core.url_to_fs(url)
-        except (ImportError, ValueError, OSError) as error:
+        except Exception as error:
             raise StorageError(
                 f"cannot open the store {url!r}: {error}; set ZERO_STORE to a folder or an s3:// URL"
             ) from None
@@ -98,7 +101,7 @@ class Store:
             listed: list[Any] = self._files.ls(folder, detail=False)
         except FileNotFoundError:
             return []
-        except OSError as error:
+        except Exception as error:
             raise StorageError(f"the store {self.url} does not answer: {error}") from None
         names = [str(path).rsplit("/", 1)[-1] for path in listed]
         return sorted(f"shards/{key[:2]}/{n}" for n in names if n.startswith(f"{key}.") and n.endswith(".parquet"))
@@ -122,7 +125,7 @@ class Store:
                 os.replace(temporary, target)
             finally:
                 temporary.unlink(missing_ok=True)
-        except OSError as error:
+        except Exception as error:
             raise StorageError(f"cannot write to the store {self.url}: {error}; free space or set ZERO_STORE") from None
 
     def _get(self, name: str) -> bytes | None:
@@ -130,7 +133,7 @@ class Store:
             return bytes(self._files.cat_file(f"{self._root}/{name}"))
         except FileNotFoundError:
             return None
-        except OSError as error:
+        except Exception as error:
             raise StorageError(f"the store {self.url} does not answer: {error}") from None
 
     def _set_aside(self, name: str) -> None:
@@ -138,5 +141,5 @@ class Store:
         try:
             self._files.makedirs(f"{self._root}/{BAD_FOLDER}", exist_ok=True)
             self._files.mv(f"{self._root}/{name}", target)
-        except OSError as error:
+        except Exception as error:
             raise StorageError(f"cannot set aside {name} in the store {self.url}: {error}") from None

@@ -29,7 +29,7 @@ def set_environment(profile: ProfileParams) -> None:
 
 
 def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
-    """Makes torch compute alike each time: instruction set, threads, deterministic algorithms. Before torch is imported.
+    """Makes torch compute alike each time: instruction set, threads, deterministic algorithms. Before importing torch.
 
     Raises:
       ParamsError: the machine has not the device or the instruction set of the profile.

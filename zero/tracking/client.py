@@ -73,8 +73,8 @@ class Notebook:
         if run.data.tags.get("zero.ledger") != page.tags["zero.ledger"]:
             raise LineageError(
                 f"MLflow at {self.uri} has another history of {page.tags['zero.tag']} (run {run.info.run_id}), of a "
-                f"lineage of the same name; delete its experiment {self.lineage} and its model {self.model} there, "
-                "or start this lineage under another name"
+                f"lineage of the same name; delete all runs of experiment {self.lineage} and the model {self.model} "
+                "there, or start this lineage under another name"
             )
         if parent_id and run.data.tags.get(PARENT_TAG) != parent_id:
             self._client.set_tag(run.info.run_id, PARENT_TAG, parent_id)  # the parent was deleted and written again

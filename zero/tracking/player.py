@@ -38,8 +38,9 @@ class Player(PythonModel):  # type: ignore[misc]  # MLflow is not typed
         planes = np.require(model_input, np.float32, ["C", "W"]).reshape(num_positions, num_planes, rows * columns)
         priors = np.empty((num_positions, self._evaluator.spec.num_actions), np.float32)
         values = np.empty(num_positions, np.float32)
-        with self._lock:
-            self._evaluator.evaluate(planes, priors, values)
+        if num_positions:
+            with self._lock:
+                self._evaluator.evaluate(planes, priors, values)
         return {"prior": priors, "value": values}
 
 

@@ -1,0 +1,148 @@
+"""Games that nobody searched: random moves with random visits, and a workspace around them."""
+
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from zero.artifacts import (
+    Checkpoint,
+    FileRef,
+    GameRecord,
+    GameSet,
+    GenerationId,
+    Origin,
+    ShardRef,
+    Window,
+    file_ref,
+    sha256_bytes,
+    write_manifest,
+    write_whole,
+)
+from zero.games.position import ENDED, Rules, new_history, new_position
+from zero.games.rules import legal_mask, margin, outcome, play, rules_of
+from zero.network.learner import Learner
+from zero.network.weights import new_network
+from zero.params import GoParams, NetworkParams, Params, parse_params, preset_text
+from zero.shards.records import write_records
+
+LINEAGE = "made"
+ANY_SHA256 = sha256_bytes(b"any")
+GO5 = GoParams(name="go", size=5, komi=0.5, allow_suicide=False)
+GAMES_PER_SHARD = 3
+
+
+def made_params(**training: object) -> Params:
+    """Small parameters on a 5x5 board; `training` changes that section."""
+    params = parse_params(preset_text("go9-laptop"))
+    section = {"num_steps": 10, "batch_size": 8, "checkpoint_interval": 4, "log_interval": 3, **training}
+    return params.model_copy(
+        update={
+            "game": GO5,
+            "network": NetworkParams(tower="residual", heads="joint", num_blocks=1, num_channels=4, value_hidden=5),
+            "replay": params.replay.model_copy(update={"window_games": 100}),
+            "training": type(params.training).model_validate(params.training.model_dump() | section),
+            "profile": params.profile.model_copy(update={"training_threads": 1}),
+        }
+    )
+
+
+def made_record(rules: Rules, draws: np.random.Generator, game: int) -> GameRecord:
+    """One game of random legal moves to its end."""
+    position, history = new_position(rules), new_history(rules)
+    mask = np.zeros(rules.num_actions, np.bool_)
+    actions, visits = [], []
+    while not position.state[ENDED]:
+        legal_mask(rules, position, history, mask)
+        counts = draws.integers(0, 4, rules.num_actions) * mask
+        actions.append(int(draws.choice(np.flatnonzero(mask))))
+        counts[actions[-1]] += 1
+        visits.append(counts)
+        play(rules, position, history, actions[-1])
+    return GameRecord(
+        actions=np.array(actions, np.int16),
+        visit_counts=np.array(visits, np.uint16),
+        root_values=draws.uniform(-1, 1, len(actions)).astype(np.float32),
+        outcome=int(outcome(rules, position)),
+        margin=float(margin(rules, position)),
+        end="made",
+        game=game,
+        black=sha256_bytes(b"black"),
+        white=sha256_bytes(b"white"),
+    )
+
+
+def made_records(rules: Rules, num_games: int, seed: int = 0, first_game: int = 0) -> list[GameRecord]:
+    draws = np.random.default_rng(seed)
+    return [made_record(rules, draws, first_game + i) for i in range(num_games)]
+
+
+def made_origin(stage: str, generation: int) -> Origin:
+    return Origin(
+        stage=stage,
+        lineage=LINEAGE,
+        generation=generation,
+        seed=1,
+        params_digest=ANY_SHA256,
+        engine=ANY_SHA256,
+        inputs={},
+    )
+
+
+def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[GameRecord]:
+    """Writes `data/games` of a generation; returns its games."""
+    rules = rules_of(GO5)
+    directory = folder / "data/games"
+    games: list[GameRecord] = []
+    refs = []
+    for shard in range(num_shards):
+        first = shard * GAMES_PER_SHARD
+        records = made_records(rules, GAMES_PER_SHARD, seed=10 * generation + shard, first_game=first)
+        data = write_records(records)
+        path = directory / f"shard-{shard:04d}.parquet"
+        write_whole(path, data)
+        refs.append(
+            ShardRef(
+                file=FileRef(path=path.name, sha256=sha256_bytes(data), num_bytes=len(data)),
+                key=ANY_SHA256,
+                generation=generation,
+                first_game=first,
+                num_games=len(records),
+                num_positions=sum(len(record.actions) for record in records),
+            )
+        )
+        games += records
+    game_set = GameSet(
+        origin=made_origin("selfplay", generation),
+        shards=tuple(refs),
+        num_games=len(games),
+        num_positions=sum(ref.num_positions for ref in refs),
+    )
+    write_manifest(directory, game_set)
+    write_manifest(folder / "state", GenerationId(lineage=LINEAGE, number=generation), "generation.json")
+    return games
+
+
+def write_params(folder: Path, params: Params) -> None:
+    write_whole(folder / "params.yaml", yaml.safe_dump(params.model_dump(mode="json")).encode())
+
+
+def write_workspace(folder: Path, params: Params, num_shards: int = 2) -> list[GameRecord]:
+    """A lineage's workspace in generation 1 after self-play; returns its games."""
+    write_params(folder, params)
+    empty = Window(origin=made_origin("replay", 0), shards=(), num_games=0, num_positions=0)
+    write_manifest(folder / "state/replay", empty)
+    directory = folder / "state/trainee"
+    learner = Learner(new_network(params.network, params.game, params.seed), params.training, "cpu")
+    write_whole(directory / "weights.safetensors", learner.weights())
+    write_whole(directory / "optimizer.safetensors", learner.optimizer_state())
+    trainee = Checkpoint(
+        origin=made_origin("training", 0),
+        network=params.network,
+        step=0,
+        learning_rate_factor=1.0,
+        weights=file_ref(directory / "weights.safetensors", directory),
+        optimizer=file_ref(directory / "optimizer.safetensors", directory),
+    )
+    write_manifest(directory, trainee)
+    return write_games(folder, 1, num_shards)

@@ -1,0 +1,122 @@
+"""Training samples against a slow twin that replays games by the oracle's rules."""
+
+import numpy as np
+import pytest
+
+from tests.games.kernel_game import oracle_of
+from tests.made_games import made_records
+from tests.oracle.planes import planes
+from zero.artifacts import GameRecord
+from zero.games.position import Rules
+from zero.games.rules import go_rules, gomoku_rules
+from zero.play.samples import PHASE, SampleBatch, SampleGames, Sampler
+from zero.search.streams import next_below, stream_of
+from zero.shards.records import read_records, write_records
+from zero.training import sample_games
+
+SEED, GENERATION = 7, 3
+ALL_RULES = [go_rules(4, 4, 0.5), go_rules(3, 5, 0.5, allow_suicide=True), gomoku_rules(4, 4, 3)]
+
+
+def games_of(records: list[GameRecord]) -> SampleGames:
+    return sample_games(read_records(write_records(records), "shard"))
+
+
+def sampler_of(rules: Rules, records: list[GameRecord], batch_size: int, random_symmetry: bool = True) -> Sampler:
+    return Sampler(rules, games_of(records), SEED, GENERATION, batch_size, random_symmetry)
+
+
+def copied(batch: SampleBatch) -> SampleBatch:
+    return SampleBatch(*(array.copy() for array in batch))
+
+
+def draws_of(records: list[GameRecord], step: int, batch_size: int, num_symmetries: int) -> list[tuple[int, int, int]]:
+    """Game, move and symmetry of each sample of a step."""
+    places = [(game, move) for game, record in enumerate(records) for move in range(len(record.actions))]
+    stream = stream_of(SEED, GENERATION, PHASE, step)
+    draws = []
+    for _ in range(batch_size):
+        game, move = places[next_below(stream, len(places))]
+        draws.append((game, move, next_below(stream, num_symmetries)))
+    return draws
+
+
+@pytest.mark.parametrize("rules", ALL_RULES, ids=["go 4x4", "go 3x5 with suicide", "gomoku"])
+@pytest.mark.parametrize("random_symmetry", [True, False])
+def test_samples_are_their_slow_twins(rules, random_symmetry):
+    records = made_records(rules, 3)
+    num_symmetries = len(rules.symmetries) if random_symmetry else 1
+    with sampler_of(rules, records, 24, random_symmetry) as sampler:
+        batches = [copied(batch) for batch in sampler.batches(first_step=5, num_steps=2)]
+    symmetries_seen = set()
+    for step, batch in enumerate(batches, start=5):
+        for b, (game, move, symmetry) in enumerate(draws_of(records, step, 24, num_symmetries)):
+            twin = oracle_of(rules)
+            for action in records[game].actions[:move]:
+                twin.play(int(action))
+            drawn = planes(rules.rows, rules.columns, twin.boards, twin.to_play)
+            counts = records[game].visit_counts[move].astype(np.float64)
+            target = rules.symmetries[symmetry]
+            np.testing.assert_array_equal(batch.planes[b][:, target[: rules.num_points]], drawn)
+            np.testing.assert_allclose(batch.policy_target[b][target], counts / counts.sum(), rtol=1e-6)
+            assert batch.value_target[b] == records[game].outcome * twin.to_play
+            symmetries_seen.add(symmetry)
+    assert len(symmetries_seen) == num_symmetries
+
+
+def test_a_value_is_seen_by_the_player_to_move():
+    """White won: -1 where Black is to move, +1 where White is."""
+    rules = go_rules(4, 4, 40.0)
+    with sampler_of(rules, made_records(rules, 2), 32) as sampler:
+        (batch,) = map(copied, sampler.batches(0, 1))
+    black_to_play = batch.planes[:, 16, 0] == 1
+    assert set(batch.value_target[black_to_play]) == {-1.0}
+    assert set(batch.value_target[~black_to_play]) == {1.0}
+
+
+def test_every_position_is_drawn_about_equally_often():
+    rules = gomoku_rules(3, 3, 3)
+    records = made_records(rules, 6)
+    num_positions = sum(len(record.actions) for record in records)
+    marked = [record._replace(visit_counts=np.zeros_like(record.visit_counts)) for record in records]
+    mark = 0
+    for record in marked:  # each position has visits of its own: counts of 1 and 1 + its number on two actions
+        for move in range(len(record.actions)):
+            record.visit_counts[move, :2] = 1, 1 + mark
+            mark += 1
+    with sampler_of(rules, marked, 4000, random_symmetry=False) as sampler:
+        (batch,) = map(copied, sampler.batches(0, 1))
+    numbers = np.rint(batch.policy_target[:, 1] / batch.policy_target[:, 0]).astype(int) - 1
+    drawn = np.bincount(numbers, minlength=num_positions)
+    expected = 4000 / num_positions
+    assert len(drawn) == num_positions
+    assert drawn.min() > expected - 5 * expected**0.5
+    assert drawn.max() < expected + 5 * expected**0.5
+
+
+def test_a_batch_depends_on_its_step_alone():
+    rules = ALL_RULES[0]
+    records = made_records(rules, 3)
+    with sampler_of(rules, records, 8) as sampler:
+        straight = [copied(batch) for batch in sampler.batches(0, 6)]
+    with sampler_of(rules, records, 8) as sampler:
+        later = [copied(batch) for batch in sampler.batches(3, 3)]
+    for one, other in zip(straight[3:], later, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    assert not np.array_equal(straight[0].planes, straight[1].planes)
+
+
+def test_the_batch_in_use_is_not_overwritten():
+    rules = ALL_RULES[0]
+    with sampler_of(rules, made_records(rules, 3), 8) as sampler:
+        batches = sampler.batches(0, 3)
+        batch = next(batches)
+        before = copied(batch)
+        sampler._thread.submit(lambda: None).result()  # the one ahead has been made
+        assert all(np.array_equal(a, b) for a, b in zip(batch, before, strict=True))
+
+
+def test_no_batch_is_asked_for_no_steps():
+    rules = ALL_RULES[0]
+    with sampler_of(rules, made_records(rules, 1), 8) as sampler:
+        assert list(sampler.batches(4, 0)) == []

@@ -1,0 +1,155 @@
+"""Shards of games as files and as columns."""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.made_games import GO5, made_records
+from zero.artifacts import GameRecord
+from zero.errors import StorageError
+from zero.games.rules import gomoku_rules, rules_of
+from zero.shards.records import concatenate, game_record, read_records, select_games, write_records
+
+RULES = rules_of(GO5)
+RECORDS = made_records(RULES, 4)
+DATA = write_records(RECORDS)
+
+
+def assert_equal(found: GameRecord, expected: GameRecord) -> None:
+    for name, one, other in zip(GameRecord._fields, found, expected, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=name)
+        assert type(one) is type(other), name
+        assert getattr(one, "dtype", None) == getattr(other, "dtype", None), name
+
+
+def test_games_come_back_as_they_were():
+    columns = read_records(DATA, "shard")
+    assert (columns.num_games, columns.num_actions) == (4, 26)
+    for index, record in enumerate(RECORDS):
+        assert_equal(game_record(columns, index), record)
+
+
+def test_a_move_without_visits_comes_back():
+    visit_counts = RECORDS[0].visit_counts.copy()
+    visit_counts[[0, 3, -1]] = 0
+    record = RECORDS[0]._replace(visit_counts=visit_counts)
+    assert_equal(game_record(read_records(write_records([RECORDS[1], record]), "shard"), 1), record)
+
+
+def test_equal_games_give_equal_bytes():
+    assert write_records(made_records(RULES, 4)) == DATA
+    assert write_records(RECORDS[:3]) != DATA
+
+
+def test_the_columns_are_those_of_the_table():
+    table = pq.read_table(io.BytesIO(DATA))
+    game = table.slice(1, 1).to_pylist()[0]
+    assert table.num_rows == 4
+    assert game["actions"] == RECORDS[1].actions.tolist()
+    assert game["outcome"] == RECORDS[1].outcome
+    move, action = np.nonzero(RECORDS[1].visit_counts)
+    assert game["visit_actions"] == action.tolist()
+    assert game["visit_counts"] == RECORDS[1].visit_counts[move, action].tolist()
+    assert game["visit_offsets"] == [int((move < t).sum()) for t in range(len(RECORDS[1].actions) + 1)]
+
+
+def test_only_visited_edges_are_kept():
+    assert read_records(DATA, "shard").visit_counts.min() > 0
+
+
+def test_shards_are_joined_in_order():
+    columns = concatenate(
+        [read_records(write_records(part), "shard") for part in (RECORDS[:1], RECORDS[1:3], RECORDS[3:])]
+    )
+    assert columns.num_positions == sum(len(record.actions) for record in RECORDS)
+    for index, record in enumerate(RECORDS):
+        assert_equal(game_record(columns, index), record)
+
+
+def test_the_oldest_games_can_be_left_out():
+    columns = select_games(read_records(DATA, "shard"), 2)
+    assert columns.num_games == 2
+    assert_equal(game_record(columns, 0), RECORDS[2])
+    assert_equal(game_record(columns, 1), RECORDS[3])
+    assert columns.move_offsets[0] == columns.visit_offsets[0] == 0
+    assert len(columns.visit_counts) == columns.visit_offsets[-1]
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", DATA[:-1], DATA[: len(DATA) // 2], b"x" * 4096])
+def test_a_broken_file_is_refused(data):
+    with pytest.raises(StorageError, match=r"shard-7 is no shard of games.*dvc checkout"):
+        read_records(data, "shard-7")
+
+
+def test_every_flipped_byte_is_refused_or_reads_as_games():
+    """No damage may end in a crash of another kind: a hash check is not everywhere before the reader."""
+    refused = 0
+    for place in range(0, len(DATA), 37):
+        damaged = bytearray(DATA)
+        damaged[place] ^= 0xFF
+        try:
+            columns = read_records(bytes(damaged), "shard")
+        except StorageError:
+            refused += 1
+        else:
+            assert columns.visit_offsets[-1] == len(columns.visit_counts)
+            assert columns.visit_actions.max() < columns.num_actions
+    assert refused > 20
+
+
+def changed(change: Callable[[pa.Table], pa.Table]) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(change(pq.read_table(io.BytesIO(DATA))), file)
+    return file.getvalue()
+
+
+def with_column(name: str, values: list[list[float]]) -> bytes:
+    def change(table: pa.Table) -> pa.Table:
+        index = table.schema.get_field_index(name)
+        return table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type))
+
+    return changed(change)
+
+
+def test_a_table_with_other_columns_is_refused():
+    with pytest.raises(StorageError, match="does not have the columns"):
+        read_records(changed(lambda table: table.drop_columns(["margin"])), "shard")
+
+
+def test_an_action_beyond_the_board_is_refused():
+    actions = [record.actions.tolist() for record in RECORDS]
+    actions[2][0] = 26
+    with pytest.raises(StorageError, match="out of range"):
+        read_records(with_column("actions", actions), "shard")
+
+
+def test_columns_of_different_lengths_are_refused():
+    values = [record.root_values.tolist() for record in RECORDS]
+    values[0].append(0.0)
+    with pytest.raises(StorageError, match="different lengths"):
+        read_records(with_column("root_values", values), "shard")
+
+
+def test_visits_that_do_not_add_up_are_refused():
+    offsets = pq.read_table(io.BytesIO(DATA)).column("visit_offsets").to_pylist()
+    offsets[1][-1] -= 1
+    with pytest.raises(StorageError, match="different lengths"):
+        read_records(with_column("visit_offsets", offsets), "shard")
+
+
+def test_offsets_that_fall_are_refused():
+    offsets = pq.read_table(io.BytesIO(DATA)).column("visit_offsets").to_pylist()
+    offsets[1][1] = offsets[1][2] + 1
+    with pytest.raises(StorageError, match="out of range"):
+        read_records(with_column("visit_offsets", offsets), "shard")
+
+
+def test_gomoku_games_have_no_pass():
+    records = made_records(gomoku_rules(4, 4, 3), 2)
+    columns = read_records(write_records(records), "shard")
+    assert columns.num_actions == 16
+    assert_equal(game_record(columns, 1), records[1])

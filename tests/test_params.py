@@ -1,0 +1,423 @@
+"""Parameters: every file there is validates, and a slip says what was meant."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+import zero
+from zero.errors import ParamsError
+from zero.params import (
+    PARAMS_FILE,
+    STAGE_SECTIONS,
+    ExecutorParams,
+    GatingParams,
+    GoParams,
+    GomokuParams,
+    LearningRateStep,
+    NetworkParams,
+    Params,
+    ProfileParams,
+    ReplayParams,
+    SearchParams,
+    SelfplayParams,
+    TrainingParams,
+    flatten,
+    load_params,
+    params_digest,
+    parse_params,
+    preset_text,
+    presets,
+)
+from zero.shards.spec import SOURCES
+
+PROJECT_DIR = Path(zero.__file__).parents[1]
+DVC_STAGES = yaml.safe_load((PROJECT_DIR / "dvc.yaml").read_text())["stages"]
+SECTIONS = [
+    *(GoParams, GomokuParams, NetworkParams, SearchParams, SelfplayParams, ReplayParams, LearningRateStep),
+    *(TrainingParams, GatingParams, ProfileParams, ExecutorParams),
+]
+
+
+def smoke() -> dict[str, Any]:
+    """The tree of a valid file."""
+    tree = yaml.safe_load(preset_text("smoke"))
+    assert isinstance(tree, dict)
+    return tree
+
+
+def with_value(name: str, value: Any) -> dict[str, Any]:
+    """A valid file with one parameter set or, by `...`, taken out."""
+    tree = smoke()
+    *path, last = name.split(".")
+    section = tree
+    for part in path:
+        section = section[part]
+    if value is ...:
+        del section[last]
+    else:
+        section[last] = value
+    return tree
+
+
+def parsed(tree: Any) -> Params:
+    return parse_params(yaml.safe_dump(tree))
+
+
+def fault(tree: Any) -> str:
+    """The message that a file is refused with; always one line."""
+    with pytest.raises(ParamsError) as caught:
+        parsed(tree)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_validates(name):
+    params = parse_params(preset_text(name), name)
+    assert params.selfplay.num_games % params.selfplay.games_per_shard == 0
+    assert params.gating.num_games % params.gating.games_per_shard == 0
+
+
+def test_the_presets_of_the_design_are_there():
+    assert presets() == ["go19-paper", "go9-gpu", "go9-laptop", "go9-simple", "gomoku8", "smoke"]
+
+
+def test_the_default_is_the_laptop_preset():
+    assert (PROJECT_DIR / PARAMS_FILE).read_text() == preset_text("go9-laptop")
+
+
+def test_the_paper_preset_has_the_numbers_of_the_paper():
+    params = parse_params(preset_text("go19-paper"))
+    assert (params.selfplay.num_games, params.selfplay.num_simulations) == (25_000, 1_600)
+    assert (params.replay.window_games, params.training.batch_size) == (500_000, 2_048)
+    assert (params.training.optimizer, params.training.momentum, params.training.weight_decay) == ("sgd", 0.9, 1e-4)
+    assert (params.gating.num_games, params.gating.threshold) == (400, 0.55)
+    rates = [(entry.from_step, entry.learning_rate) for entry in params.training.learning_rate]
+    assert rates == [(0, 1e-2), (400_000, 1e-3), (600_000, 1e-4)]
+    # alpha = 0.03 on 19x19
+    assert params.selfplay.dirichlet_concentration / 361 == pytest.approx(0.03, abs=1e-4)
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_every_parameter_is_explained(section):
+    assert section.__doc__
+    for name, field in section.model_fields.items():
+        assert field.description, f"{section.__name__}.{name} has no docstring"
+        assert field.description.endswith((".", ";")), name
+
+
+def test_every_section_is_among_those_checked():
+    found = {annotation for annotation in models_of(Params)} - {Params}
+    assert found == set(SECTIONS)
+    assert Params.model_fields["seed"].description
+
+
+def models_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that a type is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from models_of(field.annotation)
+    for part in getattr(annotation, "__args__", ()):
+        yield from models_of(part)
+
+
+def test_no_parameter_has_a_default():
+    # What is not written out is not seen by DVC.
+    for section in [Params, *SECTIONS]:
+        assert all(field.is_required() for field in section.model_fields.values())
+
+
+def test_parameters_are_frozen():
+    params = parsed(smoke())
+    with pytest.raises(ValueError, match="frozen"):
+        params.search.c_puct = 2.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("search.cpuct", "c_puct"),
+        ("selfplay.num_simulation", "num_simulations"),
+        ("game.kommi", "komi"),
+        ("network.num_block", "num_blocks"),
+        ("sed", "seed"),
+        ("trainning", "training"),
+    ],
+)
+def test_a_misspelt_parameter_is_named_with_what_was_meant(wrong, right):
+    *path, _ = wrong.split(".")
+    tree = with_value(".".join([*path, right]), ...)
+    section = tree
+    for part in path:
+        section = section[part]
+    section[wrong.split(".")[-1]] = 1
+    assert f"unknown parameter {wrong} (did you mean {right!r}?)" in fault(tree)
+
+
+def test_an_unknown_parameter_is_named():
+    message = fault(with_value("search.virtual_loss", 3))
+    assert "unknown parameter search.virtual_loss" in message
+    assert "did you mean" not in message
+
+
+def test_a_missing_parameter_is_named():
+    assert "parameter gating.threshold is missing" in fault(with_value("gating.threshold", ...))
+
+
+def test_a_missing_section_is_named():
+    assert "parameter replay is missing" in fault(with_value("replay", ...))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("seed", -1, "greater than or equal to 0"),
+        ("seed", 2**63, "less than"),
+        ("game.size", 20, "less than or equal to 19"),
+        ("game.size", 1, "greater than or equal to 2"),
+        ("game.komi", 7.25, "multiple of 0.5"),
+        ("search.c_puct", 0, "greater than 0"),
+        ("search.c_puct", float("nan"), "finite number"),
+        ("search.c_puct", "much", "valid number"),
+        ("selfplay.num_games", 0, "greater than or equal to 1"),
+        ("selfplay.num_games", 2.5, "valid integer"),
+        ("selfplay.num_simulations", 65_536, "less than or equal to 65535"),
+        ("selfplay.dirichlet_fraction", 1.01, "less than or equal to 1"),
+        ("selfplay.dirichlet_concentration", 0, "greater than 0"),
+        ("training.momentum", 1, "less than 1"),
+        ("training.optimizer", "sdg", "'sgd' or 'adam'"),
+        ("gating.num_games", 401, "multiple of 2"),
+        ("gating.games_per_shard", 25, "multiple of 2"),
+        ("gating.threshold", 55, "less than or equal to 1"),
+        ("profile.device", "tpu", "'cpu' or 'cuda'"),
+        ("executor.num_processes", -1, "greater than or equal to 0"),
+    ],
+)
+def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
+    message = fault(with_value(name, value))
+    assert f"{name} = {value!r}" in message
+    assert remedy in message
+
+
+def test_a_wrong_section_is_named():
+    assert "search = 3: Input should be a valid dictionary" in fault(with_value("search", 3))
+
+
+def test_an_unknown_game_is_named_with_those_there_are():
+    message = fault(with_value("game.name", "chess"))
+    assert "'chess'" in message
+    assert "'go', 'gomoku'" in message
+
+
+def test_a_parameter_of_another_game_is_unknown():
+    assert "unknown parameter game.in_a_row" in fault(with_value("game.in_a_row", 5))
+
+
+def test_a_line_longer_than_the_board_is_refused():
+    game = {"name": "gomoku", "size": 5, "in_a_row": 6}
+    assert "in_a_row 6 does not fit on a board of size 5" in fault(with_value("game", game))
+
+
+@pytest.mark.parametrize("steps", [[10], [0, 20, 20], [0, 30, 20]])
+def test_a_learning_rate_schedule_out_of_order_is_refused(steps):
+    schedule = [{"from_step": step, "learning_rate": 0.1} for step in steps]
+    assert f"must start at step 0 and rise, got steps {steps}" in fault(with_value("training.learning_rate", schedule))
+
+
+def test_an_empty_learning_rate_schedule_is_refused():
+    assert "training.learning_rate" in fault(with_value("training.learning_rate", []))
+
+
+def test_a_fault_within_a_list_is_named_by_its_place():
+    schedule = [{"from_step": 0, "learning_rate": 0.1}, {"from_step": 5, "learning_rate": -1}]
+    assert "training.learning_rate.1.learning_rate = -1" in fault(with_value("training.learning_rate", schedule))
+
+
+@pytest.mark.parametrize("stage", ["selfplay", "gating"])
+def test_trees_that_cannot_hold_a_search_are_refused(stage):
+    tree = with_value(f"{stage}.num_simulations", 31)
+    tree["search"]["max_nodes"] = 32
+    message = fault(tree)
+    assert f"search.max_nodes 32 is too small: {stage}.num_simulations 31 needs at least 33" in message
+    tree["search"]["max_nodes"] = 33
+    assert parsed(tree).search.max_nodes == 33
+
+
+@pytest.mark.parametrize("text", ["seed: [1", "a: b: c", "\tseed: 1", "seed: 1\x00"])
+def test_a_file_that_is_not_yaml_is_refused(text):
+    with pytest.raises(ParamsError, match=r"^here.yaml is not YAML: ") as caught:
+        parse_params(text, "here.yaml")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "seed", "1: 2"])
+def test_a_file_that_is_no_mapping_of_parameters_is_refused(text):
+    with pytest.raises(ParamsError, match=r"^here.yaml: "):
+        parse_params(text, "here.yaml")
+
+
+def test_yaml_makes_no_objects():
+    with pytest.raises(ParamsError, match="not YAML: could not determine a constructor"):
+        parse_params("seed: !!python/object/apply:os.getpid []")
+
+
+def test_a_file_that_is_not_there_is_named_with_the_remedy(tmp_path):
+    with pytest.raises(ParamsError, match=rf"no params.yaml in {tmp_path}; run this in a lineage's workspace"):
+        load_params(tmp_path)
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / PARAMS_FILE).write_bytes("# Größe\nseed: 1".encode("latin-1"))
+    with pytest.raises(ParamsError, match="not YAML: byte 4 is no UTF-8"):
+        load_params(tmp_path)
+
+
+def test_a_file_is_read_from_its_folder(tmp_path):
+    (tmp_path / PARAMS_FILE).write_text(preset_text("gomoku8"))
+    assert load_params(tmp_path) == parse_params(preset_text("gomoku8"))
+
+
+def test_an_unknown_preset_is_named_with_those_there_are():
+    with pytest.raises(ParamsError) as caught:
+        preset_text("go9-labtop")
+    assert str(caught.value).startswith("unknown preset 'go9-labtop' (did you mean 'go9-laptop'?); there are: ")
+
+
+def leaves(tree: Any, name: str = "") -> Iterator[str]:
+    """Names of all parameters of a file; a list is one."""
+    if not isinstance(tree, dict):
+        yield name
+        return
+    for key, child in tree.items():
+        yield from leaves(child, f"{name}.{key}" if name else key)
+
+
+def changed(name: str) -> Params:
+    """Valid parameters that differ from the smoke preset in one."""
+    value: Any = smoke()
+    for part in name.split("."):
+        value = value[part]
+    others = {"go": "gomoku", "residual": "plain", "joint": "separate", "sgd": "adam", "cpu": "cuda", "fp32": "bf16"}
+    others |= {"native": "avx2", "local": "pool"}
+    if name == "game.name":
+        return parsed(with_value("game", {"name": "gomoku", "size": 5, "in_a_row": 4}))
+    if isinstance(value, bool):
+        other: Any = not value
+    elif isinstance(value, str):
+        other = others[value]
+    elif isinstance(value, list):
+        other = value[:1]
+    elif isinstance(value, int):
+        other = value + 2
+    else:
+        other = value + 0.5 if name.endswith("komi") else value * 0.5 + 0.1
+    return parsed(with_value(name, other))
+
+
+@pytest.mark.parametrize("name", list(leaves(smoke())))
+def test_a_digest_sees_its_own_parameters_and_no_others(name):
+    before, after = parsed(smoke()), changed(name)
+    assert before != after
+    assert (params_digest(before) == params_digest(after)) == name.startswith("executor.")
+    for stage, sections in STAGE_SECTIONS.items():
+        depends = any(name == section or name.startswith(f"{section}.") for section in sections)
+        assert (params_digest(before, stage) != params_digest(after, stage)) == depends, stage
+
+
+def test_a_digest_does_not_see_how_a_file_is_written():
+    tree = smoke()
+    backwards = dict(reversed(tree.items()))
+    backwards["selfplay"] = dict(reversed(tree["selfplay"].items()))
+    text = "# another comment\n" + yaml.safe_dump(backwards, sort_keys=False, default_flow_style=True)
+    assert params_digest(parse_params(text)) == params_digest(parsed(tree))
+
+
+def test_digests_of_stages_differ():
+    params = parsed(smoke())
+    assert len({params_digest(params, stage) for stage in (None, *STAGE_SECTIONS)}) == 5
+
+
+def test_flat_parameters_are_all_parameters():
+    flat = flatten(parsed(smoke()))
+    assert flat["game.size"] == "5"
+    assert flat["training.learning_rate.1.from_step"] == "20000"
+    assert flat["search.tree_reuse"] == "True"
+    lists = {name for name in leaves(smoke()) if name == "training.learning_rate"}
+    assert {name for name in flat if "learning_rate." not in name} == set(leaves(smoke())) - lists
+
+
+@pytest.mark.parametrize("stage", STAGE_SECTIONS)
+def test_dvc_sees_the_parameters_that_a_stage_depends_on(stage):
+    names = [name for name in DVC_STAGES[stage]["params"] if isinstance(name, str)]
+    assert sorted(names) == sorted(STAGE_SECTIONS[stage])
+
+
+@pytest.mark.parametrize("stage", STAGE_SECTIONS)
+def test_dvc_sees_the_sources_that_a_stage_runs(stage):
+    code = [name for name in DVC_STAGES[stage]["deps"] if name.startswith("zero/")]
+    assert code == sorted(f"zero/{name}" for name in SOURCES[stage])
+
+
+def test_dvc_has_the_stages_that_have_parameters_and_sources():
+    assert set(DVC_STAGES) == set(STAGE_SECTIONS) == set(SOURCES)
+    for stage, entry in DVC_STAGES.items():
+        assert entry["cmd"] == f"python -m zero {stage}"
+
+
+@pytest.mark.parametrize("stage", SOURCES)
+def test_the_sources_of_a_stage_hold_all_that_its_module_imports(stage):
+    listed = set()
+    for name in SOURCES[stage]:
+        path = PROJECT_DIR / "zero" / name
+        assert path.exists(), name
+        listed |= set(path.rglob("*.py")) if path.is_dir() else {path}
+    missing = closure(PROJECT_DIR / "zero" / f"{stage}.py") - listed
+    assert {str(path.relative_to(PROJECT_DIR)) for path in missing} == set()
+
+
+def closure(path: Path) -> set[Path]:
+    """A module and all modules of `zero` that it imports, at any depth; not the files of packages that do nothing."""
+    found, todo = set(), [path]
+    while todo:
+        module = todo.pop()
+        if module not in found:
+            found.add(module)
+            todo += imported(module)
+    return {module for module in found if not does_nothing(module)}
+
+
+def does_nothing(path: Path) -> bool:
+    """True for a module of docstrings and constants, which need not be among the sources."""
+    statements = ast.parse(path.read_text()).body
+    return all(isinstance(s, ast.Expr | ast.Assign) and isinstance(s.value, ast.Constant) for s in statements)
+
+
+def imported(path: Path) -> list[Path]:
+    """The files of `zero` that a module imports, in functions too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute here"
+            names |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
+    files = []
+    for name in names:
+        parts = name.split(".")
+        if parts[0] == "zero":
+            module = PROJECT_DIR.joinpath(*parts)
+            files += [file for file in (module.with_suffix(".py"), module / "__init__.py") if file.exists()]
+    return files
+
+
+def test_a_game_is_told_by_its_name():
+    game = parse_params(preset_text("gomoku8")).game
+    assert isinstance(game, GomokuParams)
+    assert (game.size, game.in_a_row) == (8, 5)
