@@ -4,16 +4,17 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 LINEAGE ?= go9
-PRESET ?= go9-laptop
+PRESET ?=
 N ?= 3
 ARGS ?=
 
 python := .venv/bin/python
 local := $(python) -m infra.local
 run := $(local) exec
-watch := COLUMNS=160 PYTHONUNBUFFERED=1 $(run) prefect deployment run
-# Of what Prefect shows of a run, the log and the states that matter; the page of the run has the rest.
-story := sed -u -E -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}' -e '/Finished in state Completed|eployment step/d'
+watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
+# Of what Prefect shows of a run: its log, and the states that matter. Tracebacks and the rest are on the run's page.
+noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
+story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
 .PHONY: help setup generation campaign up down status bench test check format clean
 
@@ -22,7 +23,7 @@ help: ## this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=$(PRESET) (of a new lineage) N=$(N) ARGS="of pytest" PYTHON=python3.12'
+	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (of a new lineage; else params.yaml) N=$(N) ARGS="of pytest" PYTHON=python3.12'
 	@echo '           ZERO_PREFECT_PORT, ZERO_MLFLOW_PORT (free ones, from 4200 and 5000, where they are not set)'
 
 setup: ## the virtual environment .venv with the pinned packages
@@ -32,13 +33,13 @@ up: setup ## start the Prefect and MLflow servers and a worker, and deploy the f
 	@$(local) up
 
 generation: up ## one generation of LINEAGE: play, train, gate, record (the first time the lineage is made)
-	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) --preset $(PRESET)
+	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
 	@echo 'Watching. Ctrl-C ends the watching, not the run; `make down` cancels it.'
 	@$(watch) zero-generation --param 'lineage="$(LINEAGE)"' --watch | $(story)
 	@$(run) zero status $(LINEAGE)
 
 campaign: up ## N generations of LINEAGE, one after the other
-	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) --preset $(PRESET)
+	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
 	@echo 'Watching. Ctrl-C ends the watching, not the run; `make down` cancels it.'
 	@$(watch) zero-campaign --param 'lineage="$(LINEAGE)"' --param num_generations=$(N) --watch | $(story)
 	@$(run) zero status $(LINEAGE)

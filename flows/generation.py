@@ -8,7 +8,8 @@ from flows.reports import report_generation, summary
 from flows.tasks import play_missing_shards, prepare, registry, run_stage
 from zero.artifacts import PromotionDecision, read_manifest
 from zero.errors import ZeroError
-from zero.lineage import find_workspace, generation_tag, standing, writer_lock
+from zero.lineage import find_workspace, generation_tag, writer_lock
+from zero.record import read_ledger
 from zero.settings import home_dir, open_store
 
 
@@ -16,7 +17,7 @@ def run_name() -> str:
     """Name of a run in Prefect: the tag it is about to make."""
     lineage = str(flow_run.parameters["lineage"])
     try:
-        return generation_tag(lineage, standing(find_workspace(home_dir(), lineage)).next_generation)
+        return generation_tag(lineage, read_ledger(find_workspace(home_dir(), lineage))[-1].generation + 1)
     except ZeroError:
         return lineage
 

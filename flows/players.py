@@ -8,10 +8,11 @@ from typing import cast
 
 from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
+from prefect.exceptions import MissingResult
 
 from zero.errors import StorageError, WorkerError
 from zero.params import Params
-from zero.shards.executor import Executor, LocalExecutor, Progress, num_local_processes
+from zero.shards.executor import Executor, LocalExecutor, Progress, ShardFailedError, num_local_processes
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.storage import Store
 
@@ -70,9 +71,15 @@ class PoolExecutor:
             ),
         )
         if run.state is None or not run.state.is_completed():
-            raise WorkerError(f"run {run.name} of {SHARD_DEPLOYMENT} ended as {run.state.name if run.state else '?'}")
-        receipt = run.state.result()
-        if not isinstance(receipt, ShardReceipt) or self._store.get_shard(spec.key()) is None:
+            ended = f"run {run.name} of {SHARD_DEPLOYMENT}: {run.state}"
+            raise ShardFailedError(ended) if run.state and run.state.is_failed() else WorkerError(ended)
+        try:
+            receipt = ShardReceipt.model_validate(run.state.result())
+        except (MissingResult, OSError, ValueError):
+            raise StorageError(
+                f"the result of run {run.name} cannot be read here; give all workers one result storage"
+            ) from None
+        if self._store.get_shard(spec.key()) is None:
             raise StorageError(
                 f"run {run.name} did not play into the store {self._store.url}; give every worker the same ZERO_STORE"
             )

@@ -26,6 +26,7 @@ ADVICE = (
     "    dvc config",
     "    dvc push",
     "Use `dvc push`",
+    "Generating lock",
     "Updating lock",
 )
 """What DVC says that the registry does, or that says nothing."""

@@ -79,7 +79,10 @@ def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
 def test_the_content_is_on_the_disk_before_the_name(tmp_path, monkeypatch):
     path, calls = tmp_path / "file", []
     real_fsync, real_replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda handle: calls.append("fsync") or real_fsync(handle))
+
+    def fsync(handle):
+        calls.append("fsync")
+        real_fsync(handle)
 
     def replace(source, target):
         calls.append("replace")
@@ -87,6 +90,7 @@ def test_the_content_is_on_the_disk_before_the_name(tmp_path, monkeypatch):
             assert file.read() == b"whole"
         real_replace(source, target)
 
+    monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", replace)
     write_whole(path, b"whole")
     assert calls == ["fsync", "replace"]
@@ -133,7 +137,9 @@ def test_canonical_json_is_pinned():
 
 
 def test_canonical_json_does_not_see_the_order_of_keys():
-    assert canonical_json({"b": [1, 2], "a": {"d": 0.1, "c": None}}) == canonical_json({"a": {"c": None, "d": 0.1}, "b": [1, 2]})
+    assert canonical_json({"b": [1, 2], "a": {"d": 0.1, "c": None}}) == canonical_json(
+        {"a": {"c": None, "d": 0.1}, "b": [1, 2]}
+    )
     assert canonical_json({"a": [1, 2]}) != canonical_json({"a": [2, 1]})
 
 
@@ -193,7 +199,7 @@ def test_an_altered_file_is_refused(tmp_path, content):
 def test_a_missing_file_is_refused(tmp_path):
     champion = read_manifest(champion_folder(tmp_path), Champion)
     shutil.rmtree(tmp_path / "deep")
-    with pytest.raises(StorageError, match="cannot read .*deep/weights: No such file"):
+    with pytest.raises(StorageError, match=r"cannot read .*deep/weights: No such file"):
         checked_path(champion.weights, tmp_path)
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
@@ -107,13 +108,14 @@ def test_the_folder_is_the_users_where_none_is_named(copy_of_package, monkeypatc
     assert _jit.kernel_cache_dir().parent == tmp_path / "home" / ".cache" / "zero" / "kernels"
 
 
-def probe(clone: Path) -> dict:
+def probe(clone: Path) -> dict[str, Any]:
     """Runs the kernel by the sources of a clone, in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(clone.parent)}
     done = subprocess.run(
         [sys.executable, "-c", PROBE], cwd=clone.parent, env=environment, capture_output=True, text=True, check=True
     )
-    return json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def test_compiled_code_is_shared_by_clones_and_follows_an_edit_in_a_called_module(copy_of_package, tmp_path):

@@ -16,8 +16,8 @@ from zero.params import (
     STAGE_SECTIONS,
     ExecutorParams,
     GatingParams,
-    GoParams,
     GomokuParams,
+    GoParams,
     LearningRateStep,
     NetworkParams,
     Params,
@@ -37,7 +37,7 @@ from zero.shards.spec import SOURCES
 
 PROJECT_DIR = Path(zero.__file__).parents[1]
 DVC_STAGES = yaml.safe_load((PROJECT_DIR / "dvc.yaml").read_text())["stages"]
-SECTIONS = [
+SECTIONS: list[type[BaseModel]] = [
     *(GoParams, GomokuParams, NetworkParams, SearchParams, SelfplayParams, ReplayParams, LearningRateStep),
     *(TrainingParams, GatingParams, ProfileParams, ExecutorParams),
 ]
@@ -130,7 +130,8 @@ def models_of(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def test_no_parameter_has_a_default():
     # What is not written out is not seen by DVC.
-    for section in [Params, *SECTIONS]:
+    sections: list[type[BaseModel]] = [Params, *SECTIONS]
+    for section in sections:
         assert all(field.is_required() for field in section.model_fields.values())
 
 

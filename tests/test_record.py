@@ -1,5 +1,6 @@
 """The ledger: a line cannot be altered, taken out or moved unseen."""
 
+import itertools
 import json
 from collections.abc import Callable
 
@@ -72,7 +73,7 @@ def test_a_ledger_comes_back_refusals_included():
 def test_each_line_holds_the_digest_of_the_line_before():
     lines = ledger().splitlines(keepends=True)
     assert json.loads(lines[0])["previous"] == FIRST_PREVIOUS == "0" * 64
-    for before, line in zip(lines, lines[1:], strict=False):
+    for before, line in itertools.pairwise(lines):
         assert json.loads(line)["previous"] == sha256_bytes(before.encode())
 
 

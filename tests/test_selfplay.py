@@ -8,7 +8,9 @@ from zero.selfplay import SelfplayMetrics, metrics_of
 from zero.shards.records import read_records, write_records
 
 
-def record(game: int, actions: list[int], root_values: list[float], outcome: int, margin: float, end: str) -> GameRecord:
+def record(
+    game: int, actions: list[int], root_values: list[float], outcome: int, margin: float, end: str
+) -> GameRecord:
     return GameRecord(
         actions=np.array(actions, np.int16),
         visit_counts=np.ones((len(actions), 10), np.uint16),

@@ -92,6 +92,7 @@ def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:
         num_players=1,
         num_simulations=selfplay.num_simulations,
         c_puct=params.search.c_puct,
+        parent_first_play=params.search.first_play == "parent",
         random_symmetry=params.search.random_symmetry,
         tree_reuse=params.search.tree_reuse,
         temperature_moves=selfplay.temperature_moves,

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from zero.errors import LineageError
@@ -24,7 +24,6 @@ QUIET = {
     "DVC_NO_ANALYTICS": "1",
     "DO_NOT_TRACK": "true",
 }
-NUM_TAIL_LINES = 12
 
 
 def environment() -> dict[str, str]:
@@ -50,28 +49,6 @@ def dvc(folder: Path, *arguments: str) -> str:
       LineageError: it failed; with its last words.
     """
     return _run([sys.executable, "-m", "dvc", *arguments], folder)
-
-
-def stream(command: Sequence[str], folder: Path, on_line: Callable[[str], None]) -> None:
-    """Runs a command, its output given line by line as it comes.
-
-    Raises:
-      LineageError: it failed; with its last words.
-    """
-    tail: list[str] = []
-    with subprocess.Popen(
-        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        assert process.stdout
-        try:
-            for line in process.stdout:
-                tail = [*tail[1 - NUM_TAIL_LINES :], line.rstrip()]
-                on_line(line.rstrip("\n"))
-        except BaseException:
-            process.terminate()
-            raise
-    if process.returncode:
-        raise LineageError(f"`{' '.join(command)}` failed in {folder}: {_last_words(tail)}")
 
 
 def _run(command: list[str], folder: Path) -> str:

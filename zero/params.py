@@ -83,6 +83,9 @@ class SearchParams(Section):
 
     c_puct: Annotated[float, Field(gt=0.0, le=100.0)]
     """Exploration constant of the PUCT formula."""
+    first_play: Literal["zero", "parent"]
+    """Value of an action before its first visit: 0 as in the paper, or the mean value of the position. With few
+    simulations 0 makes a player that is behind try everything once and then play by its prior alone."""
     random_symmetry: bool
     """True: each leaf is evaluated under a symmetry of the board drawn at random, as in the paper."""
     tree_reuse: bool

@@ -106,10 +106,9 @@ def test_match_decision_progress_and_link_are_shown(servers: Servers, first_run:
 
 
 def test_results_are_json(servers: Servers, first_run: dict[str, Any]) -> None:
-    stored = [json.loads(path.read_text()) for path in (servers.home / ".zero/prefect/storage").iterdir()]
-    assert {result["metadata"]["serializer"]["type"] for result in stored} == {"json"}
-    assert any("ShardReceipt" in result["result"] for result in stored)
-    assert any("PromotionDecision" in result["result"] for result in stored)
+    results = [path.read_text() for path in (servers.home / ".zero/prefect/storage").iterdir() if path.is_file()]
+    assert all(json.loads(text) for text in results)
+    assert any("ShardReceipt" in text for text in results) and any("PromotionDecision" in text for text in results)
 
 
 def test_a_campaign_goes_on_when_a_player_is_killed(
@@ -139,8 +138,7 @@ def test_a_cancelled_generation_leaves_no_process_and_can_be_made_again(servers:
     assert wait_until(lambda: found if (found := last_run(servers, "zero-generation"))["end_time"] else None)
     assert last_run(servers, "zero-generation")["state_type"] == "CANCELLED"
     wait_until(lambda: not players(servers))
-    with writer_lock(workspace):
-        assert zero(servers.home, "prepare", "tiny", check=False).returncode == 0
+    zero(servers.home, "prepare", "tiny")
 
 
 def test_a_second_writer_fails_with_the_remedy(servers: Servers, workspace: Path) -> None:
@@ -164,9 +162,15 @@ def test_a_shard_is_played_into_the_store_by_its_deployment(servers: Servers, wo
 
 
 def test_a_generation_on_the_pool_has_a_run_for_each_shard(servers: Servers) -> None:
-    (servers.home / "pooled.yaml").write_text(edit_params(preset_text("smoke"), executor__kind="pool"))
+    params = edit_params(
+        preset_text("smoke"), executor__kind="pool", selfplay__games_per_shard=24, gating__games_per_shard=16
+    )
+    (servers.home / "pooled.yaml").write_text(params)
     zero(servers.home, "new", "pooled", "--params", "pooled.yaml")
     servers.typed(*RUN, "zero-generation", "--param", "lineage=pooled", "--watch")
     assert "pooled/gen-0001" in git(servers.home, "tag").split()
     runs = servers.api("/flow_runs/filter", {"flows": {"name": {"any_": ["zero-shard"]}}})
-    assert {"selfplay-0", "selfplay-12", "gating-0", "gating-8"} <= {run["name"] for run in runs}
+    assert {run["name"]: run["state_type"] for run in runs if run["parent_task_run_id"]} == {
+        "selfplay-0": "COMPLETED",
+        "gating-0": "COMPLETED",
+    }

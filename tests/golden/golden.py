@@ -1,6 +1,7 @@
 """Results that must not change unseen: each is a JSON file in this folder.
 
-After a change that is meant to alter results, `ZERO_WRITE_GOLDEN=1 python -m pytest` writes them anew; say why in the commit.
+After a change that is meant to alter results, `ZERO_WRITE_GOLDEN=1 python -m pytest` writes them anew; the commit says
+why.
 """
 
 import json

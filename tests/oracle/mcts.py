@@ -1,7 +1,7 @@
 """The search and its games, slow and obvious: nodes that hold their own game, edges in a dict, and recursion.
 
-Twin of zero/search and zero/play/boards.py, written from the paper (Methods, 'Search algorithm' and 'Self-play'). Sums are
-taken in float32 and in the same order, so that whole trees compare bit for bit. The rules are those of the slow twins.
+Twin of zero/search and zero/play/boards.py, written from the paper (Methods, 'Search algorithm' and 'Self-play'). Sums
+are taken in float32 and in the same order, so that whole trees compare bit for bit. The rules are those of the twins.
 """
 
 import copy
@@ -56,7 +56,7 @@ class Stream:
     def gamma(self, shape: float) -> float:
         """Marsaglia and Tsang."""
         if shape < 1:
-            boost = (1 - self.uniform()) ** (1 / shape)
+            boost = math.pow(1 - self.uniform(), 1 / shape)
             return boost * self.gamma(shape + 1)
         d = shape - 1 / 3
         while True:
@@ -82,6 +82,7 @@ class Node:
     def __init__(self, game: Game, serial: int) -> None:
         self.game = game
         self.serial = serial  # nodes are numbered in the order they were made
+        self.value_sum = F32(0)  # of all edges
         self.edges = {action: Edge() for action in sorted(game.legal_actions())}
 
     @property
@@ -105,14 +106,21 @@ class Search:
         self.judge = judge
         self.symmetries = symmetries.tolist()
         self.c_puct = F32(c_puct)
+        self.parent_first_play = False
         self.draw_symmetry = draw_symmetry
-        self.root: Node | None = None
+        self.tree: Node | None = None
         self.num_made = 0
+
+    @property
+    def root(self) -> Node:
+        """The root of a tree that is not empty."""
+        assert self.tree
+        return self.tree
 
     def start(self, game: Game) -> None:
         """Makes the root and has it judged."""
-        self.root = self.make(game)
-        self.ask(self.root)
+        self.tree = self.make(game)
+        self.ask(self.tree)
 
     def make(self, game: Game) -> Node:
         self.num_made += 1
@@ -138,9 +146,11 @@ class Search:
         """The edge with the greatest Q + U; of equals the first."""
         exploration = self.c_puct * np.sqrt(F32(max(1, node.visits)))
 
+        first_play = node.value_sum / F32(max(1, node.visits)) if self.parent_first_play else F32(0)
+
         def score(edge: Edge) -> np.float32:
-            q_value = edge.value_sum / F32(edge.visits) if edge.visits else F32(0)
-            return q_value + exploration * edge.prior / (F32(1) + F32(edge.visits))
+            q_value = edge.value_sum / F32(edge.visits) if edge.visits else first_play
+            return F32(q_value + exploration * edge.prior / (F32(1) + F32(edge.visits)))
 
         return max(node.edges.values(), key=score)
 
@@ -157,11 +167,11 @@ class Search:
             value = self.simulate(edge.child)
         edge.visits += 1
         edge.value_sum += -value
+        node.value_sum += -value
         return -value
 
     def mix_noise(self, noise: Sequence[float], fraction: float) -> None:
         """Mixes noise (not normalised yet) into the root's prior."""
-        assert self.root
         total = F32(0)
         for one in noise:
             total += F32(one)
@@ -170,27 +180,22 @@ class Search:
 
     def follow(self, action: int, max_kept: int) -> None:
         """Makes the child of the played action the root; of its nodes the newest are forgotten."""
-        root = self.root.edges[action].child if self.root else None
+        root = self.tree.edges[action].child if self.tree else None
         if root is None or not root.edges or max_kept < 1:
-            self.root = None
+            self.tree = None
             return
         kept = sorted(node.serial for node in root.below())[:max_kept]
         for node in root.below():
             for edge in node.edges.values():
                 if edge.child and edge.child.serial not in kept:
                     edge.child = None
-        self.root = root
+        self.tree = root
 
     def root_value(self) -> np.float32:
-        assert self.root
-        total = F32(0)
-        for edge in self.root.edges.values():
-            total += edge.value_sum
-        return total / F32(max(1, self.root.visits))
+        return self.root.value_sum / F32(max(1, self.root.visits))
 
     def most_visited(self) -> int:
         """The action to play: of equally visited ones that with the greater prior, then the first."""
-        assert self.root
         edges = self.root.edges
         return max(edges, key=lambda action: (edges[action].visits, edges[action].prior))
 
@@ -218,7 +223,9 @@ class Settings(NamedTuple):
     dirichlet_fraction: float
 
 
-def play_game(game: Game, settings: Settings, judges: dict[int, Judge], symmetries: np.ndarray, stream: Stream) -> TwinGame:
+def play_game(
+    game: Game, settings: Settings, judges: dict[int, Judge], symmetries: np.ndarray, stream: Stream
+) -> TwinGame:
     """Plays a game to its end.
 
     Args:
@@ -238,10 +245,9 @@ def play_game(game: Game, settings: Settings, judges: dict[int, Judge], symmetri
     record = TwinGame([], [], [], 0.0, 0)
     while not game.ended:
         search = searches[game.to_play]
-        if search.root is None:
+        if search.tree is None:
             search.start(game)
         root = search.root
-        assert root
         if settings.dirichlet_fraction > 0:
             alpha = settings.dirichlet_concentration / len(root.edges)
             search.mix_noise([stream.gamma(alpha) for _ in root.edges], settings.dirichlet_fraction)
@@ -258,7 +264,7 @@ def play_game(game: Game, settings: Settings, judges: dict[int, Judge], symmetri
             if settings.tree_reuse:
                 search.follow(action, settings.max_nodes - settings.num_simulations - 1)
             else:
-                search.root = None
+                search.tree = None
     return record._replace(margin=game.margin(), outcome=game.outcome())
 
 

@@ -18,6 +18,7 @@ SELFPLAY = PlaySettings(
     num_players=1,
     num_simulations=16,
     c_puct=1.5,
+    parent_first_play=False,
     random_symmetry=True,
     tree_reuse=True,
     temperature_moves=6,

@@ -17,7 +17,7 @@ from zero.search.tree import add_node, new_trees
 RULES = {
     "go 3x3": go_rules(3, 3, 0.5),
     "go 3x4 with suicide": go_rules(3, 4, 0.0, allow_suicide=True),
-    "go 5x5": go_rules(5, 5, 0.5)._replace(max_moves=14),
+    "go 5x5": go_rules(5, 5, 0.5)._replace(max_moves=8),
     "gomoku 4x5": gomoku_rules(4, 5, 3),
 }
 KINDS = {
@@ -26,7 +26,7 @@ KINDS = {
     "match": MATCH,
     "match from an odd game": MATCH._replace(first_game=5, temperature_moves=4),
 }
-NUM_GAMES = 3
+NUM_GAMES = 2
 
 
 def twins_game(rules, settings, max_nodes: int, game: int) -> twin.TwinGame:
@@ -34,7 +34,9 @@ def twins_game(rules, settings, max_nodes: int, game: int) -> twin.TwinGame:
     judges = [judge_of(HashEvaluator(rules.num_actions, salt)) for salt in "ab"]
     black = number % 2 if settings.num_players == 2 else 0
     white = 1 - black if settings.num_players == 2 else 0
-    twin_settings = twin.Settings(max_nodes=max_nodes, **{f: getattr(settings, f) for f in twin.Settings._fields if f != "max_nodes"})
+    twin_settings = twin.Settings(
+        max_nodes=max_nodes, **{f: getattr(settings, f) for f in twin.Settings._fields if f != "max_nodes"}
+    )
     stream = twin.Stream(SEED, GENERATION, phase_of(settings), number)
     return twin.play_game(
         oracle_of(rules), twin_settings, {1: judges[black], -1: judges[white]}, rules.symmetries, stream

@@ -45,7 +45,9 @@ def test_self_play_games_do_not_depend_on_their_company(name, num_slots):
 @pytest.mark.parametrize("num_slots", [1, 3])
 def test_match_games_do_not_depend_on_their_company(num_slots):
     together = play_shard(GO4, MATCH, hashes(GO4, "challenger", "champion"), NUM_GAMES)
-    assert same_games(play_shard(GO4, MATCH, hashes(GO4, "challenger", "champion"), NUM_GAMES, num_slots).games, together.games)
+    assert same_games(
+        play_shard(GO4, MATCH, hashes(GO4, "challenger", "champion"), NUM_GAMES, num_slots).games, together.games
+    )
 
 
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
@@ -62,11 +64,22 @@ def test_a_shard_played_again_is_the_same():
     assert same_games(one.games, other.games)
 
 
-@pytest.mark.parametrize("change", ["c_puct", "num_simulations", "temperature_moves", "dirichlet_fraction", "tree_reuse"])
-def test_every_setting_tells(change):
-    value = {"tree_reuse": False, "c_puct": 0.5, "dirichlet_fraction": 0.5}.get(change, 3)
-    one = play_shard(GO4, SELFPLAY, hashes(GO4), 4, max_nodes=60)
-    assert not same_games(one.games, play_shard(GO4, SELFPLAY._replace(**{change: value}), hashes(GO4), 4, max_nodes=60).games)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        SELFPLAY._replace(c_puct=0.5),
+        SELFPLAY._replace(num_simulations=3),
+        SELFPLAY._replace(temperature_moves=3),
+        SELFPLAY._replace(dirichlet_fraction=0.5),
+        SELFPLAY._replace(dirichlet_concentration=3.0),
+        SELFPLAY._replace(tree_reuse=False),
+        SELFPLAY._replace(random_symmetry=False),
+    ],
+    ids=["c_puct", "simulations", "temperature", "fraction", "concentration", "reuse", "symmetry"],
+)
+def test_every_setting_tells(changed):
+    one, other = (play_shard(GO4, settings, hashes(GO4), 4, max_nodes=60).games for settings in (SELFPLAY, changed))
+    assert not same_games(one, other)
 
 
 def replayed(rules, record) -> KernelGame:
@@ -128,7 +141,9 @@ def test_a_reused_root_is_not_asked_about_again():
 
 
 def test_all_ways_to_end_come_up():
-    games = [record for rules in RULES.values() for record in play_shard(rules, SELFPLAY, hashes(rules), NUM_GAMES).games]
+    games = [
+        record for rules in RULES.values() for record in play_shard(rules, SELFPLAY, hashes(rules), NUM_GAMES).games
+    ]
     games += play_shard(GOMOKU._replace(in_a_row=5), SELFPLAY, hashes(GOMOKU), NUM_GAMES).games
     games += play_shard(GO4._replace(max_moves=8), SELFPLAY, hashes(GO4), NUM_GAMES).games
     assert {record.end for record in games} == {"passes", "length", "line", "full"}
@@ -144,7 +159,9 @@ def test_all_ways_to_end_come_up():
 def test_a_game_that_may_not_go_on_ends_by_length():
     for record in play_shard(GO5._replace(max_moves=7), SELFPLAY, hashes(GO5), 6).games:
         assert len(record.actions) <= 7
-        assert record.end == ("length" if len(record.actions) == 7 and record.actions[-2:].tolist() != [25, 25] else "passes")
+        assert record.end == (
+            "length" if len(record.actions) == 7 and record.actions[-2:].tolist() != [25, 25] else "passes"
+        )
 
 
 def test_colours_in_a_match_alternate():
@@ -179,14 +196,18 @@ def test_a_players_tree_knows_nothing_of_the_opponents_thoughts():
 
 def test_an_equivariant_network_plays_the_same_under_random_symmetries():
     evaluators = [EquivariantEvaluator(GOMOKU, salt) for salt in "ab"]
-    one, other = (play_shard(GOMOKU, MATCH._replace(random_symmetry=flag), evaluators, 4).games for flag in (False, True))
+    one, other = (
+        play_shard(GOMOKU, MATCH._replace(random_symmetry=flag), evaluators, 4).games for flag in (False, True)
+    )
     assert same_games(one, other)
     assert min(len(record.actions) for record in one) >= 7
 
 
 def test_a_network_that_is_not_plays_many_games_by_random_symmetries():
     evaluators = hashes(GO4, "a", "b")
-    fixed, turned = (play_shard(GO4, MATCH._replace(random_symmetry=flag), evaluators, 10).games for flag in (False, True))
+    fixed, turned = (
+        play_shard(GO4, MATCH._replace(random_symmetry=flag), evaluators, 10).games for flag in (False, True)
+    )
     sequences = [{record.actions.tobytes() for record in games} for games in (fixed, turned)]
     assert len(sequences[0]) == 2  # one with each colour: without chance a match is two games
     assert len(sequences[1]) == 10

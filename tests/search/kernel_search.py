@@ -1,6 +1,6 @@
 """One search through the kernels, a simulation at a time, and its tree in a form that compares with the slow twin's."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class KernelSearch:
     """A tree (one of several, so that a slip into a neighbour shows) over a game."""
 
     TREE, NUM_TREES = 1, 3
+    parent_first_play = False
 
     def __init__(self, rules: Rules, evaluator: Evaluator, c_puct: float, max_nodes: int, symmetries=None) -> None:
         self.game = KernelGame(rules)
@@ -51,7 +52,9 @@ class KernelSearch:
             at = self.game.copy()
             c_puct = np.float32(self.c_puct)
             tree, mask, path = self.TREE, self.mask, self.path
-            leaf = descend(self.rules, self.trees, tree, c_puct, at.position, at.history, mask, path, 0)
+            leaf = descend(
+                self.rules, self.trees, tree, c_puct, self.parent_first_play, at.position, at.history, mask, path, 0
+            )
             ended = self.trees.num_edges[tree, leaf] == 0
             assert ended == at.ended
             value = self.trees.end_value[tree, leaf] if ended else self._ask(at, leaf)
@@ -61,7 +64,7 @@ class KernelSearch:
     def mix_noise(self, concentration: float, fraction: float, stream: np.ndarray) -> list[float]:
         """Mixes noise into the root's prior; returns it as it was drawn."""
         add_root_noise(self.trees, self.TREE, concentration, fraction, stream)
-        return self.trees.noise[: len(self.edges())].tolist()
+        return [float(one) for one in self.trees.noise[: len(self.edges())]]
 
     def play(self, action: int, max_kept: int) -> None:
         """Plays a move and follows it in the tree."""
@@ -70,7 +73,7 @@ class KernelSearch:
 
     def edges(self, node: int = 0) -> list[int]:
         """Legal actions of a node."""
-        return self.trees.action[self.TREE, node, : self.trees.num_edges[self.TREE, node]].tolist()
+        return [int(action) for action in self.trees.action[self.TREE, node, : self.trees.num_edges[self.TREE, node]]]
 
     def visits(self, node: int = 0) -> dict[int, int]:
         return self._by_action(self.trees.visit_count, node)
@@ -95,9 +98,9 @@ class KernelSearch:
         write_planes(self.rules, at.position, at.history, symmetry, planes[0])
         self.evaluator.evaluate(planes, prior, value)
         set_prior(self.trees, self.TREE, leaf, prior[0], self.rules.symmetries[symmetry])
-        return value[0]
+        return np.float32(value[0])
 
-    def _by_action(self, array: np.ndarray, node: int) -> dict:
+    def _by_action(self, array: np.ndarray, node: int) -> dict[int, Any]:
         return dict(zip(self.edges(node), array[self.TREE, node].tolist(), strict=False))
 
 

@@ -45,8 +45,8 @@ class Pair:
 
     def search(self, num_simulations: int) -> None:
         """Noise and simulations, then a comparison of the trees."""
-        assert (self.kernel.num_nodes == 0) == (self.twin.root is None)
-        if self.twin.root is None:
+        assert (self.kernel.num_nodes == 0) == (self.twin.tree is None)
+        if self.twin.tree is None:
             self.kernel.start()
             self.twin.start(self.game)
         self.twin.mix_noise(self.kernel.mix_noise(10.0, 0.25, self.stream), 0.25)
@@ -59,7 +59,7 @@ class Pair:
         self.kernel.play(action, max_kept)
         self.game = twin.played(self.game, action)
         self.twin.follow(action, max_kept)
-        if self.twin.root is None:
+        if self.twin.tree is None:
             assert self.kernel.num_nodes == 0
         else:
             self.compare()
@@ -71,11 +71,13 @@ class Pair:
         assert self.kernel.root_value() == self.twin.root_value()
 
 
+@pytest.mark.parametrize("first_play", ["zero", "parent"])
 @pytest.mark.parametrize("evaluator", EVALUATORS)
 @pytest.mark.parametrize("game", GAMES)
-def test_whole_trees_equal_the_twins_over_several_moves(game, evaluator):
+def test_whole_trees_equal_the_twins_over_several_moves(game, evaluator, first_play):
     rules = GAMES[game]
     pair = Pair(rules, EVALUATORS[evaluator](rules), 1.5, 2000)
+    pair.kernel.parent_first_play = pair.twin.parent_first_play = first_play == "parent"
     for num_simulations in (250, 80, 80):
         pair.search(num_simulations)
         pair.play(pair.twin.most_visited(), 1900)
@@ -92,7 +94,9 @@ def test_trees_that_forget_their_newest_nodes_equal_the_twins(game, max_kept):
     for _ in range(5):
         pair.search(40)
         action = pair.twin.most_visited()
-        grown = size_of(view_of_twin(pair.twin.root.edges[action].child))
+        child = pair.twin.root.edges[action].child
+        assert child
+        grown = size_of(view_of_twin(child))
         pair.play(action, max_kept)
         if pair.game.ended:
             break
@@ -193,6 +197,15 @@ def test_a_prior_of_nothing_on_legal_moves_becomes_a_uniform_one():
 def test_the_first_simulation_follows_the_prior():
     search = KernelSearch(gomoku_rules(3, 3, 3), PriorEvaluator(np.eye(9, dtype=np.float32)[7]), 1.0, 10)
     assert search.start().simulate().visits()[7] == 1
+
+
+@pytest.mark.parametrize(("parent_first_play", "fewest"), [(False, 1), (True, 0)])
+def test_a_player_that_is_behind_tries_everything_only_where_an_untried_action_counts_as_even(
+    parent_first_play, fewest
+):
+    search = KernelSearch(gomoku_rules(5, 5, 5), ColourEvaluator(-0.5), 0.1, 100)
+    search.parent_first_play = parent_first_play
+    assert min(search.start().simulate(30).visits().values()) == fewest
 
 
 def test_equal_scores_go_to_the_first_action():

@@ -44,7 +44,9 @@ def test_a_key_has_the_same_draws_each_time():
     assert stream_of(*KEY).dtype == np.uint64
 
 
-@pytest.mark.parametrize("other", [(2, 2, "selfplay", 3), (1, 3, "selfplay", 3), (1, 2, "gating", 3), (1, 2, "selfplay", 4)])
+@pytest.mark.parametrize(
+    "other", [(2, 2, "selfplay", 3), (1, 3, "selfplay", 3), (1, 2, "gating", 3), (1, 2, "selfplay", 4)]
+)
 def test_another_seed_generation_phase_or_game_has_other_draws(other):
     assert set(words_of(*KEY, count=50)).isdisjoint(words_of(*other, count=50))
 

@@ -1,6 +1,7 @@
 """Root noise, and the move of the root to a child."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def test_of_a_large_subtree_the_oldest_nodes_are_kept():
     assert actions_of(search.view()) == actions_of(below)
 
 
-def actions_of(view: View) -> dict:
+def actions_of(view: View) -> dict[int, Any]:
     """The nodes of a tree by the actions that lead to them."""
     return {edge[0]: actions_of(edge[-1]) for edge in view.edges if edge[-1]}
 

@@ -52,6 +52,7 @@ class PlaySettings(NamedTuple):
     num_players: int  # 1: self-play; 2: a match, player 0 has Black in the games of even number
     num_simulations: int
     c_puct: float
+    parent_first_play: bool
     random_symmetry: bool
     tree_reuse: bool
     temperature_moves: int
@@ -235,7 +236,16 @@ def _next_question(
             slots.wants_noise[slot] = False
         load(slots.positions, slot, slots.position)
         leaf = descend(
-            rules, trees, tree, np.float32(settings.c_puct), slots.position, history, slots.mask, slots.path, slot
+            rules,
+            trees,
+            tree,
+            np.float32(settings.c_puct),
+            settings.parent_first_play,
+            slots.position,
+            history,
+            slots.mask,
+            slots.path,
+            slot,
         )
         if trees.num_edges[tree, leaf] == 0:
             backup(trees, tree, trees.end_value[tree, leaf], slots.path, slot)

@@ -2,9 +2,10 @@
 
 `descend` selects to a leaf and makes its node; the caller has it judged; `set_prior` and `backup` finish. The PUCT rule
 
-    argmax_a Q(s, a) + c_puct P(s, a) sqrt(sum_b N(s, b)) / (1 + N(s, a)),   Q(s, a) = W(s, a) / N(s, a), 0 unvisited
+    argmax_a Q(s, a) + c_puct P(s, a) sqrt(sum_b N(s, b)) / (1 + N(s, a)),   Q(s, a) = W(s, a) / N(s, a)
 
-is used with at least 1 under the root, so that the first choice at a node follows the prior.
+is used with at least 1 under the root, so that the first choice at a node follows the prior. Before the first visit Q is 0,
+as in the paper, or the mean value of the node (`parent_first_play`).
 Slow twin: tests/oracle/mcts.py.
 """
 
@@ -34,14 +35,16 @@ def new_path(num_games: int, max_depth: int) -> Path:
 
 
 @kernel
-def select_edge(trees: Trees, tree: int, node: int, c_puct: np.float32) -> int:
+def select_edge(trees: Trees, tree: int, node: int, c_puct: np.float32, parent_first_play: bool) -> int:
     """The edge with the greatest PUCT score; the first of equals."""
     prior, visit_count, value_sum = trees.prior[tree, node], trees.visit_count[tree, node], trees.value_sum[tree, node]
-    scale = c_puct * np.float32(math.sqrt(np.float32(max(1, trees.node_visits[tree, node]))))
+    node_visits = max(1, trees.node_visits[tree, node])
+    scale = c_puct * np.float32(math.sqrt(np.float32(node_visits)))
+    first_play = trees.node_value_sum[tree, node] / np.float32(node_visits) if parent_first_play else np.float32(0.0)
     best, best_score = 0, np.float32(-np.inf)
     for e in range(trees.num_edges[tree, node]):
         visits = np.float32(visit_count[e])
-        q_value = value_sum[e] / max(visits, np.float32(1.0))
+        q_value = value_sum[e] / visits if visits > np.float32(0.0) else first_play
         score = q_value + scale * prior[e] / (np.float32(1.0) + visits)
         if score > best_score:
             best, best_score = e, score
@@ -54,6 +57,7 @@ def descend(
     trees: Trees,
     tree: int,
     c_puct: np.float32,
+    parent_first_play: bool,
     position: Position,
     history: History,
     mask: np.ndarray,
@@ -67,7 +71,7 @@ def descend(
     """
     node, depth = 0, 0
     while trees.num_edges[tree, node] > 0:
-        edge = select_edge(trees, tree, node, c_puct)
+        edge = select_edge(trees, tree, node, c_puct, parent_first_play)
         path.node[game, depth] = node
         path.edge[game, depth] = edge
         depth += 1
@@ -102,12 +106,10 @@ def backup(trees: Trees, tree: int, value: np.float32, path: Path, game: int) ->
         trees.visit_count[tree, node, edge] += 1
         trees.value_sum[tree, node, edge] += value
         trees.node_visits[tree, node] += 1
+        trees.node_value_sum[tree, node] += value
 
 
 @kernel
 def root_value(trees: Trees, tree: int) -> np.float32:
     """Mean value of the root's simulations for the player to move; 0 before the first."""
-    total = np.float32(0.0)
-    for e in range(trees.num_edges[tree, 0]):
-        total += trees.value_sum[tree, 0, e]
-    return total / np.float32(max(1, trees.node_visits[tree, 0]))
+    return np.float32(trees.node_value_sum[tree, 0] / np.float32(max(1, trees.node_visits[tree, 0])))

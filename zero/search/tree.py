@@ -24,6 +24,7 @@ class Trees(NamedTuple):
     child: np.ndarray  # [T, N, A] int32    node the edge leads to, or NO_CHILD
     num_edges: np.ndarray  # [T, N] int32    legal actions; 0 where the game has ended
     node_visits: np.ndarray  # [T, N] int32    sum of N(s, a) over the edges
+    node_value_sum: np.ndarray  # [T, N] float32    sum of W(s, a) over the edges
     end_value: np.ndarray  # [T, N] float32    value of an ended game for the player to move there
     num_nodes: np.ndarray  # [T] int32
     renumbering: np.ndarray  # [N] int32, scratch of `reroot`
@@ -41,6 +42,7 @@ def new_trees(num_trees: int, max_nodes: int, num_actions: int) -> Trees:
         child=np.zeros(edges, np.int32),
         num_edges=np.zeros(edges[:2], np.int32),
         node_visits=np.zeros(edges[:2], np.int32),
+        node_value_sum=np.zeros(edges[:2], np.float32),
         end_value=np.zeros(edges[:2], np.float32),
         num_nodes=np.zeros(num_trees, np.int32),
         renumbering=np.zeros(max_nodes, np.int32),
@@ -72,6 +74,7 @@ def add_node(trees: Trees, tree: int, legal_mask: np.ndarray, end_value: float) 
             edges += 1
     trees.num_edges[tree, node] = edges
     trees.node_visits[tree, node] = 0
+    trees.node_value_sum[tree, node] = 0.0
     trees.end_value[tree, node] = end_value
     return node
 
@@ -160,4 +163,5 @@ def _move_row(trees: Trees, tree: int, node: int, target: int) -> None:
         trees.child[tree, target, e] = NO_CHILD if child == NO_CHILD else number[child]
     trees.num_edges[tree, target] = edges
     trees.node_visits[tree, target] = trees.node_visits[tree, node]
+    trees.node_value_sum[tree, target] = trees.node_value_sum[tree, node]
     trees.end_value[tree, target] = trees.end_value[tree, node]

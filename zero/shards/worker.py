@@ -53,6 +53,7 @@ def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], Non
         num_players=len(spec.weights),
         num_simulations=spec.num_simulations,
         c_puct=spec.search.c_puct,
+        parent_first_play=spec.search.first_play == "parent",
         random_symmetry=spec.search.random_symmetry,
         tree_reuse=spec.search.tree_reuse,
         temperature_moves=spec.temperature_moves,
