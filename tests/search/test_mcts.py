@@ -203,7 +203,14 @@ def test_the_first_simulation_follows_the_prior():
 def test_a_player_that_is_behind_tries_everything_only_where_an_untried_action_counts_as_even(
     parent_first_play, fewest
 ):
-    search = KernelSearch(gomoku_rules(5, 5, 5), ColourEvaluator(-0.5), 0.1, 100)
+    class BehindEvaluator(ColourEvaluator):
+        """Black is behind; one action has half of the prior."""
+
+        def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+            super().evaluate(planes, prior, value)
+            prior[:, 7] = 1.0
+
+    search = KernelSearch(gomoku_rules(5, 5, 5), BehindEvaluator(-0.5), 0.1, 100)
     search.parent_first_play = parent_first_play
     assert min(search.start().simulate(30).visits().values()) == fewest
 
