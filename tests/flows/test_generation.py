@@ -1,20 +1,22 @@
 """The flows on real servers, as a user runs them: a generation of the `smoke` preset, killed, cancelled, refused."""
 
 import json
+import re
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.end_to_end.project import edit_params, git, zero
+from tests.end_to_end.project import git, zero
 from tests.infra.servers import Servers
 from zero.lineage import workspace_dir, writer_lock
-from zero.params import preset_text
 from zero.record import read_ledger
-from zero.shards.spec import ShardSpec
+from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.storage import Store
 
 RUN = ("prefect", "deployment", "run")
@@ -29,10 +31,19 @@ def workspace(servers: Servers) -> Path:
 
 
 @pytest.fixture(scope="module")
-def first_run(servers: Servers, workspace: Path) -> dict[str, Any]:
-    """The run of its next generation, by the words of the README."""
-    servers.typed(*RUN, "zero-generation", "--param", "lineage=tiny", "--watch")
+def finished(servers: Servers, workspace: Path) -> dict[str, Any]:
+    """The run of its next generation, by the words of the README; a process that plays for it is killed."""
+    with ThreadPoolExecutor() as threads:
+        killing = threads.submit(kill_a_player, servers)
+        servers.typed(*RUN, "zero-generation", "--param", "lineage=tiny", "--watch")
+        killing.result()
     return last_run(servers, "zero-generation")
+
+
+def kill_a_player(servers: Servers) -> None:
+    player = wait_until(lambda: next(workers_of(servers), None))
+    time.sleep(1.0)  # so that it has begun to play
+    player.kill()
 
 
 def last_run(servers: Servers, flow: str) -> dict[str, Any]:
@@ -56,7 +67,12 @@ def log_of(servers: Servers, run: dict[str, Any]) -> str:
     return "\n".join(line["message"] for line in lines)
 
 
-def players(servers: Servers) -> list[psutil.Process]:
+def ended_run(servers: Servers, flow: str) -> dict[str, Any] | None:
+    run = last_run(servers, flow)
+    return run if run["end_time"] else None
+
+
+def commands_of(servers: Servers) -> list[psutil.Process]:
     """Processes of the project that run a command of `zero`."""
     found = []
     for process in psutil.process_iter():
@@ -76,68 +92,53 @@ def wait_until(condition: Callable[[], Any]) -> Any:
     return value
 
 
-def a_player(servers: Servers) -> Iterator[psutil.Process]:
-    return (process for process in players(servers) if process.cmdline()[3:] == ["worker"])
+def workers_of(servers: Servers) -> Iterator[psutil.Process]:
+    return (process for process in commands_of(servers) if process.cmdline()[3:] == ["worker"])
 
 
-def test_a_generation_is_completed_and_tagged(servers: Servers, first_run: dict[str, Any], workspace: Path) -> None:
-    assert first_run["state_type"] == "COMPLETED"
-    tag = first_run["name"]
+def test_a_generation_is_completed_and_tagged(servers: Servers, finished: dict[str, Any], workspace: Path) -> None:
+    assert finished["state_type"] == "COMPLETED"
+    tag = finished["name"]
     assert tag.startswith("tiny/gen-") and tag in git(servers.home, "tag").split()
     assert read_ledger(workspace)[int(tag[-4:])].kind == "decision"
 
 
-def test_each_step_and_each_shard_is_a_task(servers: Servers, first_run: dict[str, Any]) -> None:
+def test_each_step_and_each_shard_is_a_task(servers: Servers, finished: dict[str, Any]) -> None:
     steps = ["prepare", "selfplay", "replay", "training", "gating", "registry", "plan-selfplay", "plan-gating"]
     shards = ["selfplay-0000", "selfplay-0001", "gating-0000", "gating-0001"]
-    tasks = task_runs(servers, first_run)
+    tasks = task_runs(servers, finished)
     assert set(tasks) >= set(steps)
     assert set(tasks) - set(steps) <= set(shards) and "gating-0001" in tasks
     assert {task["state_type"] for task in tasks.values()} == {"COMPLETED"}
 
 
-def test_match_decision_progress_and_link_are_shown(servers: Servers, first_run: dict[str, Any]) -> None:
-    shown = artifacts(servers, first_run)
+def test_match_decision_progress_and_link_are_shown(servers: Servers, finished: dict[str, Any]) -> None:
+    shown = artifacts(servers, finished)
     rows = json.loads(shown["tiny-match"]["data"])
     assert [row["games"] for row in rows] == [8, 8, 16]
-    assert first_run["name"] in shown["tiny-decision"]["data"]
+    assert finished["name"] in shown["tiny-decision"]["data"]
     assert shown["tiny-gating-progress"]["data"] == 100.0 and shown["tiny-training-progress"]["data"] == 100.0
     assert servers.mlflow in shown["tiny-mlflow"]["data"]
 
 
-def test_results_are_json(servers: Servers, first_run: dict[str, Any]) -> None:
+def test_results_are_json(servers: Servers, finished: dict[str, Any]) -> None:
     results = [path.read_text() for path in (servers.home / ".zero/prefect/storage").iterdir() if path.is_file()]
     assert all(json.loads(text) for text in results)
     assert any("ShardReceipt" in text for text in results) and any("PromotionDecision" in text for text in results)
 
 
-def test_a_campaign_goes_on_when_a_player_is_killed(
-    servers: Servers, first_run: dict[str, Any], workspace: Path
-) -> None:
-    before = len(read_ledger(workspace))
-    servers.typed(*RUN, "zero-campaign", "--param", "lineage=tiny", "--param", "num_generations=1")
-    killed = wait_until(lambda: next(a_player(servers), None))
-    time.sleep(1.0)  # so that it has begun to play
-    killed.kill()
-    run = wait_until(lambda: found if (found := last_run(servers, "zero-campaign"))["end_time"] else None)
-    assert run["state_type"] == "COMPLETED"
-    assert len(read_ledger(workspace)) == before + 1
-    made = last_run(servers, "zero-generation")
-    assert made["name"] == f"tiny/gen-{before:04d}"
-    assert [name for name, task in task_runs(servers, made).items() if task["run_count"] > 1] in (
-        ["selfplay-0000"],
-        ["selfplay-0001"],
-    )
+def test_a_killed_player_is_replaced(servers: Servers, finished: dict[str, Any]) -> None:
+    again = [name for name, task in task_runs(servers, finished).items() if task["run_count"] > 1]
+    assert len(again) == 1 and re.fullmatch(r"(selfplay|gating)-000[01]", again[0])
 
 
-def test_a_cancelled_generation_leaves_no_process_and_can_be_made_again(servers: Servers, workspace: Path) -> None:
-    servers.typed(*RUN, "zero-generation", "--param", "lineage=tiny")
-    wait_until(lambda: next(a_player(servers), None))
-    run = last_run(servers, "zero-generation")
-    servers.typed("prefect", "flow-run", "cancel", run["id"])
-    assert wait_until(lambda: found if (found := last_run(servers, "zero-generation"))["end_time"] else None)
-    assert last_run(servers, "zero-generation")["state_type"] == "CANCELLED"
-    wait_until(lambda: not players(servers))
+def test_a_cancelled_campaign_leaves_no_process_and_no_run(servers: Servers, workspace: Path) -> None:
+    servers.typed(*RUN, "zero-campaign", "--param", "lineage=tiny", "--param", "num_generations=2")
+    wait_until(lambda: next(workers_of(servers), None))
+    servers.typed("prefect", "flow-run", "cancel", last_run(servers, "zero-campaign")["id"])
+    ended = [wait_until(lambda flow=flow: ended_run(servers, flow)) for flow in ("zero-campaign", "zero-generation")]
+    assert [run["state_type"] for run in ended] == ["CANCELLED", "CANCELLED"]
+    wait_until(lambda: not commands_of(servers))
     zero(servers.home, "prepare", "tiny")
 
 
@@ -154,23 +155,26 @@ def test_an_unknown_lineage_fails_with_those_there_are(servers: Servers, workspa
     assert "unknown lineage 'go7'; there are: " in log_of(servers, last_run(servers, "zero-generation"))
 
 
-def test_a_shard_is_played_into_the_store_by_its_deployment(servers: Servers, workspace: Path) -> None:
+def test_a_shard_is_played_into_the_store_by_a_worker_of_the_pool(servers: Servers, workspace: Path) -> None:
     planned = zero(workspace, "plan", "selfplay").stdout.splitlines()[0]
     spec = ShardSpec.model_validate_json(planned).model_copy(update={"seed": 99})
-    servers.typed(*RUN, "zero-shard", "--params", json.dumps({"spec": spec.model_dump(mode="json")}), "--watch")
-    assert Store(str(servers.home / ".zero/store")).get_shard(spec.key()) is not None
+    store = Store(str(servers.home / ".zero/store"))
+    code = f"""
+from flows.players import PoolExecutor
+from zero.shards.spec import ShardReceipt, ShardSpec
+from zero.storage import Store
+spec = ShardSpec.model_validate_json({spec.model_dump_json()!r})
+print(PoolExecutor(Store({store.url!r})).play(spec).model_dump_json())
+"""
+    said = servers.local("exec", sys.executable, "-c", code).stdout.splitlines()[-1]
+    shard = store.get_shard(spec.key())
+    assert shard is not None and ShardReceipt.model_validate_json(said).sha256 == shard.sha256
 
 
-def test_a_generation_on_the_pool_has_a_run_for_each_shard(servers: Servers) -> None:
-    params = edit_params(
-        preset_text("smoke"), executor__kind="pool", selfplay__games_per_shard=24, gating__games_per_shard=16
-    )
-    (servers.home / "pooled.yaml").write_text(params)
-    zero(servers.home, "new", "pooled", "--params", "pooled.yaml")
-    servers.typed(*RUN, "zero-generation", "--param", "lineage=pooled", "--watch")
-    assert "pooled/gen-0001" in git(servers.home, "tag").split()
-    runs = servers.api("/flow_runs/filter", {"flows": {"name": {"any_": ["zero-shard"]}}})
-    assert {run["name"]: run["state_type"] for run in runs if run["parent_task_run_id"]} == {
-        "selfplay-0": "COMPLETED",
-        "gating-0": "COMPLETED",
-    }
+def test_a_shard_that_cannot_be_played_says_why_and_is_not_tried_again(servers: Servers, workspace: Path) -> None:
+    planned = zero(workspace, "plan", "selfplay").stdout.splitlines()[0]
+    spec = ShardSpec.model_validate_json(planned).model_copy(update={"seed": 98, "engine": "e" * 64})
+    words = json.dumps({"spec": spec.model_dump(mode="json")})
+    done = servers.typed(*RUN, "zero-shard", "--params", words, "--watch", check=False)
+    assert done.returncode == 1
+    assert "engine is" in last_run(servers, "zero-shard")["state"]["message"]

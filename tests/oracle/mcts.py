@@ -102,11 +102,18 @@ class Node:
 class Search:
     """The tree of one player in one game."""
 
-    def __init__(self, judge: Judge, symmetries: np.ndarray, c_puct: float, draw_symmetry: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        symmetries: np.ndarray,
+        c_puct: float,
+        parent_first_play: bool,
+        draw_symmetry: Callable[[], int],
+    ) -> None:
         self.judge = judge
         self.symmetries = symmetries.tolist()
         self.c_puct = F32(c_puct)
-        self.parent_first_play = False
+        self.parent_first_play = parent_first_play  # the value of an untried action is that of its node, not 0
         self.draw_symmetry = draw_symmetry
         self.tree: Node | None = None
         self.num_made = 0
@@ -145,7 +152,6 @@ class Search:
     def select(self, node: Node) -> Edge:
         """The edge with the greatest Q + U; of equals the first."""
         exploration = self.c_puct * np.sqrt(F32(max(1, node.visits)))
-
         first_play = node.value_sum / F32(max(1, node.visits)) if self.parent_first_play else F32(0)
 
         def score(edge: Edge) -> np.float32:
@@ -216,6 +222,7 @@ class Settings(NamedTuple):
     num_simulations: int
     max_nodes: int
     c_puct: float
+    parent_first_play: bool
     random_symmetry: bool
     tree_reuse: bool
     temperature_moves: int
@@ -239,7 +246,10 @@ def play_game(
     def draw_symmetry() -> int:
         return stream.below(len(symmetries)) if settings.random_symmetry else 0
 
-    searches = {colour: Search(judge, symmetries, settings.c_puct, draw_symmetry) for colour, judge in judges.items()}
+    searches = {
+        colour: Search(judge, symmetries, settings.c_puct, settings.parent_first_play, draw_symmetry)
+        for colour, judge in judges.items()
+    }
     if judges[1] is judges[-1]:
         searches[-1] = searches[1]
     record = TwinGame([], [], [], 0.0, 0)

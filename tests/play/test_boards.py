@@ -23,6 +23,7 @@ RULES = {
 KINDS = {
     "selfplay": SELFPLAY,
     "selfplay without reuse": SELFPLAY._replace(tree_reuse=False, random_symmetry=False),
+    "selfplay, an untried move is worth its node": SELFPLAY._replace(parent_first_play=True),
     "match": MATCH,
     "match from an odd game": MATCH._replace(first_game=5, temperature_moves=4),
 }

@@ -68,6 +68,7 @@ def test_a_shard_played_again_is_the_same():
     "changed",
     [
         SELFPLAY._replace(c_puct=0.5),
+        SELFPLAY._replace(parent_first_play=True),
         SELFPLAY._replace(num_simulations=3),
         SELFPLAY._replace(temperature_moves=3),
         SELFPLAY._replace(dirichlet_fraction=0.5),
@@ -75,7 +76,7 @@ def test_a_shard_played_again_is_the_same():
         SELFPLAY._replace(tree_reuse=False),
         SELFPLAY._replace(random_symmetry=False),
     ],
-    ids=["c_puct", "simulations", "temperature", "fraction", "concentration", "reuse", "symmetry"],
+    ids=["c_puct", "first_play", "simulations", "temperature", "fraction", "concentration", "reuse", "symmetry"],
 )
 def test_every_setting_tells(changed):
     one, other = (play_shard(GO4, settings, hashes(GO4), 4, max_nodes=60).games for settings in (SELFPLAY, changed))

@@ -17,6 +17,7 @@ class View(NamedTuple):
     """A node and all under it; an edge is (action, prior, visits, value sum, child)."""
 
     visits: int
+    value_sum: np.float32
     edges: tuple[tuple[int, np.float32, int, np.float32, "View | None"], ...]
 
 
@@ -24,15 +25,23 @@ class KernelSearch:
     """A tree (one of several, so that a slip into a neighbour shows) over a game."""
 
     TREE, NUM_TREES = 1, 3
-    parent_first_play = False
 
-    def __init__(self, rules: Rules, evaluator: Evaluator, c_puct: float, max_nodes: int, symmetries=None) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        evaluator: Evaluator,
+        c_puct: float,
+        max_nodes: int,
+        symmetries=None,
+        parent_first_play: bool = False,
+    ) -> None:
         self.game = KernelGame(rules)
         self.rules, self.evaluator, self.c_puct = rules, evaluator, c_puct
         self.trees = new_trees(self.NUM_TREES, max_nodes, rules.num_actions)
         self.path = new_path(1, rules.max_moves + 1)
         self.mask = np.zeros(rules.num_actions, np.bool_)
         self.draw_symmetry = symmetries or (lambda: 0)
+        self.parent_first_play = parent_first_play
 
     @property
     def num_nodes(self) -> int:
@@ -121,7 +130,7 @@ def view_of(trees: Trees, tree: int, node: int = 0) -> View:
                 below,
             )
         )
-    return View(int(trees.node_visits[tree, node]), tuple(edges))
+    return View(int(trees.node_visits[tree, node]), trees.node_value_sum[tree, node], tuple(edges))
 
 
 def view_of_twin(node: twin.Node) -> View:
@@ -130,7 +139,7 @@ def view_of_twin(node: twin.Node) -> View:
         (action, edge.prior, edge.visits, edge.value_sum, view_of_twin(edge.child) if edge.child else None)
         for action, edge in node.edges.items()
     )
-    return View(node.visits, edges)
+    return View(node.visits, node.value_sum, edges)
 
 
 def size_of(view: View) -> int:

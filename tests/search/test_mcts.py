@@ -32,13 +32,13 @@ EVALUATORS = {
 class Pair:
     """The same search twice: kernels and slow twin."""
 
-    def __init__(self, rules, evaluator, c_puct, max_nodes) -> None:
+    def __init__(self, rules, evaluator, c_puct, max_nodes, parent_first_play) -> None:
         num_symmetries = len(rules.symmetries)
         symmetries = [np.random.default_rng(7) for _ in range(2)]
         draws = [lambda r=r: int(r.integers(num_symmetries)) for r in symmetries]
-        self.kernel = KernelSearch(rules, evaluator, c_puct, max_nodes, draws[0])
+        self.kernel = KernelSearch(rules, evaluator, c_puct, max_nodes, draws[0], parent_first_play)
         evaluator.num_actions = rules.num_actions
-        self.twin = twin.Search(judge_of(evaluator), rules.symmetries, c_puct, draws[1])
+        self.twin = twin.Search(judge_of(evaluator), rules.symmetries, c_puct, parent_first_play, draws[1])
         self.game = oracle_of(rules)
         self.rules, self.max_nodes = rules, max_nodes
         self.stream = stream_of(1, 2, "test", 3)
@@ -76,8 +76,7 @@ class Pair:
 @pytest.mark.parametrize("game", GAMES)
 def test_whole_trees_equal_the_twins_over_several_moves(game, evaluator, first_play):
     rules = GAMES[game]
-    pair = Pair(rules, EVALUATORS[evaluator](rules), 1.5, 2000)
-    pair.kernel.parent_first_play = pair.twin.parent_first_play = first_play == "parent"
+    pair = Pair(rules, EVALUATORS[evaluator](rules), 1.5, 2000, first_play == "parent")
     for num_simulations in (250, 80, 80):
         pair.search(num_simulations)
         pair.play(pair.twin.most_visited(), 1900)
@@ -89,7 +88,7 @@ def test_whole_trees_equal_the_twins_over_several_moves(game, evaluator, first_p
 @pytest.mark.parametrize("game", ["go 3x3", "gomoku 4x6"])
 def test_trees_that_forget_their_newest_nodes_equal_the_twins(game, max_kept):
     rules = GAMES[game]
-    pair = Pair(rules, HashEvaluator(rules.num_actions, "peaked"), 0.7, max_kept + 41)
+    pair = Pair(rules, HashEvaluator(rules.num_actions, "peaked"), 0.7, max_kept + 41, game == "go 3x3")
     forgot = False
     for _ in range(5):
         pair.search(40)
@@ -210,8 +209,8 @@ def test_a_player_that_is_behind_tries_everything_only_where_an_untried_action_c
             super().evaluate(planes, prior, value)
             prior[:, 7] = 1.0
 
-    search = KernelSearch(gomoku_rules(5, 5, 5), BehindEvaluator(-0.5), 0.1, 100)
-    search.parent_first_play = parent_first_play
+    rules = gomoku_rules(5, 5, 5)
+    search = KernelSearch(rules, BehindEvaluator(-0.5), 0.1, 100, parent_first_play=parent_first_play)
     assert min(search.start().simulate(30).visits().values()) == fewest
 
 
