@@ -53,7 +53,7 @@ def new(
     else:
         path = params or home / "params.yaml"
         try:
-            text, source = path.read_text(), str(path)
+            text, source = path.read_text(errors="replace"), str(path)
         except OSError as error:
             raise ZeroError(
                 f"cannot read {path}: {error.strerror}; give --preset, one of {', '.join(presets())}"
@@ -244,7 +244,7 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
     from zero.shards.worker import play_into_store
 
     try:
-        spec = ShardSpec.model_validate_json(spec_file.read_text())
+        spec = ShardSpec.model_validate_json(spec_file.read_bytes())
     except OSError as error:
         raise ZeroError(f"cannot read {spec_file}: {error.strerror}") from None
     except ValidationError as error:

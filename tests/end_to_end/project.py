@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 SOURCE_DIR = Path(__file__).resolve().parents[2]
-COPIED = ("zero", "flows", "infra", ".dvc/config", ".dvcignore", ".gitignore", "constraints.txt", "dvc.yaml")
-COPIED += ("params.yaml", "prefect.yaml", "pyproject.toml")
+COPIED = (
+    *("zero", "flows", "infra", ".dvc/config", ".dvcignore", ".gitignore", "constraints.txt", "dvc.yaml"),
+    *("params.yaml", "prefect.yaml", "pyproject.toml"),
+)
 HIDDEN = ("ZERO_STORE", "ZERO_HOME", "ZERO_WRITER", "ZERO_PROGRESS", "MLFLOW_TRACKING_URI", "PREFECT_API_URL")
 
 

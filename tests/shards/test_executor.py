@@ -102,7 +102,7 @@ def test_a_worker_of_a_folder_without_the_code_is_an_error_with_its_last_words(
     (package / "__init__.py").write_text("")
     with (
         LocalExecutor(package.parent, 1, store.url) as executor,
-        pytest.raises(WorkerError, match="ended with status 1 .* this checkout is broken"),
+        pytest.raises(WorkerError, match=r"ended with status 1 .* this checkout is broken"),
     ):
         executor.play(specs_of(params, store)[0])
 
