@@ -51,8 +51,8 @@ def status_screen(home: Path, lineage: str) -> None:
     table = Table(title=f"lineage {lineage}", title_justify="left")
     for column, justify in (("tag", "left"), ("decision", "left"), ("score", "right"), ("interval", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]  # rich names its four words in a Literal
-    table.add_column("unique games", justify="right")
-    table.add_column("champion after")
+    table.add_column("unique", justify="right")
+    table.add_column("champion (generation)")
     for entry in now.ledger[-LAST_DECISIONS:]:
         table.add_row(*_row(entry))
     console.print(table)
@@ -113,12 +113,12 @@ def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | N
 
 
 def _row(entry: LedgerEntry) -> tuple[str, ...]:
-    champion = f"{entry.champion[:12]} (generation {entry.champion_generation})"
+    champion = f"{entry.champion[:12]} ({entry.champion_generation})"
     tag = generation_tag(entry.lineage, entry.generation)
     if entry.decision is None:
         return (tag, "start", "", "", "", champion)
     match = entry.decision.match
-    interval = f"{match.interval[0]:.1%} - {match.interval[1]:.1%}"
+    interval = f"{match.interval[0]:.0%} to {match.interval[1]:.0%}"
     word = "promoted" if entry.decision.promoted else "refused"
     return (tag, word, f"{match.score:.1%}", interval, str(match.unique_games), champion)
 

@@ -78,7 +78,10 @@ def test_an_interpreter_that_is_none_is_refused_with_the_remedy(fresh: Path) -> 
 
 def test_a_failed_installation_leaves_no_stamp_and_is_made_again(fresh: Path) -> None:
     (fresh / "pyproject.toml").write_text("this is no project file")
-    for expected in ("setting up: installing", "setting up: .venv is half-made or was made elsewhere; it is made again"):
+    for expected in (
+        "setting up: installing",
+        "setting up: .venv is half-made or was made elsewhere; it is made again",
+    ):
         done = run([BASH, "infra/setup"], fresh, check=False)
         assert done.returncode == 1
         assert done.stdout.startswith(expected)

@@ -1,0 +1,1 @@
+"""What the project runs on: the servers of one machine, and the installation."""
