@@ -7,7 +7,7 @@ from pydantic import Field
 
 from flows.generation import generation
 from zero.artifacts import PromotionDecision
-from zero.lineage import clear_stop, find_workspace, stop_requested
+from zero.lineage import clear_stop, find_workspace, stop_requested, writer_lock
 from zero.settings import home_dir
 
 
@@ -15,7 +15,8 @@ from zero.settings import home_dir
 def campaign(lineage: str = "go9", num_generations: Annotated[int, Field(ge=1)] = 3) -> list[PromotionDecision]:
     """Makes generations until there are enough, or until `zero stop` was typed; a refused challenger is one as well."""
     workspace = find_workspace(home_dir(), lineage)
-    clear_stop(workspace)
+    with writer_lock(workspace):  # a campaign that may not write takes no request back
+        clear_stop(workspace)
     decisions: list[PromotionDecision] = []
     while len(decisions) < num_generations and not stop_requested(workspace):
         decisions.append(generation(lineage))

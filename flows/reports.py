@@ -71,9 +71,12 @@ class ProgressBar:
             if so_far == self._total or now - self._said >= SAY_SECONDS:
                 self._said = now
                 self._say(self._what.format(done=so_far))
-            update_progress_artifact(
-                self._artifact, progress=100.0 * so_far / self._total, description=self._what.format(done=so_far)
-            )
+            try:
+                update_progress_artifact(
+                    self._artifact, progress=100.0 * so_far / self._total, description=self._what.format(done=so_far)
+                )
+            except Exception as error:  # whatever the server's trouble is, a bar is no reason to lose a game
+                self._say(f"the progress bar was not updated: {error}")
 
 
 def report_generation(decision: PromotionDecision, recorded: Recorded) -> None:

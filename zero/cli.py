@@ -122,7 +122,7 @@ def advance(
     if Settings().tracking_uri:
         try:
             url = _track(home, workspace, Settings().tracking_uri)
-        except ServerError as error:
+        except ZeroError as error:  # the record is made; tracking can be caught up
             typer.echo(f"not tracked: {error}; catch up later with `zero track {lineage}`", err=True)
     if as_json:
         promoted = done.entry.decision.promoted if done.entry.decision else True
@@ -184,7 +184,7 @@ def checkout(
     """Clones a generation with its data into a folder of its own, to look at it or to run `dvc repro` there."""
     from zero.lineage import checkout_generation
 
-    checkout_generation(home_dir(), tag, folder)
+    checkout_generation(home_dir(), tag, folder.resolve())
     typer.echo(f"{tag} is in {folder}; `cd {folder} && dvc repro` says that nothing has changed")
 
 

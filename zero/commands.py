@@ -16,21 +16,30 @@ IDENTITY = {
 }
 QUIET = {
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_COUNT": "4",
     "GIT_CONFIG_KEY_0": "commit.gpgsign",
     "GIT_CONFIG_VALUE_0": "false",
     "GIT_CONFIG_KEY_1": "advice.detachedHead",
     "GIT_CONFIG_VALUE_1": "false",
+    "GIT_CONFIG_KEY_2": "tag.gpgsign",
+    "GIT_CONFIG_VALUE_2": "false",
+    "GIT_CONFIG_KEY_3": "core.hooksPath",
+    "GIT_CONFIG_VALUE_3": "/dev/null",
     "DVC_NO_ANALYTICS": "1",
     "DO_NOT_TRACK": "true",
 }
+
+
+OUTER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
+"""What a git hook sets for the repository it runs in; here it would divert commands from the folder they name."""
 
 
 def environment() -> dict[str, str]:
     """Environment of a child: this Python's programs first on the path, telemetry off, an identity for commits."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     identity = {name: os.environ.get(name, value) for name, value in IDENTITY.items()}
-    return {**os.environ, **QUIET, **identity, "PATH": path}
+    outer = {name: value for name, value in os.environ.items() if name not in OUTER_GIT}
+    return {**outer, **QUIET, **identity, "PATH": path}
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -29,7 +29,7 @@ from zero.artifacts import (
 )
 from zero.commands import dvc, git
 from zero.errors import LineageError
-from zero.params import PARAMS_FILE, Params, load_params, params_digest, parse_params
+from zero.params import PARAMS_FILE, Params, params_digest, parse_params
 from zero.record import FIRST_PREVIOUS, LEDGER_FILE, append_entry, parse_ledger, read_ledger
 from zero.settings import STATE_FOLDER
 
@@ -48,7 +48,6 @@ class Standing(NamedTuple):
 
     lineage: str
     workspace: Path
-    params: Params
     ledger: tuple[LedgerEntry, ...]
     next_generation: int
 
@@ -66,7 +65,8 @@ def generation_tag(lineage: str, number: int) -> str:
 def lineages(home: Path) -> list[str]:
     """Names of the lineages that have a workspace here."""
     folder = home / STATE_FOLDER / "workspaces"
-    return sorted(p.name for p in folder.iterdir() if (p / LEDGER_FILE).exists()) if folder.is_dir() else []
+    names = [p.name for p in folder.iterdir() if (p / LEDGER_FILE).exists()] if folder.is_dir() else []
+    return sorted(name for name in names if NAME_PATTERN.match(name))
 
 
 def find_workspace(home: Path, lineage: str) -> Path:
@@ -85,7 +85,7 @@ def find_workspace(home: Path, lineage: str) -> Path:
 def standing(workspace: Path) -> Standing:
     """Reads where a lineage stands."""
     ledger = read_ledger(workspace)
-    return Standing(ledger[0].lineage, workspace, load_params(workspace), ledger, ledger[-1].generation + 1)
+    return Standing(ledger[0].lineage, workspace, ledger, ledger[-1].generation + 1)
 
 
 def check_workspace(workspace: Path) -> None:
@@ -95,13 +95,18 @@ def check_workspace(workspace: Path) -> None:
       LineageError: it is dirty, on another branch, or has diverged.
     """
     lineage = read_ledger(workspace)[0].lineage
-    branch = git(workspace, "symbolic-ref", "--short", "-q", "HEAD").strip()
+    branch = git(workspace, "branch", "--show-current").strip()
     if branch != f"lineage/{lineage}":
         raise LineageError(
-            f"{workspace} is on branch {branch}; go back with `git -C {workspace} checkout lineage/{lineage}`"
+            f"{workspace} is on {f'branch {branch}' if branch else 'no branch'}; "
+            f"go back with `git -C {workspace} checkout lineage/{lineage}`"
         )
     for line in git(workspace, "status", "--porcelain", "--untracked-files=all").splitlines():
         path = line[3:].strip('"')
+        if line.startswith("??") and not path.startswith(GENERATED):
+            raise LineageError(
+                f"{workspace} is dirty: {path} is not committed; remove it, or `git add` and commit it there"
+            )
         if not path.startswith(GENERATED) and not path.startswith("record/"):
             raise LineageError(
                 f"{workspace} is dirty: {path} is not committed; commit it there (`git -C {workspace} commit -a`) "
@@ -122,7 +127,7 @@ def writer_lock(workspace: Path) -> Iterator[None]:
     Raises:
       LineageError: another process is.
     """
-    path = workspace / ".git" / LOCK_FILE
+    path = workspace.resolve() / ".git" / LOCK_FILE
     if not path.parent.is_dir():
         yield  # a copy without git: nobody else can know it
         return
@@ -190,10 +195,15 @@ def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Stan
     target = workspace_dir(home, lineage)
     if target.exists():
         raise LineageError(f"lineage {lineage!r} is there already, in {target}; go on with it, or choose another name")
-    if git(home, "ls-remote", "--heads", ".", f"refs/heads/lineage/{lineage}").strip():
+    if _branch_exists(home, lineage):
         raise LineageError(
             f"branch lineage/{lineage} is there already; choose another name, or make its workspace again: "
             f"`zero restore {lineage}`"
+        )
+    if tags := git(home, "tag", "--list", f"{lineage}/gen-*").split():
+        raise LineageError(
+            f"tag {tags[0]} is of an earlier lineage {lineage!r}; choose another name, or delete its tags: "
+            f"`git tag -d $(git tag -l '{lineage}/gen-*')`"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
@@ -208,7 +218,7 @@ def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Stan
         git(building, "commit", "--quiet", "-m", f"{lineage}: generation 0, the seeded random network")
         git(building, "tag", generation_tag(lineage, 0))
         dvc(building, "push", "--quiet")
-        git(building, "push", "--quiet", "origin", f"lineage/{lineage}", generation_tag(lineage, 0))
+        git(building, "push", "--quiet", "--atomic", "origin", f"lineage/{lineage}", generation_tag(lineage, 0))
         os.rename(building, target)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
@@ -230,9 +240,10 @@ def restore_lineage(home: Path, lineage: str) -> Standing:
     target = workspace_dir(home, lineage)
     if target.exists():
         raise LineageError(f"the workspace of {lineage!r} is there, in {target}; move it away to make it again")
-    if not git(home, "ls-remote", "--heads", ".", f"refs/heads/lineage/{lineage}").strip():
+    if not git(home, "for-each-ref", f"refs/heads/lineage/{lineage}").strip():
         raise LineageError(
-            f"no branch lineage/{lineage} in {home}; fetch it, or make the lineage with `zero new {lineage}`"
+            f"no branch lineage/{lineage} in {home}; make the lineage with `zero new {lineage}`, or fetch it: "
+            f"`git fetch --tags origin lineage/{lineage}:lineage/{lineage}`"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
@@ -265,9 +276,13 @@ def checkout_generation(home: Path, tag: str, target: Path) -> None:
         raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` shows those there are")
     if target.exists() and any(target.iterdir()):
         raise LineageError(f"{target} is not empty; name a new folder")
-    git(home, "clone", "--quiet", "--branch", tag, str(home), str(target))
-    configure_dvc(target, home)
-    dvc(target, "checkout", "--quiet")
+    try:
+        git(home, "clone", "--quiet", "--branch", tag, str(home), str(target))
+        configure_dvc(target, home)
+        dvc(target, "checkout", "--quiet")
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
 
 
 def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
@@ -336,6 +351,12 @@ def committed_ledger(workspace: Path) -> str:
 def current_generation(workspace: Path) -> GenerationId:
     """The generation the workspace is set up to make."""
     return read_manifest(workspace / "state", GenerationId, GENERATION_FILE)
+
+
+def _branch_exists(home: Path, lineage: str) -> bool:
+    """True where the project has the branch of a lineage, or has fetched it."""
+    names = git(home, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").split()
+    return any(name.endswith(f"/lineage/{lineage}") for name in names)
 
 
 def _is_ancestor(workspace: Path, commit: str) -> bool:

@@ -24,6 +24,8 @@ def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
     """
     entries: list[LedgerEntry] = []
     previous = FIRST_PREVIOUS
+    if not text:
+        raise LineageError(f"{source} is empty; {_restore(source)}")
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         try:
             entry = LedgerEntry.model_validate_json(line)

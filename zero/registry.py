@@ -5,6 +5,8 @@ each step finds out by itself whether it was done, so that after a crash it is e
 """
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +43,7 @@ from zero.params import load_params, params_digest
 from zero.record import LEDGER_FILE, PROVENANCE_FILE, append_entry, last_line_digest, parse_ledger
 
 CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = STATE_OUTS
-CHALLENGER_DIR = "models/challenger"
+CHALLENGER_DIR, WINDOW_DIR = "models/challenger", "data/window"
 GENERATION_PATH = f"state/{GENERATION_FILE}"
 UP_TO_DATE = "Data and pipelines are up to date."
 """What `dvc status` says where nothing is left to run."""
@@ -105,18 +107,22 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
         raise LineageError(
             f"the state of {entry.lineage} is older than its ledger; restore it with `dvc checkout --force`"
         )
-    if not (workspace / CHALLENGER_DIR / "manifest.json").exists():
-        dvc(workspace, "checkout", "--quiet")
+    if not _holds(workspace, entry):
+        git(workspace, "checkout", "HEAD", "--", "dvc.lock")
+        dvc(workspace, "checkout", "--quiet", "--force", CHALLENGER_DIR, WINDOW_DIR)
+    if not _holds(workspace, entry):
+        raise LineageError(f"{workspace} does not hold the data of generation {entry.generation}; try `dvc pull` there")
     if entry.champion_generation == entry.generation:
         challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
         champion = Champion(generation=entry.generation, network=challenger.network, weights=challenger.weights)
-        link_or_copy(
-            checked_path(challenger.weights, workspace / CHALLENGER_DIR),
-            workspace / CHAMPION_DIR / champion.weights.path,
-        )
-        write_manifest(workspace / CHAMPION_DIR, champion)
-    _replace(workspace / CHALLENGER_DIR, workspace / TRAINEE_DIR)
-    _replace(workspace / "data/window", workspace / REPLAY_DIR)
+        weights = checked_path(challenger.weights, workspace / CHALLENGER_DIR)
+        with _replacing(workspace / CHAMPION_DIR) as building:
+            link_or_copy(weights, building / champion.weights.path)
+            write_manifest(building, champion)
+    for source, target in ((CHALLENGER_DIR, TRAINEE_DIR), (WINDOW_DIR, REPLAY_DIR)):
+        with _replacing(workspace / target) as building:
+            for path in sorted((workspace / source).iterdir()):
+                link_or_copy(path, building / path.name)
     _check_state(workspace, entry)
     dvc(workspace, "add", "--quiet", *STATE_OUTS)
     next_id = GenerationId(lineage=entry.lineage, number=entry.generation + 1)
@@ -127,9 +133,11 @@ def _finish(workspace: Path, entry: LedgerEntry) -> None:
     """Does what follows the commit of a generation, up to its last step, the setting up of the next."""
     tag = generation_tag(entry.lineage, entry.generation)
     if not git(workspace, "tag", "--list", tag).strip():
-        git(workspace, "tag", tag)
+        git(workspace, "tag", tag, _commit_of_last_entry(workspace))
+    elif git(workspace, "rev-parse", f"{tag}^{{commit}}").strip() != _commit_of_last_entry(workspace):
+        raise LineageError(f"tag {tag} is not of this lineage's commit; delete it with `git tag -d {tag}`")
     dvc(workspace, "push", "--quiet")
-    git(workspace, "push", "--quiet", "origin", f"lineage/{entry.lineage}", tag)
+    git(workspace, "push", "--quiet", "--atomic", "origin", f"lineage/{entry.lineage}", tag)
     roll_forward(workspace, entry)
 
 
@@ -145,7 +153,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     if decision.champion != before.champion:
         raise LineageError(
             f"the match of generation {number} was against {decision.champion[:12]}, but the champion of {lineage} is "
-            f"{before.champion[:12]}; restore the state with `git checkout HEAD -- state && dvc checkout --force`"
+            f"{before.champion[:12]}; restore it with `git checkout HEAD -- state dvc.lock && dvc checkout --force`"
         )
     params = load_params(workspace)
     challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
@@ -163,6 +171,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     )
     write_whole(workspace / LEDGER_FILE, append_entry(text, entry).encode())
     write_whole(workspace / PROVENANCE_FILE, canonical_json(_provenance(workspace, decision, before)))
+    (workspace / ".git/index.lock").unlink(missing_ok=True)  # of a git that was killed: we are the one writer
     git(workspace, "add", "--all")
     word = "promoted" if decision.promoted else "refused"
     git(
@@ -189,7 +198,7 @@ def _provenance(workspace: Path, decision: PromotionDecision, before: LedgerEntr
         profile=execution_profile(params.profile),
         champion=decision.champion,
         challenger=decision.challenger,
-        window=sha256_bytes(canonical_json(read_manifest(workspace / "data/window", Window))),
+        window=sha256_bytes(canonical_json(read_manifest(workspace / WINDOW_DIR, Window))),
         games=tuple(shard.file.sha256 for shard in games.shards),
         match=tuple(shard.file.sha256 for shard in match.shards),
     )
@@ -208,15 +217,30 @@ def _check_state(workspace: Path, entry: LedgerEntry) -> None:
         if found != wanted:
             raise LineageError(
                 f"the {name} in {workspace}/state is {found[:12]}, the ledger says {wanted[:12]}; "
-                "restore it with `git checkout HEAD -- state && dvc checkout --force`"
+                "restore it with `git checkout HEAD -- state dvc.lock && dvc checkout --force`"
             )
 
 
-def _replace(source: Path, target: Path) -> None:
-    """Makes `target` a folder with the files of `source`; after a crash a second call completes it."""
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """A folder to fill, which then takes the place of `target`; after a crash a second call completes it."""
     building = target.with_name(f".{target.name}.next")
     shutil.rmtree(building, ignore_errors=True)
-    for path in sorted(source.iterdir()):
-        link_or_copy(path, building / path.name)
+    building.mkdir(parents=True)
+    yield building
     shutil.rmtree(target, ignore_errors=True)
     building.rename(target)
+
+
+def _holds(workspace: Path, entry: LedgerEntry) -> bool:
+    """True where the challenger and the window in the workspace are those of a recorded generation."""
+    if not all((workspace / out / "manifest.json").exists() for out in (CHALLENGER_DIR, WINDOW_DIR)):
+        return False
+    challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
+    window = read_manifest(workspace / WINDOW_DIR, Window)
+    return challenger.weights.sha256 == entry.trainee and window.origin.generation == entry.generation
+
+
+def _commit_of_last_entry(workspace: Path) -> str:
+    """The commit that wrote the last line of the ledger."""
+    return git(workspace, "log", "-1", "--format=%H", "--", LEDGER_FILE).strip()

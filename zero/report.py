@@ -50,7 +50,7 @@ def status_screen(home: Path, lineage: str) -> None:
     console = Console()
     table = Table(title=f"lineage {lineage}", title_justify="left")
     for column, justify in (("tag", "left"), ("decision", "left"), ("score", "right"), ("interval", "right")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]  # rich names its four words in a Literal
+        table.add_column(column, no_wrap=True, justify=justify)  # type: ignore[arg-type]  # rich names its four words in a Literal
     table.add_column("unique", justify="right")
     table.add_column("champion (generation)")
     for entry in now.ledger[-LAST_DECISIONS:]:

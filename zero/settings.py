@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -31,7 +30,7 @@ class Settings(BaseSettings):
 
     home: Path | None = Field(default=None, validation_alias="ZERO_HOME")
     store: str = Field(default="", validation_alias="ZERO_STORE")
-    progress: Literal["", "json"] = Field(default="", validation_alias="ZERO_PROGRESS")
+    progress: str = Field(default="", validation_alias="ZERO_PROGRESS")
     tracking_uri: str = Field(default="", validation_alias="MLFLOW_TRACKING_URI")
 
 
@@ -60,4 +59,8 @@ def open_store(folder: Path) -> Iterator[Store]:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     else:
-        yield Store(url or str(home_dir(folder) / STATE_FOLDER / "store"))
+        here = home_dir(folder)
+        local = (
+            url if "://" in url else str(here / (url or f"{STATE_FOLDER}/store"))
+        )  # a relative path is in the project
+        yield Store(local)

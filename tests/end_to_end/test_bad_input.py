@@ -1,5 +1,6 @@
 """What a user can do wrong: one line with the value and the remedy, exit status 1, nothing lost or half-written."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -177,3 +178,38 @@ def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path)
 def test_a_stage_outside_a_workspace_says_where_to_go(tmp_path: Path, begun: Path) -> None:
     (tmp_path / "zero").symlink_to(begun / "zero")
     assert "no params.yaml in" in refused(tmp_path, "selfplay")
+
+
+def test_a_detached_workspace_says_how_to_go_back(home: Path) -> None:
+    git(workspace_of(home), "checkout", "--quiet", "tiny/gen-0000")
+    assert "is on no branch; go back with" in refused(home, "prepare", "tiny")
+
+
+def test_tags_of_an_earlier_lineage_are_not_taken_for_new_ones(begun: Path) -> None:
+    git(begun, "tag", "again/gen-0001")
+    assert "tag again/gen-0001 is of an earlier lineage" in refused(begun, "new", "again", "--preset", "smoke")
+
+
+def test_an_empty_ledger_is_refused(home: Path) -> None:
+    (workspace_of(home) / "record/ledger.jsonl").write_text("")
+    assert "record/ledger.jsonl is empty" in refused(home, "status", "tiny")
+
+
+def test_a_spec_of_another_machine_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:
+    spec = zero(workspace_of(home), "plan", "selfplay").stdout.splitlines()[0]
+    isa = json.loads(spec)["profile"]["isa"]
+    (tmp_path / "spec.json").write_text(spec.replace(f'"isa":"{isa}"', '"isa":"VAX"'))
+    told = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
+    assert f"this worker's isa is {isa}, the shard wants VAX" in told
+
+
+def test_a_lost_workspace_is_made_again_out_of_its_branch(home: Path) -> None:
+    shutil.rmtree(workspace_of(home))
+    zero(home, "restore", "tiny")
+    assert json.loads(zero(home, "prepare", "tiny").stdout)["generation"] == 1
+    assert git(workspace_of(home), "status", "--porcelain") == ""
+
+
+def test_checkout_puts_the_clone_below_the_folder_it_is_typed_in(home: Path) -> None:
+    zero(workspace_of(home), "checkout", "tiny/gen-0000", "../copy")
+    assert (workspace_of(home).parent / "copy/state/champion/weights.safetensors").exists()

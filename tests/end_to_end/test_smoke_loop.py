@@ -13,7 +13,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from tests.end_to_end.project import dvc, edit_params, environment_of, git, make_project, zero
+from tests.end_to_end.project import dvc, edit_params, environment_of, git, make_project, run, zero
 from zero.artifacts import Champion, Checkpoint, GameSet, Window, read_manifest
 from zero.params import preset_text
 from zero.record import read_ledger
@@ -72,6 +72,15 @@ def make_generation_while_a_worker_dies(lineage: Lineage) -> bool:
     return killed.is_set()
 
 
+def make_generation_with_a_crash_after_its_commit(lineage: Lineage, number: int) -> None:
+    zero(lineage.home, "prepare", "tiny")
+    dvc(lineage.workspace, "repro")
+    program = f"from pathlib import Path; from zero.registry import _commit; _commit(Path('.'), 'tiny', {number})"
+    run([sys.executable, "-c", program], lineage.workspace)
+    assert f"tiny/gen-{number:04d}" not in git(lineage.home, "tag")
+    zero(lineage.home, "prepare", "tiny")
+
+
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     """Two generations on one process: the first challenger promoted, the second refused."""
@@ -84,11 +93,11 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
-    """The same on two processes, one of which is killed over a shard."""
+    """The same on two processes, one of which is killed over a shard, and with a crash in the registry."""
     lineage = make_lineage(tmp_path_factory.mktemp("second"), num_processes=2)
     assert make_generation_while_a_worker_dies(lineage)
     set_threshold(lineage, NEVER_PROMOTE)
-    make_generation(lineage)
+    make_generation_with_a_crash_after_its_commit(lineage, 2)
     return lineage
 
 

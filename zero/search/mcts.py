@@ -4,8 +4,8 @@
 
     argmax_a Q(s, a) + c_puct P(s, a) sqrt(sum_b N(s, b)) / (1 + N(s, a)),   Q(s, a) = W(s, a) / N(s, a)
 
-is used with at least 1 under the root, so that the first choice at a node follows the prior. Before the first visit Q is
-0, as in the paper, or the mean value of the node (`parent_first_play`).
+is used with at least 1 under the root, so that the first choice at a node follows the prior. Before the first visit Q
+is 0, as in the paper, or the mean value of the node (`parent_first_play`).
 Slow twin: tests/oracle/mcts.py.
 """
 

@@ -75,6 +75,7 @@ class LocalExecutor:
         self._free: queue.LifoQueue[tuple[int, _Worker | None]] = queue.LifoQueue()
         self._workers: set[_Worker] = set()
         self._lock = Lock()
+        self._closed = False
         for place in reversed(range(num_processes)):
             self._free.put((place, None))
 
@@ -85,7 +86,9 @@ class LocalExecutor:
             if worker is None or not worker.is_alive():
                 worker = self._start(place)
             receipt = worker.play(spec, progress)
-        except WorkerError:
+        except ShardFailedError:
+            raise
+        except BaseException:  # dead, or in the middle of a shard: it cannot be asked again
             if worker is not None:
                 self._forget(worker)
             worker = None
@@ -97,7 +100,10 @@ class LocalExecutor:
     def close(self) -> None:
         """Ends the workers; a shard in hand is given up."""
         with self._lock:
+            self._closed = True
             workers, self._workers = self._workers, set()
+        for worker in workers:
+            worker.hang_up()
         for worker in workers:
             worker.close()
 
@@ -108,8 +114,10 @@ class LocalExecutor:
         self.close()
 
     def _start(self, place: int) -> "_Worker":
-        worker = _Worker(self._folder, self._store_url, place % self._num_gpus if self._num_gpus else None)
         with self._lock:
+            if self._closed:
+                raise ShardFailedError("the executor was closed; no shard is begun")
+            worker = _Worker(self._folder, self._store_url, place % self._num_gpus if self._num_gpus else None)
             self._workers.add(worker)
         return worker
 
@@ -151,7 +159,9 @@ class _Worker:
                 if kind == "progress" and progress:
                     progress(int(event["done"]), spec.num_games)
                 elif kind == "receipt":
-                    return ShardReceipt.model_validate(event)
+                    receipt = ShardReceipt.model_validate(event)
+                    assert receipt.key == spec.key()
+                    return receipt
                 elif kind == "error":
                     raise ShardFailedError(event["message"])
         except (OSError, ValueError) as error:
@@ -162,10 +172,13 @@ class _Worker:
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         raise WorkerError(f"the worker (pid {self._process.pid}) {how} over {_name(spec)}{self._log_tail()}")
 
-    def close(self) -> None:
+    def hang_up(self) -> None:
         with contextlib.suppress(OSError):
             if self._process.stdin:
                 self._process.stdin.close()
+
+    def close(self) -> None:
+        self.hang_up()
         try:
             self._process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:

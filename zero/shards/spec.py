@@ -93,6 +93,11 @@ def lock_file_digest() -> str:
     return sha256_file(LOCK_FILE)
 
 
+def shard_profile(profile: ProfileParams) -> dict[str, str]:
+    """The execution profile of this machine, as far as games depend on it."""
+    return {name: value for name, value in execution_profile(profile).items() if name != "training_threads"}
+
+
 def plan_shards(
     params: Params,
     kind: Literal["selfplay", "gating"],
@@ -101,8 +106,7 @@ def plan_shards(
     weights: tuple[str, ...],
 ) -> list[ShardSpec]:
     """The shards of a stage in the order of their games; the last may be smaller."""
-    profile = execution_profile(params.profile)
-    profile.pop("training_threads", None)
+    profile = shard_profile(params.profile)
     selfplay = stage if isinstance(stage, SelfplayParams) else None
     return [
         ShardSpec(

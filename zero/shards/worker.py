@@ -16,14 +16,14 @@ from typing import Any, TextIO
 import numpy as np
 from pydantic import ValidationError
 
-from zero.errors import WorkerError, ZeroError
+from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch
 from zero.play.boards import PlaySettings
 from zero.play.shard import play_games
 from zero.search.streams import stream_of
 from zero.shards.records import write_records
-from zero.shards.spec import ShardReceipt, ShardSpec, engine_fingerprint, lock_file_digest
+from zero.shards.spec import ShardReceipt, ShardSpec, engine_fingerprint, lock_file_digest, shard_profile
 from zero.storage import Store
 
 PARENT_GONE = 3
@@ -34,7 +34,7 @@ def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], Non
     """Plays a shard and puts it into the store.
 
     Raises:
-      WorkerError: this checkout has other sources or another package lock than the spec names.
+      LineageError: this checkout has other sources or another package lock than the spec names.
       StorageError: the weights are not in the store, or the store cannot be written.
     """
     for name, wanted, here in (
@@ -42,11 +42,12 @@ def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], Non
         ("lock file", spec.lock_file, lock_file_digest()),
     ):
         if wanted != here:
-            raise WorkerError(
+            raise LineageError(
                 f"this worker's {name} is {here[:12]}, the shard wants {wanted[:12]}; check out the lineage's code here"
             )
     started = time.monotonic()
     prepare_torch(spec.device, spec.device.selfplay_threads)
+    check_profile(spec)
     from zero.network.inference import TorchEvaluator
 
     settings = PlaySettings(
@@ -85,6 +86,20 @@ def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], Non
         seconds=time.monotonic() - started,
         pid=os.getpid(),
     )
+
+
+def check_profile(spec: ShardSpec) -> None:
+    """Checks that this machine computes as the shard wants it.
+
+    Raises:
+      LineageError: another device, instruction set, precision or library version.
+    """
+    for name, here in shard_profile(spec.device).items():
+        if spec.profile.get(name) != here:
+            raise LineageError(
+                f"this worker's {name} is {here}, the shard wants {spec.profile.get(name)}; play it on such a machine, "
+                "or set profile.isa to 'avx2' for machines that differ in their instruction sets"
+            )
 
 
 def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
