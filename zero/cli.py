@@ -147,13 +147,17 @@ def advance(
 
 @app.command(rich_help_panel=LINEAGES)
 def track(lineage: Lineage = "go9", as_json: Json = False) -> None:
-    """Writes to MLflow the recorded generations it does not have yet."""
+    """Writes to MLflow the recorded generations it does not have yet.
+
+    The server is that of MLFLOW_TRACKING_URI, else the one that `make up` started.
+    """
     from zero.lineage import find_workspace
+    from zero.report import servers
 
     home = home_dir()
-    uri = Settings().tracking_uri
+    uri = Settings().tracking_uri or servers(home).get("mlflow", "")
     if not uri:
-        raise ServerError("MLFLOW_TRACKING_URI is not set; start a server with `make up` and set it to its address")
+        raise ServerError("no MLflow server: start one with `make up`, or set MLFLOW_TRACKING_URI to an address")
     url = _track(home, find_workspace(home, lineage), uri)
     typer.echo(json.dumps({"lineage": lineage, "mlflow_url": url}) if as_json else f"{lineage} is tracked: {url}")
 
