@@ -88,8 +88,9 @@ def test_the_ledger_is_read_from_its_workspace(tmp_path):
     assert read_ledger(tmp_path) == parse_ledger(ledger(), "ledger")
 
 
-def test_an_empty_ledger_has_no_entries():
-    assert parse_ledger("", "ledger") == ()
+def test_an_emptied_ledger_is_refused():
+    with pytest.raises(LineageError, match="ledger is empty"):
+        parse_ledger("", "ledger")
     assert last_line_digest("") == FIRST_PREVIOUS
 
 

@@ -250,7 +250,7 @@ def restore_lineage(home: Path, lineage: str) -> Standing:
     try:
         git(home, "clone", "--quiet", "--branch", f"lineage/{lineage}", str(home), str(building))
         configure_dvc(building, home)
-        dvc(building, "pull", "--quiet")
+        dvc(building, "pull", "--quiet", "--allow-missing")
         os.rename(building, target)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
@@ -279,7 +279,7 @@ def checkout_generation(home: Path, tag: str, target: Path) -> None:
     try:
         git(home, "clone", "--quiet", "--branch", tag, str(home), str(target))
         configure_dvc(target, home)
-        dvc(target, "checkout", "--quiet")
+        dvc(target, "checkout", "--quiet", "--allow-missing")
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise

@@ -105,7 +105,9 @@ def test_a_second_writer_is_refused(begun: Path) -> None:
 
 
 def test_the_lock_is_free_after_its_holder_was_killed(begun: Path) -> None:
-    program = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, 2); print(flush=True); time.sleep(99)"
+    program = (
+        "import fcntl, sys, time; f = open(sys.argv[1], 'a+'); fcntl.flock(f, 2); print(flush=True); time.sleep(99)"
+    )
     lock = str(workspace_of(begun) / ".git/zero.lock")
     holder = subprocess.Popen([sys.executable, "-c", program, lock], stdout=subprocess.PIPE)
     assert holder.stdout and holder.stdout.readline()

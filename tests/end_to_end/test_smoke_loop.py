@@ -18,7 +18,8 @@ from zero.artifacts import Champion, Checkpoint, GameSet, Window, read_manifest
 from zero.params import preset_text
 from zero.record import read_ledger
 
-ALWAYS_PROMOTE, NEVER_PROMOTE = 0.0, 1.0
+ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
+HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]
 
 
 class Lineage(NamedTuple):
@@ -28,16 +29,18 @@ class Lineage(NamedTuple):
 
 def make_lineage(home: Path, num_processes: int) -> Lineage:
     make_project(home)
-    params = edit_params(preset_text("smoke"), gating__threshold=ALWAYS_PROMOTE, executor__num_processes=num_processes)
+    params = edit_params(preset_text("smoke"), gating__threshold=ALWAYS, executor__num_processes=num_processes)
     (home / "smoke.yaml").write_text(params)
     zero(home, "new", "tiny", "--params", "smoke.yaml")
     return Lineage(home, home / ".zero/workspaces/tiny")
 
 
-def set_threshold(lineage: Lineage, threshold: float) -> None:
+def let_the_next_be_refused(lineage: Lineage) -> None:
+    """The next challenger is hardly another player than the champion, and would have to win every game."""
     path = lineage.workspace / "params.yaml"
-    path.write_text(edit_params(path.read_text(), gating__threshold=threshold))
-    git(lineage.workspace, "commit", "--quiet", "-m", f"threshold {threshold}", "params.yaml")
+    changes = {"gating__threshold": ONLY_IF_ALL_ARE_WON, "training__learning_rate": HARDLY_ANYTHING}
+    path.write_text(edit_params(path.read_text(), **changes))
+    git(lineage.workspace, "commit", "--quiet", "-m", "next", "params.yaml")
 
 
 def make_generation(lineage: Lineage) -> None:
@@ -86,7 +89,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     """Two generations on one process: the first challenger promoted, the second refused."""
     lineage = make_lineage(tmp_path_factory.mktemp("first"), num_processes=1)
     make_generation(lineage)
-    set_threshold(lineage, NEVER_PROMOTE)
+    let_the_next_be_refused(lineage)
     make_generation(lineage)
     return lineage
 
@@ -96,7 +99,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     """The same on two processes, one of which is killed over a shard, and with a crash in the registry."""
     lineage = make_lineage(tmp_path_factory.mktemp("second"), num_processes=2)
     assert make_generation_while_a_worker_dies(lineage)
-    set_threshold(lineage, NEVER_PROMOTE)
+    let_the_next_be_refused(lineage)
     make_generation_with_a_crash_after_its_commit(lineage, 2)
     return lineage
 
