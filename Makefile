@@ -16,7 +16,7 @@ watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
-.PHONY: help setup generation campaign up down status bench test check format clean
+.PHONY: help setup generation campaign up down status bench test rules check format clean
 
 help: ## this list
 	@echo 'AlphaGo Zero as a project whose every generation can be rebuilt and audited.'
@@ -56,6 +56,9 @@ bench: setup ## the speed of rules, search, network and self-play on this machin
 
 test: setup ## all tests; those with servers start their own, in folders and on ports of their own
 	@$(python) -m pytest $(ARGS)
+
+rules: setup ## the rules of Go against GNU Go (program gnugo): 100,000 positions of random games of every size
+	@$(python) -m tests.games.differential $(ARGS)
 
 check: setup ## style, format, types and import layers
 	$(python) -m ruff check

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from tests.parameters import network_params
 from zero.artifacts import (
     Checkpoint,
     FileRef,
@@ -19,11 +20,11 @@ from zero.artifacts import (
     write_manifest,
     write_whole,
 )
-from zero.games.position import ENDED, Rules, new_history, new_position
-from zero.games.rules import legal_mask, margin, outcome, play, rules_of
+from zero.games.position import ENDED, GO, Rules, new_history, new_position
+from zero.games.rules import legal_mask, margin, outcome, play, rules_of, write_owners
 from zero.network.learner import Learner
 from zero.network.weights import new_network
-from zero.params import GoParams, NetworkParams, Params, parse_params, preset_text
+from zero.params import GoParams, Params, parse_params, preset_text
 from zero.shards.records import write_records
 
 LINEAGE = "made"
@@ -39,7 +40,7 @@ def made_params(**training: object) -> Params:
     return params.model_copy(
         update={
             "game": GO5,
-            "network": NetworkParams(tower="residual", heads="joint", num_blocks=1, num_channels=4, value_hidden=5),
+            "network": network_params(),
             "replay": params.replay.model_copy(update={"window_games": 100}),
             "training": type(params.training).model_validate(params.training.model_dump() | section),
             "profile": params.profile.model_copy(update={"training_threads": 1}),
@@ -59,13 +60,19 @@ def made_record(rules: Rules, draws: np.random.Generator, game: int) -> GameReco
         counts[actions[-1]] += 1
         visits.append(counts)
         play(rules, position, history, actions[-1])
+    owners = np.zeros(rules.num_points if rules.game == GO else 0, np.int8)
+    if rules.game == GO:
+        write_owners(rules, position, owners)
     return GameRecord(
         actions=np.array(actions, np.int16),
         visit_counts=np.array(visits, np.uint16),
         root_values=draws.uniform(-1, 1, len(actions)).astype(np.float32),
+        best_values=draws.uniform(-1, 1, len(actions)).astype(np.float32),
+        ownership=owners,
         outcome=int(outcome(rules, position)),
         margin=float(margin(rules, position)),
         end="made",
+        never_resigns=bool(draws.integers(2)),
         game=game,
         black=sha256_bytes(b"black"),
         white=sha256_bytes(b"white"),
@@ -119,7 +126,9 @@ def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[Game
         num_positions=sum(ref.num_positions for ref in refs),
     )
     write_manifest(directory, game_set)
-    write_manifest(folder / "state", GenerationId(lineage=LINEAGE, number=generation), "generation.json")
+    write_manifest(
+        folder / "state", GenerationId(lineage=LINEAGE, number=generation, resign_threshold=-1.0), "generation.json"
+    )
     return games
 
 

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.parameters import network_params
 from zero.artifacts import (
     MANIFEST_FILE,
     Champion,
@@ -28,9 +29,8 @@ from zero.artifacts import (
     write_whole,
 )
 from zero.errors import StorageError
-from zero.params import NetworkParams
 
-NETWORK = NetworkParams(tower="residual", heads="joint", num_blocks=1, num_channels=2, value_hidden=3)
+NETWORK = network_params(num_channels=2, value_hidden=3)
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from zero.artifacts import Colours, GameRecord, MatchResult
-from zero.gating import decide, match_result, wilson_interval
+from zero.gating import decide, match_result
+from zero.intervals import wilson_interval
 from zero.shards.records import read_records, write_records
 
 
@@ -91,9 +92,12 @@ def record(game: int, outcome: int, actions: tuple[int, ...]) -> GameRecord:
         actions=np.array(actions, np.int16),
         visit_counts=np.ones((len(actions), 9), np.uint16),
         root_values=np.zeros(len(actions), np.float32),
+        best_values=np.zeros(len(actions), np.float32),
+        ownership=np.zeros(0, np.int8),
         outcome=outcome,
         margin=0.5,
         end="passes",
+        never_resigns=False,
         game=game,
         black=names[0],
         white=names[1],

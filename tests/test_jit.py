@@ -20,16 +20,17 @@ PROBE = """
 import json
 import numpy as np
 from zero._jit import kernel_cache_dir
-from zero.play.boards import choose_edge
+from zero.play.moves import draw_edge
 from zero.search.streams import stream_of
 from zero.search.tree import add_node, new_trees
 
 trees = new_trees(1, 2, 100)
 add_node(trees, 0, np.ones(100, np.bool_), 0.0)
 trees.visit_count[:] = 1
+trees.num_visited[:] = 100
 trees.node_visits[0, 0] = 100
-drawn = [choose_edge(trees, 0, True, stream_of(1, 1, "test", game)) for game in range(100)]
-hits = sum(choose_edge.stats.cache_hits.values())
+drawn = [draw_edge(trees, 0, stream_of(1, 1, "test", game)) for game in range(100)]
+hits = sum(draw_edge.stats.cache_hits.values())
 print(json.dumps({"highest": max(drawn), "hits": hits, "folder": str(kernel_cache_dir())}))
 """
 """A kernel that draws numbers by kernels of another module."""

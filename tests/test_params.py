@@ -1,6 +1,5 @@
 """Parameters: every file there is validates, and a slip says what was meant."""
 
-import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,14 @@ from zero.params import (
     SearchParams,
     SelfplayParams,
     TrainingParams,
-    flatten,
     load_params,
     params_digest,
     parse_params,
     preset_text,
     presets,
 )
-from zero.shards.spec import SOURCES
 
 PROJECT_DIR = Path(zero.__file__).parents[1]
-DVC_STAGES = yaml.safe_load((PROJECT_DIR / "dvc.yaml").read_text())["stages"]
 SECTIONS: list[type[BaseModel]] = [
     *(GoParams, GomokuParams, NetworkParams, SearchParams, SelfplayParams, ReplayParams, LearningRateStep),
     *(TrainingParams, GatingParams, ProfileParams, ExecutorParams),
@@ -192,12 +188,21 @@ def test_a_missing_section_is_named():
         ("selfplay.num_simulations", 65_536, "less than or equal to 65535"),
         ("selfplay.dirichlet_fraction", 1.01, "less than or equal to 1"),
         ("selfplay.dirichlet_concentration", 0, "greater than 0"),
+        ("search.evaluation_cache", -1, "greater than or equal to 0"),
+        ("search.considered_actions", 0, "greater than or equal to 1"),
+        ("search.root", "ucb", "'puct' or 'gumbel'"),
+        ("selfplay.full_search_fraction", 0, "greater than 0"),
+        ("selfplay.forced_playouts", -0.5, "greater than or equal to 0"),
+        ("selfplay.calibration_fraction", 1.5, "less than or equal to 1"),
+        ("training.ema_decay", 1, "less than 1"),
         ("training.momentum", 1, "less than 1"),
         ("training.optimizer", "sdg", "'sgd' or 'adam'"),
         ("gating.num_games", 401, "multiple of 2"),
         ("gating.games_per_shard", 25, "multiple of 2"),
         ("gating.threshold", 55, "less than or equal to 1"),
         ("profile.device", "tpu", "'cpu' or 'cuda'"),
+        ("profile.backend", "tensorflow", "'torch' or 'openvino'"),
+        ("profile.search_threads", 0, "greater than or equal to 1"),
         ("executor.num_processes", -1, "greater than or equal to 0"),
     ],
 )
@@ -205,6 +210,36 @@ def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
     message = fault(with_value(name, value))
     assert f"{name} = {value!r}" in message
     assert remedy in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"selfplay.fast_simulations": 999}, "fast_simulations 999 is above num_simulations"),
+        ({"search.root": "gumbel"}, "selfplay.dirichlet_fraction 0.25 has no place at a Gumbel root; set it to 0"),
+        (
+            {"search.root": "gumbel", "selfplay.dirichlet_fraction": 0, "selfplay.forced_playouts": 2},
+            "selfplay.forced_playouts 2.0 has no place at a Gumbel root; set it to 0",
+        ),
+        (
+            {"profile.device": "cuda", "profile.backend": "openvino"},
+            "backend 'openvino' runs on device 'cpu', got 'cuda'; set backend to 'torch'",
+        ),
+        (
+            {"game": {"name": "gomoku", "size": 5, "in_a_row": 4}, "network.ownership_head": True},
+            "network.ownership_head is for Go alone; set it to false for gomoku",
+        ),
+    ],
+)
+def test_parameters_that_do_not_go_together_are_named(changes, remedy):
+    tree = smoke()
+    for name, value in changes.items():
+        *path, last = name.split(".")
+        section = tree
+        for part in path:
+            section = section[part]
+        section[last] = value
+    assert remedy in fault(tree)
 
 
 def test_a_wrong_section_is_named():
@@ -306,7 +341,7 @@ def changed(name: str) -> Params:
     for part in name.split("."):
         value = value[part]
     others = {"go": "gomoku", "residual": "plain", "joint": "separate", "sgd": "adam", "cpu": "cuda", "fp32": "bf16"}
-    others |= {"native": "avx2", "local": "pool", "parent": "zero"}
+    others |= {"native": "avx2", "local": "pool", "parent": "zero", "torch": "openvino", "puct": "gumbel"}
     if name == "game.name":
         return parsed(with_value("game", {"name": "gomoku", "size": 5, "in_a_row": 4}))
     if isinstance(value, bool):
@@ -319,7 +354,10 @@ def changed(name: str) -> Params:
         other = value + 2
     else:
         other = value + 0.5 if name.endswith("komi") else value * 0.5 + 0.1
-    return parsed(with_value(name, other))
+    tree = with_value(name, other)
+    if name == "search.root":
+        tree["selfplay"]["dirichlet_fraction"] = 0.0
+    return parsed(tree)
 
 
 @pytest.mark.parametrize("name", list(leaves(smoke())))
@@ -343,79 +381,6 @@ def test_a_digest_does_not_see_how_a_file_is_written():
 def test_digests_of_stages_differ():
     params = parsed(smoke())
     assert len({params_digest(params, stage) for stage in (None, *STAGE_SECTIONS)}) == 5
-
-
-def test_flat_parameters_are_all_parameters():
-    flat = flatten(parsed(smoke()))
-    assert flat["game.size"] == "5"
-    assert flat["training.learning_rate.1.from_step"] == "20000"
-    assert flat["search.tree_reuse"] == "True"
-    lists = {name for name in leaves(smoke()) if name == "training.learning_rate"}
-    assert {name for name in flat if "learning_rate." not in name} == set(leaves(smoke())) - lists
-
-
-@pytest.mark.parametrize("stage", STAGE_SECTIONS)
-def test_dvc_sees_the_parameters_that_a_stage_depends_on(stage):
-    names = [name for name in DVC_STAGES[stage]["params"] if isinstance(name, str)]
-    assert sorted(names) == sorted(STAGE_SECTIONS[stage])
-
-
-@pytest.mark.parametrize("stage", STAGE_SECTIONS)
-def test_dvc_sees_the_sources_that_a_stage_runs(stage):
-    code = [name for name in DVC_STAGES[stage]["deps"] if name.startswith("zero/")]
-    assert code == sorted(f"zero/{name}" for name in SOURCES[stage])
-
-
-def test_dvc_has_the_stages_that_have_parameters_and_sources():
-    assert set(DVC_STAGES) == set(STAGE_SECTIONS) == set(SOURCES)
-    for stage, entry in DVC_STAGES.items():
-        assert entry["cmd"] == f"python -m zero {stage}"
-
-
-@pytest.mark.parametrize("stage", SOURCES)
-def test_the_sources_of_a_stage_hold_all_that_its_module_imports(stage):
-    listed = set()
-    for name in SOURCES[stage]:
-        path = PROJECT_DIR / "zero" / name
-        assert path.exists(), name
-        listed |= set(path.rglob("*.py")) if path.is_dir() else {path}
-    missing = closure(PROJECT_DIR / "zero" / f"{stage}.py") - listed
-    assert {str(path.relative_to(PROJECT_DIR)) for path in missing} == set()
-
-
-def closure(path: Path) -> set[Path]:
-    """A module and all modules of `zero` that it imports, at any depth; not the files of packages that do nothing."""
-    found, todo = set(), [path]
-    while todo:
-        module = todo.pop()
-        if module not in found:
-            found.add(module)
-            todo += imported(module)
-    return {module for module in found if not does_nothing(module)}
-
-
-def does_nothing(path: Path) -> bool:
-    """True for a module of docstrings and constants, which need not be among the sources."""
-    statements = ast.parse(path.read_text()).body
-    return all(isinstance(s, ast.Expr | ast.Assign) and isinstance(s.value, ast.Constant) for s in statements)
-
-
-def imported(path: Path) -> list[Path]:
-    """The files of `zero` that a module imports, in functions too."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute here"
-            names |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
-    files = []
-    for name in names:
-        parts = name.split(".")
-        if parts[0] == "zero":
-            module = PROJECT_DIR.joinpath(*parts)
-            files += [file for file in (module.with_suffix(".py"), module / "__init__.py") if file.exists()]
-    return files
 
 
 def test_a_game_is_told_by_its_name():

@@ -166,7 +166,9 @@ def test_games_of_another_board_are_refused(tmp_path):
 
 def test_games_of_another_generation_are_refused(tmp_path):
     write_workspace(tmp_path, window_of(100))
-    write_manifest(tmp_path / "state", GenerationId(lineage=LINEAGE, number=2), "generation.json")
+    write_manifest(
+        tmp_path / "state", GenerationId(lineage=LINEAGE, number=2, resign_threshold=-1.0), "generation.json"
+    )
     refused(tmp_path, "data/games is of made generation 1, the workspace makes made generation 2")
 
 

@@ -22,6 +22,7 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModelStatus, Run
 from mlflow.exceptions import MlflowException
 
+from tests.oracle.bitboards import pack
 from zero.artifacts import (
     Champion,
     Checkpoint,
@@ -40,10 +41,11 @@ from zero.artifacts import (
     write_whole,
 )
 from zero.errors import LineageError, ServerError, StorageError
-from zero.network.inference import TorchEvaluator
+from zero.network.torch_backend import TorchEvaluator
 from zero.network.weights import new_network, weights_bytes
-from zero.params import flatten, params_digest, parse_params, preset_text
+from zero.params import params_digest, parse_params, preset_text
 from zero.tracking import TrackingReceipt, champion_url, track_generation, tracked_generations
+from zero.tracking.pages import flatten
 
 PROJECT_DIR = Path(__file__).resolve().parents[1]
 START_SECONDS = 120
@@ -532,10 +534,10 @@ def test_registered_player_gives_the_priors_and_values_of_its_network(server, go
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
     player = mlflow.pyfunc.load_model(f"models:/zero-go9@{alias}")
-    planes = np.random.default_rng(5).random((7, 17, 5, 5), np.float32)
+    planes = np.random.default_rng(5).integers(0, 2, (7, 17, 5, 5)).astype(np.float32)
     priors, values = np.empty((7, 26), np.float32), np.empty(7, np.float32)
     evaluator = TorchEvaluator(go9.network(generation), go9.params.profile)
-    evaluator.evaluate(planes.reshape(7, 17, 25), priors, values)
+    evaluator.evaluate(pack(planes.reshape(7, 17, 25)), priors, values)
     found = player.predict(planes)
     assert np.array_equal(found["prior"], priors)
     assert np.array_equal(found["value"], values)

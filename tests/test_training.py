@@ -2,19 +2,25 @@
 
 import csv
 import json
+import multiprocessing
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.made_games import made_params, write_games, write_params, write_workspace
+from tests.parameters import network_params
 from zero import replay
-from zero.artifacts import Checkpoint, checked_path, read_manifest
-from zero.errors import ParamsError, StorageError
+from zero.artifacts import Checkpoint, FileRef, GameSet, checked_path, read_manifest, sha256_bytes, write_manifest
+from zero.errors import ParamsError, StorageError, WorkerError
 from zero.network.learner import StepResult
 from zero.network.weights import load_network
-from zero.params import LearningRateStep, NetworkParams, Params
+from zero.params import LearningRateStep, Params
+from zero.shards.records import game_record, read_records, write_records
 from zero.training import curve_line, run
 
 OUTS = (
@@ -61,19 +67,35 @@ def leftovers(folder: Path) -> list[Path]:
     return list((folder / ".zero").glob("training-*"))
 
 
+def with_profile(params: Params, **changes: object) -> Params:
+    return params.model_copy(update={"profile": params.profile.model_copy(update=changes)})
+
+
+def with_everything(params: Params) -> Params:
+    """A network beyond the paper's, and a moving average of its weights."""
+    network = network_params(global_pooling=True, ownership_head=True, score_head=True)
+    section = {"ownership_loss_weight": 0.5, "score_loss_weight": 0.5, "ema_decay": 0.9}
+    return params.model_copy(update={"network": network, "training": params.training.model_copy(update=section)})
+
+
 @pytest.mark.parametrize(
     "training",
-    [{}, {"optimizer": "adam"}, {"kl_target": 0.001}, {"random_symmetry": False}],
-    ids=["sgd", "adam", "kl", "plain"],
+    [{}, {"optimizer": "adam"}, {"kl_target": 0.001}, {"random_symmetry": False}, {"ema_decay": 0.9}],
+    ids=["sgd", "adam", "kl", "plain", "average"],
 )
 def test_two_runs_give_the_same_bytes(tmp_path, training):
     params = made_params(**training)
     assert trained(tmp_path / "a", params) == trained(tmp_path / "b", params)
 
 
+def test_bf16_gives_the_same_bytes_each_time_and_others_than_fp32(tmp_path):
+    low = with_profile(made_params(), training_precision="bf16")
+    one, other = (trained(tmp_path / name, low) for name in ("a", "b"))
+    assert one == other != trained(tmp_path / "c", made_params())
+
+
 def test_two_threads_give_the_same_bytes_each_time(tmp_path):
-    params = made_params(batch_size=64)
-    params = params.model_copy(update={"profile": params.profile.model_copy(update={"training_threads": 2})})
+    params = with_profile(made_params(batch_size=64), training_threads=2)
     assert trained(tmp_path / "a", params) == trained(tmp_path / "b", params)
 
 
@@ -83,7 +105,9 @@ def test_another_seed_gives_other_weights(tmp_path):
     assert one["models/challenger/weights.safetensors"] != other["models/challenger/weights.safetensors"]
 
 
-@pytest.mark.parametrize("training", [{"kl_target": 0.001}, {"optimizer": "adam"}, {"momentum": 0.0}])
+@pytest.mark.parametrize(
+    "training", [{"kl_target": 0.001}, {"optimizer": "adam"}, {"momentum": 0.0}, {"ema_decay": 0.9}]
+)
 @pytest.mark.parametrize("kill_step", [4, 7, 9])
 def test_interrupted_training_goes_on_to_the_same_bytes(tmp_path, training, kill_step):
     params = made_params(**training)
@@ -131,12 +155,7 @@ def test_the_next_generation_goes_on_with_weights_optimizer_and_schedule(tmp_pat
     params = made_params(learning_rate=rates)
     folder = workspace(tmp_path, params)
     first = run(folder)
-    shutil.rmtree(folder / "state/trainee")
-    shutil.copytree(folder / "models/challenger", folder / "state/trainee")
-    shutil.rmtree(folder / "state/replay")
-    shutil.copytree(folder / "data/window", folder / "state/replay")
-    write_games(folder, 2)
-    replay.run(folder)
+    next_generation(folder, 2)
     second = run(folder)
     assert (first.step, second.step) == (10, 20)
     lines = curve(folder)
@@ -146,6 +165,133 @@ def test_the_next_generation_goes_on_with_weights_optimizer_and_schedule(tmp_pat
         ("18", "0.002"),
         ("20", "0.002"),
     ]
+
+
+def next_generation(folder: Path, number: int) -> None:
+    """Rolls the challenger and the window forward as the registry does, and plays."""
+    for source, target in (("models/challenger", "state/trainee"), ("data/window", "state/replay")):
+        shutil.rmtree(folder / target)
+        shutil.copytree(folder / source, folder / target)
+    write_games(folder, number)
+    replay.run(folder)
+
+
+def test_the_challenger_is_the_average_and_training_goes_on_from_the_weights_without_it(tmp_path):
+    plain, averaged = (workspace(tmp_path / str(decay), made_params(ema_decay=decay)) for decay in (0.0, 0.9))
+    for number in (1, 2):
+        without, checkpoint = run(plain), run(averaged)
+        assert checkpoint.trainee.sha256 == without.weights.sha256, "the average changes nothing about the training"
+        assert checkpoint.weights.sha256 != without.weights.sha256
+        assert checkpoint.optimizer.sha256 == without.optimizer.sha256
+        directory = averaged / "models/challenger"
+        load_network(checked_path(checkpoint.trainee, directory).read_bytes())
+        for folder in (plain, averaged):
+            next_generation(folder, number + 1)
+
+
+def test_the_average_is_that_of_all_generations(tmp_path):
+    """A generation of one step moves it by a tenth from where the generation before left it."""
+    folder = workspace(tmp_path, made_params(ema_decay=0.9))
+    first = run(folder)
+    before = load_network(checked_path(first.weights, folder / "models/challenger").read_bytes()).state_dict()
+    next_generation(folder, 2)
+    write_params(folder, made_params(ema_decay=0.9, num_steps=1))
+    second = run(folder)
+    directory = folder / "models/challenger"
+    latest = load_network(checked_path(second.trainee, directory).read_bytes()).state_dict()
+    for name, tensor in load_network(checked_path(second.weights, directory).read_bytes()).state_dict().items():
+        torch.testing.assert_close(tensor, 0.9 * before[name] + 0.1 * latest[name], rtol=1e-5, atol=1e-6)
+
+
+def test_an_average_that_is_switched_off_leaves_no_file(tmp_path):
+    folder = workspace(tmp_path, made_params(ema_decay=0.9))
+    first = run(folder)
+    next_generation(folder, 2)
+    write_params(folder, made_params())
+    second = run(folder)
+    assert first.raw_weights is not None and second.raw_weights is None
+    assert not (folder / "models/challenger/raw-weights.safetensors").exists()
+
+
+def test_an_altered_trainee_behind_the_average_is_refused(tmp_path):
+    folder = workspace(tmp_path, made_params(ema_decay=0.9))
+    run(folder)
+    next_generation(folder, 2)
+    path = folder / "state/trainee/raw-weights.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(StorageError, match=r"raw-weights\.safetensors was altered"):
+        run(folder)
+
+
+def test_the_losses_of_the_heads_are_in_the_curve(tmp_path):
+    run(workspace(tmp_path, with_everything(made_params(num_steps=60, batch_size=32, log_interval=10))))
+    first, *_, last = curve(tmp_path)
+    for name in ("policy_loss", "value_loss", "ownership_loss", "score_loss"):
+        assert 0 < float(last[name]) < float(first[name]), name
+    parts = [float(last[name]) for name in ("policy_loss", "value_loss", "ownership_loss", "score_loss")]
+    assert parts[0] + parts[1] + 0.5 * parts[2] + 0.5 * parts[3] < float(last["loss"])
+
+
+def test_two_processes_train_as_one_and_after_a_death_go_on_to_the_same_bytes(tmp_path):
+    params = with_everything(made_params(batch_size=32))
+    pair = with_profile(params, training_processes=2)
+    steps: list[int] = []
+    run(workspace(tmp_path / "straight", pair), lambda done, total: steps.append(done))
+    assert steps == list(range(1, 11))
+    straight = outs(tmp_path / "straight")
+
+    def kill_one(done: int, total: int) -> None:
+        if done == 6:
+            os.kill(max(child.pid or 0 for child in multiprocessing.active_children()), signal.SIGKILL)
+
+    folder = workspace(tmp_path / "killed", pair)
+    with pytest.raises(WorkerError, match=r"was killed by signal 9; run the stage again"):
+        run(folder, kill_one)
+    assert not (folder / "models/challenger").exists()
+    steps.clear()
+    run(folder, lambda done, total: steps.append(done))
+    assert steps == list(range(5, 11)), "it went on from the last checkpoint"
+    assert outs(folder) == straight
+    assert not leftovers(folder)
+
+    trained(tmp_path / "alone", params)
+    for one, two in zip(curve(tmp_path / "alone"), curve(folder), strict=True):
+        for name in ("loss", "policy_loss", "value_loss", "ownership_loss", "score_loss"):
+            assert float(two[name]) == pytest.approx(float(one[name]), rel=0.1), name
+
+
+def test_an_error_in_a_process_that_trains_is_the_error_of_the_stage(tmp_path):
+    params = with_profile(made_params(), training_processes=2)
+    folder = workspace(tmp_path, params)
+    path = next((folder / "data/window").glob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(StorageError, match=r"\.parquet was altered"):
+        run(folder)
+    assert not (folder / "models").exists()
+
+
+def test_a_batch_that_cannot_be_shared_equally_is_refused(tmp_path):
+    folder = workspace(tmp_path, with_profile(made_params(), training_processes=3))
+    with pytest.raises(ParamsError, match=r"batch_size = 8 is no multiple of profile\.training_processes = 3"):
+        run(folder)
+
+
+def test_fast_moves_are_never_learned_from(tmp_path):
+    """Their targets would be divisions of nothing by nothing."""
+    folder = workspace(tmp_path, made_params())
+    shard = folder / "data/games/shard-0000.parquet"
+    games = [game_record(read_records(shard.read_bytes(), "shard"), i) for i in range(3)]
+    for game in games:
+        game.visit_counts[::2] = 0
+    data = write_records(games)
+    shard.write_bytes(data)
+    game_set = read_manifest(folder / "data/games", GameSet)
+    ref = FileRef(path=shard.name, sha256=sha256_bytes(data), num_bytes=len(data))
+    shards = (game_set.shards[0].model_copy(update={"file": ref}), *game_set.shards[1:])
+    write_manifest(folder / "data/games", game_set.model_copy(update={"shards": shards}))
+    replay.run(folder)
+    run(folder)
+    assert np.isfinite([float(line["loss"]) for line in curve(folder)]).all()
 
 
 def test_the_challenger_is_described_by_its_manifest(tmp_path):
@@ -182,15 +328,15 @@ def test_training_lowers_the_loss(tmp_path):
 
 
 def test_a_line_is_the_mean_of_its_steps_and_has_the_last_rate():
-    steps = [StepResult(step, *np.arange(6) + step) for step in (4, 6)]
+    steps = [StepResult(step, *np.arange(8) + step) for step in (4, 6)]
     line = curve_line(steps)
-    assert line == StepResult(6, 5.0, 6.0, 7.0, 9.0, 9.0, 10.0)
+    assert line == StepResult(6, 5.0, 6.0, 7.0, 8.0, 9.0, 11.0, 11.0, 12.0)
     assert isinstance(line.step, int)
 
 
 def test_another_network_than_the_trainee_is_refused(tmp_path):
     folder = workspace(tmp_path, made_params())
-    network = NetworkParams(tower="residual", heads="joint", num_blocks=1, num_channels=8, value_hidden=5)
+    network = network_params(num_channels=8)
     write_params(folder, made_params().model_copy(update={"network": network}))
     with pytest.raises(ParamsError, match=r"network\.num_channels = 8, but the trainee has 4"):
         run(folder)

@@ -20,6 +20,10 @@ from zero.params import NetworkParams
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MANIFEST_FILE = "manifest.json"
+RESIGNATION = "resignation"
+"""How a game ended that a player gave up."""
+NO_RESIGNATION = -1.0
+"""A threshold of resignation that no value is below."""
 CHUNK_BYTES = 1 << 20
 
 
@@ -101,8 +105,16 @@ class Checkpoint(Manifest):
     learning_rate_factor: float
     """Factor that the KL adaptation has put on the schedule; 1 without it."""
     weights: FileRef
+    """The player: the moving average of the weights, or the weights themselves."""
     optimizer: FileRef
     """Momentum buffers by parameter name."""
+    raw_weights: FileRef | None = None
+    """The weights without the moving average, where `weights` are with it."""
+
+    @property
+    def trainee(self) -> FileRef:
+        """The weights that training goes on from."""
+        return self.raw_weights or self.weights
 
 
 class Champion(Manifest):
@@ -158,6 +170,8 @@ class GenerationId(Manifest):
 
     lineage: str
     number: int
+    resign_threshold: float
+    """A player resigns below it, see `zero.resignation`; NO_RESIGNATION: nobody does."""
 
 
 class LedgerEntry(Manifest):
@@ -203,11 +217,14 @@ class GameRecord(NamedTuple):
     """One finished game, T moves long."""
 
     actions: np.ndarray  # [T] int16
-    visit_counts: np.ndarray  # [T, A] uint16, of the root's edges when the move was chosen
-    root_values: np.ndarray  # [T] float32, seen by the player to move
+    visit_counts: np.ndarray  # [T, A] uint16, policy target times its sum; 0 where a move is no target
+    root_values: np.ndarray  # [T] float32, mean value of the search, seen by the player to move
+    best_values: np.ndarray  # [T] float32, that of the most visited action
+    ownership: np.ndarray  # [S*S] int8 at the end, +1, 0, -1 for Black; [0] where it was not played out or has no area
     outcome: int  # +1, 0, -1 for Black
-    margin: float  # Black's area less White's less komi; 0 for games without a score
-    end: str  # how it ended: "passes", "line", "full", "length"
+    margin: float  # Black's area less White's less komi; 0 for games without a score and resigned games
+    end: str  # how it ended: "passes", "line", "full", "length", "resignation"
+    never_resigns: bool  # True for a calibration game, played to its end whatever the values
     game: int  # number of the game in its generation
     black: str  # SHA-256 of the weights that played Black
     white: str

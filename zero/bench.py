@@ -11,11 +11,13 @@ import numpy as np
 
 from zero._jit import kernel
 from zero.artifacts import Manifest
+from zero.games.planes import pack_planes
 from zero.games.position import NUM_MOVES, NUM_PLANES, History, Position, Rules, new_history, new_position, reset
 from zero.games.rules import ended, legal_mask, play, rules_of
 from zero.network.profile import execution_profile, prepare_torch
 from zero.params import Params
-from zero.play.boards import IDLE, Batch, PlaySettings, Records, Slots, advance, new_batch, new_records, new_slots
+from zero.play.boards import advance
+from zero.play.slots import IDLE, Batch, PlaySettings, Records, Slots, new_batch, new_records, new_slots
 from zero.search.evaluator import Evaluator, UniformEvaluator
 from zero.search.streams import next_below, stream_of
 
@@ -83,7 +85,7 @@ class Games:
 def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:
     """Measures the game, network and search of `params` on one core."""
     prepare_torch(params.profile, 1)
-    from zero.network.inference import TorchEvaluator
+    from zero.network.inference import new_evaluator
     from zero.network.weights import new_network, weights_bytes
 
     rules = rules_of(params.game)
@@ -100,7 +102,7 @@ def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:
         dirichlet_fraction=selfplay.dirichlet_fraction,
         first_game=0,
     )
-    evaluator = TorchEvaluator(weights_bytes(new_network(params.network, params.game, params.seed)), params.profile)
+    evaluator = new_evaluator(weights_bytes(new_network(params.network, params.game, params.seed)), params.profile)
     batch = selfplay.num_slots
     games = Games(rules, settings, batch, params.search.max_nodes, evaluator)
     alone = Games(rules, settings, SEARCH_GAMES, params.search.max_nodes, UniformEvaluator())
@@ -131,7 +133,7 @@ def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:
 
 def network_rate(rules: Rules, evaluator: Evaluator, batch: int, seconds: float) -> float:
     """Evaluations a second of the network alone, at a batch shape."""
-    planes = np.random.default_rng(0).integers(0, 2, (batch, NUM_PLANES, rules.num_points)).astype(np.float32)
+    planes = pack_planes(np.random.default_rng(0).integers(0, 2, (batch, NUM_PLANES, rules.num_points)))
     prior, value = np.zeros((batch, rules.num_actions), np.float32), np.zeros(batch, np.float32)
     count = 0
     started = time.perf_counter()

@@ -87,6 +87,14 @@ def status(
 
 
 @app.command(rich_help_panel=LINEAGES)
+def resignation(lineage: Lineage = "go9") -> None:
+    """Shows what resignation cost in each generation: calibration games, false positives, thresholds."""
+    from zero.report import resignation_screen
+
+    resignation_screen(home_dir(), lineage)
+
+
+@app.command(rich_help_panel=LINEAGES)
 def prepare(lineage: Lineage = "go9") -> None:
     """Checks a lineage's workspace and sets it up for its next generation."""
     from zero.lineage import find_workspace, writer_lock
@@ -288,6 +296,19 @@ def sgf(
 
     count = write_games_as_sgf(Path.cwd(), games, out, game)
     typer.echo(f"{count} games in {out}")
+
+
+@app.command(rich_help_panel=TOOLS)
+def export(
+    source: Annotated[str, typer.Argument(help="A generation (go9/gen-0012), a lineage, or a weight file.")],
+    out: Annotated[Path, typer.Argument(help="File to write.")],
+    file_format: Annotated[Literal["leela-zero", "onnx"], typer.Option("--format", help="Format of the file.")],
+) -> None:
+    """Writes a network for other programs: text weights of Leela Zero (19x19 Go), or ONNX."""
+    from zero.interop.export import export as write_network
+
+    num_bytes = write_network(home_dir(), source, out, file_format)
+    typer.echo(f"{out}: {num_bytes} bytes")
 
 
 @app.command(rich_help_panel=TOOLS)

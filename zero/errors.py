@@ -6,6 +6,7 @@ ZeroError
 |- LineageError    a lineage or its workspace: unknown, dirty, diverged, written by somebody else
 |- WorkerError     a process that plays a shard: died, timed out, answered nonsense
 |- ServerError     the Prefect or MLflow server: not there, or a port in use
+|- MoveError       a move that the rules forbid, or a position that has none to ask for
 """
 
 
@@ -31,3 +32,7 @@ class WorkerError(ZeroError):
 
 class ServerError(ZeroError):
     """A server this machine needs does not answer."""
+
+
+class MoveError(ZeroError):
+    """A move is against the rules, or there is none to play or to take back."""

@@ -4,7 +4,6 @@ Reads `models/challenger` and `state/champion`, writes `data/match` and `metrics
 visited move, without noise; the challenger has Black in the games of even number.
 """
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from zero.artifacts import (
     read_manifest,
     write_manifest,
 )
+from zero.intervals import wilson_interval
 from zero.params import load_params, params_digest
 from zero.shards.collect import collect_games
 from zero.shards.executor import Progress
@@ -30,8 +30,6 @@ from zero.storage import Store
 
 MATCH_DIR = "data/match"
 METRICS_FILE = "gating.json"
-NORMAL_95 = 1.959963984540054
-"""Standard normal quantile of a two-sided 95 % interval."""
 
 
 def plan(folder: Path, store: Store) -> list[ShardSpec]:
@@ -101,14 +99,6 @@ def match_result(games: GameColumns) -> MatchResult:
         interval=wilson_interval(score, games.num_games),
         mean_length=float(np.diff(games.move_offsets).mean()),
     )
-
-
-def wilson_interval(score: float, num_games: int) -> tuple[float, float]:
-    """95 % interval of a score over `num_games` (Wilson 1927); a draw is half a win and half a loss."""
-    z2 = NORMAL_95**2
-    centre = (score + z2 / (2 * num_games)) / (1 + z2 / num_games)
-    spread = math.sqrt(score * (1 - score) / num_games + z2 / (4 * num_games**2)) * NORMAL_95 / (1 + z2 / num_games)
-    return max(0.0, centre - spread), min(1.0, centre + spread)
 
 
 def _colours(result: np.ndarray) -> Colours:

@@ -9,12 +9,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from zero.artifacts import (
+    NO_RESIGNATION,
     Champion,
     Checkpoint,
     FileRef,
@@ -266,8 +267,8 @@ def configure_dvc(clone: Path, home: Path) -> None:
         dvc(clone, "remote", "add", "--quiet", "--default", "record", cache)
 
 
-def checkout_generation(home: Path, tag: str, target: Path) -> None:
-    """Clones the project at a tag into `target`, with its data.
+def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] = ()) -> None:
+    """Clones the project at a tag into `target`, with its data, or with those `outs` of it.
 
     Raises:
       LineageError: there is no such tag, or the folder is in use.
@@ -279,7 +280,7 @@ def checkout_generation(home: Path, tag: str, target: Path) -> None:
     try:
         git(home, "clone", "--quiet", "--branch", tag, str(home), str(target))
         configure_dvc(target, home)
-        dvc(target, "checkout", "--quiet", "--allow-missing")
+        dvc(target, "checkout", "--quiet", "--allow-missing", *outs)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
@@ -310,7 +311,9 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     )
     write_manifest(folder / "state/trainee", checkpoint)
     write_manifest(folder / "state/replay", Window(origin=origin, shards=(), num_games=0, num_positions=0))
-    write_manifest(folder / "state", GenerationId(lineage=lineage, number=1), GENERATION_FILE)
+    write_manifest(
+        folder / "state", GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION), GENERATION_FILE
+    )
     entry = LedgerEntry(
         lineage=lineage,
         generation=0,

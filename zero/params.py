@@ -76,6 +76,12 @@ class NetworkParams(Section):
     """Channels of every convolution of the tower: 256 in the paper."""
     value_hidden: PositiveInt
     """Units of the hidden layer of the value head: 256 in the paper."""
+    global_pooling: bool
+    """True: the second half of the blocks also see means and maxima over the whole board (KataGo; not in the paper)."""
+    ownership_head: bool
+    """True: training also predicts who owns each point at the end of the game (KataGo; not in the paper)."""
+    score_head: bool
+    """True: training also predicts the margin at the end of the game (KataGo; not in the paper)."""
 
 
 class SearchParams(Section):
@@ -92,6 +98,13 @@ class SearchParams(Section):
     """True: the subtree of the move played becomes the next tree, as in the paper."""
     max_nodes: PositiveInt
     """Nodes a tree can hold; of a larger reused subtree the newest nodes are forgotten."""
+    root: Literal["puct", "gumbel"]
+    """How the root spends its simulations: `puct` as in the paper, or `gumbel`: sequential halving over actions drawn
+    without replacement, with the improved policy as the target (Danihelka et al. 2022). For few simulations."""
+    considered_actions: PositiveInt
+    """Actions that a Gumbel root considers: 16 in its paper."""
+    evaluation_cache: Annotated[int, Field(ge=0, le=2**20)]
+    """Evaluations that a shard remembers, so that equal questions are asked once; 0: none, as in the paper."""
 
 
 class SelfplayParams(Section):
@@ -107,11 +120,32 @@ class SelfplayParams(Section):
     """Simulations a move, beside the evaluation of a new root: 1,600 in the paper."""
     temperature_moves: Annotated[int, Field(ge=0)]
     """Moves at the start of a game drawn in proportion to the visit counts; later the most visited move is played.
-    30 in the paper at 19x19."""
+    30 in the paper at 19x19; scaled by the area of the board 7 at 9x9, 5 at 8x8."""
     dirichlet_concentration: Annotated[float, Field(gt=0.0)]
     """Sum of the root noise's parameters: alpha is this over the number of legal moves; 10.83 gives 0.03 at 19x19."""
     dirichlet_fraction: Fraction
     """Share of the noise in the root's prior: 0.25 in the paper, 0 for none."""
+    forced_playouts: Annotated[float, Field(ge=0.0, le=100.0)]
+    """k of forced playouts: root actions get at least sqrt(k P N) visits, which the policy target leaves out where they
+    did not pay (KataGo: 2); 0: none, as in the paper."""
+    full_search_fraction: Annotated[float, Field(gt=0.0, le=1.0)]
+    """Share of moves with `num_simulations`, drawn at random; the others are played fast, without noise, and are no
+    policy target (playout-cap randomisation; KataGo: 0.25). 1: every move, as in the paper."""
+    fast_simulations: NumSimulations
+    """Simulations of a fast move."""
+    calibration_fraction: Fraction
+    """Share of games that never resign and measure what resignation costs: 0.1 in the paper; 0: no game resigns."""
+    false_positive_target: Fraction
+    """Of the calibration games that would have been resigned, the share that may have been won: 0.05 in the paper. The
+    next generation's threshold is set by it."""
+
+    @model_validator(mode="after")
+    def _fast_is_faster(self) -> Self:
+        if self.fast_simulations > self.num_simulations:
+            raise ValueError(
+                f"fast_simulations {self.fast_simulations} is above num_simulations {self.num_simulations}"
+            )
+        return self
 
 
 class ReplayParams(Section):
@@ -145,6 +179,13 @@ class TrainingParams(Section):
     """c of the L2 term c * |theta|^2 in the loss (so its gradient is 2 * c * theta): 1e-4 in the paper."""
     value_loss_weight: Annotated[float, Field(gt=0.0)]
     """Weight of the value loss: 1 in the paper for self-play, 0.01 for supervised learning."""
+    ownership_loss_weight: Annotated[float, Field(ge=0.0)]
+    """Weight of the ownership loss, where the network has that head."""
+    score_loss_weight: Annotated[float, Field(ge=0.0)]
+    """Weight of the score loss, where the network has that head."""
+    ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)]
+    """Decay a step of the moving average of the weights that becomes the challenger; 0: the last weights, as in the
+    paper."""
     learning_rate: Annotated[tuple[LearningRateStep, ...], Field(min_length=1)]
     """The schedule; the first entry starts at step 0."""
     kl_target: Annotated[float, Field(ge=0.0)]
@@ -184,14 +225,30 @@ class ProfileParams(Section):
 
     device: Literal["cpu", "cuda"]
     """Where the network runs."""
+    backend: Literal["torch", "openvino"]
+    """What runs the network in play: PyTorch (with captured graphs on CUDA), or OpenVINO on a CPU."""
     precision: Literal["fp32", "bf16"]
-    """Arithmetic of inference; training is in fp32."""
+    """Arithmetic of the network in play."""
+    training_precision: Literal["fp32", "bf16"]
+    """Arithmetic of the convolutions in training; weights and sums are in fp32."""
     isa: Literal["native", "avx2"]
     """`avx2` limits the CPU's instruction set, so that machines with and without AVX-512 give the same bits."""
     selfplay_threads: PositiveInt
-    """Threads of a process that plays a shard."""
+    """Threads of the network in a process that plays a shard."""
+    search_threads: PositiveInt
+    """Threads of the search in a process that plays a shard; each has its own part of the games. 1 on a CPU."""
+    half_batches: bool
+    """True: the games are in two halves, and one is searched while the network judges the other; for a GPU."""
     training_threads: PositiveInt
     """Threads of the process that trains."""
+    training_processes: PositiveInt
+    """Processes that train, each on its share of the batch; on CUDA one a GPU."""
+
+    @model_validator(mode="after")
+    def _backend_has_device(self) -> Self:
+        if self.backend == "openvino" and self.device != "cpu":
+            raise ValueError(f"backend 'openvino' runs on device 'cpu', got {self.device!r}; set backend to 'torch'")
+        return self
 
 
 class ExecutorParams(Section):
@@ -226,6 +283,14 @@ class Params(Section):
                     f"search.max_nodes {self.search.max_nodes} is too small: {name}.num_simulations "
                     f"{stage.num_simulations} needs at least {stage.num_simulations + 2}"
                 )
+        if self.search.root == "gumbel":
+            for name in ("dirichlet_fraction", "forced_playouts"):
+                if value := getattr(self.selfplay, name):
+                    raise ValueError(f"selfplay.{name} {value} has no place at a Gumbel root; set it to 0")
+        if self.game.name != "go":
+            for name in ("ownership_head", "score_head"):
+                if getattr(self.network, name):
+                    raise ValueError(f"network.{name} is for Go alone; set it to false for {self.game.name}")
         return self
 
 
@@ -280,12 +345,16 @@ def load_params(folder: Path) -> Params:
 
 PLAY_SECTIONS = (
     *("seed", "game", "search"),
-    *("profile.device", "profile.precision", "profile.isa", "profile.selfplay_threads"),
+    *("profile.device", "profile.backend", "profile.precision", "profile.isa"),
+    *("profile.selfplay_threads", "profile.search_threads", "profile.half_batches"),
 )
 STAGE_SECTIONS = {
     "selfplay": (*PLAY_SECTIONS, "selfplay"),
     "replay": ("seed", "game", "replay"),
-    "training": ("seed", "game", "network", "training", "profile.device", "profile.isa", "profile.training_threads"),
+    "training": (
+        *("seed", "game", "network", "training", "profile.device", "profile.training_precision", "profile.isa"),
+        *("profile.training_threads", "profile.training_processes"),
+    ),
     "gating": (*PLAY_SECTIONS, "gating"),
 }
 """The parameters that a stage depends on; `dvc.yaml` has the same."""
@@ -297,24 +366,6 @@ def params_digest(params: Params, stage: str | None = None) -> str:
     if stage is not None:
         tree = {name: _dig(tree, name) for name in STAGE_SECTIONS[stage]}
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
-
-
-def flatten(section: BaseModel, prefix: str = "") -> dict[str, str]:
-    """Flat `{"training.batch_size": "256", ...}` of every parameter, for a tracker's params."""
-    flat: dict[str, str] = {}
-
-    def visit(name: str, value: Any) -> None:
-        if isinstance(value, dict):
-            for key, child in value.items():
-                visit(f"{name}.{key}" if name else key, child)
-        elif isinstance(value, list):
-            for index, child in enumerate(value):
-                visit(f"{name}.{index}", child)
-        else:
-            flat[name] = str(value)
-
-    visit(prefix, section.model_dump(mode="json"))
-    return flat
 
 
 def _first_fault(error: ValidationError, tree: Any) -> str:

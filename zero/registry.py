@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero.artifacts import (
+    NO_RESIGNATION,
     Champion,
     Checkpoint,
     GameSet,
@@ -41,6 +42,8 @@ from zero.lineage import (
 from zero.network.profile import execution_profile
 from zero.params import load_params, params_digest
 from zero.record import LEDGER_FILE, PROVENANCE_FILE, append_entry, last_line_digest, parse_ledger
+from zero.selfplay import METRICS_FILE as SELFPLAY_METRICS
+from zero.selfplay import SelfplayMetrics
 
 CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = STATE_OUTS
 CHALLENGER_DIR, WINDOW_DIR = "models/challenger", "data/window"
@@ -125,7 +128,12 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
                 link_or_copy(path, building / path.name)
     _check_state(workspace, entry)
     dvc(workspace, "add", "--quiet", *STATE_OUTS)
-    next_id = GenerationId(lineage=entry.lineage, number=entry.generation + 1)
+    metrics = read_manifest(workspace / "metrics", SelfplayMetrics, SELFPLAY_METRICS)
+    next_id = GenerationId(
+        lineage=entry.lineage,
+        number=entry.generation + 1,
+        resign_threshold=metrics.resignation.following.threshold if metrics.resignation else NO_RESIGNATION,
+    )
     write_manifest(workspace / "state", next_id, GENERATION_FILE)
 
 
@@ -164,7 +172,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
         decision=decision,
         champion=decision.challenger if decision.promoted else before.champion,
         champion_generation=number if decision.promoted else before.champion_generation,
-        trainee=challenger.weights.sha256,
+        trainee=challenger.trainee.sha256,
         params_digest=params_digest(params),
         lock_digest=sha256_file(workspace / "dvc.lock"),
         previous=last_line_digest(text),
@@ -210,9 +218,10 @@ def _check_state(workspace: Path, entry: LedgerEntry) -> None:
     checked_path(champion.weights, workspace / CHAMPION_DIR)
     checked_path(trainee.weights, workspace / TRAINEE_DIR)
     checked_path(trainee.optimizer, workspace / TRAINEE_DIR)
+    checked_path(trainee.trainee, workspace / TRAINEE_DIR)
     for name, found, wanted in (
         ("champion", champion.weights.sha256, entry.champion),
-        ("trainee", trainee.weights.sha256, entry.trainee),
+        ("trainee", trainee.trainee.sha256, entry.trainee),
     ):
         if found != wanted:
             raise LineageError(
@@ -238,7 +247,7 @@ def _holds(workspace: Path, entry: LedgerEntry) -> bool:
         return False
     challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
     window = read_manifest(workspace / WINDOW_DIR, Window)
-    return challenger.weights.sha256 == entry.trainee and window.origin.generation == entry.generation
+    return challenger.trainee.sha256 == entry.trainee and window.origin.generation == entry.generation
 
 
 def _commit_of_last_entry(workspace: Path) -> str:

@@ -7,16 +7,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from zero.artifacts import GameSet, LedgerEntry, checked_path, read_manifest
+from zero.artifacts import NO_RESIGNATION, GameSet, LedgerEntry, checked_path, read_manifest
+from zero.commands import git
 from zero.errors import ZeroError
 from zero.games.rules import rules_of
 from zero.lineage import find_workspace, generation_tag, standing
 from zero.params import load_params
 from zero.play.sgf import game_to_sgf, write_collection
+from zero.resignation import Calibration
+from zero.selfplay import METRICS_FILE as SELFPLAY_METRICS
+from zero.selfplay import SelfplayMetrics
 from zero.settings import STATE_FOLDER
 from zero.shards.records import game_record, read_records
 
 LAST_DECISIONS = 10
+TABLE_WIDTH = 150
 
 
 def servers(home: Path) -> dict[str, str]:
@@ -78,6 +83,36 @@ def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:
     return {"home": str(home), "lineages": rows, "servers": servers(home)}
 
 
+def resignation_screen(home: Path, lineage: str) -> None:
+    """Prints, generation by generation, what resignation cost and which threshold followed.
+
+    Raises:
+      ZeroError: no generation of the lineage has resignation.
+    """
+    workspace = find_workspace(home, lineage)
+    table = Table(title=f"resignation in lineage {lineage}", title_justify="left")
+    table.add_column("tag", no_wrap=True)
+    for column in ("games", "resigned", "threshold", "calibration games", "would resign", "would have won", "rate"):
+        table.add_column(column, justify="right")
+    for column in ("95 % interval", "next threshold", "its rate", "95 % interval"):
+        table.add_column(column, justify="right")
+    for entry in standing(workspace).ledger[1:]:
+        tag = generation_tag(lineage, entry.generation)
+        metrics = SelfplayMetrics.model_validate_json(git(workspace, "show", f"{tag}:metrics/{SELFPLAY_METRICS}"))
+        if metrics.resignation:
+            used, following = metrics.resignation.used, metrics.resignation.following
+            table.add_row(
+                *(tag, str(metrics.num_games), str(metrics.resignation.resigned_games), _threshold(used.threshold)),
+                *(str(used.num_games), str(used.would_resign), str(used.would_have_won), *_rate(used)),
+                *(_threshold(following.threshold), *_rate(following)),
+            )
+    if not table.row_count:
+        raise ZeroError(
+            f"no generation of {lineage} has resignation: selfplay.calibration_fraction is 0, or none is made"
+        )
+    Console(width=max(TABLE_WIDTH, Console().width)).print(table)
+
+
 def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | None) -> int:
     """Writes the games of a set (or one of them) as SGF and returns how many.
 
@@ -121,6 +156,16 @@ def _row(entry: LedgerEntry) -> tuple[str, ...]:
     interval = f"{match.interval[0]:.0%} to {match.interval[1]:.0%}"
     word = "promoted" if entry.decision.promoted else "refused"
     return (tag, word, f"{match.score:.1%}", interval, str(match.unique_games), champion)
+
+
+def _threshold(threshold: float) -> str:
+    return "nobody resigns" if threshold <= NO_RESIGNATION else f"{threshold:.2f}"
+
+
+def _rate(found: Calibration) -> tuple[str, str]:
+    if not found.would_resign:
+        return "", ""
+    return f"{found.false_positive_rate:.1%}", f"{found.interval[0]:.1%} to {found.interval[1]:.1%}"
 
 
 def _colours(games: Any) -> str:

@@ -30,7 +30,10 @@ class Progress(Manifest):
     pending: tuple[StepResult, ...]
     """Steps since the last line."""
     weights: FileRef
+    """Of the network in training."""
     optimizer: FileRef
+    average: FileRef | None
+    """The moving average of the weights, where there is one."""
 
 
 class SavedTraining(NamedTuple):
@@ -39,6 +42,7 @@ class SavedTraining(NamedTuple):
     progress: Progress
     weights: bytes
     optimizer: bytes
+    average: bytes | None
 
 
 def resume_dir(folder: Path, key: str) -> Path:
@@ -54,27 +58,30 @@ def save_training(
     pending: tuple[StepResult, ...],
     weights: bytes,
     optimizer: bytes,
+    average: bytes | None,
 ) -> None:
     """Replaces the checkpoint; killed at any point, the old or the new one is there.
 
     Raises:
       StorageError: it cannot be written.
     """
-    weights_path = directory / f"weights-{step:08d}.safetensors"
-    optimizer_path = directory / f"optimizer-{step:08d}.safetensors"
-    write_whole(weights_path, weights)
-    write_whole(optimizer_path, optimizer)
+    files = {"weights": weights, "optimizer": optimizer} | ({} if average is None else {"average": average})
+    paths = {name: directory / f"{name}-{step:08d}.safetensors" for name in files}
+    for name, data in files.items():
+        write_whole(paths[name], data)
+    refs = {name: file_ref(path, directory) for name, path in paths.items()}
     progress = Progress(
         step=step,
         learning_rate_factor=learning_rate_factor,
         curve=curve,
         pending=pending,
-        weights=file_ref(weights_path, directory),
-        optimizer=file_ref(optimizer_path, directory),
+        weights=refs["weights"],
+        optimizer=refs["optimizer"],
+        average=refs.get("average"),
     )
     write_manifest(directory, progress)
     for path in directory.glob("*.safetensors"):
-        if path not in (weights_path, optimizer_path):
+        if path not in paths.values():
             path.unlink()
 
 
@@ -86,10 +93,11 @@ def load_training(directory: Path) -> SavedTraining | None:
         progress = read_manifest(directory, Progress)
         weights = checked_path(progress.weights, directory).read_bytes()
         optimizer = checked_path(progress.optimizer, directory).read_bytes()
+        average = None if progress.average is None else checked_path(progress.average, directory).read_bytes()
     except StorageError as error:
         log.warning("checkpoint not used, training starts anew: %s", error)
         return None
-    return SavedTraining(progress, weights, optimizer)
+    return SavedTraining(progress, weights, optimizer, average)
 
 
 def remove_checkpoints(folder: Path) -> None:

@@ -1,12 +1,15 @@
 """Stage `training`: the trainee learns from the window; what comes out is the challenger.
 
 Training always goes on from the trainee, whether its last challenger became champion or not, as in the paper. It reads
-`data/window`, `state/trainee`, `state/generation.json` and `params.yaml` and nothing else.
+`data/window`, `state/trainee`, `state/generation.json` and `params.yaml` and nothing else. It is done here, or by
+several processes (`profile.training_processes`) that this one looks after; the files are written here alone.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,15 +29,17 @@ from zero.artifacts import (
     write_manifest,
     write_whole,
 )
-from zero.errors import ParamsError
+from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
 from zero.network.learner import Learner, StepResult
+from zero.network.parallel import Peers, run_together
 from zero.network.profile import prepare_torch
 from zero.network.weights import load_network
 from zero.params import Params, load_params, params_digest
-from zero.play.samples import SampleGames, Sampler
+from zero.play.samples import SampleBatch, SampleGames, Sampler, new_sample_batch, target_moves
 from zero.replay import GENERATION_FILE, STATE_DIR, WINDOW_DIR, read_window
-from zero.resume import load_training, remove_checkpoints, resume_dir, save_training
+from zero.resume import Progress as Checkpointed
+from zero.resume import SavedTraining, load_training, remove_checkpoints, resume_dir, save_training
 from zero.shards.records import GameColumns
 from zero.shards.spec import engine_fingerprint
 
@@ -45,6 +50,11 @@ METRICS_FILE = "metrics/training.json"
 PLOT_FILE = "plots/training.csv"
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+RAW_WEIGHTS_FILE = "raw-weights.safetensors"
+SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
+"""Threads that make batches, by device; changes no bits."""
+
+Progress = Callable[[int, int], None]
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +66,8 @@ class TrainingMetrics(Manifest):
     loss: float
     policy_loss: float
     value_loss: float
+    ownership_loss: float
+    score_loss: float
     learning_rate: float
     policy_accuracy: float
     policy_entropy: float
@@ -66,7 +78,18 @@ class TrainingMetrics(Manifest):
     window_positions: int
 
 
-def run(folder: Path, progress: Callable[[int, int], None] | None = None) -> Checkpoint:
+class Trained(NamedTuple):
+    """What training has made."""
+
+    step: int
+    learning_rate_factor: float
+    curve: tuple[StepResult, ...]
+    weights: bytes  # the player's
+    raw_weights: bytes | None  # without the moving average, where there is one
+    optimizer: bytes
+
+
+def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
     """Makes `models/challenger`, the metrics and the curve of a workspace; goes on where it was interrupted.
 
     Args:
@@ -76,8 +99,15 @@ def run(folder: Path, progress: Callable[[int, int], None] | None = None) -> Che
     Raises:
       ParamsError: `params.yaml` is not valid, does not fit the trainee, or makes training diverge.
       StorageError: a file is missing or altered, or cannot be written.
+      WorkerError: one of several processes that train died.
     """
     params = load_params(folder)
+    profile = params.profile
+    if params.training.batch_size % profile.training_processes:
+        raise ParamsError(
+            f"training.batch_size = {params.training.batch_size} is no multiple of profile.training_processes = "
+            f"{profile.training_processes}; each process takes an equal share"
+        )
     generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
     window = read_manifest(folder / WINDOW_DIR, Window)
     trainee = read_manifest(folder / TRAINEE_DIR, Checkpoint)
@@ -94,13 +124,14 @@ def run(folder: Path, progress: Callable[[int, int], None] | None = None) -> Che
             TRAINEE_DIR: sha256_file(folder / TRAINEE_DIR / MANIFEST_FILE),
         },
     )
-    rules = rules_of(params.game)
-    games = sample_games(read_window(window, folder / WINDOW_DIR, rules))
-    prepare_torch(params.profile, params.profile.training_threads)
-    learner, curve = _train(folder, params, origin, trainee, games, progress)
-    checkpoint = _write_challenger(folder, params, origin, window, learner, curve)
+    prepare_torch(profile, profile.training_threads)
+    if profile.training_processes == 1:
+        trained = train(folder, params, origin, trainee, window, None, progress)
+    else:
+        trained = run_together(train, (folder, params, origin, trainee, window), profile, progress)
+    checkpoint = _write_challenger(folder, params, origin, window, trained)
     remove_checkpoints(folder)
-    log.info("generation %d: trained to step %d, loss %.4f", generation.number, learner.step, curve[-1].loss)
+    log.info("generation %d: trained to step %d, loss %.4f", generation.number, trained.step, trained.curve[-1].loss)
     return checkpoint
 
 
@@ -119,14 +150,27 @@ def check_trainee(trainee: Checkpoint, params: Params) -> None:
 
 
 def sample_games(columns: GameColumns) -> SampleGames:
-    """The columns that samples are made of."""
+    """The columns that samples are made of.
+
+    Raises:
+      StorageError: not one move is a policy target.
+    """
+    if not len(columns.visit_counts):
+        raise StorageError(
+            f"none of the {columns.num_positions} moves of the window was searched in full, so there is nothing to "
+            "learn from; raise selfplay.full_search_fraction or selfplay.num_games"
+        )
     return SampleGames(
         outcome=columns.outcome,
+        margin=columns.margin,
+        ownership_offsets=columns.ownership_offsets,
+        ownership=columns.ownership,
         move_offsets=columns.move_offsets,
         actions=columns.actions,
         visit_offsets=columns.visit_offsets,
         visit_actions=columns.visit_actions,
         visit_counts=columns.visit_counts,
+        targets=target_moves(columns.visit_offsets),
     )
 
 
@@ -142,91 +186,158 @@ def curve_text(curve: Sequence[StepResult]) -> str:
     return "\n".join([",".join(StepResult._fields), *lines]) + "\n"
 
 
-def _train(
+def train(
     folder: Path,
     params: Params,
     origin: Origin,
     trainee: Checkpoint,
-    games: SampleGames,
-    progress: Callable[[int, int], None] | None,
-) -> tuple[Learner, tuple[StepResult, ...]]:
+    window: Window,
+    peers: Peers | None,
+    progress: Progress | None,
+) -> Trained:
+    """Trains from the trainee, or from where it was interrupted, to the end; keeps checkpoints on the way.
+
+    Args:
+      folder: the workspace.
+      params: its parameters.
+      origin: of the result; its digest names the checkpoints.
+      trainee: what training goes on from.
+      window: the games.
+      peers: the processes that do this together; all of them call this, the first one reads and writes for all.
+      progress: see `run`.
+
+    Raises:
+      ParamsError: training diverges, or the GPU is too small.
+      StorageError: a file is altered, or cannot be written.
+    """
     training = params.training
     directory = resume_dir(folder, sha256_bytes(canonical_json(origin)))
-    last_step = trainee.step + training.num_steps
-    learner, curve, pending = _start(folder, directory, params, trainee)
-    with Sampler(
-        rules_of(params.game), games, params.seed, origin.generation, training.batch_size, training.random_symmetry
-    ) as sampler:
-        for result in learner.train(sampler.batches(learner.step, last_step - learner.step)):
-            pending.append(result)
-            if result.step % training.log_interval == 0 or result.step == last_step:
+    first_step, last_step = trainee.step, trainee.step + training.num_steps
+    saved = load_training(directory) or _first_checkpoint(trainee, folder / TRAINEE_DIR)
+    learner = _learner(params, saved, peers)
+    curve, pending = list(saved.progress.curve), list(saved.progress.pending)
+    with closing(_batches(folder, params, origin, window, peers, learner.step, last_step)) as batches:
+        for step in learner.train(batches):
+            is_line = step % training.log_interval == 0 or step == last_step
+            is_checkpoint = step % training.checkpoint_interval == 0 and step < last_step
+            if is_line or is_checkpoint:
+                pending += learner.results()
+            if is_line:
                 curve.append(curve_line(pending))
                 pending.clear()
-            if result.step % training.checkpoint_interval == 0 and result.step < last_step:
+            if is_checkpoint and (peers is None or peers.rank == 0):
                 save_training(
                     directory,
-                    result.step,
+                    step,
                     learner.learning_rate_factor,
                     tuple(curve),
                     tuple(pending),
                     learner.weights(),
                     learner.optimizer_state(),
+                    learner.player_weights() if training.ema_decay else None,
                 )
             if progress:
-                progress(result.step - trainee.step, training.num_steps)
-    return learner, tuple(curve)
+                progress(step - first_step, training.num_steps)
+    return Trained(
+        step=learner.step,
+        learning_rate_factor=learner.learning_rate_factor,
+        curve=tuple(curve),
+        weights=learner.player_weights(),
+        raw_weights=learner.weights() if training.ema_decay else None,
+        optimizer=learner.optimizer_state(),
+    )
 
 
-def _start(
-    folder: Path, directory: Path, params: Params, trainee: Checkpoint
-) -> tuple[Learner, list[StepResult], list[StepResult]]:
-    """The learner where training was interrupted, else from the trainee; its curve and the steps after it."""
-    if saved := load_training(directory):
-        learner = Learner(
-            load_network(saved.weights),
-            params.training,
-            params.profile.device,
-            saved.progress.step,
-            saved.progress.learning_rate_factor,
-            saved.optimizer,
-        )
-        log.info("training goes on from step %d", learner.step)
-        return learner, list(saved.progress.curve), list(saved.progress.pending)
-    trainee_dir = folder / TRAINEE_DIR
-    learner = Learner(
-        load_network(checked_path(trainee.weights, trainee_dir).read_bytes()),
+def _batches(
+    folder: Path,
+    params: Params,
+    origin: Origin,
+    window: Window,
+    peers: Peers | None,
+    first_step: int,
+    last_step: int,
+) -> Generator[SampleBatch, None, None]:
+    """The batches of the steps from `first_step` on, or this process's share of each."""
+    rules, training = rules_of(params.game), params.training
+    num_steps = last_step - first_step
+    if peers is not None:
+        share = new_sample_batch(rules, training.batch_size // peers.size)
+        if peers.rank > 0:
+            yield from peers.shares(None, share, num_steps)
+            return
+    games = sample_games(read_window(window, folder / WINDOW_DIR, rules))
+    with Sampler(
+        rules,
+        games,
+        params.seed,
+        origin.generation,
+        training.batch_size,
+        training.random_symmetry,
+        SAMPLER_THREADS[params.profile.device],
+    ) as sampler:
+        batches = sampler.batches(first_step, num_steps)
+        yield from batches if peers is None else peers.shares(batches, share, num_steps)
+
+
+def _first_checkpoint(trainee: Checkpoint, trainee_dir: Path) -> SavedTraining:
+    """What training begins with where it was not interrupted."""
+    progress = Checkpointed(
+        step=trainee.step,
+        learning_rate_factor=trainee.learning_rate_factor,
+        curve=(),
+        pending=(),
+        weights=trainee.trainee,
+        optimizer=trainee.optimizer,
+        average=trainee.weights,
+    )
+    files = (trainee.trainee, trainee.optimizer, trainee.weights)
+    return SavedTraining(progress, *(checked_path(ref, trainee_dir).read_bytes() for ref in files))
+
+
+def _learner(params: Params, saved: SavedTraining, peers: Peers | None) -> Learner:
+    progress = saved.progress
+    if progress.curve or progress.pending:
+        log.info("training goes on from step %d", progress.step)
+    average = saved.average if params.training.ema_decay else None
+    return Learner(
+        load_network(saved.weights),
         params.training,
         params.profile.device,
-        trainee.step,
-        trainee.learning_rate_factor,
-        checked_path(trainee.optimizer, trainee_dir).read_bytes(),
+        progress.step,
+        progress.learning_rate_factor,
+        saved.optimizer,
+        None if average is None else load_network(average),
+        params.profile.training_precision,
+        peers,
     )
-    return learner, [], []
 
 
-def _write_challenger(
-    folder: Path, params: Params, origin: Origin, window: Window, learner: Learner, curve: Sequence[StepResult]
-) -> Checkpoint:
+def _write_challenger(folder: Path, params: Params, origin: Origin, window: Window, trained: Trained) -> Checkpoint:
     directory = folder / CHALLENGER_DIR
-    write_whole(directory / WEIGHTS_FILE, learner.weights())
-    write_whole(directory / OPTIMIZER_FILE, learner.optimizer_state())
+    write_whole(directory / WEIGHTS_FILE, trained.weights)
+    write_whole(directory / OPTIMIZER_FILE, trained.optimizer)
+    if trained.raw_weights is not None:
+        write_whole(directory / RAW_WEIGHTS_FILE, trained.raw_weights)
+    else:
+        (directory / RAW_WEIGHTS_FILE).unlink(missing_ok=True)
     checkpoint = Checkpoint(
         origin=origin,
         network=params.network,
-        step=learner.step,
-        learning_rate_factor=learner.learning_rate_factor,
+        step=trained.step,
+        learning_rate_factor=trained.learning_rate_factor,
         weights=file_ref(directory / WEIGHTS_FILE, directory),
         optimizer=file_ref(directory / OPTIMIZER_FILE, directory),
+        raw_weights=None if trained.raw_weights is None else file_ref(directory / RAW_WEIGHTS_FILE, directory),
     )
     metrics = TrainingMetrics(
-        **curve[-1]._asdict(),
-        learning_rate_factor=learner.learning_rate_factor,
+        **trained.curve[-1]._asdict(),
+        learning_rate_factor=trained.learning_rate_factor,
         num_steps=params.training.num_steps,
         num_samples=params.training.num_steps * params.training.batch_size,
         window_games=window.num_games,
         window_positions=window.num_positions,
     )
     write_whole(folder / METRICS_FILE, canonical_json(metrics))
-    write_whole(folder / PLOT_FILE, curve_text(curve).encode())
+    write_whole(folder / PLOT_FILE, curve_text(trained.curve).encode())
     write_manifest(directory, checkpoint)
     return checkpoint

@@ -7,10 +7,11 @@ from typing import Self
 
 import numpy as np
 
+from tests.oracle.bitboards import unpack
 from tests.oracle.go import Board, GoGame, all_points
 from tests.oracle.gomoku import GomokuGame
 from zero.games.coords import action_to_name, name_to_action
-from zero.games.planes import write_planes
+from zero.games.planes import expand_planes, write_planes
 from zero.games.position import (
     BLACK,
     ENDED,
@@ -88,9 +89,12 @@ class KernelGame:
 
     def planes(self, symmetry: int = 0) -> np.ndarray:
         """What the network sees, [17, S*S]."""
-        out = np.full((NUM_PLANES, self.rules.num_points), np.nan, np.float32)
-        write_planes(self.rules, self.position, self.history, symmetry, out)
-        return out
+        bits = np.full((1, NUM_PLANES, self.rules.num_words), 2**64 - 1, np.uint64)
+        write_planes(self.rules, self.position, self.history, symmetry, bits[0])
+        numbers = np.full((1, self.rules.num_points, NUM_PLANES), np.nan, np.float32)
+        expand_planes(bits, numbers)
+        np.testing.assert_array_equal(numbers[0].T, unpack(bits[0], self.rules.num_points))
+        return numbers[0].T
 
     def outcome(self) -> int:
         return int(outcome(self.rules, self.position))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.games.kernel_game import KernelGame, oracle_of
+from tests.oracle.bitboards import unpack
 from tests.oracle.planes import planes, symmetric_actions
 from zero.games.coords import action_to_name, name_to_action
 from zero.games.planes import write_sample
@@ -129,9 +130,9 @@ def test_a_sample_of_a_record_shows_the_planes_of_the_game(rules, actions):
     record = np.array(actions, np.int16)
     for game in walk(rules, actions):
         for symmetry in range(len(rules.symmetries)):
-            out = np.full((NUM_PLANES, rules.num_points), np.nan, np.float32)
+            out = np.full((NUM_PLANES, rules.num_words), 2**64 - 1, np.uint64)
             write_sample(rules, position, history, record, game.num_moves, symmetry, out)
-            np.testing.assert_array_equal(out, game.planes(symmetry))
+            np.testing.assert_array_equal(unpack(out, rules.num_points), game.planes(symmetry))
 
 
 @every_board

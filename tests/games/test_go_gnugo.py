@@ -1,24 +1,23 @@
-"""The kernels of Go against GNU Go 3.8, an oracle that others wrote: the legal moves of whole boards."""
+"""The kernels of Go against GNU Go 3.8, which others wrote: a sample of what tests.games.differential runs."""
 
-import numpy as np
+import subprocess
+import sys
+
 import pytest
 
-from tests.games.kernel_game import KernelGame
-from tests.oracle.gnugo import GnuGo, needs_gnugo, suicide_option
-from tests.oracle.go import EMPTY_BOARD, Board, Points, after, all_points, beside
-from zero.games.coords import action_to_name, name_to_action
+from tests.games import differential
+from tests.games.differential import DifferenceError, Tally, compare, random_game, superko_of
+from tests.oracle.gnugo import GnuGo, gnugo_options, needs_gnugo, suicide_option
+from tests.oracle.go import area
+from tests.oracle.gtp import program_path
 from zero.games.position import BLACK, WHITE
-from zero.games.rules import go_rules
 
 pytestmark = needs_gnugo
 
-GTP_COLOURS = {BLACK: "black", WHITE: "white"}
-MAX_MOVES = 300
-"""GNU Go's superko looks back at no more than 500 moves."""
+SEED = 2017
 NUM_COMPARISONS = 60
-"""Positions of a game whose legal moves are compared, on large boards."""
+"""Positions of a game that are compared, on large boards."""
 SMALL_SIZE, GAMES_ON_SMALL = 5, 4
-PASS_CHANCE = 0.02
 
 ONLY_PSK_FORBIDS_C1 = ["A1", "F1", "B2", "G2", "C1", "H1", "J1", "D1", "H2", "C2", "G1", "B1", "pass", "H1"]
 """Moves on 9x9 after which C1 by Black makes the position again that White made with the tenth."""
@@ -26,54 +25,88 @@ ONLY_PSK_FORBIDS_C1 = ["A1", "F1", "B2", "G2", "C1", "H1", "J1", "D1", "H2", "C2
 
 @pytest.mark.parametrize("allow_suicide", [False, True])
 @pytest.mark.parametrize("size", range(2, 20))
-def test_legal_moves_of_random_games(size, allow_suicide):
-    with GnuGo("--positional-superko", suicide_option(allow_suicide)) as gnugo:
-        gnugo.ask(f"boardsize {size}")
-        for number in range(GAMES_ON_SMALL if size <= SMALL_SIZE else 1):
-            compare(gnugo, size, allow_suicide, np.random.default_rng([size, number]))
+def test_random_games_have_the_same_stones_and_legal_points_and_score(size, allow_suicide):
+    with GnuGo(*gnugo_options(allow_suicide)) as gnugo:
+        for number in range(GAMES_ON_SMALL if size <= SMALL_SIZE else 2):
+            game = random_game(size, allow_suicide, SEED, number)
+            # An odd number, so that both colours are asked.
+            interval = 1 if size <= SMALL_SIZE else len(game.turns) // NUM_COMPARISONS | 1
+            assert compare(gnugo, game, interval).num_positions >= min(NUM_COMPARISONS, len(game.turns)) // 2
+            # The score against the slow twin: GNU Go takes off the stones that it deems dead before it counts.
+            board = game.end.board()
+            assert game.end.ended
+            assert game.end.margin() == area(size, size, board, BLACK) - area(size, size, board, WHITE)
 
 
-def compare(gnugo: GnuGo, size: int, allow_suicide: bool, random: np.random.Generator) -> None:
-    """Plays one random game on both sides."""
-    num_moves = min(MAX_MOVES, 2 * size * size + 40)
-    game = KernelGame(go_rules(size, size, 0.0, allow_suicide)._replace(max_moves=num_moves))
-    seen = {EMPTY_BOARD}
-    gnugo.ask("clear_board")
-    while not game.ended:
-        legal = game.legal_actions() - {game.pass_action}
-        if game.num_moves % max(1, num_moves // NUM_COMPARISONS) == 0:
-            assert game.board() == Board(stones(gnugo, game, "black"), stones(gnugo, game, "white"))
-            assert legal == legal_points(gnugo, game, seen), game.drawing()
-        passes = not legal or random.random() < PASS_CHANCE
-        action = game.pass_action if passes else sorted(legal)[random.integers(len(legal))]
-        gnugo.ask(f"play {GTP_COLOURS[game.to_play]} {action_to_name(game.rules, action)}")
-        game.play(action)
-        seen.add(game.board())
+@pytest.mark.parametrize("allow_suicide", [False, True])
+def test_superko_decides_in_the_games_that_are_compared(allow_suicide):
+    # The comparison proves little about what does not come up in it.
+    tally = Tally()
+    for size in (2, 3, 5):
+        for number in range(GAMES_ON_SMALL):
+            game = random_game(size, allow_suicide, SEED, number)
+            for turn in range(len(game.turns)):
+                tally = tally.plus(superko_of(game, turn))
+    assert tally.num_superko > 50
+    assert tally.num_cycles > 30
 
 
-def legal_points(gnugo: GnuGo, game: KernelGame, seen: set[Board]) -> set[int]:
-    """The points GNU Go allows, less the suicides that repeat a position: 3.8 does not apply superko to suicide."""
-    rows, columns, colour, board = game.rules.rows, game.rules.columns, game.to_play, game.board()
-    actions = actions_of(game, gnugo.ask(f"all_legal {GTP_COLOURS[colour]}"))
-    empty = frozenset(all_points(rows, columns)) - board.black - board.white
-    without_empty_neighbour = [point for point in points_of(game, actions) if not beside(point) & empty]
-    for point in without_empty_neighbour:
-        then = after(rows, columns, board, colour, point)
-        if point not in then.stones(colour) and then in seen:
-            actions.remove(point[0] * columns + point[1])
-    return actions
+@pytest.mark.parametrize(
+    ("options", "allow_suicide", "told"),
+    [
+        (["--simple-ko", "--forbid-suicide"], False, "legal by the kernels alone: none\nlegal by GNU Go alone: [A-D]"),
+        (["--positional-superko", "--forbid-suicide"], True, "legal by the kernels alone: [A-D]"),
+        (["--positional-superko", "--allow-all-suicide"], False, "legal by GNU Go alone: [A-D]"),
+    ],
+    ids=["simple ko", "suicide off there", "suicide on there"],
+)
+def test_other_rules_there_are_a_difference(options, allow_suicide, told):
+    with GnuGo(*options) as gnugo, pytest.raises(DifferenceError, match=told):
+        for number in range(20):
+            compare(gnugo, random_game(4, allow_suicide, SEED, number))
 
 
-def stones(gnugo: GnuGo, game: KernelGame, colour: str) -> Points:
-    return points_of(game, actions_of(game, gnugo.ask(f"list_stones {colour}")))
+def test_command_compares_and_counts():
+    done = command("--positions", "21", "--sizes", "2-3", "--processes", "2")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" superko ")[0].strip() for line in done.stdout.splitlines()]
+    assert rows == ["2x2: 10 positions of 2 games,", "3x3: 11 positions of 2 games,", "total: 21 positions of 4 games,"]
+    assert done.stdout.count("0 differences") == 3
 
 
-def actions_of(game: KernelGame, names: str) -> set[int]:
-    return {name_to_action(game.rules, name) for name in names.split()}
+def test_command_tells_a_difference_in_full(tmp_path, monkeypatch):
+    path = program_path("gnugo")
+    impostor = tmp_path / "gnugo"
+    impostor.write_text(f'#!/bin/sh\nexec {path} "$@" --simple-ko\n')
+    impostor.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    done = command("--positions", "2000", "--sizes", "2")
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    forbidden = lines[2].removeprefix("legal by GNU Go alone: ")
+    first = next(i for i, line in enumerate(lines) if line.startswith("boardsize"))
+    with GnuGo("--simple-ko", suicide_option("suicide on" in lines[0])) as gnugo:
+        *_, allowed = gnugo.ask_all(lines[first:])
+    assert set(forbidden.split()) <= set(allowed.split())
 
 
-def points_of(game: KernelGame, actions: set[int]) -> Points:
-    return frozenset(divmod(action, game.rules.columns) for action in actions)
+@pytest.mark.parametrize(
+    "arguments", [["--sizes", "1-19"], ["--sizes", "9x9"], ["--sizes", "9-5"], ["--positions", "0"]]
+)
+def test_command_refuses(arguments, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        differential.main(arguments)
+    assert arguments[-1] in capsys.readouterr().err
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", differential.__name__, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize(

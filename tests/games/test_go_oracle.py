@@ -43,6 +43,12 @@ def test_superko_compares_boards_where_all_hashes_are_equal(allow_suicide):
 
 
 @pytest.mark.parametrize("allow_suicide", [False, True])
+def test_superko_compares_both_words_of_boards_where_all_hashes_are_equal(allow_suicide):
+    rules = go_rules(9, 9, 7.0, allow_suicide)
+    compare(rules._replace(zobrist=np.zeros_like(rules.zobrist)), np.random.default_rng([9, 9]), LARGE_INTERVAL)
+
+
+@pytest.mark.parametrize("allow_suicide", [False, True])
 def test_random_games_meet_all_that_the_rules_speak_of(allow_suicide):
     # The comparison proves little about what does not come up in it.
     rules = go_rules(2, 3, 0.5, allow_suicide)._replace(max_moves=SMALL_MOVES)

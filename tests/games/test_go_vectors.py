@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from tests.games.kernel_game import KernelGame
+from tests.oracle.gnugo import GnuGo, needs_gnugo
 from tests.oracle.go import Board, GoGame, all_points, is_legal_board
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
@@ -17,6 +18,8 @@ NO_LIMIT = 200
 
 PERFT_2X2 = [5, 21, 68, 156, 316, 604, 1088, 2184]
 """Sequences of 1, 2, ... moves on 2x2: no suicide, passes are moves, two of them end the game."""
+PERFT_2X2_SIMPLE_KO = [5, 21, 68, 156, 316, 604, 1168, 2592]
+"""The same where a stone alone may not be taken back at once and any other position may come again."""
 
 LEGAL_POSITIONS = {(1, 1): 1, (1, 2): 5, (1, 3): 15, (1, 4): 41, (2, 2): 57, (2, 3): 489, (3, 3): 12675}
 
@@ -37,6 +40,28 @@ def test_perft_of_2x2_by_the_kernels():
 
 def test_perft_of_2x2_by_the_slow_twin():
     assert [perft(GoGame(2, 2, 0.0, False, NO_LIMIT), depth) for depth in range(1, 9)] == PERFT_2X2
+
+
+@needs_gnugo
+@pytest.mark.parametrize(("ko_rule", "counts"), [("positional-superko", PERFT_2X2), ("simple-ko", PERFT_2X2_SIMPLE_KO)])
+def test_perft_of_2x2_by_gnugo(ko_rule, counts):
+    with GnuGo(f"--{ko_rule}", "--forbid-suicide") as gnugo:
+        gnugo.ask("boardsize 2")
+        assert [gnugo_perft(gnugo, depth, "black") for depth in range(1, len(counts) + 1)] == counts
+
+
+def gnugo_perft(gnugo: GnuGo, depth: int, colour: str, passed: bool = False) -> int:
+    """Number of sequences of `depth` legal moves; GNU Go itself goes on after two passes."""
+    names = [*gnugo.ask(f"all_legal {colour}").split(), "pass"]
+    if depth == 1:
+        return len(names)
+    count = 0
+    for name in names:
+        if not (passed and name == "pass"):
+            gnugo.ask(f"play {colour} {name}")
+            count += gnugo_perft(gnugo, depth - 1, "white" if colour == "black" else "black", name == "pass")
+            gnugo.ask("undo")
+    return count
 
 
 def perft(game: KernelGame | GoGame, depth: int) -> int:

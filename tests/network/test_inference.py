@@ -1,58 +1,268 @@
-"""The evaluator of search."""
+"""The evaluators of search: each backend says what the network says, and says it again bit for bit."""
+
+import hashlib
+import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 
-from tests.network.networks import CPU, NUM_ACTIONS, as_images, lived_in_network, random_planes
-from zero.errors import StorageError
-from zero.network.inference import TorchEvaluator
+from tests.network.networks import CPU, NUM_ACTIONS, TINY, as_images, lived_in_network, needs_cuda, random_planes
+from tests.parameters import network_params, profile_params
+from zero.errors import ParamsError, StorageError
+from zero.games.planes import expand_planes, pack_planes
+from zero.network.cuda_backend import judge, largest_batch
+from zero.network.inference import NetworkEvaluator, new_evaluator
+from zero.network.planes import MAX_BATCH, expand_bits, plane_bytes
+from zero.network.tower import channels_last
 from zero.network.weights import weights_bytes
+from zero.params import NetworkParams, ProfileParams
+from zero.search.evaluator import AsyncEvaluator
 
 DATA = weights_bytes(lived_in_network())
+OPENVINO = profile_params(backend="openvino")
+GPU = profile_params(device="cuda")
+PROFILES = {
+    "torch": CPU,
+    "torch-bf16": CPU.model_copy(update={"precision": "bf16"}),
+    "openvino": OPENVINO,
+    "openvino-bf16": OPENVINO.model_copy(update={"precision": "bf16"}),
+    "openvino-2-threads": OPENVINO.model_copy(update={"selfplay_threads": 2}),
+}
+BACKENDS = [
+    *(pytest.param(profile, id=name) for name, profile in PROFILES.items()),
+    pytest.param(GPU, id="cuda", marks=needs_cuda),
+    pytest.param(GPU.model_copy(update={"precision": "bf16"}), id="cuda-bf16", marks=needs_cuda),
+]
+TOLERANCES = {"fp32": 1e-4, "bf16": 0.1}
+"""Of a value or a prior, against PyTorch in fp32."""
+NETWORKS = {
+    "residual": TINY,
+    "plain": network_params(num_blocks=2, tower="plain"),
+    "shallow": network_params(num_blocks=3, tower="shallow"),
+    "separate": network_params(num_blocks=2, heads="separate"),
+    "pooled": network_params(num_blocks=2, num_channels=9, global_pooling=True),
+    "pooled plain": network_params(num_blocks=1, tower="plain", global_pooling=True),
+    "training heads": network_params(ownership_head=True, score_head=True),
+}
+CHILD = """
+import json, sys
+from tests.parameters import profile_params
+from zero.network.profile import prepare_torch, set_environment
+set_environment(profile_params(isa=sys.argv[1]))  # before anything computes
+from tests.network.test_inference import PROFILES, answer_digest
+digests = {}
+for name in sys.argv[2:]:
+    profile = PROFILES[name].model_copy(update={"isa": sys.argv[1]})
+    prepare_torch(profile, profile.selfplay_threads)
+    digests[name] = answer_digest(profile)
+print(json.dumps(digests))
+"""
+BUSY = "import time\nprint('busy', flush=True)\nwhile True: time.time()"
 
 
-def evaluate(evaluator: TorchEvaluator, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def evaluate(evaluator: NetworkEvaluator, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     prior = np.full((len(planes), NUM_ACTIONS), np.nan, np.float32)
     value = np.full(len(planes), np.nan, np.float32)
-    evaluator.evaluate(planes, prior, value)
+    evaluator.evaluate(pack_planes(planes), prior, value)
     return prior, value
 
 
-def test_priors_and_values_are_those_of_the_network():
-    planes = random_planes(8)
-    prior, value = evaluate(TorchEvaluator(DATA, CPU), planes)
+def truth(planes: np.ndarray, network: NetworkParams = TINY) -> tuple[np.ndarray, np.ndarray]:
+    """What the network itself says, unfolded."""
     with torch.no_grad():
-        logits, values = lived_in_network()(as_images(planes))
-    np.testing.assert_allclose(prior, torch.softmax(logits, 1).numpy(), rtol=1e-3, atol=1e-6)
-    np.testing.assert_allclose(value, values.numpy(), atol=1e-5)
+        logits, values = lived_in_network(network)(as_images(planes))
+    return torch.softmax(logits, 1).numpy(), values.numpy()
+
+
+def answer_digest(profile: ProfileParams) -> str:
+    """SHA-256 of the answers to one batch, and then to a smaller one."""
+    evaluator = new_evaluator(DATA, profile)
+    answers = [array for size in (64, 8) for array in evaluate(evaluator, random_planes(size))]
+    return hashlib.sha256(b"".join(array.tobytes() for array in answers)).hexdigest()
+
+
+def child_digests(isa: str, *names: str) -> dict[str, str]:
+    """The same from a new process, by profile."""
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, isa, *names], capture_output=True, check=True, timeout=120, text=True
+    )
+    return dict(json.loads(child.stdout))
+
+
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("profile", BACKENDS)
+def test_priors_and_values_are_those_of_the_network(profile, network):
+    planes = random_planes(8)
+    prior, value = evaluate(new_evaluator(weights_bytes(lived_in_network(network)), profile), planes)
+    expected_prior, expected_value = truth(planes, network)
+    tolerance = TOLERANCES[profile.precision]
+    np.testing.assert_allclose(prior, expected_prior, atol=tolerance)
+    np.testing.assert_allclose(value, expected_value, atol=tolerance)
     np.testing.assert_allclose(prior.sum(1), 1.0, atol=1e-5)
 
 
-def test_a_smaller_batch_does_not_see_the_one_before():
+@pytest.mark.parametrize("profile", BACKENDS)
+def test_a_row_is_judged_by_its_own_planes(profile):
+    planes = random_planes(8)
+    evaluator = new_evaluator(DATA, profile)
+    prior, value = evaluate(evaluator, planes)
+    changed = random_planes(8, seed=1)
+    changed[3] = planes[3]
+    other_prior, other_value = evaluate(evaluator, changed)
+    assert np.array_equal(other_prior[3], prior[3]) and other_value[3] == value[3]
+    assert not np.isclose(np.delete(other_value, 3), np.delete(value, 3)).any()
+
+
+@pytest.mark.parametrize("profile", BACKENDS)
+def test_a_smaller_batch_does_not_see_the_one_before(profile):
     planes = random_planes(8, seed=1)
-    fresh = evaluate(TorchEvaluator(DATA, CPU), planes[:4])
-    used = TorchEvaluator(DATA, CPU)
+    fresh = evaluate(new_evaluator(DATA, profile), planes[:4])
+    used = new_evaluator(DATA, profile)
     evaluate(used, random_planes(16, seed=2))
     again = evaluate(used, planes[:4])
     assert np.array_equal(fresh[0], again[0]) and np.array_equal(fresh[1], again[1])
 
 
-def test_two_evaluators_give_the_same_bits():
-    planes = random_planes(16)
-    one, other = (evaluate(TorchEvaluator(DATA, CPU), planes) for _ in range(2))
-    assert one[0].tobytes() == other[0].tobytes() and one[1].tobytes() == other[1].tobytes()
+@pytest.mark.parametrize("profile", BACKENDS)
+def test_two_evaluators_give_the_same_bits(profile):
+    assert answer_digest(profile) == answer_digest(profile)
 
 
-def test_bf16_is_near_fp32_and_not_the_same():
+def test_new_processes_give_the_same_bits_alone_and_beside_a_busy_one():
+    alone = child_digests("native", *PROFILES)
+    busy = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE)
+    try:
+        assert busy.stdout is not None and busy.stdout.readline() == b"busy\n"
+        assert child_digests("native", *PROFILES) == alone
+    finally:
+        busy.kill()
+        busy.communicate()
+    assert len(set(alone.values())) >= 3  # PyTorch, bf16, and where they differ OpenVINO and its threads
+
+
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX512", reason="the CPU has no AVX-512 to leave out")
+def test_avx2_gives_other_bits_and_the_same_each_time():
+    native = child_digests("native", "torch", "openvino")
+    one, other = (child_digests("avx2", "torch", "openvino") for _ in range(2))
+    assert one == other
+    assert all(one[name] != native[name] for name in native)
+
+
+@pytest.mark.parametrize("name", ["torch", "openvino"])
+def test_bf16_is_near_fp32_and_not_the_same(name):
     planes = random_planes(8)
-    prior, value = evaluate(TorchEvaluator(DATA, CPU), planes)
-    low_prior, low_value = evaluate(TorchEvaluator(DATA, CPU.model_copy(update={"precision": "bf16"})), planes)
-    np.testing.assert_allclose(low_value, value, atol=0.1)
-    assert np.abs(low_prior - prior).sum(1).max() < 0.2
-    assert not np.array_equal(low_value, value)
+    _, value = evaluate(new_evaluator(DATA, PROFILES[name]), planes)
+    _, low_value = evaluate(new_evaluator(DATA, PROFILES[f"{name}-bf16"]), planes)
+    assert 0.0 < np.abs(low_value - value).max() < TOLERANCES["bf16"]
 
 
-def test_broken_weights_are_refused():
+def test_openvino_is_loaded_without_its_telemetry():
+    child = "import sys, zero.network.openvino_backend as backend; backend.import_openvino(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", child], capture_output=True, check=True, timeout=120, text=True)
+    modules = loaded.stdout.split()
+    assert "openvino" in modules
+    assert not [name for name in modules if name.startswith("openvino_telemetry.")]
+
+
+@pytest.mark.parametrize("profile", BACKENDS)
+@pytest.mark.parametrize(
+    "data", [DATA[:100], b"", b"PK\x03\x04 of somebody else", DATA[:-4]], ids=["head", "empty", "foreign", "cut"]
+)
+def test_broken_weights_are_refused(profile, data):
     with pytest.raises(StorageError):
-        TorchEvaluator(DATA[:100], CPU)
+        new_evaluator(data, profile)
+
+
+@pytest.mark.parametrize("profile", BACKENDS)
+def test_positions_of_another_board_are_refused(profile):
+    evaluator = new_evaluator(DATA, profile)
+    for num_words, num_actions in ((2, 82), (1, 37)):
+        planes, value = np.zeros((4, 17, num_words), np.uint64), np.zeros(4, np.float32)
+        with pytest.raises(ParamsError, match=rf"5x5 boards .* {num_actions} actions; use weights of this game"):
+            evaluator.evaluate(planes, np.zeros((4, num_actions), np.float32), value)
+
+
+@pytest.mark.parametrize("profile", BACKENDS)
+@pytest.mark.parametrize("size", [0, MAX_BATCH + 1])
+def test_batches_out_of_range_are_refused(profile, size):
+    evaluator = new_evaluator(DATA, profile)
+    planes, value = np.zeros((size, 17, 1), np.uint64), np.zeros(size, np.float32)
+    with pytest.raises(ParamsError, match=f"a batch of {size} positions; give 1 to {MAX_BATCH}"):
+        evaluator.evaluate(planes, np.zeros((size, NUM_ACTIONS), np.float32), value)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_bits_are_expanded_by_torch_as_by_the_kernel(size):
+    network = lived_in_network()
+    bits = pack_planes(random_planes(size, seed=4))
+    expected = np.zeros((size, 25, 17), np.float32)
+    expand_planes(bits, expected)
+    x = expand_bits(torch.from_numpy(plane_bytes(bits)), network.spec, torch.float32)
+    assert np.array_equal(x.permute(0, 2, 3, 1).reshape(size, 25, 17).numpy(), expected)
+    assert x.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_every_point_of_a_large_board_has_its_bit():
+    spec = lived_in_network().spec.model_copy(update={"rows": 19, "columns": 19})
+    planes = np.zeros((361, 17, 361), np.float32)
+    planes[range(361), np.arange(361) % 17, range(361)] = 1.0
+    x = expand_bits(torch.from_numpy(plane_bytes(pack_planes(planes))), spec, torch.float32)
+    assert np.array_equal(x.reshape(361, 17, 361).numpy(), planes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_a_gpu_is_given_to_do_says_what_the_network_says(dtype):
+    planes = random_planes(8)
+    network = channels_last(lived_in_network().to(dtype))
+    with torch.no_grad():
+        prior, value = judge(network, torch.from_numpy(plane_bytes(pack_planes(planes))), dtype)
+    tolerance = 1e-4 if dtype == torch.float32 else TOLERANCES["bf16"]
+    for found, expected in zip((prior, value), truth(planes), strict=True):
+        assert found.dtype == torch.float32
+        np.testing.assert_allclose(found.numpy(), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("too_large", "room", "expected"), [(1024, 700, 512), (1000, 700, 512), (1000, 512, 512), (64, 1, 1), (64, 0, 0)]
+)
+def test_the_largest_batch_that_fits_is_a_power_of_two(too_large, room, expected):
+    assert largest_batch(too_large, lambda size: size <= room) == expected
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_named():
+    with pytest.raises(ParamsError, match=r"profile\.device = 'cuda'"):
+        new_evaluator(DATA, GPU)
+
+
+@needs_cuda
+def test_a_gpu_judges_while_the_host_does_something_else():
+    evaluator = new_evaluator(DATA, GPU)
+    assert isinstance(evaluator, AsyncEvaluator)
+    planes = random_planes(8)
+    expected = evaluate(evaluator, planes)
+    prior, value, bits = np.zeros((8, NUM_ACTIONS), np.float32), np.zeros(8, np.float32), pack_planes(planes)
+    evaluator.submit(bits, prior, value)
+    bits[:] = 0
+    evaluator.wait()
+    assert np.array_equal(prior, expected[0]) and np.array_equal(value, expected[1])
+
+
+@needs_cuda
+def test_a_gpu_out_of_memory_says_which_batch_fits():
+    evaluator = new_evaluator(weights_bytes(lived_in_network(network_params(num_channels=1024))), GPU)
+    planes = random_planes(1)
+    evaluate(evaluator, planes)
+    free, total = torch.cuda.mem_get_info()
+    torch.cuda.set_per_process_memory_fraction((total - free + 2**28) / total)
+    try:
+        with pytest.raises(
+            ParamsError, match=r"no memory for a batch of 65536 .* a batch of \d+ fits: lower num_slots"
+        ):
+            evaluate(evaluator, np.repeat(planes, MAX_BATCH, axis=0))
+        evaluate(evaluator, planes)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)

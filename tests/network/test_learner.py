@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from tests.network.networks import as_images, lived_in_network
-from tests.network.test_optimizer import TRAINING, random_batch
+from tests.network.networks import ARCHITECTURES, GO5, TINY, TRAINING, as_images, lived_in_network, random_batch
+from tests.oracle.bitboards import unpack
 from zero.errors import ParamsError
-from zero.network.learner import Learner, data_losses, kl_divergence
+from zero.network.learner import Learner, StepResult
+from zero.network.losses import Targets, data_losses, kl_divergence, weighted_sum
+from zero.network.tower import AlphaZeroNetwork, Predictions, network_spec
+from zero.network.weights import load_network
 from zero.params import LearningRateStep
+
+TINY_SPEC = network_spec(TINY, GO5)
+EVERYTHING = ARCHITECTURES["residual joint with everything"]
 
 
 def softmax(logits):
@@ -16,73 +22,133 @@ def softmax(logits):
     return powers / powers.sum(1, keepdims=True)
 
 
+def images(batch: tuple[np.ndarray, ...]) -> torch.Tensor:
+    return as_images(unpack(batch[0], 25).astype(np.float32))
+
+
+def targets_of(batch: tuple[np.ndarray, ...]) -> Targets:
+    return Targets(*map(torch.from_numpy, batch[1:]))
+
+
+def learn(learner: Learner, batches: list[tuple[np.ndarray, ...]]) -> list[StepResult]:
+    assert list(learner.train(batches)) == list(range(learner.step - len(batches) + 1, learner.step + 1))
+    return learner.results()
+
+
 def test_the_losses_are_those_of_the_paper():
     draws = np.random.default_rng(0)
     logits, value = draws.normal(size=(5, 4)), draws.uniform(-1, 1, 5)
     policy_target, value_target = draws.dirichlet(np.ones(4), 5), np.array([1.0, -1.0, 0.0, 1.0, -1.0])
-    losses = data_losses(*(torch.from_numpy(x) for x in (logits, value, policy_target, value_target)))
+    none = torch.zeros(5, 9), torch.zeros(5), torch.zeros(5)
+    losses = data_losses(
+        Predictions(torch.from_numpy(logits), torch.from_numpy(value), None, None),
+        Targets(torch.from_numpy(policy_target), torch.from_numpy(value_target), *none),
+    )
     assert float(losses.policy) == pytest.approx(-(policy_target * np.log(softmax(logits))).sum() / 5)
     assert float(losses.value) == pytest.approx(((value_target - value) ** 2).sum() / 5)
+    assert float(losses.ownership) == float(losses.score) == 0.0
+    assert float(weighted_sum(losses, TRAINING)) == pytest.approx(float(losses.policy) + 0.5 * float(losses.value))
+
+
+def test_ownership_and_score_are_learned_where_the_game_was_played_out():
+    batch = random_batch()
+    draws = np.random.default_rng(0)
+    ownership, score = draws.uniform(-1, 1, (8, 25)), draws.uniform(-1, 1, 8)
+    predictions = Predictions(torch.zeros(8, 26), torch.zeros(8), torch.from_numpy(ownership), torch.from_numpy(score))
+    losses = data_losses(predictions, targets_of(batch))
+    ownership_target, score_target, played_out = batch[3:]
+    assert 0 < played_out.sum() < 8
+    ownership_error = score_error = 0.0
+    for b in range(8):
+        if played_out[b]:
+            ownership_error += np.mean([(ownership[b, p] - ownership_target[b, p]) ** 2 for p in range(25)])
+            score_error += (score[b] - score_target[b] / 25) ** 2
+    assert float(losses.ownership) == pytest.approx(ownership_error / 8)
+    assert float(losses.score) == pytest.approx(score_error / 8)
+    whole = losses.policy + 0.5 * losses.value + 0.3 * losses.ownership + 0.2 * losses.score
+    assert float(weighted_sum(losses, TRAINING)) == pytest.approx(float(whole))
+
+
+def test_games_that_were_not_played_out_do_not_move_their_heads():
+    batch = list(random_batch())
+    batch[5] = np.zeros(8, np.float32)
+    model = lived_in_network(EVERYTHING).train()
+    losses = data_losses(model.predict(images(tuple(batch))), targets_of(tuple(batch)))
+    weighted_sum(losses, TRAINING).backward()
+    for name, parameter in model.named_parameters():
+        if name.startswith(("ownership_head", "score_head")):
+            assert parameter.grad is not None and not parameter.grad.any(), name
+    assert float(losses.ownership.detach()) == float(losses.score.detach()) == 0.0
 
 
 def test_kl_divergence_counts_from_the_old_policy():
     draws = np.random.default_rng(1)
     old, new = draws.normal(size=(3, 4)), draws.normal(size=(3, 4))
     p, q = softmax(old), softmax(new)
-    assert kl_divergence(torch.from_numpy(old), torch.from_numpy(new)) == pytest.approx((p * np.log(p / q)).sum() / 3)
-    assert kl_divergence(torch.from_numpy(old), torch.from_numpy(old)) == pytest.approx(0.0, abs=1e-12)
+    kl = float(kl_divergence(torch.from_numpy(old), torch.from_numpy(new)))
+    assert kl == pytest.approx((p * np.log(p / q)).sum() / 3)
+    assert float(kl_divergence(torch.from_numpy(old), torch.from_numpy(old))) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_two_steps_are_momentum_sgd_on_the_whole_loss():
+@pytest.mark.parametrize("network", [TINY, EVERYTHING], ids=["paper", "everything"])
+def test_two_steps_are_momentum_sgd_on_the_whole_loss(network):
     """By the book: g = gradient of data loss + c * |theta|^2; m = 0.9 m + g; theta -= rate * m."""
     batches = [random_batch(seed=seed) for seed in range(2)]
-    model = lived_in_network().train()
+    model = lived_in_network(network).train()
     parameters = list(model.parameters())
     momentum = [torch.zeros_like(parameter) for parameter in parameters]
-    for planes, policy_target, value_target in batches:
-        logits, value = model(as_images(planes))
-        losses = data_losses(logits, value, torch.from_numpy(policy_target), torch.from_numpy(value_target))
+    for batch in batches:
+        losses = data_losses(model.predict(images(batch)), targets_of(batch))
         decay = torch.cat([parameter.reshape(-1) for parameter in parameters]).square().sum()
-        loss = losses.policy + TRAINING.value_loss_weight * losses.value + TRAINING.weight_decay * decay
+        loss = losses.policy + 0.5 * losses.value + TRAINING.weight_decay * decay
+        loss = loss + 0.3 * losses.ownership + 0.2 * losses.score
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
             for i, gradient in enumerate(gradients):
                 momentum[i] = TRAINING.momentum * momentum[i] + gradient
                 parameters[i].sub_(0.05 * momentum[i])
-    learned = lived_in_network()
-    results = list(Learner(learned, TRAINING, "cpu").train(batches))
-    assert results[-1].loss == pytest.approx(float(loss.detach()), rel=1e-4)
-    assert results[-1].policy_loss == pytest.approx(float(losses.policy.detach()), rel=1e-4)
+    learned = lived_in_network(network)
+    result = learn(Learner(learned, TRAINING, "cpu"), batches)[-1]
+    assert result.loss == pytest.approx(float(loss.detach()), rel=1e-4)
+    for name in ("policy", "value", "ownership", "score"):
+        expected = pytest.approx(float(getattr(losses, name).detach()), rel=1e-4)
+        assert getattr(result, f"{name}_loss") == expected
     for found, expected in zip(learned.state_dict().values(), model.state_dict().values(), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=2e-5)
 
 
 def test_accuracy_and_entropy_are_those_of_the_policy_before_the_step():
-    planes, policy_target, value_target = random_batch()
+    batch = random_batch()
     model = lived_in_network().train()
     with torch.no_grad():
-        p = softmax(model(as_images(planes))[0].numpy().astype(np.float64))
+        p = softmax(model(images(batch))[0].numpy().astype(np.float64))
+    policy_target = batch[1]
     policy_target[:3] = np.eye(p.shape[1], dtype=np.float32)[p[:3].argmax(1)]
     policy_target[3:] = np.eye(p.shape[1], dtype=np.float32)[p[3:].argmin(1)]
-    (result,) = Learner(lived_in_network(), TRAINING, "cpu").train([(planes, policy_target, value_target)])
+    (result,) = learn(Learner(lived_in_network(), TRAINING, "cpu"), [batch])
     assert result.policy_accuracy == pytest.approx(3 / 8)
     assert result.policy_entropy == pytest.approx(-(p * np.log(p)).sum() / 8, rel=1e-4)
 
 
-def test_a_batch_seen_again_and_again_is_learned():
+@pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
+def test_a_batch_seen_again_and_again_is_learned(network):
     batch = random_batch()
     training = TRAINING.model_copy(update={"weight_decay": 0.0})
-    results = list(Learner(lived_in_network(), training, "cpu").train([batch] * 150))
+    results = learn(Learner(lived_in_network(network), training, "cpu"), [batch] * 150)
     entropy_of_targets = -(batch[1] * np.log(np.maximum(batch[1], 1e-30))).sum() / 8
     assert results[0].policy_loss > entropy_of_targets + 1.0
     assert results[-1].policy_loss < entropy_of_targets + 0.3
     assert results[-1].value_loss < 0.1 * results[0].value_loss
+    if network.ownership_head:
+        assert 0 < results[-1].ownership_loss < 0.3 * results[0].ownership_loss
+    if network.score_head:
+        assert 0 < results[-1].score_loss < 0.3 * results[0].score_loss
 
 
 def test_the_rate_changes_at_its_step_and_steps_are_counted_on():
     schedule = tuple(LearningRateStep(from_step=s, learning_rate=r) for s, r in ((0, 0.01), (12, 0.001)))
     training = TRAINING.model_copy(update={"learning_rate": schedule})
-    results = list(Learner(lived_in_network(), training, "cpu", step=10).train([random_batch()] * 4))
+    results = learn(Learner(lived_in_network(), training, "cpu", step=10), [random_batch()] * 4)
     assert [result.step for result in results] == [11, 12, 13, 14]
     assert [result.learning_rate for result in results] == [0.01, 0.01, 0.001, 0.001]
 
@@ -90,10 +156,10 @@ def test_the_rate_changes_at_its_step_and_steps_are_counted_on():
 def test_the_rate_is_adapted_to_the_policy_it_moved():
     training = TRAINING.model_copy(update={"kl_target": 1e-9})
     learner = Learner(lived_in_network(), training, "cpu")
-    first, second = learner.train([random_batch()] * 2)
+    first, second = learn(learner, [random_batch()] * 2)
     assert [first.learning_rate, second.learning_rate] == pytest.approx([0.05, 0.05 / 1.5])
     learner = Learner(lived_in_network(), TRAINING.model_copy(update={"kl_target": 100.0}), "cpu")
-    first, second = learner.train([random_batch()] * 2)
+    first, second = learn(learner, [random_batch()] * 2)
     assert [first.learning_rate, second.learning_rate] == pytest.approx([0.05, 0.05 * 1.5])
 
 
@@ -102,15 +168,93 @@ def test_measuring_the_movement_changes_no_weight_and_no_statistic():
         Learner(lived_in_network(), TRAINING.model_copy(update={"kl_target": target}), "cpu") for target in (0.0, 1.0)
     )
     for learner in (plain, measured):
-        list(learner.train([random_batch()]))
+        learn(learner, [random_batch()])
     assert plain.weights() == measured.weights()
 
 
 def test_divergence_is_an_error_with_the_remedy():
     wild = TRAINING.model_copy(update={"learning_rate": (LearningRateStep(from_step=0, learning_rate=10.0),)})
-    planes, policy_target, value_target = random_batch()
-    batch = (planes, policy_target, value_target * 1e20)
+    planes, policy_target, value_target, *rest = random_batch()
+    learner = Learner(lived_in_network(), wild, "cpu")
+    list(learner.train([(planes, policy_target, value_target * 1e20, *rest)] * 20))
     with pytest.raises(
         ParamsError, match=r"diverged: the loss is (nan|inf) at step \d+ .* lower training\.learning_rate"
     ):
-        list(Learner(lived_in_network(), wild, "cpu").train([batch] * 20))
+        learner.results()
+
+
+def test_results_are_given_once():
+    learner = Learner(lived_in_network(), TRAINING, "cpu")
+    list(learner.train([random_batch()] * 3))
+    assert [result.step for result in learner.results()] == [1, 2, 3]
+    assert learner.results() == []
+
+
+def test_the_average_follows_the_weights_and_the_running_statistics():
+    """By the book: a = 0.9 a + 0.1 theta after each step, from the weights that training began with."""
+    training = TRAINING.model_copy(update={"ema_decay": 0.9})
+    batches = [random_batch(seed=seed) for seed in range(3)]
+    learner = Learner(lived_in_network(EVERYTHING), training, "cpu")
+    expected = {name: tensor.clone() for name, tensor in lived_in_network(EVERYTHING).state_dict().items()}
+    for _ in learner.train(batches):
+        latest = load_network(learner.weights()).state_dict()
+        expected = {name: 0.9 * tensor + 0.1 * latest[name] for name, tensor in expected.items()}
+    found = load_network(learner.player_weights()).state_dict()
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6)
+        assert not torch.equal(tensor, latest[name]), name
+
+
+def test_the_average_changes_nothing_about_the_training():
+    batches = [random_batch(seed=seed) for seed in range(3)]
+    plain, averaged = (
+        Learner(lived_in_network(), TRAINING.model_copy(update={"ema_decay": decay}), "cpu") for decay in (0.0, 0.9)
+    )
+    assert learn(plain, batches) == learn(averaged, batches)
+    assert plain.weights() == averaged.weights() == plain.player_weights()
+    assert plain.optimizer_state() == averaged.optimizer_state()
+
+
+def test_the_average_goes_on_bit_for_bit():
+    training = TRAINING.model_copy(update={"ema_decay": 0.9})
+    batches = [random_batch(seed=seed) for seed in range(4)]
+    straight = Learner(lived_in_network(), training, "cpu")
+    learn(straight, batches)
+    first = Learner(lived_in_network(), training, "cpu")
+    learn(first, batches[:2])
+    networks = [load_network(data) for data in (first.weights(), first.player_weights())]
+    second = Learner(networks[0], training, "cpu", 2, 1.0, first.optimizer_state(), networks[1])
+    learn(second, batches[2:])
+    assert second.player_weights() == straight.player_weights()
+    assert second.weights() == straight.weights()
+
+
+@pytest.mark.parametrize("network", [TINY, EVERYTHING], ids=["paper", "everything"])
+def test_bf16_learns_about_the_same_and_keeps_its_weights_in_fp32(network):
+    batches = [random_batch(seed=seed) for seed in range(3)]
+    learners = [
+        Learner(lived_in_network(network), TRAINING, "cpu", precision=name) for name in ("fp32", "bf16", "bf16")
+    ]
+    full, low, again = (learn(learner, batches) for learner in learners)
+    assert low == again and learners[1].weights() == learners[2].weights()
+    assert low != full
+    for one, other in zip(low, full, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=0.03)
+    for name, tensor in load_network(learners[1].weights()).state_dict().items():
+        assert tensor.dtype == torch.float32, name
+
+
+class SmallMemory(AlphaZeroNetwork):
+    """Stands for a GPU that has room for three positions."""
+
+    def predict(self, x):
+        if len(x) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().predict(x)
+
+
+def test_a_batch_too_large_for_the_gpu_is_named_with_one_that_fits():
+    model = SmallMemory(TINY_SPEC)
+    model.load_state_dict(lived_in_network().state_dict())
+    with pytest.raises(ParamsError, match=r"too small for training\.batch_size = 8; 2 fits"):
+        list(Learner(model, TRAINING, "cpu").train([random_batch()]))

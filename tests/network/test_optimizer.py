@@ -1,36 +1,14 @@
 """The learning rate, and the optimiser's state from one generation to the next."""
 
-import numpy as np
 import pytest
 import torch
 
-from tests.network.networks import GO5, NUM_ACTIONS, TINY, lived_in_network, random_planes
+from tests.network.networks import GO5, TINY, TRAINING, lived_in_network, random_batch
 from zero.errors import ParamsError, StorageError
 from zero.network.learner import Learner
 from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate
 from zero.network.weights import load_network, new_network
-from zero.params import LearningRateStep, TrainingParams
-
-TRAINING = TrainingParams(
-    num_steps=4,
-    batch_size=8,
-    optimizer="sgd",
-    momentum=0.9,
-    weight_decay=1e-3,
-    value_loss_weight=0.5,
-    learning_rate=(LearningRateStep(from_step=0, learning_rate=0.05),),
-    kl_target=0.0,
-    random_symmetry=True,
-    checkpoint_interval=2,
-    log_interval=2,
-)
-
-
-def random_batch(batch_size: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Planes, policy target and value target."""
-    draws = np.random.default_rng(seed)
-    policy = draws.dirichlet(np.full(NUM_ACTIONS, 0.3), batch_size).astype(np.float32)
-    return random_planes(batch_size, seed), policy, draws.integers(-1, 2, batch_size).astype(np.float32)
+from zero.params import LearningRateStep
 
 
 def test_the_rate_follows_the_schedule():

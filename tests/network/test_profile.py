@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,11 +13,12 @@ from tests.network.networks import CPU
 from zero.errors import ParamsError
 from zero.network.profile import execution_profile, prepare_torch
 
+CPU_INFO = Path("/proc/cpuinfo")
 AVX2_CHILD = """
 import json
+from tests.parameters import profile_params
 from zero.network.profile import execution_profile, prepare_torch
-from zero.params import ProfileParams
-profile = ProfileParams(device="cpu", precision="fp32", isa="avx2", selfplay_threads=1, training_threads=1)
+profile = profile_params(isa="avx2")
 prepare_torch(profile, 1)
 print(json.dumps(execution_profile(profile)))
 """
@@ -54,4 +57,30 @@ def test_the_profile_names_what_bits_depend_on():
     assert profile["torch"].split("+")[0] == torch.__version__.split("+")[0]
     assert profile["isa"] == torch.backends.cpu.get_cpu_capability()
     assert profile["precision"] == "fp32"
-    assert execution_profile(CPU.model_copy(update={"precision": "bf16"})) != profile
+    assert profile["backend"] == "torch"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"precision": "bf16"}, {"training_precision": "bf16"}, {"backend": "openvino"}, {"half_batches": True}),
+        *({name: 3} for name in ("selfplay_threads", "search_threads", "training_threads", "training_processes")),
+    ],
+    ids=str,
+)
+def test_every_field_that_changes_bits_shows(changed):
+    assert execution_profile(CPU.model_copy(update=changed)) != execution_profile(CPU)
+
+
+def test_openvino_is_named_with_its_version_where_it_computes():
+    assert "openvino" not in execution_profile(CPU)
+    profile = execution_profile(CPU.model_copy(update={"backend": "openvino"}))
+    assert profile["openvino"] == version("openvino")
+
+
+@pytest.mark.skipif(not CPU_INFO.exists(), reason="not Linux")
+def test_bf16_names_the_unit_that_computes_it():
+    flags = CPU_INFO.read_text().split()
+    unit = "+AMX" if "amx_tile" in flags else "+BF16" if "avx512_bf16" in flags else ""
+    isa = execution_profile(CPU.model_copy(update={"precision": "bf16"}))["isa"]
+    assert isa == torch.backends.cpu.get_cpu_capability() + unit

@@ -4,31 +4,94 @@ import numpy as np
 import pytest
 import torch
 
-from tests.network.networks import GO5, NUM_ACTIONS, TINY, as_images, lived_in_network, random_planes
+from tests.network.networks import ARCHITECTURES, GO5, NUM_ACTIONS, TINY, as_images, lived_in_network, random_planes
 from tests.oracle.network import NetworkTwin
-from zero.network.tower import ConvNorm, network_spec
+from tests.parameters import network_params
+from zero.errors import ParamsError
+from zero.network.tower import ConvNorm, PooledBlock, network_spec
 from zero.network.weights import new_network
-from zero.params import GomokuParams, GoParams, NetworkParams
+from zero.params import GomokuParams, GoParams
 
 
-@pytest.mark.parametrize("heads", ["joint", "separate"])
-@pytest.mark.parametrize("tower", ["residual", "plain", "shallow"])
-def test_every_architecture_is_its_slow_twin(tower, heads):
-    network = TINY.model_copy(update={"tower": tower, "heads": heads})
+@pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
+def test_every_architecture_is_its_slow_twin(network):
     model = lived_in_network(network)
     planes = random_planes(3)
     with torch.no_grad():
+        predictions = model.predict(as_images(planes))
         logits, values = model(as_images(planes))
+    assert torch.equal(predictions.logits, logits) and torch.equal(predictions.value, values)
     twin = NetworkTwin(network, {name: tensor.numpy() for name, tensor in model.state_dict().items()})
-    twin_logits, twin_values = twin.evaluate(planes.reshape(3, -1, 5, 5))
+    boards = planes.reshape(3, -1, 5, 5)
+    twin_logits, twin_values = twin.evaluate(boards)
     np.testing.assert_allclose(logits.numpy(), twin_logits, atol=1e-4, rtol=1e-4)
     np.testing.assert_allclose(values.numpy(), twin_values, atol=1e-5)
     assert np.std(twin_values) > 0.01
+    assert (predictions.ownership is not None, predictions.score is not None) == (
+        network.ownership_head,
+        network.score_head,
+    )
+    if predictions.ownership is not None:
+        np.testing.assert_allclose(predictions.ownership.numpy(), twin.ownership(boards), atol=1e-5)
+    if predictions.score is not None:
+        np.testing.assert_allclose(predictions.score.numpy(), twin.score(boards), atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
+def test_every_architecture_has_its_shapes(network):
+    model = lived_in_network(network)
+    predictions = model.predict(as_images(random_planes(3)))
+    assert predictions.logits.shape == (3, NUM_ACTIONS) and predictions.value.shape == (3,)
+    assert predictions.ownership is None or predictions.ownership.shape == (3, 25)
+    assert predictions.score is None or predictions.score.shape == (3,)
+    assert all(part.abs().max() <= 1 for part in predictions[1:3] if part is not None)
+
+
+def test_a_player_does_not_compute_what_is_for_training_alone():
+    model = lived_in_network(ARCHITECTURES["residual joint with everything"])
+    used = []
+    for name, module in model.named_modules():
+        module.register_forward_hook(lambda *_, name=name: used.append(name))
+    model(as_images(random_planes(2)))
+    assert not [name for name in used if name.startswith(("ownership", "score"))]
+    model.predict(as_images(random_planes(2)))
+    assert {"ownership_head.output", "score_head.output"} <= set(used)
+
+
+@pytest.mark.parametrize(("num_blocks", "pooled"), [(1, {1}), (2, {2}), (3, {2, 3}), (4, {3, 4})])
+def test_the_second_half_of_the_blocks_is_pooled(num_blocks, pooled):
+    model = lived_in_network(network_params(num_blocks=num_blocks, global_pooling=True))
+    found = {index for index, layer in enumerate(model.tower.children()) if isinstance(layer, PooledBlock)}
+    assert found == pooled
+
+
+def test_with_pooling_every_point_sees_the_whole_board():
+    """Convolutions alone reach three points far here: stem, and two of a block."""
+    far = [0, 7 * 9 + 8]
+    board = GoParams(name="go", size=9, komi=0.5, allow_suicide=False)
+    for pooling in (False, True):
+        model = new_network(network_params(num_channels=8, global_pooling=pooling), board, 1)
+        x = torch.from_numpy(np.random.default_rng(0).integers(0, 2, (1, 17, 81)).astype(np.float32))
+        changed = x.clone()
+        changed[0, :, far[1]] = 1 - changed[0, :, far[1]]
+        with torch.no_grad():
+            one, other = (model.tower(planes.view(1, 17, 9, 9)).flatten(2)[0, :, far[0]] for planes in (x, changed))
+        assert torch.equal(one, other) != pooling
+
+
+def test_pooling_without_blocks_of_two_convolutions_is_refused():
+    with pytest.raises(ParamsError, match=r"global_pooling.*tower = 'shallow'.*set global_pooling to false"):
+        network_spec(network_params(tower="shallow", global_pooling=True), GO5)
+
+
+def test_pooling_of_a_single_channel_is_refused():
+    with pytest.raises(ParamsError, match=r"num_channels of 2 or more, got 1"):
+        network_spec(network_params(num_channels=1, global_pooling=True), GO5)
 
 
 def test_the_paper_network_has_its_known_size():
     """20 blocks of 256 at 19x19: 39 convolutions in the tower, 22.8 million weights of them."""
-    network = NetworkParams(tower="residual", heads="joint", num_blocks=19, num_channels=256, value_hidden=256)
+    network = network_params(num_blocks=19, num_channels=256, value_hidden=256)
     model = new_network(network, GoParams(name="go", size=19, komi=7.5, allow_suicide=False), 1)
     convolutions = [layer for layer in model.tower.modules() if isinstance(layer, ConvNorm)]
     assert len(convolutions) == 1 + 2 * 19

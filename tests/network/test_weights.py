@@ -1,12 +1,21 @@
 """Weight files: equal bytes for equal weights, and no broken file gets in."""
 
+import hashlib
 import json
 
 import pytest
 import safetensors.torch
 import torch
 
-from tests.network.networks import GO5, NUM_ACTIONS, TINY, as_images, lived_in_network, random_planes
+from tests.network.networks import (
+    ARCHITECTURES,
+    GO5,
+    NUM_ACTIONS,
+    TINY,
+    as_images,
+    lived_in_network,
+    random_planes,
+)
 from zero.errors import StorageError
 from zero.network.tower import channels_last
 from zero.network.weights import METADATA_KEY, load_network, new_network, parse_tensors, tensors_bytes, weights_bytes
@@ -24,6 +33,43 @@ def test_first_weights_depend_on_the_seed_alone():
     assert weights_bytes(new_network(TINY, GO5, 6)) != one
 
 
+FIRST_WEIGHTS = {
+    "residual joint": "45f87035ef888b580c8434d0bd405b9dd87a7a454630cc03d8080e11bd5c21d5",
+    "residual separate": "e641a27e12451694f66a29a629fbc1c66c7b33f32d100ee491af2e08852d4f5b",
+    "plain joint": "45f87035ef888b580c8434d0bd405b9dd87a7a454630cc03d8080e11bd5c21d5",
+    "plain separate": "e641a27e12451694f66a29a629fbc1c66c7b33f32d100ee491af2e08852d4f5b",
+    "shallow joint": "044c2124bc0851a46079dda309c8d113d0c6c709300ddf94ed76fb827ecce12d",
+    "shallow separate": "e1199b0ba96774c4114e86871472bc4c44fd79905cacc1cbe853d9234a948770",
+}
+"""SHA-256 of names, shapes and numbers, from the version that had the paper's networks alone."""
+
+
+@pytest.mark.parametrize("name", FIRST_WEIGHTS)
+def test_first_weights_of_the_paper_networks_stay_as_they_were(name):
+    digest = hashlib.sha256()
+    for key, tensor in new_network(ARCHITECTURES[name], GO5, 5).state_dict().items():
+        digest.update(key.encode() + b"\0" + str(tuple(tensor.shape)).encode() + tensor.numpy().tobytes())
+    assert digest.hexdigest() == FIRST_WEIGHTS[name]
+
+
+@pytest.mark.parametrize("field", ["global_pooling", "ownership_head", "score_head"])
+def test_what_goes_beyond_the_paper_adds_tensors_and_renames_none(field):
+    network = TINY.model_copy(update={field: True})
+    plain, larger = (set(new_network(n, GO5, 5).state_dict()) for n in (TINY, network))
+    added = {
+        "global_pooling": {"tower.2.pool.weight"},
+        "ownership_head": {"ownership_head.output.weight", "ownership_head.output.bias"},
+        "score_head": {f"score_head.{layer}.{part}" for layer in ("hidden", "output") for part in ("weight", "bias")},
+    }
+    assert larger - plain == added[field] and plain <= larger
+
+
+def test_heads_for_training_leave_the_first_weights_of_the_player_as_they_are():
+    plain = new_network(TINY, GO5, 5).state_dict()
+    larger = new_network(TINY.model_copy(update={"ownership_head": True, "score_head": True}), GO5, 5).state_dict()
+    assert all(torch.equal(tensor, larger[name]) for name, tensor in plain.items())
+
+
 def test_making_and_loading_a_network_leaves_the_global_generator_alone():
     before = torch.get_rng_state()
     load_network(weights_bytes(new_network(TINY, GO5, 5)))
@@ -39,8 +85,9 @@ def test_generation_0_has_nearly_even_priors_and_values_near_0():
     assert 1.05 / NUM_ACTIONS < float(priors.max()) < 2.0 / NUM_ACTIONS
 
 
-def test_a_loaded_network_saves_the_same_bytes():
-    data = weights_bytes(lived_in_network())
+@pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
+def test_a_loaded_network_saves_the_same_bytes(network):
+    data = weights_bytes(lived_in_network(network))
     assert weights_bytes(load_network(data)) == data
 
 

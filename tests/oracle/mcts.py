@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.oracle import planes as plane_twin
+from tests.oracle.forced import RootEdge, forced_action, pruned_visits
 from tests.oracle.go import GoGame
 from tests.oracle.gomoku import GomokuGame
 
@@ -160,9 +161,9 @@ class Search:
 
         return max(node.edges.values(), key=score)
 
-    def simulate(self, node: Node) -> np.float32:
-        """One simulation from `node` on; returns its value for the player to move there."""
-        edge = self.select(node)
+    def simulate(self, node: Node, forced: int | None = None) -> np.float32:
+        """One simulation from `node` on, by the forced action if any; its value for the player to move there."""
+        edge = self.select(node) if forced is None else node.edges[forced]
         if edge.child is None:
             action = next(action for action, other in node.edges.items() if other is edge)
             edge.child = self.make(played(node.game, action))
@@ -206,14 +207,104 @@ class Search:
         return max(edges, key=lambda action: (edges[action].visits, edges[action].prior))
 
 
+class ParallelSearch(Search):
+    """The same with several leaves on their way at once; extra visits are looked up in the paths that are on theirs."""
+
+    num_leaves = 1
+    virtual_loss = 1
+    max_nodes = 2**31
+
+    def extra_visits(self, edge: Edge) -> int:
+        """Visits that an edge counts beside its own, each of them lost."""
+        return self.virtual_loss * sum(edge is taken for path in self.on_way for _, taken in path)
+
+    def select(self, node: Node) -> Edge:
+        """The edge with the greatest Q + U, extra visits included; of equals the first."""
+        all_visits = sum(edge.visits + self.extra_visits(edge) for edge in node.edges.values())
+        exploration = self.c_puct * np.sqrt(F32(max(1, all_visits)))
+        first_play = node.value_sum / F32(max(1, node.visits)) if self.parent_first_play else F32(0)
+
+        def score(edge: Edge) -> np.float32:
+            extra = self.extra_visits(edge)
+            visits = F32(edge.visits + extra)
+            q_value = (edge.value_sum - F32(extra)) / visits if visits else first_play
+            return F32(q_value + exploration * edge.prior / (F32(1) + visits))
+
+        return max(node.edges.values(), key=score)
+
+    def search(self, num_simulations: int) -> int:
+        """Simulations, a batch at a time; returns how many there were before the tree was full."""
+        self.on_way: list[list[tuple[Node, Edge]]] = []
+        self.batches: list[int] = []  # leaves of each batch
+        done = 0
+        while done < num_simulations:
+            begun = self.send(num_simulations - done)
+            if begun == 0:
+                break
+            done += begun
+            if self.on_way:
+                self.batches.append(len(self.on_way))
+            for path in self.on_way:
+                leaf = path[-1][1].child
+                assert leaf
+                self.count(path, self.ask(leaf))
+            self.on_way = []
+        return done
+
+    def send(self, most: int) -> int:
+        """Begins simulations until enough are on their way or one has nowhere to go; returns how many it began."""
+        begun = 0
+        while begun < most and len(self.on_way) < self.num_leaves:
+            path = self.walk()
+            if path is None:
+                break
+            begun += 1
+            leaf = path[-1][1].child
+            assert leaf
+            if leaf.game.ended:
+                self.count(path, leaf.end_value())
+            else:
+                self.on_way.append(path)
+        return begun
+
+    def walk(self) -> list[tuple[Node, Edge]] | None:
+        """The path to a leaf; None where another is on its way to it or the tree has no room for it."""
+        node = self.root
+        path: list[tuple[Node, Edge]] = []
+        while not node.game.ended:
+            if any(taken[-1][1].child is node for taken in self.on_way):
+                return None
+            edge = self.select(node)
+            path.append((node, edge))
+            if edge.child is None:
+                if len(self.root.below()) == self.max_nodes:
+                    return None
+                action = next(action for action, other in node.edges.items() if other is edge)
+                edge.child = self.make(played(node.game, action))
+                break
+            node = edge.child
+        return path
+
+    def count(self, path: list[tuple[Node, Edge]], value: np.float32) -> None:
+        """Counts a simulation along its path; `value` is seen by the player to move at the leaf."""
+        for node, edge in reversed(path):
+            value = -value
+            edge.visits += 1
+            edge.value_sum += value
+            node.value_sum += value
+
+
 class TwinGame(NamedTuple):
     """A finished game."""
 
     actions: list[int]
     visit_counts: list[dict[int, int]]
     root_values: list[np.float32]
+    best_values: list[np.float32]
+    never_resigns: bool
     margin: float
     outcome: int
+    resigned: bool
 
 
 class Settings(NamedTuple):
@@ -228,6 +319,11 @@ class Settings(NamedTuple):
     temperature_moves: int
     dirichlet_concentration: float
     dirichlet_fraction: float
+    forced_playouts: float
+    full_search_fraction: float
+    fast_simulations: int
+    calibration_fraction: float
+    resign_threshold: float
 
 
 def play_game(
@@ -252,30 +348,52 @@ def play_game(
     }
     if judges[1] is judges[-1]:
         searches[-1] = searches[1]
-    record = TwinGame([], [], [], 0.0, 0)
+    never_resigns = settings.resign_threshold <= -1 or stream.uniform() < settings.calibration_fraction
+    record = TwinGame([], [], [], [], never_resigns, 0.0, 0, False)
+    fast = is_fast(settings, stream)
     while not game.ended:
         search = searches[game.to_play]
         if search.tree is None:
             search.start(game)
         root = search.root
-        if settings.dirichlet_fraction > 0:
+        if settings.dirichlet_fraction > 0 and not fast:
             alpha = settings.dirichlet_concentration / len(root.edges)
             search.mix_noise([stream.gamma(alpha) for _ in root.edges], settings.dirichlet_fraction)
-        for _ in range(settings.num_simulations):
-            search.simulate(root)
+        for _ in range(settings.fast_simulations if fast else settings.num_simulations):
+            forced = None if fast else forced_action(root_edges(root), settings.forced_playouts)
+            search.simulate(root, forced)
         action = search.most_visited()
+        value, best_value = search.root_value(), root.edges[action].value_sum / F32(root.edges[action].visits)
+        if not never_resigns and len(record.actions) >= 2 and max(value, best_value) < settings.resign_threshold:
+            return record._replace(outcome=-game.to_play, resigned=True)
         if len(record.actions) < settings.temperature_moves:
             action = drawn_by_visits(root, stream.uniform())
         record.actions.append(action)
-        record.visit_counts.append({a: edge.visits for a, edge in root.edges.items() if edge.visits})
-        record.root_values.append(search.root_value())
+        target = {a: edge.visits for a, edge in root.edges.items() if edge.visits}
+        if settings.forced_playouts:
+            target = pruned_visits(root_edges(root), float(F32(settings.c_puct)), settings.forced_playouts)
+        record.visit_counts.append({} if fast else target)
+        record.root_values.append(value)
+        record.best_values.append(best_value)
         game = played(game, action)
         for search in set(searches.values()):
             if settings.tree_reuse:
                 search.follow(action, settings.max_nodes - settings.num_simulations - 1)
             else:
                 search.tree = None
+        if not game.ended:
+            fast = is_fast(settings, stream)
     return record._replace(margin=game.margin(), outcome=game.outcome())
+
+
+def is_fast(settings: Settings, stream: Stream) -> bool:
+    """Whether the next move has few simulations."""
+    return settings.full_search_fraction < 1 and stream.uniform() >= settings.full_search_fraction
+
+
+def root_edges(root: Node) -> list[RootEdge]:
+    """The edges of a root, for the twin of forced playouts."""
+    return [RootEdge(a, float(e.prior), e.visits, float(e.value_sum)) for a, e in root.edges.items()]
 
 
 def drawn_by_visits(root: Node, uniform: float) -> int:

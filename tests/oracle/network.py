@@ -1,6 +1,7 @@
 """The network in evaluation, slow and obvious: float64 NumPy, one convolution as nine shifted products.
 
-Twin of zero/network/tower.py, written from the paper (Methods, 'Neural network architecture').
+Twin of zero/network/tower.py, written from the paper (Methods, 'Neural network architecture') and, for global pooling,
+from KataGo's (Wu 2019, section 3.3 and appendix A).
 """
 
 from collections.abc import Mapping
@@ -51,17 +52,48 @@ class NetworkTwin:
                 x = np.maximum(self.layer(f"{name}.{block}.first", x), 0)
             return x
         for block in range(1, self.network.num_blocks + 1):
-            y = np.maximum(self.layer(f"{name}.{block}.first", x), 0)
-            y = self.layer(f"{name}.{block}.second", y)
+            y = self.layer(f"{name}.{block}.first", x)
+            if self.network.global_pooling and 2 * block > self.network.num_blocks:
+                y = self.with_pooled_bias(f"{name}.{block}.pool", y)
+            y = self.layer(f"{name}.{block}.second", np.maximum(y, 0))
             x = np.maximum(y + x if self.network.tower == "residual" else y, 0)
         return x
 
+    def with_pooled_bias(self, name: str, x: np.ndarray) -> np.ndarray:
+        """A quarter of the channels becomes a bias of the others, [B, C, S, S] -> [B, C - P, S, S]."""
+        pooled = max(1, x.shape[1] // 4)
+        result = x[:, pooled:].copy()
+        for b in range(len(x)):
+            boards = [np.maximum(board, 0) for board in x[b, :pooled]]
+            means = [board.mean() for board in boards]
+            scaled = [mean * (x.shape[2] - 14) / 10 for mean in means]
+            bias = self.weights[f"{name}.weight"] @ [*means, *scaled, *(board.max() for board in boards)]
+            for channel, number in enumerate(bias):
+                result[b, channel] += number
+        return result
+
+    def features(self, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What the policy head reads, and what the others read."""
+        features = self.tower("tower", planes.astype(np.float64))
+        if self.network.heads == "separate":
+            return features, self.tower("value_tower", planes.astype(np.float64))
+        return features, features
+
+    def ownership(self, planes: np.ndarray) -> np.ndarray:
+        """[B, P, S, S] -> [B, S*S]."""
+        _, features = self.features(planes)
+        weight, bias = self.weights["ownership_head.output.weight"], self.weights["ownership_head.output.bias"]
+        return np.tanh(convolve(features, weight) + bias).reshape(len(planes), -1)
+
+    def score(self, planes: np.ndarray) -> np.ndarray:
+        """[B, P, S, S] -> [B]."""
+        _, features = self.features(planes)
+        hidden = np.maximum(self.linear("score_head.hidden", features.mean(axis=(2, 3))), 0)
+        return self.linear("score_head.output", hidden)[:, 0]
+
     def evaluate(self, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """[B, P, S, S] -> logits [B, A], values [B]."""
-        features = self.tower("tower", planes.astype(np.float64))
-        value_features = features
-        if self.network.heads == "separate":
-            value_features = self.tower("value_tower", planes.astype(np.float64))
+        features, value_features = self.features(planes)
         policy = np.maximum(self.layer("policy_head.reduce", features), 0).reshape(len(planes), -1)
         value = np.maximum(self.layer("value_head.reduce", value_features), 0).reshape(len(planes), -1)
         value = np.maximum(self.linear("value_head.hidden", value), 0)

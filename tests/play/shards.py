@@ -7,8 +7,8 @@ import numpy as np
 
 from zero.artifacts import GameRecord
 from zero.games.position import Rules
-from zero.play.boards import PlaySettings
 from zero.play.shard import PlayedGames, play_games
+from zero.play.slots import PlaySettings
 from zero.search.evaluator import Evaluator
 from zero.search.streams import stream_of
 
@@ -25,6 +25,15 @@ SELFPLAY = PlaySettings(
     dirichlet_concentration=10.83,
     dirichlet_fraction=0.25,
     first_game=0,
+    forced_playouts=0.0,
+    full_search_fraction=1.0,
+    fast_simulations=4,
+    calibration_fraction=0.1,
+    resign_threshold=-1.0,
+    evaluation_cache=0,
+    gumbel=False,
+    considered_actions=8,
+    gumbel_scale=0.0,
 )
 MATCH = SELFPLAY._replace(num_players=2, temperature_moves=0, dirichlet_concentration=0.0, dirichlet_fraction=0.0)
 
@@ -41,20 +50,24 @@ def play_shard(
     num_slots: int = 8,
     max_nodes: int = 40,
     progress=None,
+    search_threads: int = 1,
+    half_batches: bool = False,
 ) -> PlayedGames:
     """Plays a shard; the players are called `"0"` and `"1"`."""
     games = range(settings.first_game, settings.first_game + num_games)
     streams = np.stack([stream_of(SEED, GENERATION, phase_of(settings), game) for game in games])
     digests = [str(player) for player in range(len(evaluators))]
-    return play_games(rules, settings, evaluators, digests, streams, num_slots, max_nodes, progress)
+    return play_games(
+        rules, settings, evaluators, digests, streams, num_slots, max_nodes, progress, search_threads, half_batches
+    )
 
 
 def digest_of(record: GameRecord) -> str:
     """SHA-256 of all that a record holds."""
     digest = hashlib.sha256()
-    for array, kind in zip(record[:3], ("<i2", "<u2", "<f4"), strict=True):
+    for array, kind in zip(record[:5], ("<i2", "<u2", "<f4", "<f4", "i1"), strict=True):
         digest.update(np.ascontiguousarray(array, kind).tobytes() + b"\0")
-    digest.update(repr(tuple(record[3:])).encode())
+    digest.update(repr(tuple(record[5:])).encode())
     return digest.hexdigest()
 
 

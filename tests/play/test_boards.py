@@ -9,7 +9,9 @@ from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_
 from tests.search.evaluators import HashEvaluator, judge_of
 from tests.search.kernel_search import size_of, view_of
 from zero.games.rules import go_rules, gomoku_rules
-from zero.play.boards import IDLE, MAX_VISITS, advance, choose_edge, new_batch, new_records, new_slots
+from zero.play.boards import advance
+from zero.play.moves import MAX_VISITS, draw_edge, most_visited
+from zero.play.slots import IDLE, new_batch, new_records, new_slots
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
 from zero.search.tree import add_node, new_trees
@@ -24,6 +26,10 @@ KINDS = {
     "selfplay": SELFPLAY,
     "selfplay without reuse": SELFPLAY._replace(tree_reuse=False, random_symmetry=False),
     "selfplay, an untried move is worth its node": SELFPLAY._replace(parent_first_play=True),
+    "selfplay, forced playouts": SELFPLAY._replace(forced_playouts=2.0),
+    "selfplay, some moves fast": SELFPLAY._replace(full_search_fraction=0.4, fast_simulations=3, forced_playouts=0.7),
+    "selfplay, players resign": SELFPLAY._replace(resign_threshold=-0.05, calibration_fraction=0.3),
+    "selfplay, evaluations remembered": SELFPLAY._replace(evaluation_cache=7),
     "match": MATCH,
     "match from an odd game": MATCH._replace(first_game=5, temperature_moves=4),
 }
@@ -32,7 +38,7 @@ NUM_GAMES = 2
 
 def twins_game(rules, settings, max_nodes: int, game: int) -> twin.TwinGame:
     number = settings.first_game + game
-    judges = [judge_of(HashEvaluator(rules.num_actions, salt)) for salt in "ab"]
+    judges = [judge_of(HashEvaluator(rules, salt)) for salt in "ab"]
     black = number % 2 if settings.num_players == 2 else 0
     white = 1 - black if settings.num_players == 2 else 0
     twin_settings = twin.Settings(
@@ -49,7 +55,7 @@ def twins_game(rules, settings, max_nodes: int, game: int) -> twin.TwinGame:
 @pytest.mark.parametrize("name", RULES)
 def test_games_equal_the_twins(name, kind, max_nodes):
     rules, settings = RULES[name], KINDS[kind]
-    evaluators = [HashEvaluator(rules.num_actions, salt) for salt in "ab"[: settings.num_players]]
+    evaluators = [HashEvaluator(rules, salt) for salt in "ab"[: settings.num_players]]
     games = play_shard(rules, settings, evaluators, NUM_GAMES, 2, max_nodes).games
     for index, record in enumerate(games):
         expected = twins_game(rules, settings, max_nodes, index)
@@ -57,7 +63,9 @@ def test_games_equal_the_twins(name, kind, max_nodes):
         for counts, visits in zip(record.visit_counts, expected.visit_counts, strict=True):
             assert {int(action): int(counts[action]) for action in np.flatnonzero(counts)} == visits
         assert record.root_values.tolist() == expected.root_values
+        assert record.best_values.tolist() == expected.best_values
         assert (record.margin, record.outcome) == (expected.margin, expected.outcome)
+        assert (record.end == "resignation", record.never_resigns) == (expected.resigned, expected.never_resigns)
 
 
 def root(visits: list[int], priors: list[float] | None = None):
@@ -65,20 +73,17 @@ def root(visits: list[int], priors: list[float] | None = None):
     trees = new_trees(1, 2, len(visits))
     add_node(trees, 0, np.ones(len(visits), np.bool_), 0.0)
     trees.visit_count[0, 0] = visits
+    trees.num_visited[0, 0] = len(visits)
     trees.node_visits[0, 0] = sum(visits)
     if priors:
         trees.prior[0, 0] = priors
     return trees
 
 
-def choose(trees, at_random: bool, game: int = 0) -> int:
-    return choose_edge(trees, 0, at_random, stream_of(1, 1, "test", game))
-
-
 def test_early_moves_are_drawn_in_proportion_to_the_visits():
     visits = [0, 400, 300, 0, 200, 99, 1, 0]
     trees = root(visits)
-    drawn = np.bincount([choose(trees, True, game) for game in range(20_000)], minlength=8)
+    drawn = np.bincount([draw_edge(trees, 0, stream_of(1, 1, "test", game)) for game in range(20_000)], minlength=8)
     assert (drawn[[0, 3, 7]] == 0).all()
     expected = np.array(visits) * 20.0
     assert ((drawn - expected)[expected > 0] ** 2 / expected[expected > 0]).sum() < 20.5  # 4 degrees: once in 2,500
@@ -86,30 +91,22 @@ def test_early_moves_are_drawn_in_proportion_to_the_visits():
 
 def test_later_moves_are_the_most_visited():
     trees = root([3, 7, 40, 41, 9])
-    assert {choose(trees, False, game) for game in range(50)} == {3}
+    assert most_visited(trees, 0) == 3
 
 
 def test_of_equally_visited_moves_that_with_the_greater_prior_is_played():
-    assert choose(root([5, 9, 9, 9], [0.4, 0.1, 0.3, 0.2]), False) == 2
+    assert most_visited(root([5, 9, 9, 9], [0.4, 0.1, 0.3, 0.2]), 0) == 2
 
 
 def test_of_equal_moves_the_first_is_played():
-    assert choose(root([5, 9, 9, 9], [0.4, 0.2, 0.2, 0.2]), False) == 1
-
-
-def test_only_early_moves_take_a_random_number():
-    stream = stream_of(1, 1, "test", 0)
-    choose_edge(root([1, 2]), 0, False, stream)
-    assert stream[2] == 0
-    choose_edge(root([1, 2]), 0, True, stream)
-    assert stream[2] == 1
+    assert most_visited(root([5, 9, 9, 9], [0.4, 0.2, 0.2, 0.2]), 0) == 1
 
 
 @pytest.mark.parametrize("temperature_moves", [0, 3, 100])
 def test_the_temperature_holds_for_the_first_moves_of_a_game(temperature_moves):
     settings = SELFPLAY._replace(temperature_moves=temperature_moves, num_simulations=24)
     rules = RULES["go 5x5"]
-    games = play_shard(rules, settings, [HashEvaluator(26)], 30, max_nodes=80).games
+    games = play_shard(rules, settings, [HashEvaluator(rules)], 30, max_nodes=80).games
     length = rules.max_moves
     most_visited = np.zeros(length)
     played = np.zeros(length)
@@ -127,9 +124,9 @@ def test_trees_stay_within_their_memory_and_whole(settings, spare):
     rules, max_nodes, num_slots = RULES["go 3x3"], settings.num_simulations + spare, 4
     streams = np.stack([stream_of(1, 1, "test", game) for game in range(8)])
     players = settings.num_players
-    slots = new_slots(rules, num_slots, players, max_nodes)
+    slots = new_slots(rules, settings, num_slots, max_nodes)
     batch, records = new_batch(rules, num_slots, players), new_records(rules, streams)
-    evaluator = HashEvaluator(10)
+    evaluator = HashEvaluator(rules)
     fullest = 0
     while advance(rules, settings, slots, batch, records):
         for player in range(players):

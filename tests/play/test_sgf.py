@@ -25,9 +25,12 @@ def record_of(game: KernelGame, actions: list[int], end: str, number: int = 7) -
         actions=np.array(actions, np.int16),
         visit_counts=np.zeros((len(actions), game.rules.num_actions), np.uint16),
         root_values=np.zeros(len(actions), np.float32),
+        best_values=np.zeros(len(actions), np.float32),
+        ownership=np.zeros(0, np.int8),
         outcome=game.outcome(),
         margin=game.margin(),
         end=end,
+        never_resigns=False,
         game=number,
         black=BLACK_DIGEST,
         white=WHITE_DIGEST,
@@ -68,6 +71,15 @@ def test_a_game_of_go_is_written_with_all_that_decides_it():
     ):
         assert value in text
     assert text.endswith("\n;B[ee];W[cg];B[ii];W[aa];B[];W[])\n")
+
+
+@pytest.mark.parametrize(("outcome", "expected"), [(1, "B+R"), (-1, "W+R")])
+def test_a_resigned_game_has_no_margin(outcome, expected):
+    game = KernelGame(go_rules(5, 5, 0.5)).play_names("C3 B2")
+    record = record_of(game, [12, 16], "resignation")._replace(outcome=outcome, margin=0.0)
+    text = game_to_sgf(game.rules, record, event=EVENT, black_name="gen 3", white_name="gen 2")
+    assert f"RE[{expected}]" in text
+    assert read_sgf(text).result == expected
 
 
 def test_equal_records_give_equal_text():

@@ -1,23 +1,34 @@
 """Whole shards: what a game is does not depend on its company, and its record can be replayed."""
 
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 from tests.games.kernel_game import KernelGame
 from tests.golden.golden import check_golden
+from tests.network.networks import lived_in_network
+from tests.parameters import profile_params
 from tests.play.shards import MATCH, SELFPLAY, digest_of, play_shard, same_games
 from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashEvaluator
 from zero.games.rules import go_rules, gomoku_rules
+from zero.network.inference import new_evaluator
+from zero.network.weights import weights_bytes
+from zero.play import shard
 from zero.play.shard import SMALLEST_BATCH, batch_shape
 from zero.search.evaluator import UniformEvaluator
 
 GO4, GO5, GOMOKU = go_rules(4, 4, 0.5), go_rules(5, 5, 0.5), gomoku_rules(5, 5, 4)
 RULES = {"go": GO4, "go with suicide": go_rules(3, 4, 0.0, allow_suicide=True), "gomoku": GOMOKU}
 NUM_GAMES = 10
+PARTS = [(1, True), (2, False), (2, True), (4, False), (4, True)]
+"""Search threads and half batches of more than one part."""
 
 
 def hashes(rules, *salts):
-    return [HashEvaluator(rules.num_actions, salt) for salt in salts or ("",)]
+    return [HashEvaluator(rules, salt) for salt in salts or ("",)]
 
 
 class Watched(HashEvaluator):
@@ -248,14 +259,143 @@ def test_batch_shape(num_questions, num_slots, rows):
 
 
 def test_batches_have_few_shapes_and_shrink_as_the_last_games_end():
-    watched = Watched(GO4.num_actions)
+    watched = Watched(GO4)
     play_shard(GO4, SELFPLAY, [watched], 40, num_slots=32)
     assert set(watched.shapes) == {32, 16, 8}
     assert watched.shapes == sorted(watched.shapes, reverse=True)
 
 
+@pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
+@pytest.mark.parametrize(("search_threads", "half_batches"), PARTS)
+def test_parts_do_not_change_a_game(search_threads, half_batches, settings):
+    # Each row is judged alone here, so that every split of the shard must give the same games.
+    evaluators = hashes(GO4, "a", "b")[: settings.num_players]
+    whole = play_shard(GO4, settings, evaluators, NUM_GAMES)
+    found = play_shard(GO4, settings, evaluators, NUM_GAMES, search_threads=search_threads, half_batches=half_batches)
+    assert same_games(found.games, whole.games)
+    assert [record.game for record in found.games] == list(range(NUM_GAMES))
+    assert found.num_evaluations == whole.num_evaluations
+
+
+@pytest.mark.parametrize(("search_threads", "half_batches"), PARTS)
+@pytest.mark.parametrize("num_games", [1, 2, 7])
+def test_more_parts_than_games_are_not_made(search_threads, half_batches, num_games):
+    whole = play_shard(GO4, SELFPLAY, hashes(GO4), num_games)
+    found = play_shard(GO4, SELFPLAY, hashes(GO4), num_games, search_threads=search_threads, half_batches=half_batches)
+    assert same_games(found.games, whole.games)
+
+
+@pytest.mark.parametrize("backend", ["torch", "openvino"])
+@pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), (1, True), (4, False), (2, True)])
+def test_games_of_a_network_in_parts_are_the_same_each_time(search_threads, half_batches, backend):
+    data = weights_bytes(lived_in_network())
+    one, other = (
+        play_shard(
+            GO5,
+            SELFPLAY,
+            [new_evaluator(data, profile_params(backend=backend))],
+            NUM_GAMES,
+            num_slots=8,
+            search_threads=search_threads,
+            half_batches=half_batches,
+        )
+        for _ in range(2)
+    )
+    assert same_games(one.games, other.games)
+    for record in one.games:
+        assert replayed(GO5, record).ended
+
+
+@pytest.mark.parametrize(
+    ("search_threads", "half_batches", "largest"), [(1, True, 16), (2, False, 32), (4, False, 32), (2, True, 16)]
+)
+def test_parts_share_batches_that_shrink_as_the_last_games_end(search_threads, half_batches, largest):
+    watched = Watched(GO4)
+    play_shard(GO4, SELFPLAY, [watched], 40, num_slots=32, search_threads=search_threads, half_batches=half_batches)
+    assert set(watched.shapes) == {rows for rows in (32, 16, 8) if rows <= largest}
+    assert watched.shapes.index(8) > watched.shapes.index(largest)
+
+
+class Patient(HashEvaluator):
+    """Judges its first batches only after a search has ended that began meanwhile."""
+
+    NUM_BATCHES = 10
+
+    def __init__(self, rules) -> None:
+        super().__init__(rules)
+        self.changed = threading.Condition()
+        self.judging = False
+        self.num_batches = self.num_searches = self.num_overlaps = 0
+
+    def evaluate(self, planes, prior, value):
+        with self.changed:
+            self.judging, before = True, self.num_searches
+            self.changed.notify_all()
+            if self.num_batches < self.NUM_BATCHES:
+                self.num_overlaps += self.changed.wait_for(lambda: self.num_searches > before, timeout=20)
+            self.judging = False
+            self.num_batches += 1
+        super().evaluate(planes, prior, value)
+
+    def searches(self, search, num_before: int):
+        """`search`, told to wait until a batch is being judged; the first `num_before` need not."""
+        calls = itertools.count()
+
+        def patient(*arguments):
+            with self.changed:
+                if next(calls) >= num_before and self.num_batches < self.NUM_BATCHES:
+                    self.changed.wait_for(lambda: self.judging, timeout=20)
+            questions = search(*arguments)
+            with self.changed:
+                self.num_searches += 1
+                self.changed.notify_all()
+            return questions
+
+        return patient
+
+
+@pytest.mark.parametrize("search_threads", [1, 2])
+def test_one_half_is_searched_while_the_other_is_judged(search_threads, monkeypatch):
+    evaluator = Patient(GO4)
+    monkeypatch.setattr(shard, "advance", evaluator.searches(shard.advance, search_threads))
+    found = play_shard(GO4, SELFPLAY, [evaluator], NUM_GAMES, search_threads=search_threads, half_batches=True)
+    assert evaluator.num_overlaps == Patient.NUM_BATCHES
+    assert same_games(found.games, play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES).games)
+
+
+class SubmittedEvaluator(HashEvaluator):
+    """Judges on a thread of its own, one batch at a time."""
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.pool, self.work = ThreadPoolExecutor(1), None
+
+    def submit(self, planes, prior, value):
+        assert self.work is None
+        self.work = self.pool.submit(self.evaluate, planes.copy(), prior, value)
+
+    def wait(self):
+        self.work.result()
+        self.work = None
+
+
+@pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
+@pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), *PARTS])
+def test_evaluators_that_work_by_themselves_are_waited_for(search_threads, half_batches, settings):
+    salts = "ab"[: settings.num_players]
+    found = play_shard(
+        GO4,
+        settings,
+        [SubmittedEvaluator(GO4, salt) for salt in salts],
+        NUM_GAMES,
+        search_threads=search_threads,
+        half_batches=half_batches,
+    )
+    assert same_games(found.games, play_shard(GO4, settings, hashes(GO4, *salts), NUM_GAMES).games)
+
+
 def test_more_slots_than_games_are_not_made():
-    watched = Watched(GO4.num_actions)
+    watched = Watched(GO4)
     play_shard(GO4, SELFPLAY, [watched], 5, num_slots=64)
     assert set(watched.shapes) == {5}
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tests.oracle.bitboards import pack, unpack
 from zero.games.position import NUM_PLANES, Rules
 
 BLACK_TO_PLAY = NUM_PLANES - 1
@@ -17,13 +18,13 @@ BLACK_TO_PLAY = NUM_PLANES - 1
 class HashEvaluator:
     """Priors and values from a hash: peaked enough for deep trees, and different under each symmetry."""
 
-    def __init__(self, num_actions: int, salt: str = "") -> None:
-        self.num_actions, self.salt = num_actions, salt.encode()
+    def __init__(self, rules: Rules, salt: str = "") -> None:
+        self.num_points, self.num_actions, self.salt = rules.num_points, rules.num_actions, salt.encode()
         self.num_rows = 0
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         for row in range(len(planes)):
-            prior[row], value[row] = self.judge(planes[row])
+            prior[row], value[row] = self.judge(unpack(planes[row], self.num_points))
         self.num_rows += len(planes)
 
     def judge(self, planes: np.ndarray) -> tuple[np.ndarray, float]:
@@ -43,7 +44,7 @@ class EquivariantEvaluator(HashEvaluator):
     """The same, with priors that turn with the board: the mean over all of its symmetries."""
 
     def __init__(self, rules: Rules, salt: str = "") -> None:
-        super().__init__(rules.num_actions, salt)
+        super().__init__(rules, salt)
         self.symmetries = rules.symmetries
 
     def words(self, planes: np.ndarray) -> np.ndarray:
@@ -64,7 +65,7 @@ class ColourEvaluator:
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         prior[:] = 1.0 / prior.shape[1]
-        value[:] = np.where(planes[:, BLACK_TO_PLAY, 0] == 1, self.value_for_black, -self.value_for_black)
+        value[:] = np.where(planes[:, BLACK_TO_PLAY, 0] != 0, self.value_for_black, -self.value_for_black)
 
 
 class PriorEvaluator:
@@ -83,7 +84,7 @@ def judge_of(evaluator) -> Callable[[np.ndarray], tuple[np.ndarray, float]]:
 
     def judge(planes: np.ndarray) -> tuple[np.ndarray, float]:
         prior, value = np.zeros((1, evaluator.num_actions), np.float32), np.zeros(1, np.float32)
-        evaluator.evaluate(planes[None], prior, value)
+        evaluator.evaluate(pack(planes[None]), prior, value)
         return prior[0], float(value[0])
 
     return judge

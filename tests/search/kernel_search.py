@@ -9,8 +9,8 @@ from tests.oracle import mcts as twin
 from zero.games.planes import write_planes
 from zero.games.position import Rules
 from zero.search.evaluator import Evaluator
-from zero.search.mcts import backup, descend, make_node, new_path, root_value
-from zero.search.tree import NO_CHILD, Trees, add_root_noise, new_trees, reroot, set_prior
+from zero.search.mcts import backup, descend_from, make_node, new_path, root_value
+from zero.search.tree import NO_CHILD, NO_EDGE, Trees, add_root_noise, new_trees, reroot, set_prior
 
 
 class View(NamedTuple):
@@ -55,25 +55,36 @@ class KernelSearch:
         self._ask(at, leaf)
         return self
 
-    def simulate(self, times: int = 1) -> "KernelSearch":
-        """Simulations; each starts from the game as it stands."""
+    def simulate(self, times: int = 1, root_edge: int = NO_EDGE) -> "KernelSearch":
+        """Simulations; each starts from the game as it stands, and with an edge of the root where one is given."""
         for _ in range(times):
             at = self.game.copy()
             c_puct = np.float32(self.c_puct)
             tree, mask, path = self.TREE, self.mask, self.path
-            leaf = descend(
-                self.rules, self.trees, tree, c_puct, self.parent_first_play, at.position, at.history, mask, path, 0
+            leaf = descend_from(
+                self.rules,
+                self.trees,
+                tree,
+                root_edge,
+                c_puct,
+                self.parent_first_play,
+                at.position,
+                at.history,
+                mask,
+                path,
+                0,
             )
             ended = self.trees.num_edges[tree, leaf] == 0
             assert ended == at.ended
-            value = self.trees.end_value[tree, leaf] if ended else self._ask(at, leaf)
+            value = self.trees.node_value[tree, leaf] if ended else self._ask(at, leaf)
             backup(self.trees, tree, value, path, 0)
         return self
 
     def mix_noise(self, concentration: float, fraction: float, stream: np.ndarray) -> list[float]:
-        """Mixes noise into the root's prior; returns it as it was drawn."""
+        """Mixes noise into the root's prior; returns it as it was drawn, by action."""
+        edges = self.order()
         add_root_noise(self.trees, self.TREE, concentration, fraction, stream)
-        return [float(one) for one in self.trees.noise[: len(self.edges())]]
+        return [float(self.trees.noise[e]) for e in edges]
 
     def play(self, action: int, max_kept: int) -> None:
         """Plays a move and follows it in the tree."""
@@ -82,16 +93,20 @@ class KernelSearch:
 
     def edges(self, node: int = 0) -> list[int]:
         """Legal actions of a node."""
-        return [int(action) for action in self.trees.action[self.TREE, node, : self.trees.num_edges[self.TREE, node]]]
+        return [int(self.trees.action[self.TREE, node, e]) for e in self.order(node)]
+
+    def order(self, node: int = 0) -> list[int]:
+        """Edges of a node by action."""
+        return order_of(self.trees, self.TREE, node)
 
     def visits(self, node: int = 0) -> dict[int, int]:
-        return self._by_action(self.trees.visit_count, node)
+        return self._by_action(visited_alone(self.trees, self.trees.visit_count, 0), node)
 
     def priors(self, node: int = 0) -> dict[int, float]:
         return self._by_action(self.trees.prior, node)
 
     def q_values(self, node: int = 0) -> dict[int, float]:
-        sums = self._by_action(self.trees.value_sum, node)
+        sums = self._by_action(visited_alone(self.trees, self.trees.value_sum, 0.0), node)
         return {action: sums[action] / count for action, count in self.visits(node).items() if count}
 
     def root_value(self) -> float:
@@ -101,32 +116,51 @@ class KernelSearch:
         return view_of(self.trees, self.TREE)
 
     def _ask(self, at: KernelGame, leaf: int) -> np.float32:
-        planes = np.zeros((1, 17, self.rules.num_points), np.float32)
+        planes = np.zeros((1, 17, self.rules.num_words), np.uint64)
         prior, value = np.zeros((1, self.rules.num_actions), np.float32), np.zeros(1, np.float32)
         symmetry = self.draw_symmetry()
         write_planes(self.rules, at.position, at.history, symmetry, planes[0])
         self.evaluator.evaluate(planes, prior, value)
-        set_prior(self.trees, self.TREE, leaf, prior[0], self.rules.symmetries[symmetry])
+        set_prior(self.trees, self.TREE, leaf, prior[0], value[0], self.rules.symmetries[symmetry])
         return np.float32(value[0])
 
     def _by_action(self, array: np.ndarray, node: int) -> dict[int, Any]:
-        return dict(zip(self.edges(node), array[self.TREE, node].tolist(), strict=False))
+        edges = self.order(node)
+        return {int(self.trees.action[self.TREE, node, e]): array[self.TREE, node, e].item() for e in edges}
+
+
+def order_of(trees: Trees, tree: int, node: int) -> list[int]:
+    """Edges of a node by action; each legal action has one."""
+    actions = trees.action[tree, node, : trees.num_edges[tree, node]]
+    assert len(set(actions.tolist())) == len(actions)
+    return [int(e) for e in np.argsort(actions)]
+
+
+def visited_alone(trees: Trees, array: np.ndarray, otherwise: float) -> np.ndarray:
+    """[T, N, A]: `array` where an edge was visited."""
+    edges = np.arange(array.shape[2])
+    return np.where(edges < trees.num_visited[:, :, None], array, array.dtype.type(otherwise))
 
 
 def view_of(trees: Trees, tree: int, node: int = 0) -> View:
     """A kernel's tree; checks on the way that it is one."""
     assert trees.num_nodes[tree] <= trees.action.shape[1]
     edges = []
-    for e in range(trees.num_edges[tree, node]):
-        child = int(trees.child[tree, node, e])
+    visited = trees.num_visited[tree, node]
+    unvisited = order_of(trees, tree, node)
+    unvisited = [e for e in unvisited if e >= visited]
+    if unvisited and visited:  # a leaf that waits for its answer has no priors yet
+        assert trees.prior[tree, node, visited] == max(trees.prior[tree, node, e] for e in unvisited)
+    for e in order_of(trees, tree, node):
+        child = int(trees.child[tree, node, e]) if e < visited else NO_CHILD
         assert child == NO_CHILD or node < child < trees.num_nodes[tree]
         below = None if child == NO_CHILD else view_of(trees, tree, child)
         edges.append(
             (
                 int(trees.action[tree, node, e]),
                 trees.prior[tree, node, e],
-                int(trees.visit_count[tree, node, e]),
-                trees.value_sum[tree, node, e],
+                int(trees.visit_count[tree, node, e]) if e < visited else 0,
+                trees.value_sum[tree, node, e] if e < visited else np.float32(0.0),
                 below,
             )
         )

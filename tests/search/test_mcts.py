@@ -23,7 +23,7 @@ GAMES = {
     "gomoku 4x6": gomoku_rules(4, 6, 3),
 }
 EVALUATORS = {
-    "hash": lambda rules: HashEvaluator(rules.num_actions),
+    "hash": lambda rules: HashEvaluator(rules),
     "equivariant": EquivariantEvaluator,
     "uniform": lambda rules: UniformEvaluator(),
 }
@@ -88,7 +88,7 @@ def test_whole_trees_equal_the_twins_over_several_moves(game, evaluator, first_p
 @pytest.mark.parametrize("game", ["go 3x3", "gomoku 4x6"])
 def test_trees_that_forget_their_newest_nodes_equal_the_twins(game, max_kept):
     rules = GAMES[game]
-    pair = Pair(rules, HashEvaluator(rules.num_actions, "peaked"), 0.7, max_kept + 41, game == "go 3x3")
+    pair = Pair(rules, HashEvaluator(rules, "peaked"), 0.7, max_kept + 41, game == "go 3x3")
     forgot = False
     for _ in range(5):
         pair.search(40)
@@ -106,10 +106,10 @@ def test_trees_that_forget_their_newest_nodes_equal_the_twins(game, max_kept):
 
 def test_the_trees_compared_are_deep_and_meet_ends_of_games():
     # The comparisons prove little about what does not come up in them.
-    search = KernelSearch(GAMES["gomoku 3x3"], HashEvaluator(9), 1.5, 400).start().simulate(300)
+    search = KernelSearch(GAMES["gomoku 3x3"], HashEvaluator(GAMES["gomoku 3x3"]), 1.5, 400).start().simulate(300)
     assert depth_of(search.view()) >= 6
     ended = search.trees.num_edges[search.TREE, : search.num_nodes] == 0
-    assert set(np.unique(search.trees.end_value[search.TREE, : search.num_nodes][ended])) == {-1.0, 0.0}
+    assert set(np.unique(search.trees.node_value[search.TREE, : search.num_nodes][ended])) == {-1.0, 0.0}
 
 
 def test_white_sees_the_value_with_the_other_sign():
@@ -172,7 +172,7 @@ def test_a_drawn_end_is_worth_nothing_to_either():
 
 
 def test_illegal_moves_get_no_visits():
-    search = KernelSearch(go_rules(3, 3, 0.5), HashEvaluator(10), 1.5, 200)
+    search = KernelSearch(go_rules(3, 3, 0.5), HashEvaluator(go_rules(3, 3)), 1.5, 200)
     search.game.play_names("A2 pass B1")  # A1 is suicide for White, two points are taken
     visits = search.start().simulate(150).visits()
     illegal = {name_to_action(search.rules, name) for name in ("A1", "A2", "B1")}
@@ -231,7 +231,7 @@ def test_visits_grow_with_the_prior_by_the_puct_rule():
 
 
 def test_every_simulation_is_counted_once():
-    search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(17), 1.5, 400).start()
+    search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 1.5, 400).start()
     for count in range(1, 201):
         search.simulate()
         assert sum(search.visits().values()) == search.view().visits == count
@@ -245,7 +245,7 @@ def test_a_new_node_a_simulation_and_none_at_an_end():
 
 
 def test_the_search_leaves_the_game_as_it_was():
-    search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(17), 1.5, 400)
+    search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 1.5, 400)
     search.game.play_names("B2 C3")
     before = search.game.copy()
     search.start().simulate(100)
@@ -255,10 +255,10 @@ def test_the_search_leaves_the_game_as_it_was():
 
 
 def test_the_other_trees_are_left_alone():
-    search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(17), 1.5, 400).start().simulate(100)
+    search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 1.5, 400).start().simulate(100)
     search.play(search.edges()[0], 300)
     for others in (0, 2):
-        assert not any(array[others].any() for array in search.trees[:-2])
+        assert not any(array[others].any() for array in search.trees[:-3])
 
 
 def test_an_equivariant_judge_makes_the_symmetry_of_no_account():
@@ -273,7 +273,7 @@ def test_an_equivariant_judge_makes_the_symmetry_of_no_account():
 
 def test_a_judge_that_is_not_sees_the_symmetry():
     rules = go_rules(4, 4, 0.5)
-    searches = [KernelSearch(rules, HashEvaluator(17), 1.5, 200, lambda k=k: k) for k in range(8)]
+    searches = [KernelSearch(rules, HashEvaluator(go_rules(4, 4)), 1.5, 200, lambda k=k: k) for k in range(8)]
     for search in searches:  # a position without a symmetry of its own
         search.game.play_names("A2 C4")
     assert len({tuple(search.start().priors().values()) for search in searches}) == 8
@@ -286,7 +286,8 @@ def test_superko_holds_within_the_tree():
 
     def walk(node: int, game: KernelGame) -> None:
         assert set(search.edges(node)) == game.legal_actions()
-        for e, action in enumerate(search.edges(node)):
+        for e in range(search.trees.num_visited[search.TREE, node]):
+            action = int(search.trees.action[search.TREE, node, e])
             child = int(search.trees.child[search.TREE, node, e])
             if child >= 0:
                 after = game.copy()

@@ -23,14 +23,14 @@ def stream(number: int = 0) -> np.ndarray:
 
 def noisy_priors(fraction: float, concentration: float = 10.83, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Priors of a root before and after its noise."""
-    search = KernelSearch(GO5, HashEvaluator(26), 1.0, 4).start()
+    search = KernelSearch(GO5, HashEvaluator(GO5), 1.0, 4).start()
     before = np.array(list(search.priors().values()))
     search.mix_noise(concentration, fraction, stream(number))
     return before, np.array(list(search.priors().values()))
 
 
 def test_noise_is_on_legal_moves_only():
-    search = KernelSearch(GO3, HashEvaluator(10), 1.0, 60)
+    search = KernelSearch(GO3, HashEvaluator(GO3), 1.0, 60)
     search.game.play_names("A2 pass B1")  # A1 is suicide for White, two points are taken
     search.start().mix_noise(10.83, 1.0, stream())
     search.simulate(50)
@@ -90,7 +90,7 @@ def subtree(view: View, action: int) -> View | None:
 
 @pytest.mark.parametrize("rules", [GO3, gomoku_rules(4, 4, 3)], ids=["go", "gomoku"])
 def test_the_subtree_keeps_its_statistics(rules):
-    search = KernelSearch(rules, HashEvaluator(rules.num_actions), 1.0, 400).start().simulate(300)
+    search = KernelSearch(rules, HashEvaluator(rules), 1.0, 400).start().simulate(300)
     visits = search.visits()
     action = max(visits, key=visits.__getitem__)
     below = subtree(search.view(), action)
@@ -100,7 +100,7 @@ def test_the_subtree_keeps_its_statistics(rules):
 
 
 def test_a_child_is_numbered_above_its_parent_and_all_are_reached():
-    search = KernelSearch(GO3, HashEvaluator(10), 1.0, 400).start().simulate(300)
+    search = KernelSearch(GO3, HashEvaluator(GO3), 1.0, 400).start().simulate(300)
     for max_kept in (200, 30, 10):
         visits = search.visits()
         search.play(max(visits, key=visits.__getitem__), max_kept)
@@ -111,7 +111,7 @@ def test_a_child_is_numbered_above_its_parent_and_all_are_reached():
 
 def test_of_a_large_subtree_the_oldest_nodes_are_kept():
     # Stopped early, the search has just these nodes: what is kept is how the subtree once was.
-    evaluator = HashEvaluator(17)
+    evaluator = HashEvaluator(go_rules(4, 4))
     search = KernelSearch(go_rules(4, 4, 0.5), evaluator, 1.0, 400).start().simulate(300)
     visits = search.visits()
     action = max(visits, key=visits.__getitem__)
@@ -128,7 +128,7 @@ def actions_of(view: View) -> dict[int, Any]:
 
 
 def test_an_edge_whose_child_was_forgotten_keeps_its_visits_and_gets_a_new_child():
-    search = KernelSearch(GO3, HashEvaluator(10), 1.0, 400).start().simulate(200)
+    search = KernelSearch(GO3, HashEvaluator(GO3), 1.0, 400).start().simulate(200)
     visits = search.visits()
     search.play(max(visits, key=visits.__getitem__), 1)
     assert search.num_nodes == 1
@@ -160,7 +160,7 @@ def test_an_empty_tree_stays_empty():
     trees = new_trees(2, 4, 10)
     trees.action[:] = 3
     trees.child[:] = 1
-    trees.num_edges[:] = 10
+    trees.num_edges[:] = trees.num_visited[:] = 10
     clear(trees, 1)
     reroot(trees, 1, 3, 4)
     assert trees.num_nodes.tolist() == [0, 0]

@@ -286,38 +286,55 @@ def _mark_chain(position: Position, head: int, marks: np.ndarray) -> None:
 @kernel
 def margin(rules: Rules, position: Position) -> float:
     """Black's area less White's area less komi. Area: own stones and empty regions that touch own stones alone."""
-    board = position.board
-    queue, seen = position.scratch[0], position.scratch[1]
+    seen = position.scratch[1]
     seen[:] = 0
     total = 0
     for start in range(rules.num_points):
-        if board[start] != EMPTY:
-            total += board[start]
-            continue
-        if seen[start]:
-            continue
-        seen[start] = 1
-        queue[0] = start
-        size = 1
-        done = 0
-        touches_black = touches_white = False
-        while done < size:
-            point = queue[done]
-            done += 1
-            for i in range(4):
-                beside = rules.neighbours[point, i]
-                content = board[beside]
-                if content == EMPTY:
-                    if not seen[beside]:
-                        seen[beside] = 1
-                        queue[size] = beside
-                        size += 1
-                elif content == BLACK:
-                    touches_black = True
-                elif content != WALL:
-                    touches_white = True
-        if touches_black and not touches_white:
-            total += size
-        elif touches_white and not touches_black:
-            total -= size
+        if position.board[start] != EMPTY:
+            total += position.board[start]
+        elif not seen[start]:
+            size, owner = _fill_region(rules, position, start)
+            total += size * owner
     return total - rules.komi
+
+
+@kernel
+def write_owners(rules: Rules, position: Position, owners: np.ndarray) -> None:
+    """Whose area each point is: +1 Black, -1 White, 0 nobody. Writes into `owners` ([S*S] int8) and the scratch."""
+    queue, seen = position.scratch[0], position.scratch[1]
+    seen[:] = 0
+    for start in range(rules.num_points):
+        if position.board[start] != EMPTY:
+            owners[start] = position.board[start]
+        elif not seen[start]:
+            size, owner = _fill_region(rules, position, start)
+            for i in range(size):
+                owners[queue[i]] = owner
+
+
+@kernel
+def _fill_region(rules: Rules, position: Position, start: int) -> tuple[int, int]:
+    """Points of the empty region of `start` and the one colour it touches, or 0. Writes the region into the scratch."""
+    board = position.board
+    queue, seen = position.scratch[0], position.scratch[1]
+    seen[start] = 1
+    queue[0] = start
+    size = 1
+    done = 0
+    touches_black = touches_white = False
+    while done < size:
+        point = queue[done]
+        done += 1
+        for i in range(4):
+            beside = rules.neighbours[point, i]
+            content = board[beside]
+            if content == EMPTY:
+                if not seen[beside]:
+                    seen[beside] = 1
+                    queue[size] = beside
+                    size += 1
+            elif content == BLACK:
+                touches_black = True
+            elif content != WALL:
+                touches_white = True
+    return size, int(touches_black) - int(touches_white)

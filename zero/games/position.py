@@ -41,6 +41,7 @@ class Rules(NamedTuple):
     in_a_row: int
     max_moves: int
     num_words: int  # words of a bitboard
+    full_board: np.ndarray  # [W] uint64, the bitboard of all points
     neighbours: np.ndarray  # [S*S, 4] int16, `num_points` beyond an edge
     zobrist: np.ndarray  # [2, S*S] uint64, Black's and White's stones
     symmetries: np.ndarray  # [K, A] int16, where action a goes under symmetry k; 0 is the identity

@@ -69,6 +69,12 @@ def outcome(rules: Rules, position: Position) -> int:
 
 
 @kernel
+def write_owners(rules: Rules, position: Position, owners: np.ndarray) -> None:
+    """Owner of each point of Go: +1 Black, -1 White, 0 nobody. Writes into `owners` ([S*S] int8) and the scratch."""
+    go.write_owners(rules, position, owners)
+
+
+@kernel
 def ended(position: Position) -> bool:
     """True once the game has ended."""
     return bool(position.state[ENDED] != 0)
@@ -93,6 +99,8 @@ def _rules(
         neighbours[point, : len(inside)] = inside
     keys = np.random.Generator(np.random.Philox(ZOBRIST_SEED)).integers(1, 2**64, (2, points), np.uint64)
     symmetries, inverses = symmetry_table(rows, columns, num_actions)
+    num_words = (points + WORD_BITS - 1) // WORD_BITS
+    words = [((1 << points) - 1) >> (WORD_BITS * word) & (2**WORD_BITS - 1) for word in range(num_words)]
     return Rules(
         game=game,
         rows=rows,
@@ -103,7 +111,8 @@ def _rules(
         allow_suicide=bool(allow_suicide),
         in_a_row=in_a_row,
         max_moves=max_moves,
-        num_words=(points + WORD_BITS - 1) // WORD_BITS,
+        num_words=num_words,
+        full_board=np.array(words, np.uint64),
         neighbours=neighbours,
         zobrist=keys,
         symmetries=symmetries,

@@ -1,17 +1,27 @@
-"""Learning: the loss of the paper and one optimiser step after another. Files, clocks and logs stay with the caller."""
+"""Learning: one optimiser step after another. Files, clocks and logs stay with the caller."""
 
 import contextlib
+import copy
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from zero.errors import ParamsError
+from zero.network.losses import (
+    Targets,
+    data_losses,
+    kl_divergence,
+    policy_accuracy,
+    policy_entropy,
+    weighted_sum,
+)
 from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate
-from zero.network.tower import AlphaZeroNetwork, channels_last
+from zero.network.parallel import Peers
+from zero.network.planes import network_input
+from zero.network.tower import AlphaZeroNetwork, Predictions, channels_last
 from zero.network.weights import weights_bytes
 from zero.params import TrainingParams
 
@@ -20,45 +30,30 @@ class StepResult(NamedTuple):
     """What one step, or the mean of several, has shown."""
 
     step: int  # optimiser steps since generation 0, this one counted
-    loss: float  # policy_loss + value_loss_weight * value_loss + weight_decay * |theta|^2
+    loss: float  # the four below, each with its weight, and weight_decay * |theta|^2
     policy_loss: float  # cross-entropy, nats
     value_loss: float  # mean squared error
+    ownership_loss: float  # mean squared error a point; 0 without the head
+    score_loss: float  # mean squared error, margin over number of points; 0 without the head
     learning_rate: float
     policy_accuracy: float  # share of samples whose most visited action has the highest prior
     policy_entropy: float  # of the network's policy, nats
 
 
-class Losses(NamedTuple):
-    """The two parts of the loss that come from the data, scalars."""
+class _Unread(NamedTuple):
+    """A step whose numbers are still on the device."""
 
-    policy: Tensor
-    value: Tensor
-
-
-def data_losses(logits: Tensor, value: Tensor, policy_target: Tensor, value_target: Tensor) -> Losses:
-    """Means over the batch of -pi^T log p and (z - v)^2.
-
-    Args:
-      logits: [B, A].
-      value: [B], for the player to move.
-      policy_target: [B, A], sums to 1.
-      value_target: [B], outcome for the player to move.
-    """
-    policy = -(policy_target * functional.log_softmax(logits, dim=1)).sum(dim=1).mean()
-    return Losses(policy, functional.mse_loss(value, value_target))
-
-
-def kl_divergence(old_logits: Tensor, new_logits: Tensor) -> float:
-    """Mean over the batch of KL(old policy || new policy), nats; logits are [B, A]."""
-    old, new = functional.log_softmax(old_logits, dim=1), functional.log_softmax(new_logits, dim=1)
-    return float((old.exp() * (old - new)).sum(dim=1).mean())
+    step: int
+    learning_rate: float
+    numbers: Tensor  # [7], the fields of a result but the two above
 
 
 class Learner:
-    """A network in training with its optimiser, in fp32 on one device.
+    """A network in training with its optimiser on one device, alone or as one of several processes.
 
-    Channels-last is the faster layout on a CPU: 4x32 at batch 256 on two Sapphire Rapids cores takes 57 ms a step, and
-    72 ms as [B, C, S, S].
+    Weights, gradients, losses and statistics are in fp32; with `precision` bf16 the layers of the network compute in
+    bfloat16. Channels-last is the faster layout on a CPU: 4x32 at batch 256 on two Sapphire Rapids cores takes 57 ms a
+    step, and 72 ms as [B, C, S, S].
     """
 
     def __init__(
@@ -69,8 +64,22 @@ class Learner:
         step: int = 0,
         learning_rate_factor: float = 1.0,
         optimizer_state: bytes | None = None,
+        average: AlphaZeroNetwork | None = None,
+        precision: str = "fp32",
+        peers: Peers | None = None,
     ) -> None:
-        """Takes over `model`.
+        """Takes over `model` and `average`.
+
+        Args:
+          model: the network to be trained.
+          training: how.
+          device: where.
+          step: optimiser steps since generation 0.
+          learning_rate_factor: of the KL adaptation.
+          optimizer_state: what `optimizer_state` gave after those steps; without it the optimiser begins anew.
+          average: the moving average of the weights so far; without it, it begins at the weights of `model`.
+          precision: `fp32` or `bf16`.
+          peers: the other processes, each with its share of every batch; without them the batch is this one's.
 
         Raises:
           StorageError, ParamsError: `optimizer_state` is not one of this model and optimiser.
@@ -80,65 +89,119 @@ class Learner:
         self.learning_rate_factor = learning_rate_factor
         self._model = channels_last(model.to(device)).train()
         self._training = training
-        self._device = device
+        self._device = torch.device(device)
+        self._precision = precision
+        self._peers = peers
+        self._numbers = np.zeros((0, model.spec.rows * model.spec.columns, model.spec.num_planes), np.float32)
+        self._unread: list[_Unread] = []
         self._optimizer = new_optimizer(training, self._model)
         if optimizer_state is not None:
             load_optimizer(optimizer_state, self._optimizer, self._model)
+        self._average: AlphaZeroNetwork | None = None
+        if training.ema_decay:
+            given = copy.deepcopy(self._model) if average is None else average
+            self._average = channels_last(given.to(device)).requires_grad_(False)
+            self._averaged = list(
+                zip(self._average.state_dict().values(), self._model.state_dict().values(), strict=True)
+            )
+
+    def player_weights(self) -> bytes:
+        """The weight file of the player: of the moving average where there is one, else of the network in training."""
+        return weights_bytes(self._model if self._average is None else self._average)
 
     def weights(self) -> bytes:
-        """The weight file."""
+        """The weight file of the network in training."""
         return weights_bytes(self._model)
 
     def optimizer_state(self) -> bytes:
         """The optimiser's state file."""
         return optimizer_bytes(self._optimizer, self._model)
 
-    def train(self, batches: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Iterator[StepResult]:
-        """One step a batch (planes, policy target, value target), each done before its result is given.
+    def train(self, batches: Iterable[tuple[np.ndarray, ...]]) -> Iterator[int]:
+        """One step a batch; gives `step` after each. What the steps have shown is asked for by `results`.
+
+        Args:
+          batches: the arrays of `zero.play.samples.SampleBatch`: planes, then the targets.
+
+        Raises:
+          ParamsError: the GPU's memory is too small for the batch.
+        """
+        for planes, *targets in batches:
+            if len(self._numbers) != len(planes):
+                self._numbers = np.zeros((len(planes), *self._numbers.shape[1:]), np.float32)
+            x = network_input(planes, self._model.spec, self._device, self._numbers)
+            fits = True
+            try:
+                self._train_step(x, Targets(*(torch.from_numpy(array).to(self._device) for array in targets)))
+            except torch.OutOfMemoryError:
+                fits = False  # what the step has made is let go of after this line
+            if not fits:
+                raise ParamsError(self._out_of_memory(x))
+            yield self.step
+
+    def results(self) -> list[StepResult]:
+        """What the steps since the last call have shown; the only place that waits for the device.
 
         Raises:
           ParamsError: the loss is no longer a number.
         """
-        for batch in batches:
-            yield self._train_step(*(torch.from_numpy(array).to(self._device) for array in batch))
+        unread, self._unread = self._unread, []
+        if not unread:
+            return []
+        rows = torch.stack([entry.numbers for entry in unread]).tolist()
+        results = [_step_result(entry, row) for entry, row in zip(unread, rows, strict=True)]
+        for result in results:
+            if not np.isfinite(result.loss):
+                raise ParamsError(
+                    f"training diverged: the loss is {result.loss} at step {result.step} with a learning rate of "
+                    f"{result.learning_rate:g}; lower training.learning_rate"
+                )
+        return results
 
-    def _train_step(self, planes: Tensor, policy_target: Tensor, value_target: Tensor) -> StepResult:
-        spec, training = self._model.spec, self._training
+    def _train_step(self, x: Tensor, targets: Targets) -> None:
+        training = self._training
         rate = scheduled_rate(training.learning_rate, self.step) * self.learning_rate_factor
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        x = planes.view(-1, spec.num_planes, spec.rows, spec.columns).contiguous(memory_format=torch.channels_last)
-        logits, value = self._model(x)
-        losses = data_losses(logits, value, policy_target, value_target)
-        decay = training.weight_decay * self._squared_norm()
+        predictions = self._predict(x)
+        losses = data_losses(predictions, targets)
+        data_loss = weighted_sum(losses, training)
         self._optimizer.zero_grad()
-        data_loss = losses.policy + training.value_loss_weight * losses.value
         data_loss.backward()  # type: ignore[no-untyped-call]
+        logits = predictions.logits.detach()
+        with torch.no_grad():
+            loss = data_loss + training.weight_decay * self._squared_norm()
+            shown = (policy_accuracy(logits, targets.policy), policy_entropy(logits))
+            numbers = torch.stack([loss, *losses, *shown])
+        if self._peers:
+            gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
+            self._peers.average([*gradients, *self._model.buffers(), numbers])
         self._optimizer.step()
         self.step += 1
-        logits = logits.detach()
-        result = StepResult(
-            step=self.step,
-            loss=float(data_loss.detach()) + decay,
-            policy_loss=float(losses.policy.detach()),
-            value_loss=float(losses.value.detach()),
-            learning_rate=rate,
-            policy_accuracy=float((logits.argmax(dim=1) == policy_target.argmax(dim=1)).float().mean()),
-            policy_entropy=float(-(functional.softmax(logits, 1) * functional.log_softmax(logits, 1)).sum(1).mean()),
-        )
-        if not np.isfinite(result.loss):
-            raise ParamsError(
-                f"training diverged: the loss is {result.loss} at step {self.step} with a learning rate of {rate:g}; "
-                "lower training.learning_rate"
-            )
+        self._unread.append(_Unread(self.step, rate, numbers))
+        if self._average is not None:
+            for average, latest in self._averaged:
+                average.lerp_(latest, 1.0 - training.ema_decay)
         if training.kl_target > 0.0:
             kl = kl_divergence(logits, self._batch_logits(x))
-            self.learning_rate_factor = adapted_factor(self.learning_rate_factor, kl, training.kl_target)
-        return result
+            if self._peers:
+                self._peers.average([kl])
+            self.learning_rate_factor = adapted_factor(self.learning_rate_factor, float(kl), training.kl_target)
 
-    def _squared_norm(self) -> float:
+    def _predict(self, x: Tensor) -> Predictions:
+        """Predictions in fp32."""
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._precision == "bf16"):
+            logits, value, ownership, score = self._model.predict(x)
+        return Predictions(
+            logits.float(),
+            value.float(),
+            None if ownership is None else ownership.float(),
+            None if score is None else score.float(),
+        )
+
+    def _squared_norm(self) -> Tensor:
         norms = torch.stack([torch.linalg.vector_norm(p.detach()) for p in self._model.parameters()])
-        return float(norms.square().sum())
+        return norms.square().sum()
 
     def _batch_logits(self, x: Tensor) -> Tensor:
         """Policy logits after the step, normalised by the batch as they were before it; no statistics are kept."""
@@ -147,5 +210,26 @@ class Learner:
             for norm in norms:
                 norm.track_running_stats = False
                 stack.callback(setattr, norm, "track_running_stats", True)
-            logits: Tensor = self._model(x)[0]
-            return logits
+            return self._predict(x).logits
+
+    def _out_of_memory(self, x: Tensor) -> str:
+        """The message for a batch that does not fit, with one that does, found by trying halves of it."""
+        self._optimizer.zero_grad()
+        num_peers = self._peers.size if self._peers else 1
+        fits = batch_size = len(x)
+        while fits > 1:
+            fits //= 2
+            with contextlib.suppress(torch.OutOfMemoryError):
+                parts = [part.sum() for part in self._predict(x[:fits]) if part is not None]
+                torch.stack(parts).sum().backward()  # type: ignore[no-untyped-call]
+                self._optimizer.zero_grad()
+                return (
+                    f"the GPU's memory is too small for training.batch_size = {batch_size * num_peers}; "
+                    f"{fits * num_peers} fits, or train with more GPUs (profile.training_processes)"
+                )
+        return "the GPU's memory is too small for this network; use one with fewer channels or another device"
+
+
+def _step_result(entry: _Unread, row: list[float]) -> StepResult:
+    loss, policy, value, ownership, score, accuracy, entropy = row
+    return StepResult(entry.step, loss, policy, value, ownership, score, entry.learning_rate, accuracy, entropy)

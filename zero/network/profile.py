@@ -11,7 +11,7 @@ from zero.errors import ParamsError
 from zero.params import ProfileParams
 
 AVX2_ENVIRONMENT = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "AVX2"}
-"""What limits ATen, oneDNN and MKL, the three that compute on a CPU."""
+"""What limits ATen, oneDNN (PyTorch's and OpenVINO's) and MKL, all that compute on a CPU."""
 CUDA_ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 """cuBLAS is deterministic only with this."""
 THREADS_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}
@@ -51,20 +51,40 @@ def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
 
 
 def execution_profile(profile: ProfileParams) -> dict[str, str]:
-    """The profile of this process by name: device, instruction set, threads, precision, versions; for a record."""
+    """The profile of this process by name: device, instruction set, backend, threads, versions; for a record."""
     set_environment(profile)
     import torch
 
     on_gpu = profile.device == "cuda"
+    libraries = (*LIBRARIES, "openvino") if profile.backend == "openvino" else LIBRARIES
+    isa = torch.backends.cpu.get_cpu_capability()
+    if "bf16" in (profile.precision, profile.training_precision):
+        isa += _bf16_unit()
     cudnn = torch.backends.cudnn.version() if on_gpu else None  # type: ignore[no-untyped-call]
     return {
         "device": profile.device,
         "device_name": torch.cuda.get_device_name() if on_gpu else platform.machine(),
-        "isa": torch.backends.cpu.get_cpu_capability(),
+        "isa": isa,
+        "backend": profile.backend,
         "precision": profile.precision,
         "selfplay_threads": str(profile.selfplay_threads),
+        "search_threads": str(profile.search_threads),
+        "half_batches": str(profile.half_batches).lower(),
+        "training_precision": profile.training_precision,
         "training_threads": str(profile.training_threads),
+        "training_processes": str(profile.training_processes),
         "python": platform.python_version(),
-        **{library: version(library) for library in LIBRARIES},
+        **{library: version(library) for library in libraries},
         **({"cuda": str(torch.version.cuda), "cudnn": str(cudnn)} if on_gpu else {}),
     }
+
+
+def _bf16_unit() -> str:
+    """What multiplies bf16 numbers on this CPU, as an ending of the instruction set's name; empty where it is fp32."""
+    import torch
+
+    if os.environ.get("ONEDNN_MAX_CPU_ISA") == AVX2_ENVIRONMENT["ONEDNN_MAX_CPU_ISA"]:
+        return ""
+    if torch.cpu._is_amx_tile_supported():
+        return "+AMX"
+    return "+BF16" if torch.cpu._is_avx512_bf16_supported() else ""

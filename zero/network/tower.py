@@ -2,18 +2,29 @@
 
 Convolutions are followed by batch normalisation and have no bias of their own. Not here: where weights come from
 (`weights`), how they are played with (`fold`, `inference`) and how they are learned (`learner`).
+
+Beyond the paper, and off there: global pooling, and two heads for training alone, whose targets (who owns each point at
+the end, by how much the game is won) tell the tower more of a game than its result does. Both are from KataGo (Wu 2019,
+'Accelerating Self-Play Learning in Go', sections 3.3, 4.1 and A).
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from zero.artifacts import Manifest
+from zero.errors import ParamsError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.params import GomokuParams, GoParams, NetworkParams
 
 POLICY_FILTERS = 2
 VALUE_FILTERS = 1
+POOLED_SHARE = 4
+"""One channel in so many is pooled, as in most of KataGo's networks."""
+POOLING_MEAN_SIZE, POOLING_SIZE_UNIT = 14.0, 10.0
+"""KataGo's scale of board sizes, -0.5 at 9x9 and 0.5 at 19x19."""
 
 
 class NetworkSpec(Manifest):
@@ -27,7 +38,18 @@ class NetworkSpec(Manifest):
 
 
 def network_spec(network: NetworkParams, game: GoParams | GomokuParams) -> NetworkSpec:
-    """The spec of a network that plays `game`."""
+    """The spec of a network that plays `game`.
+
+    Raises:
+      ParamsError: global pooling is asked of a network that has no place for it.
+    """
+    if network.global_pooling and network.tower == "shallow":
+        raise ParamsError(
+            "network.global_pooling = True needs blocks of two convolutions, and network.tower = 'shallow' has single "
+            "ones; set global_pooling to false or tower to 'plain'"
+        )
+    if network.global_pooling and network.num_channels < 2:
+        raise ParamsError("network.global_pooling = True needs network.num_channels of 2 or more, got 1")
     rules = rules_of(game)
     return NetworkSpec(
         network=network,
@@ -80,6 +102,39 @@ class Block(nn.Module):
         return torch.relu_(y.add_(x) if self.skip else y)
 
 
+class PooledBlock(nn.Module):
+    """A block in which every point hears of the whole board: KataGo's global pooling bias.
+
+    Of the first convolution's C channels the first P = C / 4 are rectified and pooled over the board: mean, mean times
+    (S - 14) / 10, maximum, each [B, P]. A linear layer without bias makes of these [B, 3 P] one number for each of the
+    other C - P channels, which is added to all of its points; the second convolution reads these channels alone. The
+    convolutions are normalised as everywhere here, so before the sum (KataGo's own are normalised after it).
+    On one board size the second mean is a multiple of the first; it is there so that the form is theirs.
+    """
+
+    def __init__(self, channels: int, skip: bool) -> None:
+        super().__init__()
+        self.skip = skip
+        self.num_pooled = max(1, channels // POOLED_SHARE)
+        self.first = ConvNorm(channels, channels, 3)
+        self.pool = nn.Linear(3 * self.num_pooled, channels - self.num_pooled, bias=False)
+        self.second = ConvNorm(channels - self.num_pooled, channels, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, C, S, S]."""
+        y: Tensor = self.first(x)
+        bias: Tensor = self.pool(pool_board(torch.relu(y[:, : self.num_pooled])))
+        y = self.second(torch.relu_(y[:, self.num_pooled :] + bias[:, :, None, None]))
+        return torch.relu_(y.add_(x) if self.skip else y)
+
+
+def pool_board(x: Tensor) -> Tensor:
+    """Mean, mean scaled by the board's size, and maximum of each channel: [B, C, S, S] -> [B, 3 C]."""
+    size: float = (x.shape[2] * x.shape[3]) ** 0.5
+    mean = x.mean(dim=(2, 3))
+    return torch.cat([mean, mean * ((size - POOLING_MEAN_SIZE) / POOLING_SIZE_UNIT), x.amax(dim=(2, 3))], dim=1)
+
+
 class PolicyHead(nn.Module):
     """Logits of all actions."""
 
@@ -109,6 +164,44 @@ class ValueHead(nn.Module):
         return torch.tanh(self.output(features)).squeeze(1)
 
 
+class OwnershipHead(nn.Module):
+    """Who owns each point at the end of the game: 1 the player to move, -1 the opponent. For training alone."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.output = nn.Conv2d(spec.network.num_channels, 1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, S*S] in [-1, 1]."""
+        return torch.tanh(self.output(x)).flatten(1)
+
+
+class ScoreHead(nn.Module):
+    """Margin at the end of the game for the player to move, over the number of points. For training alone.
+
+    It reads the mean of each channel over the board: a score is a sum over points.
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(spec.network.num_channels, spec.network.value_hidden)
+        self.output = nn.Linear(spec.network.value_hidden, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B]."""
+        score: Tensor = self.output(torch.relu_(self.hidden(x.mean(dim=(2, 3)))))
+        return score.squeeze(1)
+
+
+class Predictions(NamedTuple):
+    """All that a network says of positions, for the player to move; nothing from a head it does not have."""
+
+    logits: Tensor  # [B, A]
+    value: Tensor  # [B], in [-1, 1]
+    ownership: Tensor | None  # [B, S*S], in [-1, 1]
+    score: Tensor | None  # [B], margin over the number of points
+
+
 class AlphaZeroNetwork(nn.Module):
     """Planes to policy logits and value."""
 
@@ -119,12 +212,27 @@ class AlphaZeroNetwork(nn.Module):
         self.value_tower = _tower(spec) if spec.network.heads == "separate" else None
         self.policy_head = PolicyHead(spec)
         self.value_head = ValueHead(spec)
+        self.ownership_head = OwnershipHead(spec) if spec.network.ownership_head else None
+        self.score_head = ScoreHead(spec) if spec.network.score_head else None
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Planes [B, P, S, S] -> policy logits [B, A], values [B] for the player to move."""
-        features = self.tower(x)
-        value_features = features if self.value_tower is None else self.value_tower(x)
+        """Planes [B, P, S, S] -> policy logits [B, A], values [B] for the player to move: what a player needs."""
+        features, value_features = self._features(x)
         return self.policy_head(features), self.value_head(value_features)
+
+    def predict(self, x: Tensor) -> Predictions:
+        """As `forward`, with the heads that are for training alone; they read the tower of the value."""
+        features, value_features = self._features(x)
+        return Predictions(
+            logits=self.policy_head(features),
+            value=self.value_head(value_features),
+            ownership=None if self.ownership_head is None else self.ownership_head(value_features),
+            score=None if self.score_head is None else self.score_head(value_features),
+        )
+
+    def _features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.tower(x)
+        return features, features if self.value_tower is None else self.value_tower(x)
 
 
 def channels_last(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
@@ -139,4 +247,6 @@ def _tower(spec: NetworkSpec) -> nn.Sequential:
     if spec.network.tower == "shallow":  # its first convolution is one of the `num_blocks`
         return nn.Sequential(stem, *(Layer(channels, channels) for _ in range(num_blocks - 1)))
     skip = spec.network.tower == "residual"
-    return nn.Sequential(stem, *(Block(channels, skip) for _ in range(num_blocks)))
+    num_plain = num_blocks // 2 if spec.network.global_pooling else num_blocks
+    blocks = [Block(channels, skip) if i < num_plain else PooledBlock(channels, skip) for i in range(num_blocks)]
+    return nn.Sequential(stem, *blocks)

@@ -26,6 +26,10 @@ INIT_PHASE = "weights"
 OUTPUT_GAIN = 0.1
 """Scale of the last layers' first weights: generation 0 has nearly even priors and values near 0, so that its games
 are led by the ends of games that the search sees and not by accidents of the seed."""
+POOL_GAIN = 0.1
+"""Scale of the first weights of global pooling, whose biases would else be larger than what they are added to."""
+GAINS = {"output": OUTPUT_GAIN, "pool": POOL_GAIN}
+"""Scales of the first weights by the layer's name; 1 for all others."""
 
 
 def new_network(network: NetworkParams, game: GoParams | GomokuParams, seed: int) -> AlphaZeroNetwork:
@@ -45,7 +49,7 @@ def new_network(network: NetworkParams, game: GoParams | GomokuParams, seed: int
                 module.running_mean.zero_()
                 module.running_var.fill_(1.0)
             elif isinstance(module, nn.Conv2d | nn.Linear):
-                gain = OUTPUT_GAIN if name.endswith(".output") else 1.0
+                gain = GAINS.get(name.rpartition(".")[2], 1.0)
                 fan_in = module.weight[0].numel()
                 values = stream.standard_normal(tuple(module.weight.shape)) * (gain * np.sqrt(2.0 / fan_in))
                 module.weight.copy_(torch.from_numpy(values))

@@ -5,149 +5,56 @@ a game depends on its own stream and on the answers it gets, never on its neighb
 trees, one a player, and the questions of the two players go to separate batches.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from zero._jit import kernel
+from zero.artifacts import NO_RESIGNATION
 from zero.games.planes import write_planes
 from zero.games.position import (
     GO,
     NUM_MOVES,
     NUM_PASSES,
-    NUM_PLANES,
     TO_PLAY,
     WINNER,
-    History,
     Position,
     Rules,
     history_of,
     load,
-    new_histories,
-    new_position,
-    new_positions,
     reset,
     store,
 )
-from zero.games.rules import ended, margin, outcome, play
-from zero.search.mcts import Path, backup, descend, make_node, new_path, root_value
-from zero.search.streams import STREAM_WORDS, next_below, next_float
-from zero.search.tree import Trees, add_root_noise, clear, new_trees, reroot, set_prior
-
-IDLE = -1
-"""Game of a slot that has none left to play."""
-NO_QUESTION = -1
-
-END_PASSES, END_LENGTH, END_LINE, END_FULL = 0, 1, 2, 3
-END_NAMES = ("passes", "length", "line", "full")
-"""How a game ended: two passes, the longest a game may last, k in a row, a full board."""
-
-MAX_VISITS = 65535
-"""Visits of an edge that a record can hold. Reuse of a tree with one good line adds up to more than a search's own."""
-
-
-class PlaySettings(NamedTuple):
-    """How the games of a shard are played; an argument of the kernels."""
-
-    num_players: int  # 1: self-play; 2: a match, player 0 has Black in the games of even number
-    num_simulations: int
-    c_puct: float
-    parent_first_play: bool
-    random_symmetry: bool
-    tree_reuse: bool
-    temperature_moves: int
-    dirichlet_concentration: float
-    dirichlet_fraction: float
-    first_game: int  # number of the shard's first game in its generation
-
-
-class Slots(NamedTuple):
-    """Games in play: G slots, P players, T = G * P trees (tree of player p in slot s: s * P + p)."""
-
-    game: np.ndarray  # [G] int32, game within the shard, or IDLE
-    positions: Position  # leading axis G
-    histories: History  # leading axis G
-    trees: Trees
-    path: Path
-    leaf: np.ndarray  # [G] int32, node that waits for an answer
-    row: np.ndarray  # [G] int32, its row in the player's batch, or NO_QUESTION
-    symmetry: np.ndarray  # [G] int32, under which it is shown
-    simulations_left: np.ndarray  # [G] int32, of the move in hand
-    wants_noise: np.ndarray  # [G] bool, the root has not had its noise
-    next_game: np.ndarray  # [1] int32, first game that no slot has taken
-    position: Position  # scratch: the position a simulation walks
-    mask: np.ndarray  # [A] bool, scratch
-
-
-class Batch(NamedTuple):
-    """Questions and answers, by player."""
-
-    num_questions: np.ndarray  # [P] int32
-    planes: np.ndarray  # [P, G, 17, S*S] float32
-    prior: np.ndarray  # [P, G, A] float32
-    value: np.ndarray  # [P, G] float32
-
-
-class Records(NamedTuple):
-    """The games of a shard as they are played: M games of up to T moves."""
-
-    streams: np.ndarray  # [M, 3] uint64
-    actions: np.ndarray  # [M, T] int16
-    visit_counts: np.ndarray  # [M, T, A] uint16
-    root_values: np.ndarray  # [M, T] float32, seen by the player to move
-    num_moves: np.ndarray  # [M] int32
-    outcome: np.ndarray  # [M] int8, for Black
-    margin: np.ndarray  # [M] float32
-    end: np.ndarray  # [M] int8, index of END_NAMES
-    num_done: np.ndarray  # [1] int32
-    num_evaluations: np.ndarray  # [1] int64
-
-
-def new_slots(rules: Rules, num_slots: int, num_players: int, max_nodes: int) -> Slots:
-    """Slots that have not taken a game."""
-    return Slots(
-        game=np.full(num_slots, IDLE, np.int32),
-        positions=new_positions(rules, num_slots),
-        histories=new_histories(rules, num_slots),
-        trees=new_trees(num_slots * num_players, max_nodes, rules.num_actions),
-        path=new_path(num_slots, min(max_nodes, rules.max_moves) + 1),
-        leaf=np.zeros(num_slots, np.int32),
-        row=np.full(num_slots, NO_QUESTION, np.int32),
-        symmetry=np.zeros(num_slots, np.int32),
-        simulations_left=np.zeros(num_slots, np.int32),
-        wants_noise=np.zeros(num_slots, np.bool_),
-        next_game=np.zeros(1, np.int32),
-        position=new_position(rules),
-        mask=np.zeros(rules.num_actions, np.bool_),
-    )
-
-
-def new_batch(rules: Rules, num_slots: int, num_players: int) -> Batch:
-    """A batch with a row for each slot."""
-    return Batch(
-        num_questions=np.zeros(num_players, np.int32),
-        planes=np.zeros((num_players, num_slots, NUM_PLANES, rules.num_points), np.float32),
-        prior=np.zeros((num_players, num_slots, rules.num_actions), np.float32),
-        value=np.zeros((num_players, num_slots), np.float32),
-    )
-
-
-def new_records(rules: Rules, streams: np.ndarray) -> Records:
-    """Empty records for the games of `streams` ([M, 3] uint64)."""
-    assert streams.shape[1] == STREAM_WORDS
-    games, moves = len(streams), rules.max_moves
-    return Records(
-        streams=streams.copy(),
-        actions=np.zeros((games, moves), np.int16),
-        visit_counts=np.zeros((games, moves, rules.num_actions), np.uint16),
-        root_values=np.zeros((games, moves), np.float32),
-        num_moves=np.zeros(games, np.int32),
-        outcome=np.zeros(games, np.int8),
-        margin=np.zeros(games, np.float32),
-        end=np.zeros(games, np.int8),
-        num_done=np.zeros(1, np.int32),
-        num_evaluations=np.zeros(1, np.int64),
-    )
+from zero.games.rules import ended, margin, outcome, play, write_owners
+from zero.play.moves import (
+    draw_edge,
+    edge_value,
+    most_visited,
+    resigns,
+    write_policy_target,
+)
+from zero.play.slots import (
+    END_FULL,
+    END_LENGTH,
+    END_LINE,
+    END_PASSES,
+    END_RESIGNATION,
+    IDLE,
+    NO_QUESTION,
+    Batch,
+    PlaySettings,
+    Records,
+    Slots,
+)
+from zero.search.cache import entry_of, holds, remember
+from zero.search.forced import select_forced_edge
+from zero.search.gumbel import (
+    descend_gumbel,
+    draw_gumbel,
+    gumbel_choice,
+    improved_policy,
+)
+from zero.search.mcts import backup, descend_from, make_node, root_value
+from zero.search.streams import next_below, next_float
+from zero.search.tree import NO_EDGE, add_root_noise, clear, reroot, set_prior
 
 
 @kernel
@@ -156,6 +63,8 @@ def advance(rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, re
 
     Writes into `slots`, `batch` and `records`.
     """
+    if slots.cache.player.shape[0] > 0:
+        _remember_answers(settings, slots, batch)
     batch.num_questions[:] = 0
     total = 0
     for slot in range(slots.game.shape[0]):
@@ -193,21 +102,49 @@ def _take_game(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
     store(slots.position, slots.positions, slot)
     for player in range(settings.num_players):
         clear(slots.trees, slot * settings.num_players + player)
-    slots.simulations_left[slot] = settings.num_simulations
-    slots.wants_noise[slot] = settings.dirichlet_fraction > 0.0
+    stream = records.streams[game]
+    records.never_resigns[game] = (
+        settings.resign_threshold <= NO_RESIGNATION or next_float(stream) < settings.calibration_fraction
+    )
+    _begin_search(settings, slots, slot, stream)
+
+
+@kernel
+def _begin_search(settings: PlaySettings, slots: Slots, slot: int, stream: np.ndarray) -> None:
+    """Sets up the search for a move. Writes into `slots` and `stream`."""
+    fast = settings.full_search_fraction < 1.0 and next_float(stream) >= settings.full_search_fraction
+    slots.is_fast[slot] = fast
+    slots.simulations_left[slot] = settings.fast_simulations if fast else settings.num_simulations
+    slots.is_new_root[slot] = True
+
+
+@kernel
+def _remember_answers(settings: PlaySettings, slots: Slots, batch: Batch) -> None:
+    """Keeps all answers before their rows are written over. Writes into `slots.cache`."""
+    for slot in range(slots.game.shape[0]):
+        row = slots.row[slot]
+        if row != NO_QUESTION:
+            player = _player(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
+            prior, value = batch.prior[player, row], batch.value[player, row]
+            remember(slots.cache, player, batch.planes[player, row], prior, value)
 
 
 @kernel
 def _take_answer(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, batch: Batch) -> None:
-    """Gives the leaf its prior and backs its value up. Writes into `slots`."""
+    """Gives the leaf of a question its answer. Writes into `slots`."""
     row = slots.row[slot]
     slots.row[slot] = NO_QUESTION
     player = _player(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
     tree = slot * settings.num_players + player
-    leaf = slots.leaf[slot]
-    set_prior(slots.trees, tree, leaf, batch.prior[player, row], rules.symmetries[slots.symmetry[slot]])
+    _judge_leaf(rules, slots, slot, tree, batch.prior[player, row], batch.value[player, row])
+
+
+@kernel
+def _judge_leaf(rules: Rules, slots: Slots, slot: int, tree: int, prior: np.ndarray, value: np.float32) -> None:
+    """Gives the leaf its prior and backs its value up. Writes into `slots`."""
+    set_prior(slots.trees, tree, slots.leaf[slot], prior, value, rules.symmetries[slots.symmetry[slot]])
     if slots.path.length[slot] > 0:
-        backup(slots.trees, tree, batch.value[player, row], slots.path, slot)
+        backup(slots.trees, tree, value, slots.path, slot)
         slots.simulations_left[slot] -= 1
 
 
@@ -229,36 +166,56 @@ def _next_question(
         _play_move(rules, settings, slots, slot, records)
         return False
     else:
-        if slots.wants_noise[slot]:
-            add_root_noise(
-                trees, tree, settings.dirichlet_concentration, settings.dirichlet_fraction, records.streams[game]
-            )
-            slots.wants_noise[slot] = False
+        if slots.is_new_root[slot]:
+            _prepare_root(settings, slots, slot, tree, records.streams[game])
         load(slots.positions, slot, slots.position)
-        leaf = descend(
-            rules,
-            trees,
-            tree,
-            np.float32(settings.c_puct),
-            settings.parent_first_play,
-            slots.position,
-            history,
-            slots.mask,
-            slots.path,
-            slot,
-        )
+        leaf = _descend(rules, settings, slots, slot, tree)
         if trees.num_edges[tree, leaf] == 0:
-            backup(trees, tree, trees.end_value[tree, leaf], slots.path, slot)
+            backup(trees, tree, trees.node_value[tree, leaf], slots.path, slot)
             slots.simulations_left[slot] -= 1
             return False
     symmetry = next_below(records.streams[game], rules.symmetries.shape[0]) if settings.random_symmetry else 0
     row = batch.num_questions[player]
-    batch.num_questions[player] = row + 1
-    write_planes(rules, slots.position, history, symmetry, batch.planes[player, row])
+    planes = batch.planes[player, row]
+    write_planes(rules, slots.position, history, symmetry, planes)
     slots.leaf[slot] = leaf
-    slots.row[slot] = row
     slots.symmetry[slot] = symmetry
+    cache = slots.cache
+    if cache.player.shape[0] > 0:
+        entry = entry_of(cache, player, planes)
+        if holds(cache, entry, player, planes):
+            _judge_leaf(rules, slots, slot, tree, cache.prior[entry], cache.value[entry])
+            return False
+    slots.row[slot] = row
+    batch.num_questions[player] = row + 1
     return True
+
+
+@kernel
+def _prepare_root(settings: PlaySettings, slots: Slots, slot: int, tree: int, stream: np.ndarray) -> None:
+    """Gives a root what makes it differ from other nodes, once a move. Writes into `slots` and `stream`."""
+    slots.is_new_root[slot] = False
+    trees = slots.trees
+    if settings.gumbel:
+        num_simulations, scale = slots.simulations_left[slot], settings.gumbel_scale
+        draw_gumbel(slots.roots, trees, tree, settings.considered_actions, num_simulations, scale, stream)
+    elif settings.dirichlet_fraction > 0.0 and not slots.is_fast[slot]:
+        add_root_noise(trees, tree, settings.dirichlet_concentration, settings.dirichlet_fraction, stream)
+
+
+@kernel
+def _descend(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, tree: int) -> int:
+    """Selects down to a leaf from the position in `slots.position`, which it moves there. Writes into `slots`."""
+    trees, position, mask, path = slots.trees, slots.position, slots.mask, slots.path
+    history = history_of(slots.histories, slot)
+    if settings.gumbel:
+        simulation = slots.roots.num_simulations[tree] - slots.simulations_left[slot]
+        return descend_gumbel(rules, slots.roots, trees, tree, simulation, position, history, mask, path, slot)
+    root_edge = NO_EDGE
+    if settings.forced_playouts > 0.0 and not slots.is_fast[slot]:
+        root_edge = select_forced_edge(trees, tree, settings.forced_playouts)
+    c_puct, parent = np.float32(settings.c_puct), settings.parent_first_play
+    return descend_from(rules, trees, tree, root_edge, c_puct, parent, position, history, mask, path, slot)
 
 
 @kernel
@@ -271,13 +228,27 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
     player = _player(settings, position.state[TO_PLAY], game)
     tree = slot * settings.num_players + player
     trees = slots.trees
-    edge = choose_edge(trees, tree, move < settings.temperature_moves, records.streams[game])
+    best = gumbel_choice(slots.roots, trees, tree) if settings.gumbel else most_visited(trees, tree)
+    value, best_value = root_value(trees, tree), edge_value(trees, tree, best)
+    if not records.never_resigns[game] and resigns(move, value, best_value, settings.resign_threshold):
+        records.outcome[game] = -position.state[TO_PLAY]
+        records.margin[game] = 0.0
+        _close_game(move, END_RESIGNATION, game, records)
+        _take_game(rules, settings, slots, slot, records)
+        return
+    edge = best
+    if move < settings.temperature_moves and not settings.gumbel:
+        edge = draw_edge(trees, tree, records.streams[game])
     action = int(trees.action[tree, 0, edge])
     records.actions[game, move] = action
-    records.root_values[game, move] = root_value(trees, tree)
-    for e in range(trees.num_edges[tree, 0]):
-        visits = min(trees.visit_count[tree, 0, e], MAX_VISITS)
-        records.visit_counts[game, move, trees.action[tree, 0, e]] = visits
+    records.root_values[game, move] = value
+    records.best_values[game, move] = best_value
+    if not slots.is_fast[slot]:
+        target = records.visit_counts[game, move]
+        if settings.gumbel:
+            improved_policy(slots.roots, trees, tree, target)
+        else:
+            write_policy_target(trees, tree, np.float32(settings.c_puct), settings.forced_playouts, target)
     play(rules, position, history, action)
     store(position, slots.positions, slot)
     if ended(position):
@@ -290,39 +261,25 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
             reroot(trees, slot * settings.num_players + p, action, room)
         else:
             clear(trees, slot * settings.num_players + p)
-    slots.simulations_left[slot] = settings.num_simulations
-    slots.wants_noise[slot] = settings.dirichlet_fraction > 0.0
-
-
-@kernel
-def choose_edge(trees: Trees, tree: int, at_random: bool, stream: np.ndarray) -> int:
-    """The root's edge to play: drawn by visit counts (temperature 1), or the most visited. Writes into `stream`.
-
-    Of equally visited edges the one with the greater prior is played, then the first.
-    """
-    visit_count, prior = trees.visit_count[tree, 0], trees.prior[tree, 0]
-    edges = trees.num_edges[tree, 0]
-    if at_random:
-        left = next_float(stream) * trees.node_visits[tree, 0]
-        for e in range(edges):
-            left -= visit_count[e]
-            if left < 0.0:
-                return e
-    best = 0
-    for e in range(1, edges):
-        if visit_count[e] > visit_count[best] or (visit_count[e] == visit_count[best] and prior[e] > prior[best]):
-            best = e
-    return best
+    _begin_search(settings, slots, slot, records.streams[game])
 
 
 @kernel
 def _finish_game(rules: Rules, position: Position, game: int, records: Records) -> None:
-    """Writes the result of an ended game into `records`."""
-    records.num_moves[game] = position.state[NUM_MOVES]
+    """Writes the result of a game that was played out into `records`."""
     records.outcome[game] = outcome(rules, position)
     records.margin[game] = margin(rules, position)
     if rules.game == GO:
-        records.end[game] = END_PASSES if position.state[NUM_PASSES] == 2 else END_LENGTH
+        end = END_PASSES if position.state[NUM_PASSES] == 2 else END_LENGTH
+        write_owners(rules, position, records.ownership[game])
     else:
-        records.end[game] = END_LINE if position.state[WINNER] != 0 else END_FULL
+        end = END_LINE if position.state[WINNER] != 0 else END_FULL
+    _close_game(position.state[NUM_MOVES], end, game, records)
+
+
+@kernel
+def _close_game(num_moves: int, end: int, game: int, records: Records) -> None:
+    """Counts a finished game. Writes into `records`."""
+    records.num_moves[game] = num_moves
+    records.end[game] = end
     records.num_done[0] += 1

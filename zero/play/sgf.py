@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero import __version__
-from zero.artifacts import GameRecord, write_whole
+from zero.artifacts import RESIGNATION, GameRecord, write_whole
 from zero.errors import ZeroError
 from zero.games.position import GO, GOMOKU, Rules
 
@@ -118,10 +118,12 @@ def rules_name(rules: Rules) -> str:
 
 
 def result(rules: Rules, record: GameRecord) -> str:
-    """What the property RE says: the winner, in Go with the margin, and 0 for a draw."""
+    """What the property RE says: the winner, in Go with the margin, R where a player resigned, and 0 for a draw."""
     if record.outcome == 0:
         return "0"
     winner = "B+" if record.outcome > 0 else "W+"
+    if record.end == RESIGNATION:
+        return winner + "R"
     return winner if rules.game == GOMOKU else f"{winner}{abs(record.margin):g}"
 
 

@@ -1,14 +1,33 @@
-"""Plays the games of a shard to their ends: the loop between the boards and the networks."""
+"""Plays the games of a shard to their ends: the loop between the boards and the networks.
 
+The games are in parts, one a search thread, or two where the network has a device of its own: then one half of the games
+is searched while the network judges the other. A part has slots of its own and a fixed range of the games, and each part
+fills the same rows of the network's batch each time, so that no timing shows in the games.
+"""
+
+import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 from zero.artifacts import GameRecord
 from zero.games.position import Rules
-from zero.play.boards import END_NAMES, PlaySettings, Records, advance, new_batch, new_records, new_slots
-from zero.search.evaluator import Evaluator
+from zero.play.boards import advance
+from zero.play.slots import (
+    END_LENGTH,
+    END_NAMES,
+    END_PASSES,
+    Batch,
+    PlaySettings,
+    Records,
+    Slots,
+    new_batch,
+    new_records,
+    new_slots,
+)
+from zero.search.evaluator import AsyncEvaluator, Evaluator
 
 SMALLEST_BATCH = 8
 """Batches shrink by halves to this as the last games of a shard end; few shapes keep a network's kernels few."""
@@ -21,10 +40,83 @@ class PlayedGames(NamedTuple):
     num_evaluations: int
 
 
-def batch_shape(num_questions: int, num_slots: int) -> int:
+class Part(NamedTuple):
+    """A range of the shard's games, and what one search thread needs to play them."""
+
+    settings: PlaySettings
+    slots: Slots
+    batch: Batch
+    records: Records
+
+
+class Half:
+    """Parts whose questions go to the networks together, part k in the k-th section of the batch's rows."""
+
+    def __init__(self, rules: Rules, parts: Sequence[Part], evaluators: Sequence[Evaluator]) -> None:
+        """Takes parts with equally many slots."""
+        self._rules, self._parts, self._evaluators = rules, parts, evaluators
+        self._num_slots = len(parts[0].slots.game)
+        self._batch = new_batch(rules, self._num_slots * len(parts), len(evaluators))
+        self._sections = [0] * len(evaluators)  # rows of a part in the batch in hand, by player; 0: no question
+        self._searches: list[Future[None]] = []
+
+    def begin_search(self, pool: Executor | None) -> None:
+        """Takes the answers to the last questions and searches for the next, in `pool`, or here and now."""
+        if pool is None:
+            for number in range(len(self._parts)):
+                self._search(number)
+        else:
+            self._searches = [pool.submit(self._search, number) for number in range(len(self._parts))]
+
+    def finish_search(self) -> bool:
+        """Waits for the search and collects the questions; False: there are none, and all games are done."""
+        for search in self._searches:
+            search.result()
+        smallest = -(-SMALLEST_BATCH // len(self._parts))
+        for player in range(len(self._evaluators)):
+            most = max(int(part.batch.num_questions[player]) for part in self._parts)
+            rows = self._sections[player] = batch_shape(most, self._num_slots, smallest) if most else 0
+            for number, part in enumerate(self._parts):
+                asked = part.batch.num_questions[player]
+                self._batch.planes[player, number * rows :][:asked] = part.batch.planes[player, :asked]
+        return any(self._sections)
+
+    def submit(self) -> None:
+        """Sends the questions to the networks that work by themselves."""
+        for player, evaluator in enumerate(self._evaluators):
+            if self._sections[player] and isinstance(evaluator, AsyncEvaluator):
+                evaluator.submit(*self._rows(player))
+
+    def wait(self) -> None:
+        """Waits for the answers to what was submitted, and has the other networks judge here."""
+        for player, evaluator in enumerate(self._evaluators):
+            if self._sections[player]:
+                if isinstance(evaluator, AsyncEvaluator):
+                    evaluator.wait()
+                else:
+                    evaluator.evaluate(*self._rows(player))
+
+    def num_done(self) -> int:
+        """Games that have ended."""
+        return sum(int(part.records.num_done[0]) for part in self._parts)
+
+    def _rows(self, player: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        size = self._sections[player] * len(self._parts)
+        return self._batch.planes[player, :size], self._batch.prior[player, :size], self._batch.value[player, :size]
+
+    def _search(self, number: int) -> None:
+        part = self._parts[number]
+        for player, rows in enumerate(self._sections):
+            asked = part.batch.num_questions[player]
+            part.batch.prior[player, :asked] = self._batch.prior[player, number * rows :][:asked]
+            part.batch.value[player, :asked] = self._batch.value[player, number * rows :][:asked]
+        advance(self._rules, part.settings, part.slots, part.batch, part.records)
+
+
+def batch_shape(num_questions: int, num_slots: int, smallest: int = SMALLEST_BATCH) -> int:
     """Rows of the padded batch: `num_slots`, or a half, a quarter, ... of it that still holds the questions."""
     shape = num_slots
-    while shape // 2 >= max(num_questions, SMALLEST_BATCH) and shape % 2 == 0:
+    while shape // 2 >= max(num_questions, smallest) and shape % 2 == 0:
         shape //= 2
     return shape
 
@@ -38,6 +130,8 @@ def play_games(
     num_slots: int,
     max_nodes: int,
     progress: Callable[[int], None] | None = None,
+    search_threads: int = 1,
+    half_batches: bool = False,
 ) -> PlayedGames:
     """Plays one game a stream.
 
@@ -47,42 +141,85 @@ def play_games(
       evaluators: the network of each player.
       digests: SHA-256 of each player's weights, for the record.
       streams: [M, 3] uint64, see `zero.search.streams`.
-      num_slots: games in play at once.
+      num_slots: games in play at once, rounded up to a multiple of the number of parts.
       max_nodes: nodes a tree can hold.
       progress: called with the number of games done, each time some are.
+      search_threads: parts that are searched at once, beside the network's own threads.
+      half_batches: True: as many parts again, searched while the network judges the others.
     """
-    num_slots = min(num_slots, len(streams))
-    slots = new_slots(rules, num_slots, settings.num_players, max_nodes)
-    batch = new_batch(rules, num_slots, settings.num_players)
-    records = new_records(rules, streams)
-    done = 0
-    while advance(rules, settings, slots, batch, records):
-        for player, evaluator in enumerate(evaluators):
-            if questions := int(batch.num_questions[player]):
-                shape = batch_shape(questions, num_slots)
-                evaluator.evaluate(
-                    batch.planes[player, :shape], batch.prior[player, :shape], batch.value[player, :shape]
-                )
-        if progress and done != int(records.num_done[0]):
-            done = int(records.num_done[0])
-            progress(done)
+    parts = new_parts(rules, settings, streams, num_slots, max_nodes, search_threads * (2 if half_batches else 1))
+    per_half = -(-len(parts) // 2) if half_batches else len(parts)
+    halves = [Half(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
+    if len(parts) == 1:
+        play_halves(halves, None, progress)
+    else:
+        with ThreadPoolExecutor(search_threads, "search") as pool:
+            play_halves(halves, pool, progress)
     if progress:
         progress(len(streams))
-    games = [_record(records, settings, digests, game) for game in range(len(streams))]
-    return PlayedGames(games, int(records.num_evaluations[0]))
+    return PlayedGames(
+        games=[
+            _record(part.records, part.settings, digests, i) for part in parts for i in range(len(part.records.end))
+        ],
+        num_evaluations=sum(int(part.records.num_evaluations[0]) for part in parts),
+    )
+
+
+def new_parts(
+    rules: Rules, settings: PlaySettings, streams: np.ndarray, num_slots: int, max_nodes: int, num_parts: int
+) -> list[Part]:
+    """The games in contiguous ranges that differ by at most one in length; no more parts than games."""
+    num_slots = min(num_slots, len(streams))
+    num_parts = min(num_parts, num_slots)
+    bounds = [len(streams) * i // num_parts for i in range(num_parts + 1)]
+    slots_each = -(-num_slots // num_parts)
+    return [
+        Part(
+            settings=settings._replace(first_game=settings.first_game + first),
+            slots=new_slots(rules, settings, slots_each, max_nodes),
+            batch=new_batch(rules, slots_each, settings.num_players),
+            records=new_records(rules, streams[first:end]),
+        )
+        for first, end in itertools.pairwise(bounds)
+    ]
+
+
+def play_halves(halves: Sequence[Half], pool: Executor | None, progress: Callable[[int], None] | None) -> None:
+    """Searches and judges each half in turn until no game is left; with two, one is searched as the other is judged."""
+    reported = num_idle = 0
+    turns = itertools.cycle(halves)
+    half = next(turns)
+    half.begin_search(pool)
+    while num_idle < len(halves):
+        num_idle = 0 if half.finish_search() else num_idle + 1
+        half.submit()
+        following = next(turns)
+        if following is not half:
+            following.begin_search(pool)
+        half.wait()
+        if following is half:
+            following.begin_search(pool)
+        half = following
+        if progress and (done := sum(each.num_done() for each in halves)) > reported:
+            reported = done
+            progress(done)
 
 
 def _record(records: Records, settings: PlaySettings, digests: Sequence[str], game: int) -> GameRecord:
-    moves = int(records.num_moves[game])
+    moves, end = int(records.num_moves[game]), int(records.end[game])
+    has_area = end in (END_PASSES, END_LENGTH)
     number = settings.first_game + game
     black = number % 2 if settings.num_players == 2 else 0
     return GameRecord(
         actions=records.actions[game, :moves].copy(),
         visit_counts=records.visit_counts[game, :moves].copy(),
         root_values=records.root_values[game, :moves].copy(),
+        best_values=records.best_values[game, :moves].copy(),
+        ownership=records.ownership[game].copy() if has_area else np.zeros(0, np.int8),
         outcome=int(records.outcome[game]),
         margin=float(records.margin[game]),
-        end=END_NAMES[int(records.end[game])],
+        end=END_NAMES[end],
+        never_resigns=bool(records.never_resigns[game]),
         game=number,
         black=digests[black],
         white=digests[1 - black] if settings.num_players == 2 else digests[0],

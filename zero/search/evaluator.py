@@ -1,6 +1,6 @@
 """What the search asks of a network: priors and values for planes. No torch here."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,10 +12,23 @@ class Evaluator(Protocol):
         """Judges a batch.
 
         Args:
-          planes: [B, P, S*S] float32, see `zero.games.planes`.
+          planes: [B, P, W] uint64, bitboards, see `zero.games.planes`.
           prior: [B, A] float32, written: probabilities over all actions, legal or not.
           value: [B] float32, written: in [-1, 1] for the player to move.
         """
+        ...
+
+
+@runtime_checkable
+class AsyncEvaluator(Evaluator, Protocol):
+    """An evaluator that works on a device of its own, while the host does something else. One batch at a time."""
+
+    def submit(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+        """Begins to judge a batch and returns; the arrays are those of `evaluate`, and `planes` may change at once."""
+        ...
+
+    def wait(self) -> None:
+        """Returns when the answers are in the arrays that `submit` was given."""
         ...
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from zero._jit import kernel
 from zero.games.position import TO_PLAY, History, Position, Rules
 from zero.games.rules import ended, legal_mask, outcome, play
-from zero.search.tree import NO_CHILD, Trees, add_node
+from zero.search.tree import NO_CHILD, NO_EDGE, Trees, add_node, visit_edge
 
 
 class Path(NamedTuple):
@@ -36,19 +36,25 @@ def new_path(num_games: int, max_depth: int) -> Path:
 
 @kernel
 def select_edge(trees: Trees, tree: int, node: int, c_puct: np.float32, parent_first_play: bool) -> int:
-    """The edge with the greatest PUCT score; the first of equals."""
-    prior, visit_count, value_sum = trees.prior[tree, node], trees.visit_count[tree, node], trees.value_sum[tree, node]
+    """The edge with the greatest PUCT score; of equals the lowest action. Without a visit only the first can be it."""
+    action, prior = trees.action[tree, node], trees.prior[tree, node]
+    visit_count, value_sum = trees.visit_count[tree, node], trees.value_sum[tree, node]
     node_visits = max(1, trees.node_visits[tree, node])
     scale = c_puct * np.float32(math.sqrt(np.float32(node_visits)))
     first_play = trees.node_value_sum[tree, node] / np.float32(node_visits) if parent_first_play else np.float32(0.0)
+    visited = trees.num_visited[tree, node]
     best, best_score = 0, np.float32(-np.inf)
-    for e in range(trees.num_edges[tree, node]):
+    for e in range(visited):
         visits = np.float32(visit_count[e])
         q_value = value_sum[e] / visits if visits > np.float32(0.0) else first_play
         score = q_value + scale * prior[e] / (np.float32(1.0) + visits)
-        if score > best_score:
+        if score > best_score or (score == best_score and action[e] < action[best]):
             best, best_score = e, score
-    return best
+    if visited < trees.num_edges[tree, node]:
+        score = first_play + scale * prior[visited]
+        if score > best_score or (score == best_score and action[visited] < action[best]):
+            best = visited
+    return int(best)
 
 
 @kernel
@@ -64,37 +70,80 @@ def descend(
     path: Path,
     game: int,
 ) -> int:
+    """`descend_from` with the PUCT rule at the root as well."""
+    return descend_from(rules, trees, tree, NO_EDGE, c_puct, parent_first_play, position, history, mask, path, game)
+
+
+@kernel
+def descend_from(
+    rules: Rules,
+    trees: Trees,
+    tree: int,
+    root_edge: int,
+    c_puct: np.float32,
+    parent_first_play: bool,
+    position: Position,
+    history: History,
+    mask: np.ndarray,
+    path: Path,
+    game: int,
+) -> int:
     """Selects down from the root to a leaf, which is made where it is new, and returns its node.
 
-    The leaf is either new (judge it) or the end of a game (back up its `end_value`). On entry `position` is the root;
-    writes into `position`, `history` (beyond the root), `mask`, `trees` and `path`.
+    `root_edge` is the first edge, or NO_EDGE for the one of the PUCT rule. The leaf is either new (judge it) or the end
+    of a game (back up its `node_value`). On entry `position` is the root; writes into `position`, `history` (beyond the
+    root), `mask`, `trees` and `path`.
     """
-    node, depth = 0, 0
-    while trees.num_edges[tree, node] > 0:
-        edge = select_edge(trees, tree, node, c_puct, parent_first_play)
-        path.node[game, depth] = node
-        path.edge[game, depth] = edge
-        depth += 1
-        play(rules, position, history, int(trees.action[tree, node, edge]))
-        child = trees.child[tree, node, edge]
-        if child == NO_CHILD:
-            child = make_node(rules, trees, tree, position, history, mask)
-            trees.child[tree, node, edge] = child
-            node = child
-            break
-        node = child
-    path.length[game] = depth
+    node, edge = 0, root_edge
+    num_nodes = trees.num_nodes[tree]
+    path.length[game] = 0
+    while node < num_nodes and trees.num_edges[tree, node] > 0:
+        if edge == NO_EDGE:
+            edge = select_edge(trees, tree, node, c_puct, parent_first_play)
+        node = follow_edge(rules, trees, tree, node, edge, position, history, mask, path, game)
+        edge = NO_EDGE
     return node
+
+
+@kernel
+def follow_edge(
+    rules: Rules,
+    trees: Trees,
+    tree: int,
+    node: int,
+    edge: int,
+    position: Position,
+    history: History,
+    mask: np.ndarray,
+    path: Path,
+    game: int,
+) -> int:
+    """Plays an edge and returns the node it leads to, which is made where it is new: its number is then the highest.
+
+    Writes into `position`, `history`, `mask`, `trees` and `path`.
+    """
+    if edge >= trees.num_visited[tree, node]:
+        edge = visit_edge(trees, tree, node, edge)
+    depth = path.length[game]
+    path.node[game, depth] = node
+    path.edge[game, depth] = edge
+    path.length[game] = depth + 1
+    play(rules, position, history, int(trees.action[tree, node, edge]))
+    child = trees.child[tree, node, edge]
+    if child == NO_CHILD:
+        child = make_node(rules, trees, tree, position, history, mask)
+        trees.child[tree, node, edge] = child
+    return int(child)
 
 
 @kernel
 def make_node(rules: Rules, trees: Trees, tree: int, position: Position, history: History, mask: np.ndarray) -> int:
     """Makes the node of a position and returns its number. Writes into `trees` and `mask`."""
     legal_mask(rules, position, history, mask)
-    end_value = 0.0
+    value = 0.0
     if ended(position):
-        end_value = float(outcome(rules, position) * position.state[TO_PLAY])
-    return add_node(trees, tree, mask, end_value)
+        value = float(outcome(rules, position) * position.state[TO_PLAY])
+    return add_node(trees, tree, mask, value)
 
 
 @kernel

@@ -12,23 +12,31 @@ from zero._jit import kernel
 from zero.search.streams import next_gamma
 
 NO_CHILD = -1
+NO_EDGE = -1
 
 
 class Trees(NamedTuple):
-    """Trees T, nodes N, edges E <= A a node; edge (t, n, e) is the legal action `action[t, n, e]` at node n."""
+    """Trees T, nodes N, edges E <= A a node; edge (t, n, e) is the legal action `action[t, n, e]` at node n.
+
+    The visited edges of a node come first, in the order of their first visits; what is kept of visits means nothing
+    for the others. First of those is the one with the greatest prior (of equals, the lowest action). So a selection
+    looks at the visited edges and one more, and a new node writes to few cache lines.
+    """
 
     action: np.ndarray  # [T, N, A] int16
     prior: np.ndarray  # [T, N, A] float32    P(s, a)
-    visit_count: np.ndarray  # [T, N, A] int32    N(s, a)
-    value_sum: np.ndarray  # [T, N, A] float32    W(s, a), seen by the player to move at n
-    child: np.ndarray  # [T, N, A] int32    node the edge leads to, or NO_CHILD
+    visit_count: np.ndarray  # [T, N, A] int32    N(s, a), visited edges alone
+    value_sum: np.ndarray  # [T, N, A] float32    W(s, a), seen by the player to move at n; visited edges alone
+    child: np.ndarray  # [T, N, A] int32    node the edge leads to, or NO_CHILD; visited edges alone
     num_edges: np.ndarray  # [T, N] int32    legal actions; 0 where the game has ended
+    num_visited: np.ndarray  # [T, N] int32    edges with a visit, counted or on its way
     node_visits: np.ndarray  # [T, N] int32    sum of N(s, a) over the edges
     node_value_sum: np.ndarray  # [T, N] float32    sum of W(s, a) over the edges
-    end_value: np.ndarray  # [T, N] float32    value of an ended game for the player to move there
+    node_value: np.ndarray  # [T, N] float32    for the player to move: the network's, or that of an ended game
     num_nodes: np.ndarray  # [T] int32
     renumbering: np.ndarray  # [N] int32, scratch of `reroot`
     noise: np.ndarray  # [A] float32, scratch of `add_root_noise`
+    edge_of: np.ndarray  # [A] int32, scratch: the root's edge of an action, or NO_EDGE
 
 
 def new_trees(num_trees: int, max_nodes: int, num_actions: int) -> Trees:
@@ -41,12 +49,14 @@ def new_trees(num_trees: int, max_nodes: int, num_actions: int) -> Trees:
         value_sum=np.zeros(edges, np.float32),
         child=np.zeros(edges, np.int32),
         num_edges=np.zeros(edges[:2], np.int32),
+        num_visited=np.zeros(edges[:2], np.int32),
         node_visits=np.zeros(edges[:2], np.int32),
         node_value_sum=np.zeros(edges[:2], np.float32),
-        end_value=np.zeros(edges[:2], np.float32),
+        node_value=np.zeros(edges[:2], np.float32),
         num_nodes=np.zeros(num_trees, np.int32),
         renumbering=np.zeros(max_nodes, np.int32),
         noise=np.zeros(num_actions, np.float32),
+        edge_of=np.zeros(num_actions, np.int32),
     )
 
 
@@ -57,31 +67,29 @@ def clear(trees: Trees, tree: int) -> None:
 
 
 @kernel
-def add_node(trees: Trees, tree: int, legal_mask: np.ndarray, end_value: float) -> int:
-    """Makes a node with an edge for each legal action and returns its number. Writes into `trees`."""
+def add_node(trees: Trees, tree: int, legal_mask: np.ndarray, value: float) -> int:
+    """Makes a node with an edge for each legal action and returns its number; no edge has a prior yet.
+
+    `value` is that of an ended game, for the player to move. Writes into `trees`.
+    """
     node = int(trees.num_nodes[tree])
     trees.num_nodes[tree] = node + 1
-    action, prior = trees.action[tree, node], trees.prior[tree, node]
-    visit_count, value_sum, child = trees.visit_count[tree, node], trees.value_sum[tree, node], trees.child[tree, node]
+    action = trees.action[tree, node]
     edges = 0
     for a in range(legal_mask.shape[0]):
-        if legal_mask[a]:
-            action[edges] = a
-            prior[edges] = 0.0
-            visit_count[edges] = 0
-            value_sum[edges] = 0.0
-            child[edges] = NO_CHILD
-            edges += 1
+        action[edges] = a  # without a branch: written over where `a` is illegal
+        edges += legal_mask[a]
     trees.num_edges[tree, node] = edges
+    trees.num_visited[tree, node] = 0
     trees.node_visits[tree, node] = 0
     trees.node_value_sum[tree, node] = 0.0
-    trees.end_value[tree, node] = end_value
+    trees.node_value[tree, node] = value
     return node
 
 
 @kernel
-def set_prior(trees: Trees, tree: int, node: int, prior: np.ndarray, symmetry: np.ndarray) -> None:
-    """Gives the edges of a node their share of the network's prior. Writes into `trees`.
+def set_prior(trees: Trees, tree: int, node: int, prior: np.ndarray, value: np.float32, symmetry: np.ndarray) -> None:
+    """Gives a new node the network's value and its edges their share of the network's prior. Writes into `trees`.
 
     `prior` ([A]) was judged under a symmetry: action a is its entry `symmetry[a]`. What it puts on illegal actions is
     dealt out in proportion; a prior of nothing becomes a uniform one.
@@ -94,24 +102,69 @@ def set_prior(trees: Trees, tree: int, node: int, prior: np.ndarray, symmetry: n
         total += target[e]
     for e in range(edges):
         target[e] = target[e] / total if total > np.float32(0.0) else np.float32(1.0) / np.float32(edges)
+    trees.node_value[tree, node] = value
+    promote_best(trees, tree, node)
+
+
+@kernel
+def promote_best(trees: Trees, tree: int, node: int) -> None:
+    """Puts the edge with the greatest prior first among those without a visit. Writes into `trees`."""
+    first, edges = trees.num_visited[tree, node], trees.num_edges[tree, node]
+    action, prior = trees.action[tree, node], trees.prior[tree, node]
+    best = first
+    for e in range(first + 1, edges):
+        if prior[e] > prior[best] or (prior[e] == prior[best] and action[e] < action[best]):
+            best = e
+    if best != first:
+        action[first], action[best] = action[best], action[first]
+        prior[first], prior[best] = prior[best], prior[first]
+
+
+@kernel
+def visit_edge(trees: Trees, tree: int, node: int, edge: int) -> int:
+    """Makes an edge without a visit the last of the visited ones and returns its new index. Writes into `trees`."""
+    index = trees.num_visited[tree, node]
+    action, prior = trees.action[tree, node], trees.prior[tree, node]
+    action[index], action[edge] = action[edge], action[index]
+    prior[index], prior[edge] = prior[edge], prior[index]
+    trees.visit_count[tree, node, index] = 0
+    trees.value_sum[tree, node, index] = 0.0
+    trees.child[tree, node, index] = NO_CHILD
+    trees.num_visited[tree, node] = index + 1
+    promote_best(trees, tree, node)
+    return int(index)
+
+
+@kernel
+def index_root(trees: Trees, tree: int) -> None:
+    """Finds the root's edge of each action. Writes into `trees.edge_of`."""
+    edge_of = trees.edge_of
+    edge_of[:] = NO_EDGE
+    for e in range(trees.num_edges[tree, 0]):
+        edge_of[trees.action[tree, 0, e]] = e
 
 
 @kernel
 def add_root_noise(trees: Trees, tree: int, concentration: float, fraction: float, stream: np.ndarray) -> None:
     """Mixes Dirichlet(concentration / edges) noise into the root's prior. Writes into `trees` and `stream`.
 
-    At 19x19 a concentration of 10.83 is the paper's alpha of 0.03.
+    At 19x19 a concentration of 10.83 is the paper's alpha of 0.03. Numbers are drawn in the order of the actions, so
+    that they do not depend on what was visited before.
     """
     edges = trees.num_edges[tree, 0]
     prior = trees.prior[tree, 0]
     noise = trees.noise
+    index_root(trees, tree)
     total = np.float32(0.0)
-    for e in range(edges):
-        noise[e] = next_gamma(stream, concentration / edges)
-        total += noise[e]
+    for a in range(trees.edge_of.shape[0]):
+        e = trees.edge_of[a]
+        if e != NO_EDGE:
+            noise[e] = next_gamma(stream, concentration / edges)
+            total += noise[e]
     if total > np.float32(0.0):
         for e in range(edges):
             prior[e] = (np.float32(1.0) - np.float32(fraction)) * prior[e] + np.float32(fraction) * noise[e] / total
+        promote_best(trees, tree, 0)
 
 
 @kernel
@@ -119,7 +172,7 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
     """Makes the child of `played` the root with `max_kept` nodes at most, or empties the tree. Writes into `trees`."""
     root = NO_CHILD
     if trees.num_nodes[tree] > 0:
-        for e in range(trees.num_edges[tree, 0]):
+        for e in range(trees.num_visited[tree, 0]):
             if trees.action[tree, 0, e] == played:
                 root = trees.child[tree, 0, e]
     if root == NO_CHILD or trees.num_edges[tree, root] == 0:
@@ -140,7 +193,7 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
         number[node] = kept
         kept += 1
         child = trees.child[tree, node]
-        for e in range(trees.num_edges[tree, node]):
+        for e in range(trees.num_visited[tree, node]):
             if child[e] != NO_CHILD:
                 number[child[e]] = 0
     for node in range(root, num_nodes):
@@ -153,15 +206,17 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
 def _move_row(trees: Trees, tree: int, node: int, target: int) -> None:
     """Copies a node to row `target` <= `node`, its children renumbered. Writes into `trees`."""
     number = trees.renumbering
-    edges = trees.num_edges[tree, node]
+    edges, visited = trees.num_edges[tree, node], trees.num_visited[tree, node]
     for e in range(edges):
         trees.action[tree, target, e] = trees.action[tree, node, e]
         trees.prior[tree, target, e] = trees.prior[tree, node, e]
+    for e in range(visited):
         trees.visit_count[tree, target, e] = trees.visit_count[tree, node, e]
         trees.value_sum[tree, target, e] = trees.value_sum[tree, node, e]
         child = trees.child[tree, node, e]
         trees.child[tree, target, e] = NO_CHILD if child == NO_CHILD else number[child]
     trees.num_edges[tree, target] = edges
+    trees.num_visited[tree, target] = visited
     trees.node_visits[tree, target] = trees.node_visits[tree, node]
     trees.node_value_sum[tree, target] = trees.node_value_sum[tree, node]
-    trees.end_value[tree, target] = trees.end_value[tree, node]
+    trees.node_value[tree, target] = trees.node_value[tree, node]

@@ -10,9 +10,12 @@ Visit counts are kept where they are not zero. Equal records give equal bytes: t
 | margin | float32 | Black's area less White's less komi |
 | end | string | how it ended |
 | actions | list of int16, T long | |
-| root_values | list of float32, T long | seen by the player to move |
+| never_resigns | bool | a calibration game |
+| ownership | list of int8, S*S long or empty | owner of each point at the end, +1, 0, -1 for Black |
+| root_values | list of float32, T long | mean value of the search, seen by the player to move |
+| best_values | list of float32, T long | that of the most visited action |
 | visit_offsets | list of int32, T + 1 long | where a move's entries of the next two columns begin |
-| visit_actions, visit_counts | lists of int16, uint16 | edges of the root with visits, by action |
+| visit_actions, visit_counts | lists of int16, uint16 | policy target: weights by action, none for a fast move |
 """
 
 import io
@@ -35,8 +38,11 @@ SCHEMA = pa.schema(
         pa.field("outcome", pa.int8(), nullable=False),
         pa.field("margin", pa.float32(), nullable=False),
         pa.field("end", pa.string(), nullable=False),
+        pa.field("never_resigns", pa.bool_(), nullable=False),
+        pa.field("ownership", pa.list_(pa.int8()), nullable=False),
         pa.field("actions", pa.list_(pa.int16()), nullable=False),
         pa.field("root_values", pa.list_(pa.float32()), nullable=False),
+        pa.field("best_values", pa.list_(pa.float32()), nullable=False),
         pa.field("visit_offsets", pa.list_(pa.int32()), nullable=False),
         pa.field("visit_actions", pa.list_(pa.int16()), nullable=False),
         pa.field("visit_counts", pa.list_(pa.uint16()), nullable=False),
@@ -57,9 +63,13 @@ class GameColumns(NamedTuple):
     outcome: np.ndarray  # [G] int8, +1, 0, -1 for Black
     margin: np.ndarray  # [G] float32
     end: tuple[str, ...]  # G
+    never_resigns: np.ndarray  # [G] bool
+    ownership_offsets: np.ndarray  # [G + 1] int64; a game has S*S owners or none
+    ownership: np.ndarray  # [K] int8, +1, 0, -1 for Black
     move_offsets: np.ndarray  # [G + 1] int64, first move of each game
     actions: np.ndarray  # [M] int16
     root_values: np.ndarray  # [M] float32, seen by the player to move
+    best_values: np.ndarray  # [M] float32, likewise
     visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move
     visit_actions: np.ndarray  # [V] int16
     visit_counts: np.ndarray  # [V] uint16
@@ -94,8 +104,11 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
         pa.array([r.outcome for r in records], pa.int8()),
         pa.array([r.margin for r in records], pa.float32()),
         pa.array([r.end for r in records], pa.string()),
+        pa.array([r.never_resigns for r in records], pa.bool_()),
+        _list_array(np.cumsum([0, *(len(r.ownership) for r in records)]), [r.ownership for r in records], np.int8),
         _list_array(moves, [r.actions for r in records], np.int16),
         _list_array(moves, [r.root_values for r in records], np.float32),
+        _list_array(moves, [r.best_values for r in records], np.float32),
         _list_array(offsets_offsets, visit_offsets, np.int32),
         _list_array(edges, visit_actions, np.int16),
         _list_array(edges, visit_counts, np.uint16),
@@ -136,11 +149,14 @@ def read_records(data: bytes, source: str) -> GameColumns:
         raise StorageError(f"{source} does not have the columns of a shard of games; {RESTORE}")
     move_offsets, actions = _flat(table, "actions")
     value_offsets, root_values = _flat(table, "root_values")
+    best_offsets, best_values = _flat(table, "best_values")
+    ownership_offsets, ownership = _flat(table, "ownership")
     offset_offsets, visit_offsets = _flat(table, "visit_offsets")
     edge_offsets, visit_actions = _flat(table, "visit_actions")
     count_offsets, visit_counts = _flat(table, "visit_counts")
     if not (
         np.array_equal(move_offsets, value_offsets)
+        and np.array_equal(move_offsets, best_offsets)
         and np.array_equal(np.diff(offset_offsets), np.diff(move_offsets) + 1)
         and np.array_equal(edge_offsets, count_offsets)
         and np.array_equal(visit_offsets[offset_offsets[:-1]], np.zeros(table.num_rows))
@@ -157,9 +173,13 @@ def read_records(data: bytes, source: str) -> GameColumns:
         outcome=table.column("outcome").to_numpy(),
         margin=table.column("margin").to_numpy(),
         end=tuple(table.column("end").to_pylist()),
+        never_resigns=table.column("never_resigns").to_numpy(),
+        ownership_offsets=ownership_offsets,
+        ownership=ownership,
         move_offsets=move_offsets,
         actions=actions,
         root_values=root_values,
+        best_values=best_values,
         visit_offsets=np.append(starts, edge_offsets[-1]),
         visit_actions=visit_actions,
         visit_counts=visit_counts,
@@ -168,6 +188,7 @@ def read_records(data: bytes, source: str) -> GameColumns:
         _within(columns.actions, 0, num_actions - 1)
         and _within(columns.visit_actions, 0, num_actions - 1)
         and _within(columns.outcome, -1, 1)
+        and _within(columns.ownership, -1, 1)
         and _within(np.diff(columns.visit_offsets), 0, num_actions)
     ):
         raise StorageError(f"{source} holds an action or outcome out of range; {RESTORE}")
@@ -187,9 +208,12 @@ def game_record(columns: GameColumns, index: int) -> GameRecord:
         actions=columns.actions[moves],
         visit_counts=visit_counts,
         root_values=columns.root_values[moves],
+        best_values=columns.best_values[moves],
+        ownership=columns.ownership[columns.ownership_offsets[index] : columns.ownership_offsets[index + 1]],
         outcome=int(columns.outcome[index]),
         margin=float(columns.margin[index]),
         end=columns.end[index],
+        never_resigns=bool(columns.never_resigns[index]),
         game=int(columns.game[index]),
         black=columns.black[index],
         white=columns.white[index],
@@ -208,9 +232,13 @@ def select_games(columns: GameColumns, first: int) -> GameColumns:
         outcome=columns.outcome[first:],
         margin=columns.margin[first:],
         end=columns.end[first:],
+        never_resigns=columns.never_resigns[first:],
+        ownership_offsets=columns.ownership_offsets[first:] - columns.ownership_offsets[first],
+        ownership=columns.ownership[columns.ownership_offsets[first] :],
         move_offsets=moves - moves[0],
         actions=columns.actions[moves[0] :],
         root_values=columns.root_values[moves[0] :],
+        best_values=columns.best_values[moves[0] :],
         visit_offsets=edges - edges[0],
         visit_actions=columns.visit_actions[edges[0] :],
         visit_counts=columns.visit_counts[edges[0] :],
@@ -228,9 +256,13 @@ def concatenate(parts: Sequence[GameColumns]) -> GameColumns:
         outcome=np.concatenate([part.outcome for part in parts]),
         margin=np.concatenate([part.margin for part in parts]),
         end=tuple(end for part in parts for end in part.end),
+        never_resigns=np.concatenate([part.never_resigns for part in parts]),
+        ownership_offsets=_joined_offsets([part.ownership_offsets for part in parts]),
+        ownership=np.concatenate([part.ownership for part in parts]),
         move_offsets=_joined_offsets([part.move_offsets for part in parts]),
         actions=np.concatenate([part.actions for part in parts]),
         root_values=np.concatenate([part.root_values for part in parts]),
+        best_values=np.concatenate([part.best_values for part in parts]),
         visit_offsets=_joined_offsets([part.visit_offsets for part in parts]),
         visit_actions=np.concatenate([part.visit_actions for part in parts]),
         visit_counts=np.concatenate([part.visit_counts for part in parts]),

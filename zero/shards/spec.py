@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from zero.artifacts import Manifest, Sha256, canonical_json, sha256_bytes, sha256_file
+from zero.artifacts import NO_RESIGNATION, Manifest, Sha256, canonical_json, sha256_bytes, sha256_file
 from zero.network.profile import execution_profile
 from zero.params import GameParams, GatingParams, Params, ProfileParams, SearchParams, SelfplayParams
 
@@ -14,15 +14,18 @@ PACKAGE_DIR = Path(__file__).resolve().parents[1]
 LOCK_FILE = PACKAGE_DIR.parent / "constraints.txt"
 
 BASE_SOURCES = ("_jit.py", "errors.py", "params.py", "artifacts.py")
-PLAY_SOURCES = (*BASE_SOURCES, "games", "search", "network", "play/boards.py", "play/shard.py", "shards", "storage.py")
+PLAY_SOURCES = (
+    *(*BASE_SOURCES, "games", "search", "network", "shards", "storage.py"),
+    *("play/boards.py", "play/moves.py", "play/shard.py", "play/slots.py"),
+)
 SOURCES = {
-    "selfplay": (*PLAY_SOURCES, "selfplay.py"),
+    "selfplay": (*PLAY_SOURCES, "intervals.py", "resignation.py", "selfplay.py"),
     "replay": (*BASE_SOURCES, "games", "shards/records.py", "shards/spec.py", "network/profile.py", "replay.py"),
     "training": (
         *(*BASE_SOURCES, "games", "search/streams.py", "network", "play/samples.py"),
         *("shards/records.py", "shards/spec.py", "replay.py", "resume.py", "training.py"),
     ),
-    "gating": (*PLAY_SOURCES, "gating.py"),
+    "gating": (*PLAY_SOURCES, "intervals.py", "gating.py"),
 }
 """Sources a stage runs, below `zero/`; `dvc.yaml` has the same as the stage's code dependencies."""
 
@@ -45,6 +48,11 @@ class ShardSpec(Manifest):
     temperature_moves: int
     dirichlet_concentration: float
     dirichlet_fraction: float
+    forced_playouts: float
+    full_search_fraction: float
+    fast_simulations: int
+    calibration_fraction: float
+    resign_threshold: float
     device: ProfileParams
     engine: Sha256
     """Fingerprint of the sources that play."""
@@ -104,8 +112,12 @@ def plan_shards(
     stage: SelfplayParams | GatingParams,
     generation: int,
     weights: tuple[str, ...],
+    resign_threshold: float = NO_RESIGNATION,
 ) -> list[ShardSpec]:
-    """The shards of a stage in the order of their games; the last may be smaller."""
+    """The shards of a stage in the order of their games; the last may be smaller.
+
+    A match is played without noise, by the most visited moves, with all simulations and to its end.
+    """
     profile = shard_profile(params.profile)
     selfplay = stage if isinstance(stage, SelfplayParams) else None
     return [
@@ -123,6 +135,11 @@ def plan_shards(
             temperature_moves=selfplay.temperature_moves if selfplay else 0,
             dirichlet_concentration=selfplay.dirichlet_concentration if selfplay else 0.0,
             dirichlet_fraction=selfplay.dirichlet_fraction if selfplay else 0.0,
+            forced_playouts=selfplay.forced_playouts if selfplay else 0.0,
+            full_search_fraction=selfplay.full_search_fraction if selfplay else 1.0,
+            fast_simulations=selfplay.fast_simulations if selfplay else stage.num_simulations,
+            calibration_fraction=selfplay.calibration_fraction if selfplay else 0.0,
+            resign_threshold=resign_threshold if selfplay and selfplay.calibration_fraction else NO_RESIGNATION,
             device=params.profile.model_copy(update={"training_threads": 1}),
             engine=engine_fingerprint(kind),
             lock_file=lock_file_digest(),

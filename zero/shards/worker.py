@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch
-from zero.play.boards import PlaySettings
 from zero.play.shard import play_games
+from zero.play.slots import PlaySettings
 from zero.search.streams import stream_of
 from zero.shards.records import write_records
 from zero.shards.spec import ShardReceipt, ShardSpec, engine_fingerprint, lock_file_digest, shard_profile
@@ -48,26 +48,14 @@ def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], Non
     started = time.monotonic()
     prepare_torch(spec.device, spec.device.selfplay_threads)
     check_profile(spec)
-    from zero.network.inference import TorchEvaluator
+    from zero.network.inference import new_evaluator
 
-    settings = PlaySettings(
-        num_players=len(spec.weights),
-        num_simulations=spec.num_simulations,
-        c_puct=spec.search.c_puct,
-        parent_first_play=spec.search.first_play == "parent",
-        random_symmetry=spec.search.random_symmetry,
-        tree_reuse=spec.search.tree_reuse,
-        temperature_moves=spec.temperature_moves,
-        dirichlet_concentration=spec.dirichlet_concentration,
-        dirichlet_fraction=spec.dirichlet_fraction,
-        first_game=spec.first_game,
-    )
     games = range(spec.first_game, spec.first_game + spec.num_games)
     streams = np.stack([stream_of(spec.seed, spec.generation, spec.kind, game) for game in games])
-    evaluators = [TorchEvaluator(store.get_weights(digest), spec.device) for digest in spec.weights]
+    evaluators = [new_evaluator(store.get_weights(digest), spec.device) for digest in spec.weights]
     played = play_games(
         rules_of(spec.game),
-        settings,
+        play_settings(spec),
         evaluators,
         spec.weights,
         streams,
@@ -85,6 +73,31 @@ def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], Non
         num_evaluations=played.num_evaluations,
         seconds=time.monotonic() - started,
         pid=os.getpid(),
+    )
+
+
+def play_settings(spec: ShardSpec) -> PlaySettings:
+    """The specification as the kernels read it."""
+    return PlaySettings(
+        num_players=len(spec.weights),
+        num_simulations=spec.num_simulations,
+        c_puct=spec.search.c_puct,
+        parent_first_play=spec.search.first_play == "parent",
+        random_symmetry=spec.search.random_symmetry,
+        tree_reuse=spec.search.tree_reuse,
+        temperature_moves=spec.temperature_moves,
+        dirichlet_concentration=spec.dirichlet_concentration,
+        dirichlet_fraction=spec.dirichlet_fraction,
+        first_game=spec.first_game,
+        forced_playouts=spec.forced_playouts,
+        full_search_fraction=spec.full_search_fraction,
+        fast_simulations=spec.fast_simulations,
+        calibration_fraction=spec.calibration_fraction,
+        resign_threshold=spec.resign_threshold,
+        evaluation_cache=spec.search.evaluation_cache,
+        gumbel=spec.search.root == "gumbel",
+        considered_actions=spec.search.considered_actions,
+        gumbel_scale=1.0 if spec.kind == "selfplay" else 0.0,
     )
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -110,15 +111,20 @@ def _training_data(folder: Path, lineage: str, tag: str) -> TrainingData:
 def _numbers(path: Path, needed: tuple[str, ...]) -> dict[str, float]:
     """Numbers of a metrics file by name; `{"ended": {"passes": 9}}` gives `ended_passes`."""
     try:
-        tree = json.loads(_text(path))
-        parts = {name: part for name, part in tree.items() if isinstance(part, dict)}
-        tree |= {f"{name}_{key}": value for name, part in parts.items() for key, value in part.items()}
-        numbers = {name: float(value) for name, value in tree.items() if isinstance(value, int | float)}
+        numbers = dict(_flat_numbers(json.loads(_text(path)), ""))
     except (ValueError, AttributeError):
         raise _damaged(path) from None
     if not numbers.keys() >= set(needed):
         raise _damaged(path)
     return numbers
+
+
+def _flat_numbers(tree: dict[str, object], prefix: str) -> Iterator[tuple[str, float]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat_numbers(value, f"{prefix}{name}_")
+        elif isinstance(value, int | float):
+            yield prefix + name, float(value)
 
 
 def _curve(path: Path) -> tuple[Point, ...]:

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from zero.artifacts import Champion, Checkpoint, FileRef, LedgerEntry, PromotionDecision, read_manifest, sha256_bytes
 from zero.errors import StorageError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.lineage import generation_tag
-from zero.params import flatten
 from zero.record import PROVENANCE_FILE
 from zero.tracking.files import Generation, Point, TrainingData
 
@@ -268,8 +269,8 @@ def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folde
     tags = {"generation": str(entry.generation), "decision": decision_word(entry), "git_tag": tag}
     if entry.decision is not None:
         tags["score"] = f"{entry.decision.match.score:.4f}"
-    # The catalogue is for any machine, so a player starts on the CPU whatever it was trained on.
-    profile = generation.params.profile.model_copy(update={"device": "cpu"})
+    # The catalogue is for any machine and batches of any size, so a player starts on the CPU, with PyTorch.
+    profile = generation.params.profile.model_copy(update={"device": "cpu", "backend": "torch"})
     return Version(
         generation=entry.generation,
         alias=_short(tag),
@@ -282,3 +283,21 @@ def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folde
         input_shape=(NUM_PLANES, rules.rows, rules.columns),
         num_actions=rules.num_actions,
     )
+
+
+def flatten(section: BaseModel, prefix: str = "") -> dict[str, str]:
+    """Flat `{"training.batch_size": "256", ...}` of every parameter, for a tracker's params."""
+    flat: dict[str, str] = {}
+
+    def visit(name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, child in value.items():
+                visit(f"{name}.{key}" if name else key, child)
+        elif isinstance(value, list):
+            for index, child in enumerate(value):
+                visit(f"{name}.{index}", child)
+        else:
+            flat[name] = str(value)
+
+    visit(prefix, section.model_dump(mode="json"))
+    return flat

@@ -23,19 +23,21 @@ class Player(PythonModel):  # type: ignore[misc]  # MLflow is not typed
 
     def load_context(self, context: PythonModelContext) -> None:
         """Reads the weights. PyTorch is imported here: writing to the catalogue runs this file and does not need it."""
-        from zero.network.inference import TorchEvaluator
+        from zero.network.inference import new_evaluator
         from zero.params import ProfileParams
 
         weights = Path(context.artifacts["weights"]).read_bytes()
-        self._evaluator = TorchEvaluator(weights, ProfileParams.model_validate(context.model_config))
+        self._evaluator = new_evaluator(weights, ProfileParams.model_validate(context.model_config))
         self._lock = threading.Lock()  # the evaluator has one input buffer, a scoring server many threads
 
     def predict(
         self, context: PythonModelContext, model_input: np.ndarray, params: dict[str, Any] | None = None
     ) -> dict[str, np.ndarray]:
-        """Priors [B, A] and values [B] (both float32) of planes [B, P, S, S] (float32)."""
+        """Priors [B, A] and values [B] (both float32) of planes [B, P, S, S] (zeros and ones)."""
+        from zero.games.planes import pack_planes
+
         num_positions, num_planes, rows, columns = model_input.shape
-        planes = np.require(model_input, np.float32, ["C", "W"]).reshape(num_positions, num_planes, rows * columns)
+        planes = pack_planes(model_input.reshape(num_positions, num_planes, rows * columns))
         priors = np.empty((num_positions, self._evaluator.spec.num_actions), np.float32)
         values = np.empty(num_positions, np.float32)
         if num_positions:

@@ -1,0 +1,87 @@
+"""Search alone: the first moves of many games, each from an empty tree, judged by an evaluator that knows nothing."""
+
+import time
+
+import numpy as np
+
+from benchmarks.children import Child
+from benchmarks.results import Sample
+from benchmarks.rounds import Context, Measured, alone
+from benchmarks.setting import GO9, params_of
+from benchmarks.work import Measure
+from zero.artifacts import Manifest
+from zero.bench import selfplay_settings
+from zero.games.position import NUM_MOVES, Rules
+from zero.games.rules import rules_of
+from zero.params import Params
+from zero.play.boards import advance
+from zero.play.slots import PlaySettings, new_batch, new_records, new_slots
+from zero.search.evaluator import UniformEvaluator
+from zero.search.streams import stream_of
+
+NUM_SIMULATIONS = 800
+NUM_GAMES = 64
+PREPARING_SECONDS = 0.1
+
+
+class SearchWork(Manifest):
+    """Games to search the first moves of."""
+
+    params: Params
+    num_games: int
+
+
+def search_first_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: int) -> float:
+    """Seconds it takes until every game has played its first move. Its memory is there, and touched, before."""
+    slots = new_slots(rules, num_games, 1, max_nodes)
+    batch = new_batch(rules, num_games, 1)
+    records = new_records(rules, np.stack([stream_of(0, 0, "bench", game) for game in range(num_games)]))
+    touch((slots, batch, records))
+    evaluator = UniformEvaluator()
+    started = time.perf_counter()
+    while not slots.positions.state[:, NUM_MOVES].all():
+        advance(rules, settings, slots, batch, records)
+        evaluator.evaluate(batch.planes[0], batch.prior[0], batch.value[0])
+    return time.perf_counter() - started
+
+
+def touch(arrays: object) -> None:
+    """Writes every array of a tree of NamedTuples over with itself, so that its memory is the process's own."""
+    if isinstance(arrays, np.ndarray):
+        arrays[...] = arrays.copy()
+    elif isinstance(arrays, tuple):
+        for part in arrays:
+            touch(part)
+
+
+def prepare(arguments: str) -> tuple[Measure, ...]:
+    """The work of a `SearchWork`: simulations a second."""
+    work = SearchWork.model_validate_json(arguments)
+    rules, settings = rules_of(work.params.game), selfplay_settings(work.params)
+
+    def run(seconds: float) -> Sample:
+        simulations, busy = 0, 0.0
+        while busy < seconds:
+            busy += search_first_moves(rules, settings, work.num_games, work.params.search.max_nodes)
+            simulations += work.num_games * settings.num_simulations
+        return Sample(figure=simulations / busy)
+
+    run(PREPARING_SECONDS)
+    return (Measure("search", run),)
+
+
+def search_work(context: Context, first_play: str, noise: float) -> SearchWork:
+    """The search of a row: positional superko at 9x9, and no draws but those of the noise."""
+    params = params_of(
+        GO9,
+        context.profile,
+        search={"first_play": first_play, "random_symmetry": False, "max_nodes": NUM_SIMULATIONS + 2},
+        selfplay={"num_simulations": NUM_SIMULATIONS, "temperature_moves": 0, "dirichlet_fraction": noise},
+    )
+    return SearchWork(params=params, num_games=NUM_GAMES)
+
+
+def search(context: Context, first_play: str, noise: float = 0.0) -> Measured:
+    """Simulations a second of a core."""
+    with Child("search", search_work(context, first_play, noise), context.cores[-1:]) as child:
+        return alone(context, lambda seconds: child.run("search", seconds))

@@ -1,0 +1,34 @@
+"""The parameters of a benchmark: a preset with some fields changed, so that a new parameter has its preset's value here."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zero.params import Params, ProfileParams, parse_params, preset_text
+
+GO9, GO19, GPU9 = "go9-laptop", "go19-paper", "go9-gpu"
+Fields = Mapping[str, Any]
+
+
+def params_of(preset: str, profile: ProfileParams, **sections: Fields) -> Params:
+    """A preset on a profile, with fields of its sections changed: `search={"max_nodes": 802}`.
+
+    Raises:
+      ParamsError: there is no such preset.
+    """
+    tree = parse_params(preset_text(preset)).model_dump()
+    tree["profile"] = profile.model_dump()
+    for section, fields in sections.items():
+        assert fields.keys() <= tree[section].keys(), (section, sorted(fields))
+        tree[section] |= fields
+    return Params.model_validate(tree)
+
+
+def residual_tower(num_blocks: int, num_channels: int, value_hidden: int = 64) -> Fields:
+    """Section `network` of a tower of the paper's kind: 4x32 is `residual_tower(4, 32)`."""
+    return {
+        "tower": "residual",
+        "heads": "joint",
+        "num_blocks": num_blocks,
+        "num_channels": num_channels,
+        "value_hidden": value_hidden,
+    }

@@ -1,0 +1,1 @@
+"""Tests; a package of its own name, for some library installs another `tests`."""

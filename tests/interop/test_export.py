@@ -1,0 +1,157 @@
+"""`zero export`: whose network is written, and that nothing is where it failed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from tests.end_to_end.project import make_project, zero
+from tests.interop.networks import GO9, GO19, trained
+from tests.parameters import network_params
+from zero.artifacts import Champion, Checkpoint, FileRef, read_manifest, sha256_bytes, write_manifest
+from zero.errors import LineageError, ParamsError, StorageError, ZeroError
+from zero.interop.export import export, find_weights
+from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
+from zero.interop.onnx import onnx_model
+from zero.lineage import new_lineage
+from zero.network.weights import load_network, weights_bytes
+from zero.params import preset_text
+from zero.record import LEDGER_FILE, append_entry, last_line_digest, read_ledger
+
+SMALL = network_params()
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a lineage at generation 0."""
+    home = make_project(tmp_path_factory.mktemp("begun"))
+    new_lineage(home, "tiny", preset_text("smoke"), "smoke")
+    return home
+
+
+def champion_of(home: Path) -> bytes:
+    return (home / ".zero/workspaces/tiny/state/champion/weights.safetensors").read_bytes()
+
+
+def weight_file(folder: Path, data: bytes) -> Path:
+    path = folder / "weights.safetensors"
+    path.write_bytes(data)
+    return path
+
+
+def test_a_weight_file_is_exported(tmp_path):
+    network = trained(network_params(value_hidden=VALUE_HIDDEN), GO19)
+    source, out = weight_file(tmp_path, weights_bytes(network)), tmp_path / "new/folder/weights.txt"
+    num_bytes = export(tmp_path, str(source), out, "leela-zero")
+    assert out.read_bytes() == leela_zero_weights(network)
+    assert num_bytes == out.stat().st_size
+
+
+def test_a_lineage_means_its_champion(begun):
+    assert find_weights(begun, "tiny") == champion_of(begun)
+
+
+def test_a_tag_means_the_champion_of_that_generation(begun):
+    assert find_weights(begun, "tiny/gen-0000") == champion_of(begun)
+
+
+def test_a_promoted_challenger_is_the_champion(begun, tmp_path):
+    workspace = tmp_path / ".zero/workspaces/tiny"
+    shutil.copytree(begun / ".zero/workspaces/tiny", workspace)
+    data = weights_bytes(trained(SMALL, GO9))
+    weights = FileRef(path="weights.safetensors", sha256=sha256_bytes(data), num_bytes=len(data))
+    trainee = read_manifest(workspace / "state/trainee", Checkpoint)
+    write_manifest(workspace / "models/challenger", trainee.model_copy(update={"weights": weights}))
+    weight_file(workspace / "models/challenger", data)
+    assert find_weights(tmp_path, "tiny") == champion_of(begun), "not decided yet"
+    text = (workspace / LEDGER_FILE).read_text()
+    changes = {"generation": 1, "champion": weights.sha256, "previous": last_line_digest(text)}
+    entry = read_ledger(workspace)[0].model_copy(update=changes)
+    (workspace / LEDGER_FILE).write_text(append_entry(text, entry))
+    assert find_weights(tmp_path, "tiny") == data
+
+
+def test_weights_that_are_not_here_are_named_with_the_remedy(begun, tmp_path):
+    home = tmp_path / "home"
+    shutil.copytree(begun, home, symlinks=True)
+    digest = read_manifest(home / ".zero/workspaces/tiny/state/champion", Champion).weights.sha256
+    shutil.rmtree(home / ".zero/dvc-cache")
+    with pytest.raises(
+        StorageError,
+        match=f"champion of tiny/gen-0000, {digest[:12]}, is not on this machine; fetch it with `dvc pull`",
+    ):
+        find_weights(home, "tiny/gen-0000")
+
+
+def test_altered_weights_are_refused(begun, tmp_path):
+    workspace = tmp_path / ".zero/workspaces/tiny"
+    shutil.copytree(begun / ".zero/workspaces/tiny", workspace)
+    path = workspace / "state/champion/weights.safetensors"
+    path.chmod(0o644)
+    path.write_bytes(champion_of(begun)[:-1] + b"\x7f")
+    with pytest.raises(StorageError, match="was altered"):
+        find_weights(tmp_path, "tiny")
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "message"),
+    [
+        ("tiny/gen-0007", LineageError, "unknown generation 'tiny/gen-0007'"),
+        ("nobody", LineageError, "unknown lineage 'nobody'; there are: tiny"),
+        ("nobody.safetensors", StorageError, "no file nobody.safetensors; give a weight file, a lineage, or"),
+        ("no/where", StorageError, "no file no/where"),
+    ],
+)
+def test_an_unknown_source_is_refused(begun, source, kind, message):
+    with pytest.raises(kind, match=message):
+        find_weights(begun, source)
+
+
+def spoilt(data: bytes, kind: str) -> bytes:
+    return {
+        "cut short": data[: len(data) // 2],
+        "a header that is no JSON": data[:8] + b"x" * (len(data) - 8),
+        "another program's": safetensors.torch.save({"weight": torch.zeros(2)}),
+        "no weights at all": b"",
+    }[kind]
+
+
+@pytest.mark.parametrize("file_format", ["leela-zero", "onnx"])
+@pytest.mark.parametrize("kind", ["cut short", "a header that is no JSON", "another program's", "no weights at all"])
+def test_of_a_bad_file_nothing_is_written(tmp_path, kind, file_format):
+    good = weights_bytes(trained(network_params(value_hidden=VALUE_HIDDEN), GO19))
+    source = weight_file(tmp_path, spoilt(good, kind))
+    with pytest.raises(StorageError, match=r"weight file is broken|was not written by zero"):
+        export(tmp_path, str(source), tmp_path / "out", file_format)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_a_file_that_was_there_stays_where_the_export_fails(tmp_path):
+    source, out = weight_file(tmp_path, weights_bytes(trained(SMALL, GO9))), tmp_path / "out"
+    out.write_text("before")
+    with pytest.raises(ParamsError, match="board of 9x9"):
+        export(tmp_path, str(source), out, "leela-zero")
+    assert out.read_text() == "before" and sorted(tmp_path.iterdir()) == [out, source]
+
+
+def test_a_folder_cannot_be_written(tmp_path):
+    source = weight_file(tmp_path, weights_bytes(trained(SMALL, GO9)))
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ZeroError, match=r"cannot write .*out: Is a directory"):
+        export(tmp_path, str(source), tmp_path / "out", "onnx")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_command_says_what_it_wrote(begun, tmp_path):
+    done = zero(begun, "export", "tiny", str(tmp_path / "player.onnx"), "--format", "onnx")
+    data = (tmp_path / "player.onnx").read_bytes()
+    assert data == onnx_model(load_network(champion_of(begun)))
+    assert done.stdout == f"{tmp_path}/player.onnx: {len(data)} bytes\n" and done.stderr == ""
+
+
+def test_the_command_refuses_in_one_line(begun):
+    done = zero(begun, "export", "tiny", "weights.txt", "--format", "leela-zero", check=False)
+    assert done.returncode == 1 and not (begun / "weights.txt").exists()
+    assert done.stderr.startswith("zero: the network is for a board of 5x5") and done.stderr.count("\n") == 1

@@ -1,0 +1,90 @@
+"""The ONNX model, run by OpenVINO, answers as the network does in PyTorch."""
+
+import logging
+import warnings
+
+import numpy as np
+import onnx
+import openvino
+import pytest
+import torch
+
+from tests.interop.networks import GO9, GOMOKU8, random_images, trained
+from tests.parameters import network_params
+from zero.interop.onnx import onnx_model
+from zero.network.tower import NetworkSpec
+from zero.network.weights import METADATA_KEY, load_network, weights_bytes
+from zero.params import GomokuParams, GoParams, NetworkParams
+
+TOLERANCE = 1e-4
+SMALL = network_params(num_blocks=2, num_channels=16, value_hidden=32)
+NETWORKS: dict[str, tuple[NetworkParams, GoParams | GomokuParams]] = {
+    "Go 9x9": (SMALL, GO9),
+    "Gomoku 8x8": (SMALL, GOMOKU8),
+    "separate plain towers": (SMALL.model_copy(update={"tower": "plain", "heads": "separate"}), GO9),
+    "two convolutions": (SMALL.model_copy(update={"tower": "shallow"}), GOMOKU8),
+}
+
+
+def run(model: bytes, images: np.ndarray) -> dict[str, np.ndarray]:
+    """The outputs by name, computed in float32 (where the processor has it, bfloat16 is OpenVINO's own choice)."""
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(model), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    results = compiled({"planes": images})
+    return {output.any_name: results[output] for output in compiled.outputs}
+
+
+@pytest.fixture(scope="module")
+def model() -> bytes:
+    return onnx_model(trained(*NETWORKS["Go 9x9"]))
+
+
+@pytest.mark.parametrize(("params", "game"), NETWORKS.values(), ids=NETWORKS.keys())
+def test_openvino_answers_as_pytorch(params, game):
+    network = trained(params, game)
+    exported = onnx_model(network)
+    for batch_size in (1, 2, 5):
+        images = random_images(network, batch_size)
+        with torch.no_grad():
+            logits, value = network(images)[:2]
+        found = run(exported, images.numpy())
+        np.testing.assert_allclose(found["policy"], torch.softmax(logits, 1).numpy(), rtol=TOLERANCE, atol=1e-7)
+        np.testing.assert_allclose(found["value"], value.numpy(), atol=TOLERANCE)
+        assert found["policy"].max() > 0.03 and abs(found["value"]).min() > 0.01, "too even to tell anything"
+
+
+def test_the_model_is_a_valid_one(model):
+    onnx.checker.check_model(onnx.load_from_string(model), full_check=True)
+
+
+def test_shapes_are_those_of_the_board_and_the_batch_is_free(model):
+    graph = onnx.load_from_string(model).graph
+    shapes = {
+        value.name: [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
+        for value in (*graph.input, *graph.output)
+    }
+    assert shapes == {"planes": ["batch", 17, 9, 9], "policy": ["batch", 82], "value": ["batch"]}
+
+
+def test_the_metadata_says_what_network_it_is(model):
+    notes = {note.key: note.value for note in onnx.load_from_string(model).metadata_props}
+    spec = NetworkSpec.model_validate_json(notes[METADATA_KEY])
+    assert (spec.network, spec.rows, spec.num_actions) == (SMALL, 9, 82)
+
+
+def test_nothing_of_this_machine_is_in_the_model(model):
+    assert b"site-packages" not in model and b"tower.py" not in model
+
+
+def test_equal_networks_give_equal_bytes(model):
+    network = trained(*NETWORKS["Go 9x9"])
+    assert onnx_model(load_network(weights_bytes(network))) == model
+
+
+def test_the_exporter_is_silent_and_what_it_changed_is_as_before(capfd, caplog):
+    network = trained(*NETWORKS["Gomoku 8x8"])
+    filters, level = list(warnings.filters), logging.getLogger("onnxscript").level
+    with caplog.at_level(logging.INFO):
+        onnx_model(network)
+    assert caplog.records == [] and capfd.readouterr() == ("", "")
+    assert list(warnings.filters) == filters and logging.getLogger("onnxscript").level == level

@@ -1,0 +1,128 @@
+"""The Gumbel search, slow and obvious: every formula over every legal action, in float64.
+
+Twin of zero/search/gumbel.py, written from Danihelka et al. 2022, 'Policy improvement by planning with Gumbel': section 4
+and its algorithm 2 (sequential halving), section 5 (below the root), appendix D (the mixed value). Halving by visit
+counts is how DeepMind's mctx does it; the phases are written out here as a list.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tests.oracle.mcts import Edge, Game, Judge, Node, Search
+
+C_VISIT, C_SCALE, LEAST_RANGE = 50, 0.1, 1e-8
+LEAST_PRIOR = float(np.finfo(np.float32).tiny)
+
+
+def considered_visits(num_considered: int, num_simulations: int) -> list[int]:
+    """For each simulation, the visits that the action it goes to has had."""
+    phases = math.ceil(math.log2(num_considered)) if num_considered > 1 else 1
+    visits = [0] * num_considered
+    survivors = num_considered
+    sequence: list[int] = []
+    while len(sequence) < num_simulations:
+        for _ in range(max(1, num_simulations // (phases * survivors))):
+            for action in range(survivors):
+                sequence.append(visits[action])
+                visits[action] += 1
+        survivors = max(min(2, num_considered), survivors // 2)
+    return sequence[:num_simulations]
+
+
+def completed_q_values(edges: dict[int, Edge], node_value: float) -> dict[int, float]:
+    """Q of each action, seen by the player to move; the mixed value stands in for what was not visited."""
+    q_values = {action: float(edge.value_sum) / edge.visits for action, edge in edges.items() if edge.visits}
+    mixed = node_value
+    if q_values:
+        priors = {action: max(float(edges[action].prior), LEAST_PRIOR) for action in q_values}
+        mean = math.fsum(priors[action] * q for action, q in q_values.items()) / math.fsum(priors.values())
+        visits = sum(edge.visits for edge in edges.values())
+        mixed = (node_value + visits * mean) / (1 + visits)
+    return {action: q_values.get(action, mixed) for action in edges}
+
+
+def sigma(edges: dict[int, Edge], node_value: float) -> dict[int, float]:
+    """The completed Q-values brought to [0, 1] and scaled."""
+    q_values = completed_q_values(edges, node_value)
+    low, high = min(q_values.values()), max(q_values.values())
+    scale = (C_VISIT + max(edge.visits for edge in edges.values())) * C_SCALE
+    return {action: scale * (q - low) / max(high - low, LEAST_RANGE) for action, q in q_values.items()}
+
+
+def improved_policy(edges: dict[int, Edge], node_value: float) -> dict[int, float]:
+    """softmax(logit + sigma(q))."""
+    values = sigma(edges, node_value)
+    scores = {action: logit(edge) + values[action] for action, edge in edges.items()}
+    most = max(scores.values())
+    total = math.fsum(math.exp(score - most) for score in scores.values())
+    return {action: math.exp(score - most) / total for action, score in scores.items()}
+
+
+def logit(edge: Edge) -> float:
+    return math.log(max(float(edge.prior), LEAST_PRIOR))
+
+
+class GumbelSearch(Search):
+    """A search whose root halves and whose other nodes follow the improved policy."""
+
+    def __init__(
+        self, judge: Judge, symmetries: np.ndarray, draw_symmetry: Callable[[], int], num_considered: int
+    ) -> None:
+        super().__init__(judge, symmetries, 0.0, False, draw_symmetry)
+        self.num_considered = num_considered
+        self.node_values: dict[int, float] = {}  # by serial number
+
+    def ask(self, node: Node) -> np.float32:
+        value = super().ask(node)
+        self.node_values[node.serial] = float(value)
+        return value
+
+    def begin(self, num_simulations: int, gumbel: Sequence[float]) -> None:
+        """Begins a search of the root; `gumbel` has a number for each legal action, in order."""
+        edges = self.root.edges
+        self.gumbel = dict(zip(edges, gumbel, strict=True))
+        self.base_visits = {action: edge.visits for action, edge in edges.items()}
+        self.schedule = considered_visits(min(self.num_considered, len(edges)), num_simulations)
+
+    def search(self, game: Game, num_simulations: int, gumbel: Sequence[float]) -> None:
+        """A whole search, from a new root where there is none."""
+        if self.tree is None:
+            self.start(game)
+        self.begin(num_simulations, gumbel)
+        for _ in range(num_simulations):
+            self.simulate(self.root)
+
+    def own_visits(self) -> dict[int, int]:
+        """Visits of the root's actions in this search."""
+        return {action: edge.visits - self.base_visits[action] for action, edge in self.root.edges.items()}
+
+    def select(self, node: Node) -> Edge:
+        if node is self.root:
+            own = self.own_visits()
+            return node.edges[self.best_with(self.schedule[sum(own.values())])]
+        policy = improved_policy(node.edges, self.node_values[node.serial])
+        return max(
+            (edge for edge in node.edges.values()),
+            key=lambda edge: policy[action_of(node, edge)] - edge.visits / (1 + node.visits),
+        )
+
+    def best_with(self, visits: int) -> int:
+        """Of the root's actions with so many visits in this search the greatest gumbel + logit + sigma(q)."""
+        edges = self.root.edges
+        values = sigma(edges, self.node_values[self.root.serial])
+        candidates = [action for action, own in self.own_visits().items() if own == visits]
+        return max(candidates, key=lambda action: self.gumbel[action] + logit(edges[action]) + values[action])
+
+    def choice(self) -> int:
+        """The action to play."""
+        return self.best_with(max(self.own_visits().values()))
+
+    def policy(self) -> dict[int, float]:
+        """The policy target."""
+        return improved_policy(self.root.edges, self.node_values[self.root.serial])
+
+
+def action_of(node: Node, edge: Edge) -> int:
+    return next(action for action, other in node.edges.items() if other is edge)

@@ -1,0 +1,27 @@
+"""Sections of the parameters for tests: those of the default preset, small, with changes."""
+
+from zero.params import NetworkParams, Params, ProfileParams, SelfplayParams, TrainingParams, parse_params, preset_text
+
+
+def preset(name: str = "go9-laptop") -> Params:
+    return parse_params(preset_text(name))
+
+
+def network_params(**changes: object) -> NetworkParams:
+    """A tiny residual network of the paper's kind."""
+    small = {"num_blocks": 1, "num_channels": 4, "value_hidden": 5}
+    return NetworkParams.model_validate(preset().network.model_dump() | small | changes)
+
+
+def profile_params(**changes: object) -> ProfileParams:
+    """PyTorch on one thread of a CPU, fp32."""
+    plain = {"backend": "torch", "selfplay_threads": 1, "training_threads": 1}
+    return ProfileParams.model_validate(preset().profile.model_dump() | plain | changes)
+
+
+def selfplay_params(**changes: object) -> SelfplayParams:
+    return SelfplayParams.model_validate(preset().selfplay.model_dump() | changes)
+
+
+def training_params(**changes: object) -> TrainingParams:
+    return TrainingParams.model_validate(preset().training.model_dump() | changes)

@@ -1,0 +1,50 @@
+"""Games with a Gumbel root: each move of the record is what a search of its own, with the game's stream, would play."""
+
+import numpy as np
+import pytest
+
+from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_shard
+from tests.search.evaluators import HashEvaluator
+from tests.search.kernel_gumbel import KernelGumbelSearch
+from zero.games.rules import go_rules, gomoku_rules
+from zero.search.gumbel import WHOLE_TARGET
+from zero.search.streams import next_below, stream_of
+
+RULES = {"go": go_rules(4, 4, 0.5), "gomoku": gomoku_rules(4, 5, 3)}
+GUMBEL = SELFPLAY._replace(
+    gumbel=True, gumbel_scale=1.0, considered_actions=8, dirichlet_fraction=0.0, temperature_moves=0
+)
+
+
+@pytest.mark.parametrize("num_simulations", [1, 6, 20])
+@pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "no reuse"])
+@pytest.mark.parametrize("name", RULES)
+def test_games_are_those_of_searches_one_after_the_other(name, reuse, num_simulations):
+    rules = RULES[name]
+    settings = GUMBEL._replace(num_simulations=num_simulations, fast_simulations=1, tree_reuse=reuse)
+    record = play_shard(rules, settings, [HashEvaluator(rules)], 1, max_nodes=200).games[0]
+    stream = stream_of(SEED, GENERATION, phase_of(settings), 0)
+    search = KernelGumbelSearch(
+        rules, HashEvaluator(rules), 200, 8, lambda: int(next_below(stream, len(rules.symmetries)))
+    )
+    for move, action in enumerate(record.actions):
+        search.begin(num_simulations, 1.0, stream)
+        search.simulate(num_simulations)
+        assert search.choice() == action
+        np.testing.assert_array_equal(search.target(), record.visit_counts[move])
+        assert search.root_value() == record.root_values[move]
+        search.play(int(action), 200 - num_simulations - 1 if reuse else 0)
+
+
+def test_a_target_is_a_whole_policy():
+    record = play_shard(RULES["go"], GUMBEL, [HashEvaluator(RULES["go"])], 1).games[0]
+    assert (record.visit_counts.astype(int).sum(axis=1) == WHOLE_TARGET).all()
+
+
+def test_players_of_a_match_draw_nothing():
+    settings = MATCH._replace(gumbel=True, gumbel_scale=0.0, random_symmetry=False)
+    rules = RULES["go"]
+    evaluators = [HashEvaluator(rules, "a"), HashEvaluator(rules, "b")]
+    games = play_shard(rules, settings, evaluators, 4).games
+    assert games[0].actions.tolist() == games[2].actions.tolist() != games[1].actions.tolist()
+    assert games[1].actions.tolist() == games[3].actions.tolist()

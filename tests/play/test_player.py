@@ -1,0 +1,493 @@
+"""A player of one game: the games it plays against the slow twin, its answers to bad moves and bad numbers."""
+
+import itertools
+import resource
+import time
+
+import numpy as np
+import pytest
+
+from tests.games.kernel_game import KernelGame, oracle_of
+from tests.network.networks import CPU, lived_in_network
+from tests.oracle import mcts as twin
+from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashEvaluator, PriorEvaluator, judge_of
+from zero.errors import MoveError, ParamsError
+from zero.games.coords import name_to_action
+from zero.games.rules import go_rules, gomoku_rules
+from zero.network.inference import new_evaluator
+from zero.network.weights import weights_bytes
+from zero.play.player import Player
+from zero.search.evaluator import UniformEvaluator
+
+GO3, GO5 = go_rules(3, 3, 0.5), go_rules(5, 5, 0.5)
+GOMOKU = gomoku_rules(4, 5, 3)
+RULES = {"go 3x3": GO3, "go 3x4 with suicide": go_rules(3, 4, 0.0, allow_suicide=True), "gomoku 4x5": GOMOKU}
+
+
+def player(rules=GO5, evaluator=None, **changes) -> Player:
+    settings = {
+        "num_simulations": 30,
+        "c_puct": 1.5,
+        "parent_first_play": False,
+        "random_symmetry": False,
+        "max_nodes": 200,
+    }
+    return Player(rules, evaluator or HashEvaluator(rules), **(settings | changes))
+
+
+def play_names(one: Player, names: str) -> Player:
+    for name in names.split():
+        one.play(name_to_action(one.rules, name))
+    return one
+
+
+def play_game(one: Player) -> list[int]:
+    """The player's game against itself."""
+    while not one.is_over:
+        one.play(one.choose())
+    return list(one.actions)
+
+
+@pytest.mark.parametrize("max_nodes", [32, 40, 400])
+@pytest.mark.parametrize("num_leaves", [1, 5])
+@pytest.mark.parametrize("name", RULES)
+def test_its_game_is_the_twins(name, num_leaves, max_nodes):
+    rules = RULES[name]
+    one = player(rules, num_leaves=num_leaves, max_nodes=max_nodes, random_symmetry=True, seed=9)
+    stream = twin.Stream(9, 0, "player", 0)
+    slow = twin.ParallelSearch(
+        judge_of(HashEvaluator(rules)), rules.symmetries, 1.5, False, lambda: stream.below(len(rules.symmetries))
+    )
+    slow.num_leaves, slow.max_nodes = num_leaves, max_nodes
+    game = oracle_of(rules)
+    while not game.ended:
+        if slow.tree is None:
+            slow.start(game)
+        assert slow.search(30) == 30
+        result = one.search()
+        visits = {action: edge.visits for action, edge in slow.root.edges.items() if edge.visits}
+        assert {int(a): int(result.visit_counts[a]) for a in np.flatnonzero(result.visit_counts)} == visits
+        assert result.root_value == slow.root_value()
+        assert result.num_nodes == len(slow.root.below())
+        action = slow.most_visited()
+        assert one.choose() == action
+        one.play(action)
+        game = twin.played(game, action)
+        slow.follow(action, max_nodes - 31)
+    assert one.is_over
+    assert (one.margin(), one.outcome()) == (game.margin(), game.outcome())
+
+
+@pytest.mark.parametrize("num_leaves", [1, 3, 8])
+@pytest.mark.parametrize("name", RULES)
+def test_games_with_equal_seeds_are_equal(name, num_leaves):
+    rules = RULES[name]
+    games = [play_game(player(rules, num_leaves=num_leaves, random_symmetry=True, seed=s)) for s in (1, 1, 2)]
+    assert games[0] == games[1] != games[2]
+
+
+def test_the_games_of_a_player_have_streams_of_their_own():
+    one, other = (player(random_symmetry=True) for _ in range(2))
+    first = play_game(one)
+    one.new_game()
+    second = play_game(one)
+    play_names(other, "A1 B1")  # whatever came before a new game does not show in it
+    other.new_game()
+    assert play_game(other) == second != first
+
+
+def test_a_result_tells_of_the_tree():
+    one = player(num_simulations=100)
+    result = one.search()
+    assert result.visit_counts.sum() == result.num_simulations == 100
+    assert result.num_nodes <= 101
+    assert result.prior.sum() == pytest.approx(1.0)
+    assert result.seconds > 0
+    assert result.ranking()[0] == result.visit_counts.argmax() == one.choose() == result.principal_variation[0]
+    assert sorted(result.ranking()) == list(range(26))
+    visits = result.visit_counts > 0
+    assert (result.q_values[~visits] == 0).all()
+    weighted = (result.q_values * result.visit_counts).sum() / 100
+    assert result.root_value == pytest.approx(weighted, abs=1e-5)
+
+
+def test_the_principal_variation_is_a_legal_line():
+    one = player(num_simulations=150)
+    line = one.search().principal_variation
+    assert len(line) > 3
+    game = KernelGame(GO5)
+    for action in line:
+        game.play(action)
+
+
+def test_the_tree_below_the_move_played_is_kept():
+    one = player(num_simulations=100, max_nodes=1000)
+    result = one.search()
+    best = one.choose()
+    one.play(best)
+    after = one.search(0)
+    assert after.visit_counts.sum() == result.visit_counts[best] - 1  # its first visit made the node
+    assert after.num_simulations == 0
+    assert one.search(50).visit_counts.sum() == after.visit_counts.sum() + 50
+
+
+def test_a_kept_tree_leaves_room_for_a_whole_search():
+    one = player(GO3, num_simulations=30, max_nodes=33)
+    while not one.is_over:
+        assert one.search().num_simulations == 30
+        one.play(one.choose())
+
+
+def test_searches_of_one_position_add_up_until_the_tree_is_full():
+    one = player(num_simulations=30, max_nodes=70)
+    counts = [one.search() for _ in range(4)]
+    assert [result.num_simulations for result in counts[:2]] == [30, 30]
+    assert counts[2].num_simulations < 30
+    assert counts[3].num_simulations == 0
+    assert counts[3].num_nodes == 70
+    assert counts[3].visit_counts.sum() == sum(result.num_simulations for result in counts)
+
+
+def test_a_time_limit_ends_the_search():
+    class SlowEvaluator(UniformEvaluator):
+        def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+            time.sleep(0.02)
+            super().evaluate(planes, prior, value)
+
+    one = player(evaluator=SlowEvaluator(), num_simulations=100_000, max_nodes=100_002)
+    result = one.search(seconds=0.1)
+    assert 0 < result.num_simulations <= 8 * 5
+    assert 0.1 <= result.seconds < 5
+    assert result.visit_counts.sum() == result.num_simulations
+    limited = player(evaluator=SlowEvaluator(), num_simulations=150, seconds=0.001)
+    assert limited.search().num_simulations == 0  # the root was judged, and there was no time for more
+    assert limited.choose() == 0
+
+
+def test_without_simulations_it_plays_the_best_legal_prior():
+    class AskedOnce(HashEvaluator):
+        """Counts its questions."""
+
+    evaluator = AskedOnce(GO5)
+    one = player(evaluator=evaluator, num_simulations=0)
+    for _ in range(10):
+        result = one.search()
+        assert result.visit_counts.sum() == 0
+        assert one.choose() == result.prior.argmax()
+        assert result.principal_variation == ()
+        assert (result.prior[~one.legal_mask()] == 0).all()
+        one.play(one.choose())
+    assert evaluator.num_rows == 10
+
+
+def test_without_simulations_the_value_is_the_networks():
+    one = player(evaluator=ColourEvaluator(0.25), num_simulations=0)
+    assert one.search().root_value == 0.25
+    one.play(3)
+    assert one.search().root_value == -0.25
+
+
+def test_the_prior_of_a_network_is_shown_among_legal_moves():
+    one = player(gomoku_rules(2, 2, 2), PriorEvaluator(np.array([0.5, 0.25, 0.125, 0.125], np.float32)))
+    one.play(0)
+    assert one.search().prior.tolist() == [0.0, 0.5, 0.25, 0.25]
+    assert one.search().legal_mask.tolist() == [False, True, True, True]
+
+
+def test_a_temperature_draws_in_proportion_to_the_visits():
+    one = player(GO3, num_simulations=200, max_nodes=300, seed=4)
+    visits = one.search().visit_counts
+    for temperature in (1.0, 0.5):
+        drawn = np.bincount([one.choose(temperature) for _ in range(20_000)], minlength=10)
+        expected = visits.astype(float) ** (1 / temperature)
+        expected *= 20_000 / expected.sum()
+        assert (drawn[expected == 0] == 0).all()
+        likely = expected > 5
+        chi_square = ((drawn - expected)[likely] ** 2 / expected[likely]).sum()
+        assert chi_square < 33  # 9 degrees of freedom: once in 7,000
+
+
+def test_a_temperature_near_0_is_the_best_move_and_none_takes_a_random_number():
+    one = player()
+    best = one.choose()
+    assert {one.choose(1e-3) for _ in range(50)} == {best}
+    assert {one.choose(1e-320) for _ in range(50)} == {best}
+    calm, other = player(GO3, num_simulations=50, seed=4), player(GO3, num_simulations=50, seed=4)
+    for _ in range(5):
+        calm.choose()
+    assert [calm.choose(1.0) for _ in range(20)] == [other.choose(1.0) for _ in range(20)]
+
+
+def test_a_temperature_without_simulations_draws_by_the_prior():
+    prior = np.zeros(26, np.float32)
+    prior[[3, 7]] = 0.25, 0.75
+    one = player(evaluator=PriorEvaluator(prior), num_simulations=0)
+    drawn = np.bincount([one.choose(1.0) for _ in range(2000)], minlength=26)
+    assert drawn[3] + drawn[7] == 2000
+    assert 420 < drawn[3] < 580
+
+
+def test_of_equally_visited_moves_that_with_the_greater_prior_is_chosen():
+    prior = np.full(26, 0.01, np.float32)
+    prior[12] = 0.02
+    one = player(evaluator=PriorEvaluator(prior), num_simulations=26, c_puct=0.1)
+    result = one.search()
+    assert one.choose() == 12
+    assert result.ranking()[:3] == [12, 0, 1]
+
+
+@pytest.mark.parametrize("num_simulations", [0, 40])
+def test_it_resigns_where_the_root_and_the_best_child_are_below_the_threshold(num_simulations):
+    one = player(evaluator=ColourEvaluator(-0.8), num_simulations=num_simulations)
+    assert not one.should_resign(-0.5)  # not before both have moved
+    play_names(one, "C3 D3")
+    assert one.should_resign(-0.5)
+    assert not one.should_resign(-0.9)
+    assert not one.should_resign(-1.0)
+    one.play(0)
+    assert not one.should_resign(-0.5)  # White is ahead
+
+
+def test_it_does_not_resign_where_one_move_is_good():
+    # White passes, with the lone stones of Black around: to pass wins, whatever the network thinks.
+    one = player(GO3, ColourEvaluator(-0.9), num_simulations=100)
+    play_names(one, "B2 pass")
+    assert one.search().q_values[one.choose()] == 1.0
+    assert not one.should_resign(-0.5)
+
+
+def test_a_move_taken_back_leaves_no_trace():
+    one = player(GO3)
+    play_names(one, "A2 pass B1")
+    before = (one.board().tolist(), one.legal_mask().tolist(), one.to_play, one.search().visit_counts.tolist())
+    one.play(one.choose())
+    one.undo()
+    after = (one.board().tolist(), one.legal_mask().tolist(), one.to_play, one.search().visit_counts.tolist())
+    assert after == before
+    assert len(one.actions) == 3
+
+
+def test_moves_can_be_taken_back_from_the_end_of_the_game():
+    one = play_names(player(GO3), "B2 pass pass")
+    assert one.is_over
+    assert (one.outcome(), one.margin()) == (1, 8.5)
+    one.undo()
+    one.play(0)
+    assert one.actions[-1] == 0
+
+
+def test_a_new_game_begins_on_the_empty_board():
+    one = play_names(player(GO3), "B2 A1")
+    one.new_game()
+    assert not one.board().any()
+    assert (one.actions, one.to_play) == ((), 1)
+    assert one.search().visit_counts.sum() == 30
+
+
+@pytest.mark.parametrize("num_leaves", [1, 8])
+def test_all_its_moves_are_legal_under_superko(num_leaves):
+    rules = go_rules(2, 2, 0.0, allow_suicide=True)._replace(max_moves=60)  # only a repetition is illegal, and many are
+    repetitions = 0
+    for seed in range(6):
+        one = player(rules, HashEvaluator(rules, str(seed)), num_leaves=num_leaves, max_nodes=100)
+        game = oracle_of(rules)
+        while not one.is_over:
+            legal = game.legal_actions()
+            assert set(np.flatnonzero(one.legal_mask())) == legal
+            result = one.search()
+            assert set(result.ranking()) == legal
+            assert set(np.flatnonzero(result.visit_counts)) <= legal
+            repetitions += len(set(np.flatnonzero(one.board() == 0)) - legal)
+            action = next((a for a in result.ranking() if a != rules.num_points), rules.num_points)
+            one.play(action)
+            game.play(action)
+    assert repetitions > 20
+
+
+@pytest.mark.parametrize(
+    ("moves", "move", "message"),
+    [
+        ("C3", "C3", "illegal move C3: there is a black stone; play on an empty point"),
+        ("pass C3", "C3", "illegal move C3: there is a white stone; play on an empty point"),
+        ("A2 pass B1", "A1", "illegal move A1: it would be suicide, which these rules forbid; play elsewhere"),
+        # A ko: White takes C2 back at once.
+        (
+            "B3 C3 A2 D2 B1 C1 C2 B2",
+            "C2",
+            "illegal move C2: it would repeat the position after move 7 (positional superko); play elsewhere first",
+        ),
+        (
+            "pass pass",
+            "A1",
+            "illegal move A1: the game is over after 2 moves; take a move back or start a new game",
+        ),
+    ],
+)
+def test_an_illegal_move_is_refused_with_its_reason(moves, move, message):
+    one = play_names(player(), moves)
+    board, actions = one.board(), one.actions
+    with pytest.raises(MoveError) as caught:
+        one.play(name_to_action(GO5, move))
+    assert str(caught.value) == message
+    assert (one.board() == board).all()
+    assert one.actions == actions
+    if not one.is_over:  # nothing of the attempt is left
+        one.play(name_to_action(GO5, "E5"))
+        other = play_names(player(), moves + " E5")
+        assert one.search().visit_counts.tolist() == other.search().visit_counts.tolist()
+
+
+def test_a_suicide_that_repeats_is_refused_as_that():
+    rules = go_rules(1, 2, 0.0, allow_suicide=True)._replace(max_moves=9)
+    one = player(rules)
+    play_names(one, "A1 pass")
+    with pytest.raises(MoveError, match=r"B1: it would repeat the position after move 0 \(positional superko\)"):
+        one.play(1)
+
+
+@pytest.mark.parametrize("action", [-1, 26, 1000])
+def test_an_action_beyond_the_board_is_refused(action):
+    with pytest.raises(MoveError, match=f"illegal move {action}: a board of 5x5 has the actions 0 to 25"):
+        player().play(action)
+
+
+def test_gomoku_has_its_own_refusals():
+    one = player(GOMOKU)
+    one.play(3)
+    with pytest.raises(MoveError, match="black stone"):
+        one.play(3)
+    for action in (0, 8, 1, 13):
+        one.play(action)
+    assert one.is_over
+    assert one.outcome() == 1
+    with pytest.raises(MoveError, match="the game is over after 5 moves"):
+        one.play(10)
+
+
+def test_every_illegal_action_has_a_reason_and_no_legal_one():
+    game_numbers = itertools.count()
+    for rules in (go_rules(3, 3, 0.5), go_rules(2, 2, 0.0, allow_suicide=True)):
+        for _ in range(10):
+            one = player(rules, num_simulations=0, seed=next(game_numbers))
+            while not one.is_over:
+                before = one.actions
+                for action in np.flatnonzero(~one.legal_mask()):
+                    with pytest.raises(MoveError):
+                        one.play(int(action))
+                assert one.actions == before
+                one.play(one.choose(10.0))
+
+
+def test_there_is_nothing_to_take_back_at_the_start():
+    with pytest.raises(MoveError, match="no move to take back: the board is empty"):
+        player().undo()
+
+
+@pytest.mark.parametrize("ask", [Player.search, Player.choose, lambda one: one.should_resign(-0.5)])
+def test_an_ended_game_is_not_searched(ask):
+    one = play_names(player(), "pass pass")
+    with pytest.raises(MoveError, match="no move to search for: the game is over after 2 moves; start a new game"):
+        ask(one)
+
+
+def test_a_game_in_play_has_no_outcome():
+    with pytest.raises(MoveError, match="no outcome after 1 moves: the game is not over; ask for the margin"):
+        play_names(player(), "C3").outcome()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_leaves": 0}, "num_leaves = 0 is out of range; give 1 to 256"),
+        ({"num_leaves": 257}, "num_leaves = 257 is out of range"),
+        ({"virtual_loss": 0}, "virtual_loss = 0 is out of range; give 1 to 100"),
+        ({"virtual_loss": -1}, "virtual_loss = -1 is out of range"),
+        ({"max_nodes": 1}, "max_nodes = 1 is out of range; give 2 to"),
+        ({"max_nodes": 2**24 + 1}, "max_nodes = 16777217 is out of range"),
+        ({"max_nodes": 31}, "num_simulations = 30 does not fit in a tree of max_nodes = 31; give at most 29, or"),
+        ({"num_simulations": -1}, "num_simulations = -1 is out of range; give 0 to 198"),
+        ({"num_simulations": 199}, "num_simulations = 199 does not fit .* or max_nodes = 201 or more"),
+        ({"c_puct": 0.0}, "c_puct = 0.0 is out of range; give more than 0 and at most 100"),
+        ({"c_puct": float("nan")}, "c_puct = nan is out of range"),
+        ({"seconds": 0.0}, "seconds = 0.0 is out of range; give more than 0"),
+        ({"seconds": float("inf")}, "seconds = inf is out of range"),
+    ],
+)
+def test_numbers_out_of_their_ranges_are_refused(changes, message):
+    with pytest.raises(ParamsError, match=message):
+        player(**changes)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda one: one.search(199), "num_simulations = 199 does not fit"),
+        (lambda one: one.search(-1), "num_simulations = -1 is out of range"),
+        (lambda one: one.search(seconds=-2.0), "seconds = -2.0 is out of range"),
+        (lambda one: one.choose(-0.1), "temperature = -0.1 is out of range; give 0"),
+        (lambda one: one.choose(float("nan")), "temperature = nan is out of range"),
+        (lambda one: one.should_resign(1.5), "threshold = 1.5 is out of range; give a value from -1"),
+    ],
+)
+def test_questions_out_of_their_ranges_are_refused(ask, message):
+    with pytest.raises(ParamsError, match=message):
+        ask(player())
+
+
+def test_a_tree_beyond_the_memory_is_refused():
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (64 * 2**30, limits[1]))  # a tree of 110 GB, whatever the machine has
+    try:
+        with pytest.raises(
+            ParamsError, match=r"max_nodes = 16777216 does not fit in the memory: a node .* takes 6,516"
+        ):
+            player(go_rules(19, 19), UniformEvaluator(), max_nodes=2**24)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@pytest.mark.parametrize("rules", [go_rules(9, 9, 0.5), gomoku_rules(5, 5, 4)], ids=["9x9", "without a pass"])
+def test_a_network_for_another_board_is_refused(rules):
+    evaluator = new_evaluator(weights_bytes(lived_in_network()), CPU)
+    with pytest.raises(ParamsError, match="the network is for a board of 5x5 with 26 actions, the game has"):
+        player(rules, evaluator)
+
+
+@pytest.mark.parametrize("num_leaves", [1, 6, 8])
+def test_a_network_plays_a_game(num_leaves):
+    evaluator = new_evaluator(weights_bytes(lived_in_network()), CPU)
+    games = [play_game(player(GO5, evaluator, num_leaves=num_leaves, random_symmetry=True)) for _ in range(2)]
+    assert games[0] == games[1]
+
+
+def test_batches_have_few_shapes():
+    shapes = set()
+
+    class ShapeEvaluator(HashEvaluator):
+        def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+            shapes.add(len(planes))
+            super().evaluate(planes, prior, value)
+
+    evaluator = ShapeEvaluator(GO3)
+    play_game(player(GO3, evaluator, num_leaves=11))
+    assert {1, 11} <= shapes <= {1, 2, 4, 8, 11}
+
+
+def test_a_failure_of_the_evaluator_spoils_nothing():
+    class FailingEvaluator(EquivariantEvaluator):
+        fails = False
+
+        def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+            if self.fails:
+                raise RuntimeError("out of memory")
+            super().evaluate(planes, prior, value)
+
+    evaluator = FailingEvaluator(GO5)
+    one = player(evaluator=evaluator)
+    one.search(10)
+    evaluator.fails = True
+    with pytest.raises(RuntimeError):
+        one.search()
+    evaluator.fails = False
+    whole = player(evaluator=EquivariantEvaluator(GO5)).search()
+    assert one.search().visit_counts.tolist() == whole.visit_counts.tolist()

@@ -1,0 +1,92 @@
+"""A network as an ONNX model: planes in, policy and value out, for any batch; for runtimes that know nothing of zero.
+
+| name | shape | what it is |
+|---|---|---|
+| `planes` | [B, 17, S, S] float32 | see `zero.games.planes`; row 0 is the topmost |
+| `policy` | [B, A] float32 | probabilities of all actions, also of illegal ones; the pass is the last |
+| `value` | [B] float32 | in [-1, 1], for the player to move |
+
+The normalisations are folded into the convolutions, heads that only training needs are left out. The model's metadata
+has the `NetworkSpec` of the weight file under the same key.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zero import __version__
+from zero.artifacts import canonical_line
+from zero.network.fold import fold
+from zero.network.tower import AlphaZeroNetwork
+from zero.network.weights import METADATA_KEY
+
+OPSET = 18  # the one that PyTorch's exporter is written for; it converts to others
+NOISY = ("torch.onnx", "onnxscript", "onnx_ir")
+EXAMPLE_BATCH = 2  # a batch of 1 would become a constant of the model
+
+
+class _Player(nn.Module):
+    """What of a network is exported."""
+
+    def __init__(self, network: AlphaZeroNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, planes: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, P, S, S] -> probabilities [B, A], values [B]."""
+        logits, value = self.network(planes)[:2]
+        return torch.softmax(logits, 1), value
+
+
+def onnx_model(network: AlphaZeroNetwork) -> bytes:
+    """The model; equal bytes for equal networks and the same versions of PyTorch and ONNX."""
+    spec = network.spec
+    example = torch.zeros(EXAMPLE_BATCH, spec.num_planes, spec.rows, spec.columns)
+    with _quiet():
+        program = torch.onnx.export(
+            _Player(fold(network)).eval(),
+            (example,),
+            dynamo=True,
+            verbose=False,
+            opset_version=OPSET,
+            input_names=["planes"],
+            output_names=["policy", "value"],
+            dynamic_shapes={"planes": {0: torch.export.Dim("batch")}},
+        )
+    assert program is not None
+    model: Any = program.model_proto
+    for part in (
+        model,
+        model.graph,
+        *model.graph.node,
+        *model.graph.input,
+        *model.graph.output,
+        *model.graph.value_info,
+    ):
+        part.ClearField("metadata_props")  # paths of this machine, lines of the source
+    model.producer_name, model.producer_version = "zero", __version__
+    note = model.metadata_props.add()
+    note.key, note.value = METADATA_KEY, canonical_line(spec).decode().strip()
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps from the user what the exporter says of its own work, and what PyTorch 2.13 warns itself of."""
+    loggers = [logging.getLogger(name) for name in NOISY]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"`isinstance\(treespec, LeafSpec\)` is deprecated")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,62 @@
+"""What a search found, read off its tree for people and front ends."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from zero.search.mcts import root_value
+from zero.search.tree import NO_CHILD, Trees
+
+
+class SearchResult(NamedTuple):
+    """What a player found at a position. Values are in [-1, 1] for the player to move there."""
+
+    visit_counts: np.ndarray  # [A] int32, also of earlier searches whose tree was kept
+    q_values: np.ndarray  # [A] float32, mean value of each action's simulations; 0 without a visit
+    prior: np.ndarray  # [A] float32, the network's among the legal actions
+    legal_mask: np.ndarray  # [A] bool
+    root_value: float  # mean value of all simulations; without one, the network's
+    principal_variation: tuple[int, ...]  # the most visited action, the most visited answer, and so on
+    num_simulations: int  # of this search: fewer than asked for where the time ran out or the tree was full
+    num_nodes: int  # of the tree
+    seconds: float
+
+    def ranking(self) -> list[int]:
+        """Legal actions, best first: by visits, then by prior, then by number."""
+        actions = np.flatnonzero(self.legal_mask)
+        order = np.lexsort((actions, -self.prior[actions], -self.visit_counts[actions]))
+        return [int(action) for action in actions[order]]
+
+
+def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float) -> SearchResult:
+    """The result of a search whose simulations have all been counted."""
+    num_actions = trees.action.shape[2]
+    edges, visited = int(trees.num_edges[tree, 0]), int(trees.num_visited[tree, 0])
+    action = trees.action[tree, 0]
+    counts, q_values = np.zeros(num_actions, np.int32), np.zeros(num_actions, np.float32)
+    prior, legal_mask = np.zeros(num_actions, np.float32), np.zeros(num_actions, np.bool_)
+    prior[action[:edges]] = trees.prior[tree, 0, :edges]
+    legal_mask[action[:edges]] = True
+    counts[action[:visited]] = trees.visit_count[tree, 0, :visited]
+    q_values[action[:visited]] = trees.value_sum[tree, 0, :visited] / trees.visit_count[tree, 0, :visited]
+    return SearchResult(
+        visit_counts=counts,
+        q_values=q_values,
+        prior=prior,
+        legal_mask=legal_mask,
+        root_value=float(root_value(trees, tree) if visited else trees.node_value[tree, 0]),
+        principal_variation=tuple(_principal_variation(trees, tree)),
+        num_simulations=num_simulations,
+        num_nodes=int(trees.num_nodes[tree]),
+        seconds=seconds,
+    )
+
+
+def _principal_variation(trees: Trees, tree: int) -> list[int]:
+    node, line = 0, []
+    while node != NO_CHILD and (visited := int(trees.num_visited[tree, node])):
+        action, prior = trees.action[tree, node, :visited], trees.prior[tree, node, :visited]
+        best = int(np.lexsort((action, -prior, -trees.visit_count[tree, node, :visited]))[0])
+        line.append(int(action[best]))
+        node = int(trees.child[tree, node, best])
+    return line

@@ -1,0 +1,63 @@
+"""What becomes of a finished search: resignation, the move, and what is recorded for learning."""
+
+import numpy as np
+
+from zero._jit import kernel
+from zero.search.forced import write_pruned_visits
+from zero.search.streams import next_float
+from zero.search.tree import NO_EDGE, Trees, index_root
+
+MAX_VISITS = 65535
+"""Visits of an edge that a record can hold. Reuse of a tree with one good line adds up to more than a search's own."""
+FIRST_RESIGNATION = 2
+"""Move (from 0) at which a game may first be resigned: each player has moved once."""
+
+
+@kernel
+def most_visited(trees: Trees, tree: int) -> int:
+    """The root's edge with the most visits; of equals the one with the greater prior, then the lowest action."""
+    action, prior, visit_count = trees.action[tree, 0], trees.prior[tree, 0], trees.visit_count[tree, 0]
+    best = 0
+    for e in range(1, trees.num_visited[tree, 0]):
+        if visit_count[e] < visit_count[best]:
+            continue
+        better = visit_count[e] > visit_count[best] or prior[e] > prior[best]
+        if better or (prior[e] == prior[best] and action[e] < action[best]):
+            best = e
+    return int(best)
+
+
+@kernel
+def draw_edge(trees: Trees, tree: int, stream: np.ndarray) -> int:
+    """A root's edge drawn in proportion to the visits (temperature 1). Writes into `stream` and `trees.edge_of`."""
+    index_root(trees, tree)
+    left = next_float(stream) * trees.node_visits[tree, 0]
+    for a in range(trees.edge_of.shape[0]):
+        edge = trees.edge_of[a]
+        if NO_EDGE < edge < trees.num_visited[tree, 0]:
+            left -= trees.visit_count[tree, 0, edge]
+            if left < 0.0:
+                return int(edge)
+    return most_visited(trees, tree)
+
+
+@kernel
+def edge_value(trees: Trees, tree: int, edge: int) -> np.float32:
+    """Mean value of a root's edge for the player to move there; 0 without a visit."""
+    return np.float32(trees.value_sum[tree, 0, edge] / np.float32(max(1, trees.visit_count[tree, 0, edge])))
+
+
+@kernel
+def resigns(move: int, root_value: np.float32, best_value: np.float32, threshold: float) -> bool:
+    """True where root and best child are both worth less than the threshold (paper, Methods, 'Self-play')."""
+    return bool(move >= FIRST_RESIGNATION and root_value < threshold and best_value < threshold)
+
+
+@kernel
+def write_policy_target(trees: Trees, tree: int, c_puct: np.float32, forced_playouts: float, out: np.ndarray) -> None:
+    """The root's visits by action, without the forced ones that did not pay. Writes into `out` ([A] uint16, zeros)."""
+    if forced_playouts > 0.0:
+        write_pruned_visits(trees, tree, c_puct, forced_playouts, out)
+        return
+    for e in range(trees.num_visited[tree, 0]):
+        out[trees.action[tree, 0, e]] = min(trees.visit_count[tree, 0, e], MAX_VISITS)

@@ -1,0 +1,146 @@
+"""The data of games in lock-step: how they are played, the slots they are played in, questions, answers and records."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from zero.artifacts import RESIGNATION
+from zero.games.position import NUM_PLANES, History, Position, Rules, new_histories, new_position, new_positions
+from zero.search.cache import EvaluationCache, new_cache
+from zero.search.gumbel import GumbelRoots, new_gumbel_roots
+from zero.search.mcts import Path, new_path
+from zero.search.streams import STREAM_WORDS
+from zero.search.tree import Trees, new_trees
+
+IDLE = -1
+"""Game of a slot that has none left to play."""
+NO_QUESTION = -1
+
+END_PASSES, END_LENGTH, END_LINE, END_FULL, END_RESIGNATION = 0, 1, 2, 3, 4
+END_NAMES = ("passes", "length", "line", "full", RESIGNATION)
+"""How a game ended: two passes, the longest a game may last, k in a row, a full board, a player gave up."""
+
+
+class PlaySettings(NamedTuple):
+    """How the games of a shard are played; an argument of the kernels."""
+
+    num_players: int  # 1: self-play; 2: a match, player 0 has Black in the games of even number
+    num_simulations: int
+    c_puct: float
+    parent_first_play: bool
+    random_symmetry: bool
+    tree_reuse: bool
+    temperature_moves: int
+    dirichlet_concentration: float
+    dirichlet_fraction: float
+    first_game: int  # number of the shard's first game in its generation
+    forced_playouts: float
+    full_search_fraction: float
+    fast_simulations: int
+    calibration_fraction: float
+    resign_threshold: float
+    evaluation_cache: int
+    gumbel: bool
+    considered_actions: int
+    gumbel_scale: float
+
+
+class Slots(NamedTuple):
+    """Games in play: G slots, P players, T = G * P trees (tree of player p in slot s: s * P + p)."""
+
+    game: np.ndarray  # [G] int32, game within the shard, or IDLE
+    positions: Position  # leading axis G
+    histories: History  # leading axis G
+    trees: Trees
+    path: Path
+    leaf: np.ndarray  # [G] int32, node that waits for an answer
+    row: np.ndarray  # [G] int32, its row in the player's batch, or NO_QUESTION
+    symmetry: np.ndarray  # [G] int32, under which it is shown
+    simulations_left: np.ndarray  # [G] int32, of the move in hand
+    is_new_root: np.ndarray  # [G] bool, the root has not had its noise
+    is_fast: np.ndarray  # [G] bool, the move in hand has few simulations and is no policy target
+    next_game: np.ndarray  # [1] int32, first game that no slot has taken
+    position: Position  # scratch: the position a simulation walks
+    mask: np.ndarray  # [A] bool, scratch
+    cache: EvaluationCache
+    roots: GumbelRoots
+
+
+class Batch(NamedTuple):
+    """Questions and answers, by player."""
+
+    num_questions: np.ndarray  # [P] int32
+    planes: np.ndarray  # [P, G, 17, W] uint64, see `zero.games.planes`
+    prior: np.ndarray  # [P, G, A] float32
+    value: np.ndarray  # [P, G] float32
+
+
+class Records(NamedTuple):
+    """The games of a shard as they are played: M games of up to T moves."""
+
+    streams: np.ndarray  # [M, 3] uint64
+    actions: np.ndarray  # [M, T] int16
+    visit_counts: np.ndarray  # [M, T, A] uint16, policy target times its sum; zeros where a move is no target
+    root_values: np.ndarray  # [M, T] float32, seen by the player to move
+    best_values: np.ndarray  # [M, T] float32, of the most visited action, likewise
+    ownership: np.ndarray  # [M, S*S] int8, owner of each point at the end of a game of Go that was played out
+    never_resigns: np.ndarray  # [M] bool
+    num_moves: np.ndarray  # [M] int32
+    outcome: np.ndarray  # [M] int8, for Black
+    margin: np.ndarray  # [M] float32
+    end: np.ndarray  # [M] int8, index of END_NAMES
+    num_done: np.ndarray  # [1] int32
+    num_evaluations: np.ndarray  # [1] int64
+
+
+def new_slots(rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: int) -> Slots:
+    """Slots that have not taken a game."""
+    return Slots(
+        game=np.full(num_slots, IDLE, np.int32),
+        positions=new_positions(rules, num_slots),
+        histories=new_histories(rules, num_slots),
+        trees=new_trees(num_slots * settings.num_players, max_nodes, rules.num_actions),
+        path=new_path(num_slots, min(max_nodes, rules.max_moves) + 1),
+        leaf=np.zeros(num_slots, np.int32),
+        row=np.full(num_slots, NO_QUESTION, np.int32),
+        symmetry=np.zeros(num_slots, np.int32),
+        simulations_left=np.zeros(num_slots, np.int32),
+        is_new_root=np.zeros(num_slots, np.bool_),
+        is_fast=np.zeros(num_slots, np.bool_),
+        next_game=np.zeros(1, np.int32),
+        position=new_position(rules),
+        mask=np.zeros(rules.num_actions, np.bool_),
+        cache=new_cache(settings.evaluation_cache, NUM_PLANES, rules.num_words, rules.num_actions),
+        roots=new_gumbel_roots(num_slots * settings.num_players if settings.gumbel else 0, rules.num_actions),
+    )
+
+
+def new_batch(rules: Rules, num_slots: int, num_players: int) -> Batch:
+    """A batch with a row for each slot."""
+    return Batch(
+        num_questions=np.zeros(num_players, np.int32),
+        planes=np.zeros((num_players, num_slots, NUM_PLANES, rules.num_words), np.uint64),
+        prior=np.zeros((num_players, num_slots, rules.num_actions), np.float32),
+        value=np.zeros((num_players, num_slots), np.float32),
+    )
+
+
+def new_records(rules: Rules, streams: np.ndarray) -> Records:
+    """Empty records for the games of `streams` ([M, 3] uint64)."""
+    assert streams.shape[1] == STREAM_WORDS
+    games, moves = len(streams), rules.max_moves
+    return Records(
+        streams=streams.copy(),
+        actions=np.zeros((games, moves), np.int16),
+        visit_counts=np.zeros((games, moves, rules.num_actions), np.uint16),
+        root_values=np.zeros((games, moves), np.float32),
+        best_values=np.zeros((games, moves), np.float32),
+        ownership=np.zeros((games, rules.num_points), np.int8),
+        never_resigns=np.zeros(games, np.bool_),
+        num_moves=np.zeros(games, np.int32),
+        outcome=np.zeros(games, np.int8),
+        margin=np.zeros(games, np.float32),
+        end=np.zeros(games, np.int8),
+        num_done=np.zeros(1, np.int32),
+        num_evaluations=np.zeros(1, np.int64),
+    )
