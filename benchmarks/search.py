@@ -21,7 +21,6 @@ from zero.search.streams import stream_of
 
 NUM_SIMULATIONS = 800
 NUM_GAMES = 64
-PREPARING_SECONDS = 0.1
 
 
 class SearchWork(Manifest):
@@ -31,9 +30,26 @@ class SearchWork(Manifest):
     num_games: int
 
 
+def prepare(arguments: str) -> tuple[Measure, ...]:
+    """The work of a `SearchWork`: `search`, simulations a second."""
+    work = SearchWork.model_validate_json(arguments)
+    rules, settings = rules_of(work.params.game), selfplay_settings(work.params)
+    max_nodes = work.params.search.max_nodes
+
+    def run(seconds: float) -> Sample:
+        simulations, busy = 0, 0.0
+        while busy < seconds:
+            busy += search_first_moves(rules, settings, work.num_games, max_nodes)
+            simulations += work.num_games * settings.num_simulations
+        return Sample(figure=simulations / busy)
+
+    search_first_moves(rules, settings, work.num_games, max_nodes)
+    return (Measure("search", run),)
+
+
 def search_first_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: int) -> float:
     """Seconds it takes until every game has played its first move. Its memory is there, and touched, before."""
-    slots = new_slots(rules, num_games, 1, max_nodes)
+    slots = new_slots(rules, settings, num_games, max_nodes)
     batch = new_batch(rules, num_games, 1)
     records = new_records(rules, np.stack([stream_of(0, 0, "bench", game) for game in range(num_games)]))
     touch((slots, batch, records))
@@ -46,7 +62,7 @@ def search_first_moves(rules: Rules, settings: PlaySettings, num_games: int, max
 
 
 def touch(arrays: object) -> None:
-    """Writes every array of a tree of NamedTuples over with itself, so that its memory is the process's own."""
+    """Writes every array of a tree of NamedTuples over with itself: then the system has given the process its pages."""
     if isinstance(arrays, np.ndarray):
         arrays[...] = arrays.copy()
     elif isinstance(arrays, tuple):
@@ -54,24 +70,8 @@ def touch(arrays: object) -> None:
             touch(part)
 
 
-def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The work of a `SearchWork`: simulations a second."""
-    work = SearchWork.model_validate_json(arguments)
-    rules, settings = rules_of(work.params.game), selfplay_settings(work.params)
-
-    def run(seconds: float) -> Sample:
-        simulations, busy = 0, 0.0
-        while busy < seconds:
-            busy += search_first_moves(rules, settings, work.num_games, work.params.search.max_nodes)
-            simulations += work.num_games * settings.num_simulations
-        return Sample(figure=simulations / busy)
-
-    run(PREPARING_SECONDS)
-    return (Measure("search", run),)
-
-
 def search_work(context: Context, first_play: str, noise: float) -> SearchWork:
-    """The search of a row: positional superko at 9x9, and no draws but those of the noise."""
+    """Positional superko at 9x9; nothing is drawn at random but the noise."""
     params = params_of(
         GO9,
         context.profile,
@@ -82,6 +82,9 @@ def search_work(context: Context, first_play: str, noise: float) -> SearchWork:
 
 
 def search(context: Context, first_play: str, noise: float = 0.0) -> Measured:
-    """Simulations a second of a core."""
+    """Simulations a second of a core.
+
+    Without noise all games are searched alike; with noise (the fraction given) each is another.
+    """
     with Child("search", search_work(context, first_play, noise), context.cores[-1:]) as child:
         return alone(context, lambda seconds: child.run("search", seconds))

@@ -1,1 +1,113 @@
 """Self-play with a network, and the same network alone at the same batch: what the search leaves of it."""
+
+from collections.abc import Sequence
+
+from benchmarks.children import Child
+from benchmarks.results import Detail, Sample
+from benchmarks.rounds import Context, Measured, against, not_measured
+from benchmarks.setting import GO9, GPU9, params_of, residual_tower
+from benchmarks.work import Measure
+from zero.artifacts import Manifest
+from zero.bench import Games, network_rate, selfplay_settings
+from zero.games.rules import rules_of
+from zero.network.profile import prepare_torch
+from zero.params import Params
+
+EVALUATIONS, SIMULATIONS = "evaluations/s", "simulations/s"
+PREPARING_SECONDS = 0.2
+
+
+class SelfplayWork(Manifest):
+    """Games of self-play by these parameters, with the first network of their seed."""
+
+    params: Params
+
+
+def prepare(arguments: str) -> tuple[Measure, ...]:
+    """The work of a `SelfplayWork`: `raw` and `selfplay` in evaluations a second, `simulations` of the same self-play."""
+    params = SelfplayWork.model_validate_json(arguments).params
+    profile = params.profile
+    prepare_torch(profile, profile.selfplay_threads)
+    from zero.network.inference import new_evaluator
+    from zero.network.weights import new_network, weights_bytes
+
+    rules = rules_of(params.game)
+    evaluator = new_evaluator(weights_bytes(new_network(params.network, params.game, params.seed)), profile)
+    games = Games(
+        rules,
+        selfplay_settings(params),
+        params.selfplay.num_slots,
+        params.search.max_nodes,
+        evaluator,
+        profile.search_threads,
+        profile.half_batches,
+    )
+    games.mix_ages()
+    games.run(PREPARING_SECONDS)
+    planes = games.planes()
+
+    def raw(seconds: float) -> Sample:
+        return Sample(figure=network_rate(rules, evaluator, planes, seconds))
+
+    def selfplay(seconds: float) -> Sample:
+        counts = games.run(seconds)
+        detail = Detail(name="simulations in self-play", value=counts.simulations, unit=SIMULATIONS)
+        return Sample(figure=counts.evaluations, details=(detail,))
+
+    def simulations(seconds: float) -> Sample:
+        counts = games.run(seconds)
+        detail = Detail(name="evaluations in self-play", value=counts.evaluations, unit=EVALUATIONS)
+        return Sample(figure=counts.simulations, details=(detail,))
+
+    return Measure("raw", raw), Measure("selfplay", selfplay), Measure("simulations", simulations)
+
+
+def against_raw(context: Context, num_blocks: int, num_channels: int) -> Measured:
+    """Self-play at 9x9 as in go9-laptop, against the network alone."""
+    params = params_of(GO9, context.profile, network=residual_tower(num_blocks, num_channels))
+    with Child("selfplay", SelfplayWork(params=params), context.cores[-1:]) as child:
+        return against(
+            context, lambda seconds: child.run("selfplay", seconds), lambda seconds: child.run("raw", seconds)
+        )
+
+
+def two_processes(context: Context) -> Measured:
+    """Self-play of two processes, a core each, at once; against the mean of the two, one at a time."""
+    if len(context.cores) < 2:
+        return not_measured("one core here")
+    work = SelfplayWork(params=params_of(GO9, context.profile, network=residual_tower(4, 32)))
+    with Child("selfplay", work, context.cores[-1:]) as first, Child("selfplay", work, context.cores[-2:-1]) as second:
+        children = (first, second)
+        for child in children:
+            child.wait_until_ready()
+        return against(
+            context, lambda seconds: _at_once(children, seconds), lambda seconds: _one_by_one(children, seconds)
+        )
+
+
+def on_gpu(context: Context) -> Measured:
+    """Self-play at 9x9 with a 10x128 tower as in go9-gpu, against the network alone, on one GPU."""
+    if not _has_gpu():
+        return not_measured("no GPU here")
+    preset = params_of(GPU9, None, network=residual_tower(10, 128, 128))
+    with Child("selfplay", SelfplayWork(params=preset), context.cores) as child:
+        return against(
+            context, lambda seconds: child.run("selfplay", seconds), lambda seconds: child.run("raw", seconds)
+        )
+
+
+def _at_once(children: Sequence[Child], seconds: float) -> Sample:
+    for child in children:
+        child.ask("selfplay", seconds)
+    return Sample(figure=sum([child.answer().figure for child in children]))
+
+
+def _one_by_one(children: Sequence[Child], seconds: float) -> Sample:
+    return Sample(figure=sum([child.run("selfplay", seconds).figure for child in children]) / len(children))
+
+
+def _has_gpu() -> bool:
+    """Whether PyTorch finds one; asked in this process, which does no work of its own."""
+    import torch
+
+    return torch.cuda.is_available()

@@ -9,14 +9,15 @@ GO9, GO19, GPU9 = "go9-laptop", "go19-paper", "go9-gpu"
 Fields = Mapping[str, Any]
 
 
-def params_of(preset: str, profile: ProfileParams, **sections: Fields) -> Params:
-    """A preset on a profile, with fields of its sections changed: `search={"max_nodes": 802}`.
+def params_of(preset: str, profile: ProfileParams | None, **sections: Fields) -> Params:
+    """A preset with fields of its sections changed, as `search={"max_nodes": 802}`; without a profile on its own.
 
     Raises:
       ParamsError: there is no such preset.
     """
     tree = parse_params(preset_text(preset)).model_dump()
-    tree["profile"] = profile.model_dump()
+    if profile is not None:
+        tree["profile"] = profile.model_dump()
     for section, fields in sections.items():
         assert fields.keys() <= tree[section].keys(), (section, sorted(fields))
         tree[section] |= fields

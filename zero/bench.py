@@ -1,28 +1,36 @@
-"""`zero bench`: how fast the parts are, on one core, side by side in one run; the ratios are what carries over.
+"""`zero bench`: how fast this machine plays by `params.yaml`, on one core, in half a minute. The parts side by side.
 
 Each figure is measured in turn (network, self-play, search, rules, network, self-play, ...), so that all see the same
-machine; medians are shown.
+machine; medians are shown. The project's own targets and its rivals are in `benchmarks/`, which measures with these.
 """
 
+import itertools
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 
 from zero._jit import kernel
-from zero.artifacts import Manifest
-from zero.games.planes import pack_planes
-from zero.games.position import NUM_MOVES, NUM_PLANES, History, Position, Rules, new_history, new_position, reset
+from zero.artifacts import Manifest, sha256_bytes
+from zero.games.position import NUM_MOVES, History, Position, Rules, new_history, new_position, reset
 from zero.games.rules import ended, legal_mask, play, rules_of
 from zero.network.profile import execution_profile, prepare_torch
 from zero.params import Params
-from zero.play.boards import advance
-from zero.play.slots import IDLE, Batch, PlaySettings, Records, Slots, new_batch, new_records, new_slots
+from zero.play.shard import Half, Part, new_parts
+from zero.play.slots import IDLE, PlaySettings
 from zero.search.evaluator import Evaluator, UniformEvaluator
 from zero.search.streams import next_below, stream_of
+from zero.shards.spec import plan_shards
+from zero.shards.worker import play_settings
 
 SEARCH_GAMES = 64
 WARM_UP_SECONDS = 0.5
+GAMES_PER_SLOT = 8
+"""Games that there are records for, a slot; then the records are written over."""
+MIXING_SIMULATIONS = 16
+"""Most simulations a move while the ages of the games are mixed."""
 
 
 class BenchResult(Manifest):
@@ -39,47 +47,124 @@ class BenchResult(Manifest):
     rules_moves: float
 
 
+class Counts(NamedTuple):
+    """What games have taken so far, or a second."""
+
+    evaluations: float  # questions to the network
+    simulations: float
+
+
+class _InHand(NamedTuple):
+    """A half of the games, or all of them."""
+
+    parts: list[Part]
+    half: Half
+
+
 class Games:
-    """Games that go on for ever, a bit at a time."""
+    """Self-play that goes on for ever, a bit at a time, by the loop of `zero.play.shard`; without fast moves."""
 
     def __init__(
-        self, rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: int, evaluator: Evaluator
+        self,
+        rules: Rules,
+        settings: PlaySettings,
+        num_slots: int,
+        max_nodes: int,
+        evaluator: Evaluator,
+        search_threads: int = 1,
+        half_batches: bool = False,
     ) -> None:
-        """Sets up `num_slots` games."""
-        self._rules, self._settings, self._evaluator = rules, settings, evaluator
-        self._num_slots, self._max_nodes = num_slots, max_nodes
-        self._slots: Slots = new_slots(rules, num_slots, 1, max_nodes)
-        self._batch: Batch = new_batch(rules, num_slots, 1)
-        self._records: Records = self._new_records(0)
-        self._series = 0
+        """Sets up `num_slots` games and searches for their first questions; see `zero.play.shard.play_games`."""
+        assert settings.num_players == 1 and settings.full_search_fraction == 1.0
+        num_parts = search_threads * (2 if half_batches else 1)
+        streams = np.stack([stream_of(0, 0, "bench", game) for game in range(GAMES_PER_SLOT * num_slots)])
+        self._rules, self._half_batches = rules, half_batches
+        self._parts = new_parts(rules, settings, streams, num_slots, max_nodes, num_parts)
+        self._pool = ThreadPoolExecutor(search_threads, "search") if len(self._parts) > 1 else None
+        self._recycled_moves = 0  # of games whose records are free again
+        self._judge_by(evaluator)
 
-    def run(self, seconds: float) -> tuple[float, float]:
-        """Evaluations and simulations a second."""
-        evaluations = simulations = 0
-        moves_before = self._num_moves()
+    def mix_ages(self) -> None:
+        """Plays on, judged by nobody and with few simulations, until as many games have ended as there are slots.
+
+        All games begin at once, and the cost of a simulation depends on a game's age. A shard has them mixed.
+        """
+        self._in_hand.half.finish_search()
+        parts, evaluator = self._parts, self._evaluator
+        quick = min(parts[0].settings.num_simulations, MIXING_SIMULATIONS)
+        self._parts = [part._replace(settings=part.settings._replace(num_simulations=quick)) for part in parts]
+        self._judge_by(UniformEvaluator())
+        ended_before = self._num_ended()
+        while self._num_ended() - ended_before < sum(len(part.slots.game) for part in parts):
+            self._turn()
+        self._in_hand.half.finish_search()
+        self._parts = parts
+        self._judge_by(evaluator)
+
+    def run(self, seconds: float) -> Counts:
+        """Plays for some seconds; evaluations and simulations a second."""
+        before = self._counts()
         started = time.perf_counter()
         while (elapsed := time.perf_counter() - started) < seconds:
-            questions = advance(self._rules, self._settings, self._slots, self._batch, self._records)
-            if questions == 0:
-                simulations += (self._num_moves() - moves_before) * self._settings.num_simulations
-                moves_before = 0
-                self._series += 1
-                self._slots = new_slots(self._rules, self._num_slots, 1, self._max_nodes)
-                self._records = self._new_records(self._series)
-                continue
-            evaluations += questions
-            self._evaluator.evaluate(self._batch.planes[0], self._batch.prior[0], self._batch.value[0])
-        simulations += (self._num_moves() - moves_before) * self._settings.num_simulations
-        return evaluations / elapsed, simulations / elapsed
+            self._turn()
+        now = self._counts()
+        return Counts(*((after - earlier) / elapsed for after, earlier in zip(now, before, strict=True)))
 
-    def _num_moves(self) -> int:
-        """Moves of the series so far, in games that ended and in games in play."""
-        live = self._slots.game != IDLE
-        return int(self._records.num_moves.sum()) + int(self._slots.positions.state[live, NUM_MOVES].sum())
+    def planes(self) -> np.ndarray:
+        """A batch of questions as the network gets it, [B, P, W] uint64."""
+        return np.concatenate([part.batch.planes[0] for part in self._in_hand.parts])
 
-    def _new_records(self, series: int) -> Records:
-        streams = np.stack([stream_of(series, 0, "bench", game) for game in range(8 * self._num_slots)])
-        return new_records(self._rules, streams)
+    def _judge_by(self, evaluator: Evaluator) -> None:
+        """Goes on with another evaluator; a question that waits gets the answer that was given in its row before."""
+        self._evaluator = evaluator
+        per_half = -(-len(self._parts) // 2) if self._half_batches else len(self._parts)
+        groups = [self._parts[first : first + per_half] for first in range(0, len(self._parts), per_half)]
+        self._turns = itertools.cycle([_InHand(parts, Half(self._rules, parts, [evaluator])) for parts in groups])
+        self._in_hand = next(self._turns)
+        self._in_hand.half.begin_search(self._pool)
+
+    def _turn(self) -> None:
+        """As a turn of `zero.play.shard.play_halves`."""
+        (parts, half), following = self._in_hand, next(self._turns)
+        half.finish_search()
+        for part in parts:
+            self._recycle(part)
+        half.submit()
+        if following.half is not half:
+            following.half.begin_search(self._pool)
+        half.wait()
+        if following.half is half:
+            half.begin_search(self._pool)
+        self._in_hand = following
+
+    def _recycle(self, part: Part) -> None:
+        """Lets the slots begin with the first game again before there is none left. Its stream has gone on since."""
+        if len(part.records.end) - part.slots.next_game[0] < 2 * len(part.slots.game):
+            self._recycled_moves += int(part.records.num_moves.sum())
+            part.records.num_moves[:] = 0
+            part.slots.next_game[0] = 0
+
+    def _num_ended(self) -> int:
+        return sum(int(part.records.num_done[0]) for part in self._parts)
+
+    def _counts(self) -> Counts:
+        """Since the beginning: moves of ended games and of games in play, and the search for the move in hand."""
+        evaluations, simulations = 0, 0
+        for part in self._parts:
+            live = part.slots.game != IDLE
+            moves = int(part.records.num_moves.sum()) + int(part.slots.positions.state[live, NUM_MOVES].sum())
+            num_simulations = part.settings.num_simulations
+            simulations += moves * num_simulations
+            simulations += int((num_simulations - part.slots.simulations_left[live]).sum())
+            evaluations += int(part.records.num_evaluations[0])
+        return Counts(evaluations, simulations + self._recycled_moves * self._parts[0].settings.num_simulations)
+
+
+def selfplay_settings(params: Params) -> PlaySettings:
+    """How a shard of self-play is played by these parameters; nobody resigns."""
+    few = params.selfplay.model_copy(update={"num_games": 1})
+    shard = plan_shards(params, "selfplay", few, 0, (sha256_bytes(b""),))[0]
+    return play_settings(shard)
 
 
 def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:
@@ -88,33 +173,22 @@ def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:
     from zero.network.inference import new_evaluator
     from zero.network.weights import new_network, weights_bytes
 
-    rules = rules_of(params.game)
-    selfplay = params.selfplay
-    settings = PlaySettings(
-        num_players=1,
-        num_simulations=selfplay.num_simulations,
-        c_puct=params.search.c_puct,
-        parent_first_play=params.search.first_play == "parent",
-        random_symmetry=params.search.random_symmetry,
-        tree_reuse=params.search.tree_reuse,
-        temperature_moves=selfplay.temperature_moves,
-        dirichlet_concentration=selfplay.dirichlet_concentration,
-        dirichlet_fraction=selfplay.dirichlet_fraction,
-        first_game=0,
-    )
+    rules, settings = rules_of(params.game), selfplay_settings(params)._replace(full_search_fraction=1.0)
     evaluator = new_evaluator(weights_bytes(new_network(params.network, params.game, params.seed)), params.profile)
-    batch = selfplay.num_slots
+    batch = params.selfplay.num_slots
     games = Games(rules, settings, batch, params.search.max_nodes, evaluator)
     alone = Games(rules, settings, SEARCH_GAMES, params.search.max_nodes, UniformEvaluator())
-    network_rate(rules, evaluator, batch, WARM_UP_SECONDS)
-    games.run(WARM_UP_SECONDS)
-    alone.run(WARM_UP_SECONDS)
+    for each in (games, alone):
+        each.mix_ages()
+        each.run(WARM_UP_SECONDS)
+    planes = games.planes()
+    network_rate(rules, evaluator, planes, WARM_UP_SECONDS)
     rules_rate(rules, WARM_UP_SECONDS)
     rounds = [
         (
-            network_rate(rules, evaluator, batch, seconds),
-            games.run(seconds)[0],
-            alone.run(seconds)[1],
+            network_rate(rules, evaluator, planes, seconds),
+            games.run(seconds).evaluations,
+            alone.run(seconds).simulations,
             rules_rate(rules, seconds),
         )
         for _ in range(repeats)
@@ -131,9 +205,9 @@ def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:
     )
 
 
-def network_rate(rules: Rules, evaluator: Evaluator, batch: int, seconds: float) -> float:
-    """Evaluations a second of the network alone, at a batch shape."""
-    planes = pack_planes(np.random.default_rng(0).integers(0, 2, (batch, NUM_PLANES, rules.num_points)))
+def network_rate(rules: Rules, evaluator: Evaluator, planes: np.ndarray, seconds: float) -> float:
+    """Evaluations a second of the network alone, of one batch ([B, P, W] uint64) again and again."""
+    batch = len(planes)
     prior, value = np.zeros((batch, rules.num_actions), np.float32), np.zeros(batch, np.float32)
     count = 0
     started = time.perf_counter()

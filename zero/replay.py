@@ -146,27 +146,28 @@ def shard_fault(columns: GameColumns, ref: ShardRef, rules: Rules) -> str | None
 
 
 def read_window(window: Window, window_dir: Path, rules: Rules) -> GameColumns:
-    """The games of a window, oldest first, its files checked.
+    """The games of a window, oldest first, its files checked; one file is in memory beside them.
 
     Raises:
       StorageError: a file is missing or altered, or the window is not as large as it says.
     """
-    parts = []
-    for entry in window.shards:
-        path = checked_path(entry.shard.file, window_dir)
-        columns = read_records(path.read_bytes(), str(path))
-        if fault := shard_fault(columns, entry.shard, rules):
-            raise StorageError(f"{path}: {fault}; make the window again with `dvc repro -f replay`")
-        parts.append(select_games(columns, entry.skip_games))
-    if not parts:
+    if not window.shards:
         raise StorageError(f"{window_dir} holds no games; run `dvc repro` in the lineage's workspace")
-    games = concatenate(parts)
+    games = concatenate(_window_shard(entry, window_dir, rules) for entry in window.shards)
     if (games.num_games, games.num_positions) != (window.num_games, window.num_positions):
         raise StorageError(
             f"{window_dir} holds {games.num_games} games and {games.num_positions} positions, its manifest says "
             f"{window.num_games} and {window.num_positions}; make it again with `dvc repro -f replay`"
         )
     return games
+
+
+def _window_shard(entry: WindowShard, window_dir: Path, rules: Rules) -> GameColumns:
+    path = checked_path(entry.shard.file, window_dir)
+    columns = read_records(path.read_bytes(), str(path))
+    if fault := shard_fault(columns, entry.shard, rules):
+        raise StorageError(f"{path}: {fault}; make the window again with `dvc repro -f replay`")
+    return select_games(columns, entry.skip_games)
 
 
 def _check_generations(generation: GenerationId, games: GameSet, old: Window) -> None:

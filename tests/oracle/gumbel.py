@@ -1,7 +1,7 @@
 """The Gumbel search, slow and obvious: every formula over every legal action, in float64.
 
-Twin of zero/search/gumbel.py, written from Danihelka et al. 2022, 'Policy improvement by planning with Gumbel': section 4
-and its algorithm 2 (sequential halving), section 5 (below the root), appendix D (the mixed value). Halving by visit
+Twin of zero/search/gumbel.py, written from Danihelka et al. 2022, 'Policy improvement by planning with Gumbel':
+sequential halving at the root, section 5 for the nodes below it, appendix D for the mixed value. Halving by visit
 counts is how DeepMind's mctx does it; the phases are written out here as a list.
 """
 

@@ -7,35 +7,9 @@ import numpy as np
 from tests.search.kernel_search import KernelSearch
 from zero.games.position import Rules
 from zero.search.evaluator import Evaluator
-from zero.search.gumbel import (
-    GumbelRoots,
-    draw_gumbel,
-    gumbel_choice,
-    improved_policy,
-    new_gumbel_roots,
-    select_gumbel_edge,
-    select_root_edge,
-)
-from zero.search.mcts import backup, make_node
+from zero.search.gumbel import descend_gumbel, draw_gumbel, gumbel_choice, improved_policy, new_gumbel_roots
+from zero.search.mcts import backup
 from zero.search.streams import stream_of
-from zero.search.tree import NO_CHILD, Trees, visit_edge
-
-ANY_STREAM = stream_of(1, 2, "test", 3)
-
-
-def walk(roots: GumbelRoots, trees: Trees, tree: int, simulation: int) -> list[tuple[int, int]]:
-    """Selects down from the root to an edge without a child, or to the end of a game: (node, edge) a step."""
-    node, steps = 0, []
-    while node != NO_CHILD and trees.num_edges[tree, node] > 0:
-        if node == 0:
-            edge = select_root_edge(roots, trees, tree, simulation)
-        else:
-            edge = select_gumbel_edge(roots, trees, tree, node)
-        if edge >= trees.num_visited[tree, node]:
-            edge = visit_edge(trees, tree, node, edge)
-        steps.append((node, edge))
-        node = int(trees.child[tree, node, edge])
-    return steps
 
 
 class KernelGumbelSearch(KernelSearch):
@@ -44,41 +18,35 @@ class KernelGumbelSearch(KernelSearch):
     def __init__(
         self, rules: Rules, evaluator: Evaluator, max_nodes: int, num_considered: int = 16, symmetries=None
     ) -> None:
-        super().__init__(rules, evaluator, 0.0, max_nodes, symmetries)
+        super().__init__(rules, evaluator, c_puct=0.0, max_nodes=max_nodes, symmetries=symmetries)
         self.roots = new_gumbel_roots(self.NUM_TREES, rules.num_actions)
         self.num_considered = num_considered
         self.simulation = 0
 
-    def begin(self, num_simulations: int, scale: float = 0.0, stream: np.ndarray = ANY_STREAM) -> Self:
+    def begin(self, num_simulations: int, scale: float = 0.0, stream: np.ndarray | None = None) -> Self:
         """Begins a search, of a new root where there is none."""
+        stream = stream_of(1, 2, "test", 3) if stream is None else stream
         if self.num_nodes == 0:
             self.start()
         self.simulation = 0
-        considered = self.num_considered
-        draw_gumbel(self.roots, self.trees, self.TREE, considered, num_simulations, scale, stream)
+        draw_gumbel(self.roots, self.trees, self.TREE, self.num_considered, num_simulations, scale, stream)
         return self
 
-    def search(self, num_simulations: int, scale: float = 0.0, stream: np.ndarray = ANY_STREAM) -> Self:
+    def search(self, num_simulations: int, scale: float = 0.0, stream: np.ndarray | None = None) -> Self:
         """A whole search."""
         self.begin(num_simulations, scale, stream)
-        return self.simulate(num_simulations)
+        return self.go_on(num_simulations)
 
-    def simulate(self, times: int = 1) -> Self:
+    def go_on(self, times: int = 1) -> Self:
+        """Simulations of the search that has begun; each starts from the game as it stands."""
         trees, tree, path = self.trees, self.TREE, self.path
         for _ in range(times):
             at = self.game.copy()
-            for depth, (node, edge) in enumerate(steps := walk(self.roots, trees, tree, self.simulation)):
-                path.node[0, depth], path.edge[0, depth] = node, edge
-                at.play(int(trees.action[tree, node, edge]))
-            path.length[0] = len(steps)
-            leaf = int(trees.child[tree, node, edge])
-            is_new = leaf == NO_CHILD
-            if is_new:
-                leaf = make_node(self.rules, trees, tree, at.position, at.history, self.mask)
-                trees.child[tree, node, edge] = leaf
+            leaf = descend_gumbel(
+                self.rules, self.roots, trees, tree, self.simulation, at.position, at.history, self.mask, path, 0
+            )
             ended = trees.num_edges[tree, leaf] == 0
             assert ended == at.ended
-            assert is_new or ended
             backup(trees, tree, trees.node_value[tree, leaf] if ended else self._ask(at, leaf), path, 0)
             self.simulation += 1
         return self

@@ -1,6 +1,7 @@
 """Shards of games as files and as columns."""
 
 import io
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -68,6 +69,23 @@ def test_shards_are_joined_in_order():
     assert columns.num_positions == sum(len(record.actions) for record in RECORDS)
     for index, record in enumerate(RECORDS):
         assert_equal(game_record(columns, index), record)
+
+
+def test_joining_holds_one_part_beside_the_result():
+    def parts():
+        for _ in range(200):
+            yield read_records(DATA, "shard")
+
+    size = sum(array.nbytes for array in read_records(DATA, "shard") if isinstance(array, np.ndarray))
+    concatenate(parts())
+    tracemalloc.start()
+    try:
+        columns = concatenate(parts())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert columns.num_games == 800
+    assert peak < 220 * size
 
 
 def test_the_oldest_games_can_be_left_out():

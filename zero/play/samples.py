@@ -22,7 +22,11 @@ PHASE = "training"
 
 
 class SampleGames(NamedTuple):
-    """The games that samples are drawn from: G games with M moves and V visited edges in all."""
+    """The games that samples are drawn from: G games with M moves and V visited edges in all.
+
+    A 9x9 game of 80 moves with 26 visited edges each takes 9 kB, so 500,000 of them 4.5 GB; a 19x19 game of 220 moves
+    with 100 edges each takes 90 kB, so 500,000 of them 45 GB.
+    """
 
     outcome: np.ndarray  # [G] int8, +1, 0, -1 for Black
     margin: np.ndarray  # [G] float32, points for Black

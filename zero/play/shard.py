@@ -1,8 +1,8 @@
 """Plays the games of a shard to their ends: the loop between the boards and the networks.
 
-The games are in parts, one a search thread, or two where the network has a device of its own: then one half of the games
-is searched while the network judges the other. A part has slots of its own and a fixed range of the games, and each part
-fills the same rows of the network's batch each time, so that no timing shows in the games.
+The games are in parts: one a search thread, and as many again where the network has a device of its own; then one half
+of the games is searched while the network judges the other. A part has slots of its own and a fixed range of the games,
+and it fills the same rows of the network's batch each time, so that no timing shows in the games.
 """
 
 import itertools

@@ -92,9 +92,15 @@ def draw_gumbel(
         if e < trees.num_visited[tree, 0]:
             base_visits[a] = trees.visit_count[tree, 0, e]
         if scale > 0.0:
-            gumbel[a] = -scale * math.log(-math.log(max(next_float(stream), LEAST_UNIFORM)))
+            gumbel[a] = scale * gumbel_number(next_float(stream))
     roots.num_considered[tree] = min(num_considered, trees.num_edges[tree, 0])
     roots.num_simulations[tree] = num_simulations
+
+
+@inline_kernel
+def gumbel_number(uniform: float) -> float:
+    """The Gumbel(0, 1) number of a random number in [0, 1)."""
+    return -math.log(-math.log(max(uniform, LEAST_UNIFORM)))
 
 
 @kernel

@@ -19,8 +19,9 @@ Visit counts are kept where they are not zero. Equal records give equal bytes: t
 """
 
 import io
-from collections.abc import Sequence
-from typing import NamedTuple
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,7 @@ SCHEMA = pa.schema(
 )
 COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
 STRING_COLUMNS = ["black", "white", "end"]
+OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
 RESTORE = "restore it with `dvc checkout --force`, or take it out of the store so that it is played again"
 
 
@@ -245,28 +247,34 @@ def select_games(columns: GameColumns, first: int) -> GameColumns:
     )
 
 
-def concatenate(parts: Sequence[GameColumns]) -> GameColumns:
-    """The games of several shards (of one game) as one, in the order given."""
-    assert len({part.num_actions for part in parts}) == 1
-    return GameColumns(
-        num_actions=parts[0].num_actions,
-        game=np.concatenate([part.game for part in parts]),
-        black=tuple(name for part in parts for name in part.black),
-        white=tuple(name for part in parts for name in part.white),
-        outcome=np.concatenate([part.outcome for part in parts]),
-        margin=np.concatenate([part.margin for part in parts]),
-        end=tuple(end for part in parts for end in part.end),
-        never_resigns=np.concatenate([part.never_resigns for part in parts]),
-        ownership_offsets=_joined_offsets([part.ownership_offsets for part in parts]),
-        ownership=np.concatenate([part.ownership for part in parts]),
-        move_offsets=_joined_offsets([part.move_offsets for part in parts]),
-        actions=np.concatenate([part.actions for part in parts]),
-        root_values=np.concatenate([part.root_values for part in parts]),
-        best_values=np.concatenate([part.best_values for part in parts]),
-        visit_offsets=_joined_offsets([part.visit_offsets for part in parts]),
-        visit_actions=np.concatenate([part.visit_actions for part in parts]),
-        visit_counts=np.concatenate([part.visit_counts for part in parts]),
-    )
+def concatenate(parts: Iterable[GameColumns]) -> GameColumns:
+    """The games of several shards (of one game) as one, in the order given.
+
+    It holds one part beside the result, which grows in its place: a window of games can fill most of the memory.
+    """
+    names: dict[str, list[str]] = {name: [] for name in STRING_COLUMNS}
+    arrays: dict[str, np.ndarray] = {}
+    num_actions = 0
+    for part in parts:
+        assert num_actions in (0, part.num_actions)
+        num_actions = part.num_actions
+        for name, values in part._asdict().items():
+            if name in names:
+                names[name].extend(map(sys.intern, values))
+            elif name in OFFSETS:
+                offsets = arrays.setdefault(name, np.zeros(1, np.int64))
+                _append(offsets, values[1:] + offsets[-1])
+            elif name != "num_actions":
+                _append(arrays.setdefault(name, np.zeros(0, values.dtype)), values)
+    fields: dict[str, Any] = {name: tuple(values) for name, values in names.items()} | arrays
+    return GameColumns(num_actions=num_actions, **fields)
+
+
+def _append(array: np.ndarray, values: np.ndarray) -> None:
+    """Appends to an array that owns its memory. Writes into `array`, which no other array may look into."""
+    size = len(array)
+    array.resize(size + len(values), refcheck=False)  # moves pages instead of copying them where it is large
+    array[size:] = values
 
 
 def _list_array(offsets: Sequence[int] | np.ndarray, values: Sequence[np.ndarray], dtype: type) -> pa.ListArray:
@@ -288,8 +296,3 @@ def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _within(values: np.ndarray, low: int, high: int) -> bool:
     return len(values) == 0 or bool(values.min() >= low and values.max() <= high)
-
-
-def _joined_offsets(parts: Sequence[np.ndarray]) -> np.ndarray:
-    starts = np.cumsum([0, *(part[-1] for part in parts)])
-    return np.concatenate([*(part[:-1] + start for part, start in zip(parts, starts, strict=False)), starts[-1:]])
