@@ -57,7 +57,7 @@ bench: setup ## the speed of rules, search, network and self-play on this machin
 test: setup ## all tests; those with servers start their own, in folders and on ports of their own
 	@$(python) -m pytest $(ARGS)
 
-rules: setup ## the rules of Go against GNU Go (program gnugo): 100,000 positions of random games of every size
+rules: setup ## the rules of Go against GNU Go: 100,000 positions of random games on every size
 	@$(python) -m tests.games.differential $(ARGS)
 
 check: setup ## style, format, types and import layers

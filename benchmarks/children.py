@@ -1,5 +1,6 @@
-"""The parent's end of a child: it is started on its cores, asked for samples, and ended with the block it was made in."""
+"""The parent's end of a child: it is started on its cores, asked for samples, and ended with its block."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any, Self
 
 from benchmarks.machine import PROJECT_DIR
 from benchmarks.results import Sample
+from benchmarks.work import Side
 from zero.artifacts import Manifest
 from zero.errors import WorkerError
 
@@ -33,7 +35,7 @@ class Child:
     ) -> None:
         """Starts it with as many threads as cores; `environment` is added to this process's own."""
         self._module = module
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 # closed when the child has ended
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "benchmarks.child", module, arguments.model_dump_json()),
@@ -46,6 +48,7 @@ class Child:
             text=True,
         )
         self._ready = False
+        self.pid = self._process.pid
 
     def __enter__(self) -> Self:
         return self
@@ -75,8 +78,9 @@ class Child:
         """Lets it begin; `answer` waits for what it counted."""
         self.wait_until_ready()
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"measure": measure, "seconds": seconds}) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which `answer` finds out
+            self._process.stdin.write(json.dumps({"measure": measure, "seconds": seconds}) + "\n")
+            self._process.stdin.flush()
 
     def answer(self) -> Sample:
         """What it counted since it was asked.
@@ -94,6 +98,10 @@ class Child:
         """
         self.ask(measure, seconds)
         return self.answer()
+
+    def side(self, measure: str) -> Side:
+        """`run` of one measure, as a side of a comparison."""
+        return lambda seconds: self.run(measure, seconds)
 
     def _read(self) -> dict[str, Any]:
         assert self._process.stdout is not None

@@ -1,1 +1,111 @@
-"""The memory of one game: the bytes of its arrays, and what the process really grew by while games were played."""
+"""The memory of one game: the bytes of its arrays, and what a process really grew by while games were played."""
+
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.children import Child
+from benchmarks.results import Detail, Sample, spread_of
+from benchmarks.rounds import Context, Measured
+from benchmarks.setting import params_of
+from benchmarks.work import Measure
+from zero.artifacts import Manifest
+from zero.bench import selfplay_settings
+from zero.errors import WorkerError
+from zero.games.position import NUM_MOVES, Rules
+from zero.games.rules import rules_of
+from zero.params import Params
+from zero.play.boards import advance
+from zero.play.shard import Part, new_parts
+from zero.play.slots import PlaySettings, new_batch
+from zero.search.evaluator import UniformEvaluator
+from zero.search.streams import stream_of
+
+MEBIBYTE = 2**20
+KIBIBYTE = 2**10
+RESIDENT = "VmRSS:"
+NUM_GAMES = 8
+"""Games whose growth is shared out: pages, and what the allocator keeps, blur that of one."""
+
+
+class MemoryWork(Manifest):
+    """Self-play by these parameters, for some moves of each game."""
+
+    params: Params
+    num_games: int
+    num_moves: int
+
+
+def prepare(arguments: str) -> tuple[Measure, ...]:
+    """The work of a `MemoryWork`: `memory`, MiB a game. To be asked for once: freed memory is used again."""
+    work = MemoryWork.model_validate_json(arguments)
+    rules, settings = rules_of(work.params.game), selfplay_settings(work.params)
+    max_nodes = work.params.search.max_nodes
+    play_moves(rules, settings._replace(num_simulations=2), 1, 8, 2)  # compiles
+
+    def run(seconds: float) -> Sample:
+        before = resident_bytes()
+        part = play_moves(rules, settings, work.num_games, max_nodes, work.num_moves)
+        growth = (resident_bytes() - before) / work.num_games / MEBIBYTE
+        assert part.records.num_evaluations[0] > 0
+        arrays = game_bytes(rules, settings, max_nodes) / MEBIBYTE
+        details = (
+            Detail(name="arrays of a game", value=arrays, unit="MiB"),
+            Detail(name="growth a game of the resident memory", value=growth, unit="MiB"),
+            Detail(name="nodes a tree can hold", value=max_nodes, unit="nodes"),
+        )
+        return Sample(figure=max(arrays, growth), details=details)
+
+    return (Measure("memory", run),)
+
+
+def game_bytes(rules: Rules, settings: PlaySettings, max_nodes: int) -> int:
+    """Bytes of all arrays that one game alone needs: position, history, tree, questions and answers, record.
+
+    The questions count twice: a search thread has some of its own, and there are those of the network's batch.
+    """
+    part = play_moves(rules, settings, 1, max_nodes, 0)
+    return num_bytes((part.slots, part.batch, part.records)) + num_bytes(new_batch(rules, 1, settings.num_players))
+
+
+def num_bytes(arrays: object) -> int:
+    """Bytes of every array of a tree of NamedTuples."""
+    if isinstance(arrays, np.ndarray):
+        return arrays.nbytes
+    return sum(num_bytes(part) for part in arrays) if isinstance(arrays, tuple) else 0
+
+
+def play_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: int, num_moves: int) -> Part:
+    """Plays some moves of games, or all there are, and gives what they lie in."""
+    streams = np.stack([stream_of(0, 0, "bench", game) for game in range(num_games)])
+    part = new_parts(rules, settings, streams, num_games, max_nodes, 1)[0]
+    evaluator = UniformEvaluator()
+    while part.slots.positions.state[:, NUM_MOVES].min() < num_moves:
+        if advance(rules, settings, part.slots, part.batch, part.records) == 0:
+            break
+        evaluator.evaluate(part.batch.planes[0], part.batch.prior[0], part.batch.value[0])
+    return part
+
+
+def resident_bytes() -> int:
+    """Bytes of this process's memory that are in the machine's.
+
+    Raises:
+      WorkerError: this system does not say so as Linux does.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * KIBIBYTE for line in lines if line.startswith(RESIDENT))
+    except (OSError, StopIteration):
+        raise WorkerError(f"/proc/self/status does not say {RESIDENT}; memory is measured on Linux alone") from None
+
+
+def memory(context: Context, preset: str, num_simulations: int, num_moves: int) -> Measured:
+    """MiB of a game by a preset that has this number of simulations: the larger of its arrays and the growth."""
+    params = params_of(preset, context.profile)
+    assert params.selfplay.num_simulations == num_simulations
+    work = MemoryWork(params=params, num_games=NUM_GAMES, num_moves=num_moves)
+    with Child("memory", work, context.cores[-1:]) as child:
+        sample = child.run("memory", context.seconds)
+    context.tick()
+    return Measured(spread_of([sample.figure]), details=sample.details)

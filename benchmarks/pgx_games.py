@@ -1,6 +1,6 @@
 """Self-play of 9x9 Go in JAX by `pgx` (rules) and `mctx` (search): the rival of the project's own self-play.
 
-As in the AlphaZero example of pgx, with the PUCT search of `mctx` in the place of its Gumbel search: the same work as ours.
+As in the AlphaZero example of pgx, with the PUCT search of `mctx` in the place of its Gumbel search: the work of ours.
 """
 
 from typing import Any, NamedTuple
@@ -34,6 +34,10 @@ class PgxGames:
         self._state, self._key = self._move(self._network, self._state, self._key)
         jax.block_until_ready(self._state)
         return self.num_games * (self.num_simulations + 1)
+
+    def num_moves(self) -> int:
+        """Moves of all games as they stand; an ended game has begun again."""
+        return int(self._state._step_count.sum())
 
 
 def planes_of(observation: Any) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from benchmarks.results import Detail, Sample, Spread, median_details, spread_of
+from benchmarks.work import Side
 from zero.params import ProfileParams
 
 WARM_UP_SECONDS = 0.5
@@ -28,10 +29,6 @@ class Measured(NamedTuple):
     ratio: Spread | None = None
     details: tuple[Detail, ...] = ()
     note: str = ""
-
-
-Side = Callable[[float], Sample]
-"""Works for some seconds and says what it counted."""
 
 
 def not_measured(why: str) -> Measured:

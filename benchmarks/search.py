@@ -1,6 +1,7 @@
 """Search alone: the first moves of many games, each from an empty tree, judged by an evaluator that knows nothing."""
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,13 @@ class SearchWork(Manifest):
     num_games: int
 
 
+class Searched(NamedTuple):
+    """The first moves of all games."""
+
+    simulations: int  # as recorded
+    seconds: float
+
+
 def prepare(arguments: str) -> tuple[Measure, ...]:
     """The work of a `SearchWork`: `search`, simulations a second."""
     work = SearchWork.model_validate_json(arguments)
@@ -39,16 +47,17 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
     def run(seconds: float) -> Sample:
         simulations, busy = 0, 0.0
         while busy < seconds:
-            busy += search_first_moves(rules, settings, work.num_games, max_nodes)
-            simulations += work.num_games * settings.num_simulations
+            searched = search_first_moves(rules, settings, work.num_games, max_nodes)
+            simulations += searched.simulations
+            busy += searched.seconds
         return Sample(figure=simulations / busy)
 
     search_first_moves(rules, settings, work.num_games, max_nodes)
     return (Measure("search", run),)
 
 
-def search_first_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: int) -> float:
-    """Seconds it takes until every game has played its first move. Its memory is there, and touched, before."""
+def search_first_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: int) -> Searched:
+    """Searches until every game has played its first move; the memory is there, and touched, before."""
     slots = new_slots(rules, settings, num_games, max_nodes)
     batch = new_batch(rules, num_games, 1)
     records = new_records(rules, np.stack([stream_of(0, 0, "bench", game) for game in range(num_games)]))
@@ -58,7 +67,8 @@ def search_first_moves(rules: Rules, settings: PlaySettings, num_games: int, max
     while not slots.positions.state[:, NUM_MOVES].all():
         advance(rules, settings, slots, batch, records)
         evaluator.evaluate(batch.planes[0], batch.prior[0], batch.value[0])
-    return time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    return Searched(simulations=int(records.visit_counts[:, 0].sum()), seconds=seconds)
 
 
 def touch(arrays: object) -> None:
@@ -87,4 +97,4 @@ def search(context: Context, first_play: str, noise: float = 0.0) -> Measured:
     Without noise all games are searched alike; with noise (the fraction given) each is another.
     """
     with Child("search", search_work(context, first_play, noise), context.cores[-1:]) as child:
-        return alone(context, lambda seconds: child.run("search", seconds))
+        return alone(context, child.side("search"))

@@ -1,6 +1,7 @@
 """Self-play with a network, and the same network alone at the same batch: what the search leaves of it."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks.children import Child
 from benchmarks.results import Detail, Sample
@@ -24,7 +25,7 @@ class SelfplayWork(Manifest):
 
 
 def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The work of a `SelfplayWork`: `raw` and `selfplay` in evaluations a second, `simulations` of the same self-play."""
+    """The work of a `SelfplayWork`: `raw` and `selfplay` in evaluations a second, `simulations` of that self-play."""
     params = SelfplayWork.model_validate_json(arguments).params
     profile = params.profile
     prepare_torch(profile, profile.selfplay_threads)
@@ -66,9 +67,7 @@ def against_raw(context: Context, num_blocks: int, num_channels: int) -> Measure
     """Self-play at 9x9 as in go9-laptop, against the network alone."""
     params = params_of(GO9, context.profile, network=residual_tower(num_blocks, num_channels))
     with Child("selfplay", SelfplayWork(params=params), context.cores[-1:]) as child:
-        return against(
-            context, lambda seconds: child.run("selfplay", seconds), lambda seconds: child.run("raw", seconds)
-        )
+        return against(context, child.side("selfplay"), child.side("raw"))
 
 
 def two_processes(context: Context) -> Measured:
@@ -80,9 +79,7 @@ def two_processes(context: Context) -> Measured:
         children = (first, second)
         for child in children:
             child.wait_until_ready()
-        return against(
-            context, lambda seconds: _at_once(children, seconds), lambda seconds: _one_by_one(children, seconds)
-        )
+        return against(context, partial(together, children, "selfplay"), partial(one_by_one, children, "selfplay"))
 
 
 def on_gpu(context: Context) -> Measured:
@@ -91,19 +88,19 @@ def on_gpu(context: Context) -> Measured:
         return not_measured("no GPU here")
     preset = params_of(GPU9, None, network=residual_tower(10, 128, 128))
     with Child("selfplay", SelfplayWork(params=preset), context.cores) as child:
-        return against(
-            context, lambda seconds: child.run("selfplay", seconds), lambda seconds: child.run("raw", seconds)
-        )
+        return against(context, child.side("selfplay"), child.side("raw"))
 
 
-def _at_once(children: Sequence[Child], seconds: float) -> Sample:
+def together(children: Sequence[Child], measure: str, seconds: float) -> Sample:
+    """Sum of the figures of children that work at once."""
     for child in children:
-        child.ask("selfplay", seconds)
-    return Sample(figure=sum([child.answer().figure for child in children]))
+        child.ask(measure, seconds)
+    return Sample(figure=sum(child.answer().figure for child in children))
 
 
-def _one_by_one(children: Sequence[Child], seconds: float) -> Sample:
-    return Sample(figure=sum([child.run("selfplay", seconds).figure for child in children]) / len(children))
+def one_by_one(children: Sequence[Child], measure: str, seconds: float) -> Sample:
+    """Mean of the figures of children that work one after the other."""
+    return Sample(figure=sum(child.run(measure, seconds).figure for child in children) / len(children))
 
 
 def _has_gpu() -> bool:

@@ -1,4 +1,4 @@
-"""The parameters of a benchmark: a preset with some fields changed, so that a new parameter has its preset's value here."""
+"""The parameters of a benchmark: a preset with some fields changed; a new parameter has its preset's value here."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,5 +1,6 @@
 """From the start of a process to its first simulation, with the compiled kernels on disk: the wait before any work."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -10,32 +11,29 @@ from benchmarks.children import child_environment
 from benchmarks.results import Sample
 from benchmarks.rounds import Context, Measured, alone
 from benchmarks.setting import GO9, params_of
+from zero.bench import selfplay_settings
 from zero.errors import WorkerError
 
-PROGRAM = (sys.executable, "-m", "benchmarks.first_simulation")
-MAKE_WEIGHTS = """
-import sys
-from pathlib import Path
-from zero.bench import new_weights
-from zero.params import Params
-Path(sys.argv[2]).write_bytes(new_weights(Params.model_validate_json(sys.argv[1])))
-"""
+EXPECTED = "simulations: 1\n"
 
 
 def startup(context: Context, with_network: bool) -> Measured:
-    """Seconds of a fresh process; the first of all is not counted, it may have to compile."""
+    """Seconds of a fresh process; that of the round before the first, which may compile, does not count."""
     params = params_of(GO9, context.profile)
+    given = {"params": params.model_dump(mode="json"), "settings": selfplay_settings(params)}
+    command = [sys.executable, "-m", "benchmarks.first_simulation", json.dumps(given)]
     with tempfile.TemporaryDirectory(prefix="zero-bench-") as folder:
-        arguments = [*PROGRAM, params.model_dump_json()]
         if with_network:
+            from zero.network.weights import new_network, weights_bytes
+
             weights = Path(folder) / "weights.safetensors"
-            _run(sys.executable, "-c", MAKE_WEIGHTS, params.model_dump_json(), str(weights))
-            arguments.append(str(weights))
-        return alone(context, lambda _: Sample(figure=_run(*arguments)))
+            weights.write_bytes(weights_bytes(new_network(params.network, params.game, params.seed)))
+            command.append(str(weights))
+        return alone(context, lambda _: Sample(figure=process_seconds(command)))
 
 
-def _run(*command: str) -> float:
-    """Seconds of a process that ends well.
+def process_seconds(command: list[str]) -> float:
+    """Seconds of a process that makes one simulation, from its start to its end.
 
     Raises:
       WorkerError: it does not; with its last words.
@@ -43,7 +41,7 @@ def _run(*command: str) -> float:
     started = time.perf_counter()
     done = subprocess.run(command, env=child_environment(1), capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - started
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise WorkerError(f"`{' '.join(command[1:3])}` ended with status {done.returncode}: {said[-1] if said else ''}")
+    if done.returncode or done.stdout != EXPECTED:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise WorkerError(f"the process ended with status {done.returncode} and said {said[-1] if said else 'nothing'}")
     return seconds

@@ -6,12 +6,15 @@ from typing import NamedTuple
 
 from benchmarks.results import Sample
 
+Side = Callable[[float], Sample]
+"""Works for about so many seconds and says what it counted."""
+
 
 class Measure(NamedTuple):
-    """A piece of work, prepared and warm; `run(seconds)` does it for about that long and says what it counted."""
+    """A piece of work, prepared and warm."""
 
     name: str
-    run: Callable[[float], Sample]
+    run: Side
 
 
 def rate(step: Callable[[], int], seconds: float) -> float:

@@ -190,17 +190,17 @@ def test_the_challenger_is_the_average_and_training_goes_on_from_the_weights_wit
 
 
 def test_the_average_is_that_of_all_generations(tmp_path):
-    """A generation of one step moves it by a tenth from where the generation before left it."""
-    folder = workspace(tmp_path, made_params(ema_decay=0.9))
+    """A generation of one step moves it by half from where the generation before left it."""
+    folder = workspace(tmp_path, made_params(ema_decay=0.5))
     first = run(folder)
     before = load_network(checked_path(first.weights, folder / "models/challenger").read_bytes()).state_dict()
     next_generation(folder, 2)
-    write_params(folder, made_params(ema_decay=0.9, num_steps=1))
+    write_params(folder, made_params(ema_decay=0.5, num_steps=1))
     second = run(folder)
     directory = folder / "models/challenger"
     latest = load_network(checked_path(second.trainee, directory).read_bytes()).state_dict()
     for name, tensor in load_network(checked_path(second.weights, directory).read_bytes()).state_dict().items():
-        torch.testing.assert_close(tensor, 0.9 * before[name] + 0.1 * latest[name], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(tensor, (before[name] + latest[name]) / 2, rtol=1e-5, atol=1e-6)
 
 
 def test_an_average_that_is_switched_off_leaves_no_file(tmp_path):

@@ -7,7 +7,7 @@ import torch
 from tests.network.networks import ARCHITECTURES, GO5, TINY, TRAINING, as_images, lived_in_network, random_batch
 from tests.oracle.bitboards import unpack
 from zero.errors import ParamsError
-from zero.network.learner import Learner, StepResult
+from zero.network.learner import Learner, StepResult, average_decay
 from zero.network.losses import Targets, data_losses, kl_divergence, weighted_sum
 from zero.network.tower import AlphaZeroNetwork, Predictions, network_spec
 from zero.network.weights import load_network
@@ -191,18 +191,26 @@ def test_results_are_given_once():
 
 
 def test_the_average_follows_the_weights_and_the_running_statistics():
-    """By the book: a = 0.9 a + 0.1 theta after each step, from the weights that training began with."""
+    """By the book: a = d a + (1 - d) theta after each step, from the weights that training began with."""
     training = TRAINING.model_copy(update={"ema_decay": 0.9})
     batches = [random_batch(seed=seed) for seed in range(3)]
     learner = Learner(lived_in_network(EVERYTHING), training, "cpu")
     expected = {name: tensor.clone() for name, tensor in lived_in_network(EVERYTHING).state_dict().items()}
-    for _ in learner.train(batches):
+    for step in learner.train(batches):
         latest = load_network(learner.weights()).state_dict()
-        expected = {name: 0.9 * tensor + 0.1 * latest[name] for name, tensor in expected.items()}
+        d = {1: 2 / 11, 2: 3 / 12, 3: 4 / 13}[step]
+        expected = {name: d * tensor + (1 - d) * latest[name] for name, tensor in expected.items()}
     found = load_network(learner.player_weights()).state_dict()
     for name, tensor in found.items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6)
         assert not torch.equal(tensor, latest[name]), name
+
+
+def test_the_decay_of_the_average_rises_to_what_was_asked_for():
+    assert average_decay(0.99, 1) == pytest.approx(2 / 11)
+    assert average_decay(0.99, 889) < 0.99
+    assert [average_decay(0.99, step) for step in (890, 891, 10**6)] == [pytest.approx(0.99), 0.99, 0.99]
+    assert average_decay(0.1, 1) == 0.1
 
 
 def test_the_average_changes_nothing_about_the_training():
@@ -258,3 +266,15 @@ def test_a_batch_too_large_for_the_gpu_is_named_with_one_that_fits():
     model.load_state_dict(lived_in_network().state_dict())
     with pytest.raises(ParamsError, match=r"too small for training\.batch_size = 8; 2 fits"):
         list(Learner(model, TRAINING, "cpu").train([random_batch()]))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("bf16", 3e-2)])
+def test_a_gpu_learns_as_the_cpu_does_and_each_time_alike(precision, tolerance):
+    batches = [random_batch(seed=seed) for seed in range(3)]
+    expected = learn(Learner(lived_in_network(EVERYTHING), TRAINING, "cpu"), batches)
+    first, again = (Learner(lived_in_network(EVERYTHING), TRAINING, "cuda", precision=precision) for _ in range(2))
+    found = learn(first, batches)
+    assert found == learn(again, batches) and first.weights() == again.weights()
+    for one, other in zip(found, expected, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=tolerance)

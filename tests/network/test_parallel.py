@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.network.networks import ARCHITECTURES, CPU, TRAINING, as_images, lived_in_network, random_batch
 from tests.oracle.bitboards import unpack
 from zero.errors import ParamsError, StorageError, WorkerError
-from zero.network.learner import Learner, StepResult
+from zero.network.learner import Learner, StepResult, average_decay
 from zero.network.losses import Targets, data_losses, weighted_sum
 from zero.network.parallel import Peers, run_together
 from zero.network.weights import load_network
@@ -39,6 +39,10 @@ def learn(peers: Peers, progress: Progress) -> tuple[bytes, bytes, list[StepResu
     batches = peers.shares(whole_batches() if peers.rank == 0 else None, share, NUM_STEPS)
     for step in learner.train(batches):
         progress(step, NUM_STEPS)
+    for tensor in load_network(learner.weights()).state_dict().values():
+        mean = tensor.clone()
+        peers.average([mean])
+        assert torch.equal(mean, tensor), "the processes hold equal numbers"
     return learner.weights(), learner.player_weights(), learner.results(), rows_of_shares(peers)
 
 
@@ -80,7 +84,7 @@ def test_two_processes_average_what_each_finds_on_its_half_of_the_batch():
     momentum = [torch.zeros_like(parameter) for parameter in model.parameters()]
     average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     value_losses = []
-    for batch in whole_batches():
+    for step, batch in enumerate(whole_batches(), start=1):
         gradients, buffers, losses = [], [], []
         for i, half in enumerate(halves):
             half.load_state_dict(model.state_dict())
@@ -97,7 +101,8 @@ def test_two_processes_average_what_each_finds_on_its_half_of_the_batch():
                 parameter.sub_(0.05 * m)
             for buffer, mean in zip(model.buffers(), means(buffers), strict=True):
                 buffer.copy_(mean)
-            average = {name: 0.9 * average[name] + 0.1 * tensor for name, tensor in model.state_dict().items()}
+            d = average_decay(0.9, step)
+            average = {name: d * average[name] + (1 - d) * tensor for name, tensor in model.state_dict().items()}
     told: list[int] = []
     weights, player, results, rows = run_together(learn, (), PAIR, lambda done, total: told.append(done))
     assert told == [1, 2, 3]

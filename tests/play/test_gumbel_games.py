@@ -29,7 +29,7 @@ def test_games_are_those_of_searches_one_after_the_other(name, reuse, num_simula
     )
     for move, action in enumerate(record.actions):
         search.begin(num_simulations, 1.0, stream)
-        search.simulate(num_simulations)
+        search.go_on(num_simulations)
         assert search.choice() == action
         np.testing.assert_array_equal(search.target(), record.visit_counts[move])
         assert search.root_value() == record.root_values[move]

@@ -2,10 +2,11 @@
 
 import itertools
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
 from tests.games.kernel_game import KernelGame
 from tests.golden.golden import check_golden
@@ -16,7 +17,7 @@ from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashE
 from zero.games.rules import go_rules, gomoku_rules
 from zero.network.inference import new_evaluator
 from zero.network.weights import weights_bytes
-from zero.play import shard
+from zero.play import boards, shard
 from zero.play.shard import SMALLEST_BATCH, batch_shape
 from zero.search.evaluator import UniformEvaluator
 
@@ -25,6 +26,7 @@ RULES = {"go": GO4, "go with suicide": go_rules(3, 4, 0.0, allow_suicide=True), 
 NUM_GAMES = 10
 PARTS = [(1, True), (2, False), (2, True), (4, False), (4, True)]
 """Search threads and half batches of more than one part."""
+NUM_PARTED = 5
 
 
 def hashes(rules, *salts):
@@ -270,32 +272,41 @@ def test_batches_have_few_shapes_and_shrink_as_the_last_games_end():
 def test_parts_do_not_change_a_game(search_threads, half_batches, settings):
     # Each row is judged alone here, so that every split of the shard must give the same games.
     evaluators = hashes(GO4, "a", "b")[: settings.num_players]
-    whole = play_shard(GO4, settings, evaluators, NUM_GAMES)
-    found = play_shard(GO4, settings, evaluators, NUM_GAMES, search_threads=search_threads, half_batches=half_batches)
+    whole = play_shard(GO4, settings, evaluators, NUM_PARTED)
+    found = play_shard(GO4, settings, evaluators, NUM_PARTED, search_threads=search_threads, half_batches=half_batches)
     assert same_games(found.games, whole.games)
-    assert [record.game for record in found.games] == list(range(NUM_GAMES))
+    assert [record.game for record in found.games] == list(range(NUM_PARTED))
     assert found.num_evaluations == whole.num_evaluations
 
 
 @pytest.mark.parametrize(("search_threads", "half_batches"), PARTS)
-@pytest.mark.parametrize("num_games", [1, 2, 7])
+@pytest.mark.parametrize("num_games", [1, 3])
 def test_more_parts_than_games_are_not_made(search_threads, half_batches, num_games):
     whole = play_shard(GO4, SELFPLAY, hashes(GO4), num_games)
     found = play_shard(GO4, SELFPLAY, hashes(GO4), num_games, search_threads=search_threads, half_batches=half_batches)
     assert same_games(found.games, whole.games)
 
 
+@pytest.fixture
+def one_torch_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_torch_thread")
 @pytest.mark.parametrize("backend", ["torch", "openvino"])
 @pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), (1, True), (4, False), (2, True)])
 def test_games_of_a_network_in_parts_are_the_same_each_time(search_threads, half_batches, backend):
-    data = weights_bytes(lived_in_network())
+    data, profile = weights_bytes(lived_in_network()), profile_params(backend=backend)
     one, other = (
         play_shard(
             GO5,
             SELFPLAY,
-            [new_evaluator(data, profile_params(backend=backend))],
-            NUM_GAMES,
-            num_slots=8,
+            [new_evaluator(data, profile)],
+            num_games=6,
+            num_slots=4,
             search_threads=search_threads,
             half_batches=half_batches,
         )
@@ -357,7 +368,7 @@ class Patient(HashEvaluator):
 @pytest.mark.parametrize("search_threads", [1, 2])
 def test_one_half_is_searched_while_the_other_is_judged(search_threads, monkeypatch):
     evaluator = Patient(GO4)
-    monkeypatch.setattr(shard, "advance", evaluator.searches(shard.advance, search_threads))
+    monkeypatch.setattr(shard, "advance", evaluator.searches(boards.advance, search_threads))
     found = play_shard(GO4, SELFPLAY, [evaluator], NUM_GAMES, search_threads=search_threads, half_batches=True)
     assert evaluator.num_overlaps == Patient.NUM_BATCHES
     assert same_games(found.games, play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES).games)
@@ -368,13 +379,15 @@ class SubmittedEvaluator(HashEvaluator):
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
-        self.pool, self.work = ThreadPoolExecutor(1), None
+        self.pool = ThreadPoolExecutor(1)
+        self.work: Future[None] | None = None
 
     def submit(self, planes, prior, value):
         assert self.work is None
         self.work = self.pool.submit(self.evaluate, planes.copy(), prior, value)
 
     def wait(self):
+        assert self.work is not None
         self.work.result()
         self.work = None
 
@@ -387,11 +400,11 @@ def test_evaluators_that_work_by_themselves_are_waited_for(search_threads, half_
         GO4,
         settings,
         [SubmittedEvaluator(GO4, salt) for salt in salts],
-        NUM_GAMES,
+        NUM_PARTED,
         search_threads=search_threads,
         half_batches=half_batches,
     )
-    assert same_games(found.games, play_shard(GO4, settings, hashes(GO4, *salts), NUM_GAMES).games)
+    assert same_games(found.games, play_shard(GO4, settings, hashes(GO4, *salts), NUM_PARTED).games)
 
 
 def test_more_slots_than_games_are_not_made():

@@ -14,20 +14,8 @@ from tests.search.kernel_search import depth_of, view_of_twin
 from zero.games.coords import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 from zero.search.evaluator import UniformEvaluator
-from zero.search.gumbel import (
-    WHOLE_TARGET,
-    GumbelRoots,
-    considered_visit,
-    draw_gumbel,
-    gumbel_choice,
-    gumbel_number,
-    improved_policy,
-    new_gumbel_roots,
-    select_gumbel_edge,
-    select_root_edge,
-)
+from zero.search.gumbel import WHOLE_TARGET, considered_visit, gumbel_number
 from zero.search.streams import stream_of
-from zero.search.tree import Trees, add_node, new_trees, set_prior, visit_edge
 
 GAMES = {
     "go 3x3": go_rules(3, 3, 0.5),
@@ -196,6 +184,11 @@ def test_a_scale_of_0_is_deterministic_and_draws_nothing():
     assert views[0] == views[1]
 
 
+def test_a_scale_of_0_forgets_the_numbers_of_the_search_before():
+    search = KernelGumbelSearch(GO5, HashEvaluator(GO5), 100).search(60, 1.0)
+    assert set(search.begin(60, 0.0).gumbel()) == {0.0}
+
+
 def test_games_have_numbers_of_their_own():
     search = KernelGumbelSearch(GO5, HashEvaluator(GO5), 100)
     one, other = (search.begin(1, 1.0, stream_of(1, 1, "test", game)).gumbel() for game in (1, 2))
@@ -306,23 +299,6 @@ def test_a_reused_tree_counts_the_visits_of_its_own_search():
     assert own[search.choice()] == 6
 
 
-def test_older_visits_do_not_make_a_move():
-    # The action with 30 old visits is a bad one, as they show; the search goes by what it looked at.
-    trees, roots = root_of(np.array([0.4, 0.3, 0.3]), 0.0, [(0, 30, -0.9), (1, 2, 0.4)])
-    draw_gumbel(roots, trees, 0, 2, 4, 0.0, stream_of(1, 1, "test", 1))
-    assert roots.base_visits[0].tolist() == [30, 2, 0]
-    visits = []
-    for simulation in range(4):
-        edge = select_root_edge(roots, trees, 0, simulation)
-        if edge >= trees.num_visited[0, 0]:
-            edge = visit_edge(trees, 0, 0, edge)
-        trees.visit_count[0, 0, edge] += 1
-        trees.node_visits[0, 0] += 1
-        visits.append(int(trees.action[0, 0, edge]))
-    assert sorted(visits) == [1, 1, 2, 2]
-    assert trees.action[0, 0, gumbel_choice(roots, trees, 0)] == 1
-
-
 def test_the_search_of_a_child_sees_the_visits_it_has_already():
     # Sigma grows with the greatest count, and unvisited actions have the mixed value of all visits.
     search = KernelGumbelSearch(LONG, HashEvaluator(LONG), 400, 4).search(100, 1.0)
@@ -333,73 +309,27 @@ def test_the_search_of_a_child_sees_the_visits_it_has_already():
     assert max(abs(expected[action] - prior) for action, prior in priors.items()) > 0.05
 
 
-def test_the_mixed_value_stands_in_for_actions_without_a_visit():
-    # v_mix = (0.2 + 1 * -0.4) / 2 = -0.1, the greatest; sigma is (50 + 1) * 0.1 there and 0 at the visited action.
-    trees, roots = root_of(np.array([0.5, 0.3, 0.2]), 0.2, [(0, 1, -0.4)])
-    share = 1 / (1 + math.exp(5.1))
-    expected = [share, 0.6 * (1 - share), 0.4 * (1 - share)]
-    assert target_of(roots, trees) / WHOLE_TARGET == pytest.approx(expected, abs=1.01 / WHOLE_TARGET)
-
-
-def test_visited_actions_share_in_the_mixed_value_by_their_priors():
-    # v_mix = (0.4 + 4 * (0.5 * -0.2 + 0.3 * 0.6) / 0.8) / 5 = 0.16; sigma = 5.3 * (0.16 + 0.2) / 0.8 = 2.385.
-    trees, roots = root_of(np.array([0.5, 0.3, 0.2]), 0.4, [(0, 1, -0.2), (1, 3, 0.6)])
-    weights = np.array([0.5, 0.3 * math.exp(5.3), 0.2 * math.exp(2.385)])
-    expected = weights / weights.sum()
-    assert target_of(roots, trees) / WHOLE_TARGET == pytest.approx(expected, abs=1.01 / WHOLE_TARGET)
-
-
-def test_with_all_actions_visited_the_mixed_value_is_of_no_account():
-    for value in (-1.0, 0.0, 1.0):
-        trees, roots = root_of(np.array([0.5, 0.5]), value, [(0, 1, -0.2), (1, 1, 0.2)])
-        share = 1 / (1 + math.exp(5.1))
-        assert target_of(roots, trees) / WHOLE_TARGET == pytest.approx([share, 1 - share], abs=1.01 / WHOLE_TARGET)
-
-
-def test_a_visit_on_its_way_counts_as_none():
-    trees, roots = root_of(np.array([0.5, 0.3, 0.2]), 0.2, [(0, 1, -0.4)])
-    before = target_of(roots, trees)
-    visit_edge(trees, 0, 0, int(np.flatnonzero(trees.action[0, 0] == 2)[0]))
-    assert np.array_equal(target_of(roots, trees), before)
-
-
-def test_what_little_prior_is_left_to_many_actions_is_not_lost():
-    # One prior is 1 in float32, yet 200 actions with 1.5e-9 each have as much of the improved policy as that action:
-    # it had 100 visits, and sigma is 15 lower. Without them in the sum it would seem to be owed more.
-    prior = np.full(201, 1.5e-9)
-    prior[7] = 1.0
-    trees, roots = root_of(prior, 0.5, [(7, 100, 0.0)])
-    assert trees.action[0, 0, select_gumbel_edge(roots, trees, 0, 0)] == 0
-
-
-def test_a_prior_of_0_is_never_a_reason_to_stop():
+@pytest.mark.parametrize(("likely", "next_best"), [(7, 0), (0, 1)])
+def test_actions_with_a_prior_of_0_come_last_and_can_be_considered(likely, next_best):
     prior = np.zeros(9, np.float32)
-    prior[7] = 1.0
-    search = KernelGumbelSearch(gomoku_rules(3, 3, 3), PriorEvaluator(prior), 200, 2).search(100)
-    assert search.visits()[7] >= 49
-    assert search.visits()[0] >= 49
+    prior[likely] = 1.0
+    search = KernelGumbelSearch(gomoku_rules(3, 3, 3), PriorEvaluator(prior), 200, 2).begin(100)
+    for action in (likely, next_best):
+        assert search.visits()[action] == 0
+        search.go_on()
+        assert search.visits()[action] == 1
+    search.go_on(98)
+    assert search.visits()[likely] == search.visits()[next_best] == 50
     assert search.target().sum() == WHOLE_TARGET
-    assert np.isfinite(search.trees.value_sum).all()
 
 
-def test_equal_scores_go_to_the_first_action():
+def test_untried_equals_go_to_the_first_action():
     search = KernelGumbelSearch(GO3, UniformEvaluator(), 100, 4).begin(4)
     for action in range(4):
         assert search.visits()[action] == 0
         search.go_on()
         assert search.visits()[action] == 1
     assert search.choice() == 0
-
-
-@pytest.mark.parametrize("num_actions", [1, 2, 26, 82, 362])
-def test_the_parts_of_the_target_add_up_and_none_is_off_by_one(num_actions):
-    random = np.random.default_rng(num_actions)
-    for sharpness in (0.0, 1.0, 8.0):
-        prior = np.exp(sharpness * random.normal(size=num_actions))
-        prior /= prior.sum()
-        target = target_of(*reversed(root_of(prior, 0.0, [])))
-        assert target.sum() == WHOLE_TARGET
-        assert target / WHOLE_TARGET == pytest.approx(prior, abs=1.01 / WHOLE_TARGET)
 
 
 def test_every_simulation_is_counted_once_and_the_game_is_left_as_it_was():
@@ -420,22 +350,3 @@ def test_the_other_trees_are_left_alone():
     for others in (0, 2):
         assert not any(array[others].any() for array in search.trees[:-3])
         assert not any(array[others].any() for array in search.roots[:-1])
-
-
-def root_of(prior: np.ndarray, value: float, visited: list[tuple[int, int, float]]) -> tuple[Trees, GumbelRoots]:
-    """A tree of one node with visits made by hand, each (action, visits, Q)."""
-    trees, roots = new_trees(1, 1, len(prior)), new_gumbel_roots(1, len(prior))
-    add_node(trees, 0, np.ones(len(prior), np.bool_), 0.0)
-    set_prior(trees, 0, 0, prior.astype(np.float32), np.float32(value), np.arange(len(prior)))
-    for action, visits, q_value in visited:
-        edge = visit_edge(trees, 0, 0, int(np.flatnonzero(trees.action[0, 0] == action)[0]))
-        trees.visit_count[0, 0, edge] = visits
-        trees.value_sum[0, 0, edge] = visits * q_value
-        trees.node_visits[0, 0] += visits
-    return trees, roots
-
-
-def target_of(roots: GumbelRoots, trees: Trees) -> np.ndarray:
-    out = np.full(trees.action.shape[2], 12345, np.uint16)
-    improved_policy(roots, trees, 0, out)
-    return out

@@ -1,7 +1,8 @@
 """The Gumbel search against DeepMind's mctx, an oracle that others wrote: whole trees of many models at once.
 
 A model is a hash: what it says of a position is made of the actions that lead there. No game of it ends, for mctx goes
-on beyond an end under a discount of 0.
+on beyond an end under a discount of 0. And no node has all its legal actions visited and others illegal: there mctx
+counts the mixed value of the illegal ones among the Q-values that it brings to [0, 1], which the paper does not.
 """
 
 import importlib.util

@@ -20,7 +20,7 @@ from zero.network.losses import (
 )
 from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate
 from zero.network.parallel import Peers
-from zero.network.planes import network_input
+from zero.network.planes import expand_bits, network_input, plane_bytes
 from zero.network.tower import AlphaZeroNetwork, Predictions, channels_last
 from zero.network.weights import weights_bytes
 from zero.params import TrainingParams
@@ -127,12 +127,10 @@ class Learner:
           ParamsError: the GPU's memory is too small for the batch.
         """
         for planes, *targets in batches:
-            if len(self._numbers) != len(planes):
-                self._numbers = np.zeros((len(planes), *self._numbers.shape[1:]), np.float32)
-            x = network_input(planes, self._model.spec, self._device, self._numbers)
+            x = self._input(planes)
             fits = True
             try:
-                self._train_step(x, Targets(*(torch.from_numpy(array).to(self._device) for array in targets)))
+                self._train_step(x, Targets(*(self._on_device(array) for array in targets)))
             except torch.OutOfMemoryError:
                 fits = False  # what the step has made is let go of after this line
             if not fits:
@@ -140,7 +138,7 @@ class Learner:
             yield self.step
 
     def results(self) -> list[StepResult]:
-        """What the steps since the last call have shown; the only place that waits for the device.
+        """What the steps since the last call have shown; here, and in the KL adaptation, a GPU is waited for.
 
         Raises:
           ParamsError: the loss is no longer a number.
@@ -180,13 +178,27 @@ class Learner:
         self.step += 1
         self._unread.append(_Unread(self.step, rate, numbers))
         if self._average is not None:
+            kept = average_decay(training.ema_decay, self.step)
             for average, latest in self._averaged:
-                average.lerp_(latest, 1.0 - training.ema_decay)
+                average.lerp_(latest, 1.0 - kept)
         if training.kl_target > 0.0:
             kl = kl_divergence(logits, self._batch_logits(x))
             if self._peers:
                 self._peers.average([kl])
             self.learning_rate_factor = adapted_factor(self.learning_rate_factor, float(kl), training.kl_target)
+
+    def _input(self, planes: np.ndarray) -> Tensor:
+        """[B, P, W] uint64 -> [B, P, S, S] float32 on the device."""
+        if self._device.type != "cpu":
+            return expand_bits(self._on_device(plane_bytes(planes)), self._model.spec, torch.float32)
+        if len(self._numbers) != len(planes):
+            self._numbers = np.zeros((len(planes), *self._numbers.shape[1:]), np.float32)
+        return network_input(planes, self._model.spec, self._device, self._numbers)
+
+    def _on_device(self, array: np.ndarray) -> Tensor:
+        """The array where it is, or a copy on the GPU, made by way of pinned memory: any other waits for the GPU."""
+        tensor = torch.from_numpy(array)
+        return tensor if self._device.type == "cpu" else tensor.pin_memory().to(self._device, non_blocking=True)
 
     def _predict(self, x: Tensor) -> Predictions:
         """Predictions in fp32."""
@@ -228,6 +240,14 @@ class Learner:
                     f"{fits * num_peers} fits, or train with more GPUs (profile.training_processes)"
                 )
         return "the GPU's memory is too small for this network; use one with fewer channels or another device"
+
+
+def average_decay(decay: float, step: int) -> float:
+    """Decay of the moving average after `step` steps since generation 0: lower at first, to forget the first weights.
+
+    The form is TensorFlow's (`ExponentialMovingAverage` with `num_updates`); 0.99 is reached after 900 steps.
+    """
+    return min(decay, (1 + step) / (10 + step))
 
 
 def _step_result(entry: _Unread, row: list[float]) -> StepResult:

@@ -142,7 +142,7 @@ def _listen(processes: list[BaseProcess], connections: list[Connection], progres
             assert isinstance(connection, Connection)
             try:
                 message = connection.recv()
-            except EOFError:
+            except (EOFError, OSError):  # at once, or in the middle of a message
                 open_ends.remove(connection)
                 process = processes[connections.index(connection)]
                 process.join()
@@ -163,11 +163,12 @@ def _death(processes: list[BaseProcess]) -> WorkerError:
     ended = [(rank, p) for rank, p in enumerate(processes) if p.exitcode]
     rank, process = min(ended, key=lambda entry: entry[1].exitcode or 0)
     status = process.exitcode or 0
-    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-    return WorkerError(
-        f"process {rank} of the {len(processes)} that train (pid {process.pid}) {how}; run the stage again, it goes on "
-        "from its last checkpoint"
-    )
+    who = f"process {rank} of the {len(processes)} that train (pid {process.pid})"
+    if status < 0:
+        return WorkerError(
+            f"{who} was killed by signal {-status}; run the stage again, it goes on from its last checkpoint"
+        )
+    return WorkerError(f"{who} ended with status {status}; its own message is above")
 
 
 def _main(

@@ -38,7 +38,7 @@ def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
     import torch
 
     torch.set_num_threads(num_threads)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms` also imports the compiler: 1.7 s
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined] # 17 % of a step; unread
     torch.backends.cudnn.benchmark = False  # it would choose algorithms by their speed of the moment
     torch.backends.cudnn.allow_tf32 = False  # fp32 means fp32

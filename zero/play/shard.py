@@ -55,6 +55,7 @@ class Half:
     def __init__(self, rules: Rules, parts: Sequence[Part], evaluators: Sequence[Evaluator]) -> None:
         """Takes parts with equally many slots."""
         self._rules, self._parts, self._evaluators = rules, parts, evaluators
+        self._submits = [isinstance(evaluator, AsyncEvaluator) for evaluator in evaluators]  # asking takes 10 us
         self._num_slots = len(parts[0].slots.game)
         self._batch = new_batch(rules, self._num_slots * len(parts), len(evaluators))
         self._sections = [0] * len(evaluators)  # rows of a part in the batch in hand, by player; 0: no question

@@ -62,6 +62,8 @@ def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], Non
         spec.num_slots,
         spec.search.max_nodes,
         progress,
+        spec.device.search_threads,
+        spec.device.half_batches,
     )
     digest = store.put_shard(spec.key(), write_records(played.games))
     return ShardReceipt(

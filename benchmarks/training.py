@@ -1,0 +1,141 @@
+"""Training: steps of the learner, fed by the sampler, against the bare loop of PyTorch on batches in memory."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.children import Child
+from benchmarks.results import Sample
+from benchmarks.rounds import Context, Measured, against, not_measured
+from benchmarks.setting import GO9, params_of, residual_tower
+from benchmarks.work import Measure, rate
+from zero.artifacts import Manifest, sha256_bytes
+from zero.bench import selfplay_settings
+from zero.games.rules import rules_of
+from zero.network.profile import prepare_torch
+from zero.params import Params
+from zero.play.samples import SampleBatch, SampleGames, Sampler
+from zero.play.shard import play_games
+from zero.search.evaluator import UniformEvaluator
+from zero.search.streams import stream_of
+
+NUM_THREADS = 2
+BATCH_SIZE = 256
+NUM_GAMES = 256
+NUM_SIMULATIONS = 16
+"""Of the games to learn from, which nobody judges."""
+NUM_BATCHES = 8
+"""Batches of the bare loop."""
+MANY_STEPS = 1_000_000
+LEARNING_RATE = 1e-3
+"""Low, so that training goes on for however long it is measured."""
+
+
+class TrainingWork(Manifest):
+    """A network to be trained by these parameters, on games made for it."""
+
+    params: Params
+    num_games: int
+
+
+def prepare(arguments: str) -> tuple[Measure, ...]:
+    """The work of a `TrainingWork`: `learner` and `bare`, in samples a second."""
+    work = TrainingWork.model_validate_json(arguments)
+    params, training = work.params, work.params.training
+    prepare_torch(params.profile, params.profile.training_threads)
+    from zero.network.learner import Learner
+    from zero.network.weights import new_network
+
+    games = made_games(params, work.num_games)
+    sampler = Sampler(rules_of(params.game), games, params.seed, 0, training.batch_size, training.random_symmetry)
+    batches = sampler.batches(0, MANY_STEPS)
+    losses = bare_loop(params, [next(batches) for _ in range(NUM_BATCHES)])
+    model = new_network(params.network, params.game, params.seed)
+    learner = Learner(model, training, params.profile.device, precision=params.profile.training_precision)
+    steps = learner.train(batches)
+
+    def step() -> int:
+        if next(steps) % training.log_interval == 0:
+            learner.results()
+        return training.batch_size
+
+    def bare_step() -> int:
+        next(losses)
+        return training.batch_size
+
+    def whole(seconds: float) -> Sample:
+        return Sample(figure=rate(step, seconds))
+
+    def part(seconds: float) -> Sample:
+        return Sample(figure=rate(bare_step, seconds))
+
+    return Measure("learner", whole), Measure("bare", part)
+
+
+def bare_loop(params: Params, batches: Sequence[SampleBatch]) -> Iterator[Any]:
+    """Forward, backward and SGD on one batch after another, for ever, as one would write it in PyTorch.
+
+    The inputs are ready, channels-last like the weights. Gives the loss of each step, a scalar on the device.
+    """
+    import torch
+    from torch.nn import functional
+
+    from zero.network.planes import network_input
+    from zero.network.tower import channels_last
+    from zero.network.weights import new_network
+
+    model = channels_last(new_network(params.network, params.game, params.seed)).train()
+    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE, params.training.momentum)
+    device, spec = torch.device("cpu"), model.spec
+    tensors = []
+    for batch in batches:
+        numbers = np.zeros((len(batch.planes), spec.rows * spec.columns, spec.num_planes), np.float32)
+        x = network_input(batch.planes, spec, device, numbers)
+        tensors.append((x, torch.tensor(batch.policy_target), torch.tensor(batch.value_target)))
+    for x, policy, value in itertools.cycle(tensors):
+        logits, predicted = model(x)
+        loss = functional.cross_entropy(logits, policy) + functional.mse_loss(predicted, value)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        yield loss.detach()
+
+
+def made_games(params: Params, num_games: int) -> SampleGames:
+    """Games of self-play that nobody judged, as training reads them."""
+    from zero.shards.records import read_records, write_records
+    from zero.training import sample_games
+
+    selfplay = params.selfplay
+    played = play_games(
+        rules_of(params.game),
+        selfplay_settings(params),
+        [UniformEvaluator()],
+        [sha256_bytes(b"")],
+        np.stack([stream_of(params.seed, 0, "bench", game) for game in range(num_games)]),
+        selfplay.num_slots,
+        params.search.max_nodes,
+    )
+    return sample_games(read_records(write_records(played.games), "made games"))
+
+
+def training(context: Context) -> Measured:
+    """A 4x32 tower at 9x9 with batches of 256."""
+    if len(context.cores) < NUM_THREADS:
+        return not_measured(f"fewer than {NUM_THREADS} cores here")
+    params = params_of(
+        GO9,
+        context.profile.model_copy(update={"training_threads": NUM_THREADS}),
+        network=residual_tower(4, 32),
+        selfplay={"num_simulations": NUM_SIMULATIONS, "fast_simulations": 1},
+        training={
+            "batch_size": BATCH_SIZE,
+            "optimizer": "sgd",
+            "learning_rate": ({"from_step": 0, "learning_rate": LEARNING_RATE},),
+        },
+    )
+    work = TrainingWork(params=params, num_games=NUM_GAMES)
+    with Child("training", work, context.cores[-NUM_THREADS:]) as child:
+        return against(context, child.side("learner"), child.side("bare"))

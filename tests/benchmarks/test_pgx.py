@@ -1,0 +1,74 @@
+"""pgx and mctx as a rival: the network, the positions and the count are ours."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+jax: Any = pytest.importorskip("jax", reason="jax is not installed (extra `test`)")
+pgx: Any = pytest.importorskip("pgx", reason="pgx is not installed (extra `test`)")
+pytest.importorskip("mctx", reason="mctx is not installed (extra `test`)")
+
+from benchmarks import pgx_games  # noqa: E402
+from benchmarks.jax_network import jax_network, judge  # noqa: E402
+from benchmarks.pgx_games import PgxGames, planes_of  # noqa: E402
+from tests.parameters import network_params  # noqa: E402
+from zero.games.planes import expand_planes, write_planes  # noqa: E402
+from zero.games.position import NUM_PLANES, new_history, new_position  # noqa: E402
+from zero.games.rules import go_rules, play  # noqa: E402
+from zero.network.weights import new_network  # noqa: E402
+from zero.params import GoParams  # noqa: E402
+
+GO9 = GoParams(name="go", size=9, komi=7.5, allow_suicide=False)
+ACTIONS = (40, 41, 50, 49, 31, 81, 60, 0, 12, 80, 7)
+"""Moves on 9x9, a pass among them."""
+
+
+@pytest.fixture
+def network():
+    network = new_network(network_params(num_blocks=2, num_channels=8, value_hidden=6), GO9, 1)
+    with torch.no_grad():
+        for parameter in network.parameters():  # outputs of a new network are nearly even
+            parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    return network
+
+
+def test_the_network_is_the_same_function(network):
+    planes = np.random.default_rng(1).integers(0, 2, (5, 9, 9, NUM_PLANES)).astype(np.float32)
+    logits, value = judge(jax_network(network), planes)
+    with torch.inference_mode():
+        expected_logits, expected_value = network(torch.from_numpy(planes).permute(0, 3, 1, 2))
+    np.testing.assert_allclose(logits, expected_logits.numpy(), atol=2e-5)
+    np.testing.assert_allclose(value, expected_value.numpy(), atol=2e-5)
+    assert np.ptp(value) > 0.01
+
+
+def test_the_planes_are_those_of_the_project():
+    rules, state = go_rules(9, 9, 7.5, False), pgx.make("go_9x9").init(jax.random.PRNGKey(0))
+    step = jax.jit(pgx.make("go_9x9").step)
+    position, history = new_position(rules), new_history(rules)
+    for action in ACTIONS:
+        bits = np.zeros((NUM_PLANES, rules.num_words), np.uint64)
+        expected = np.zeros((1, 81, NUM_PLANES), np.float32)
+        write_planes(rules, position, history, 0, bits)
+        expand_planes(bits[None], expected)
+        np.testing.assert_array_equal(planes_of(state.observation[None]).reshape(1, 81, NUM_PLANES), expected)
+        state = step(state, action)
+        play(rules, position, history, action)
+
+
+def test_a_move_asks_the_network_for_the_root_and_each_simulation(network, monkeypatch):
+    asked: list[int] = []
+
+    def counting_judge(weights: Any, planes: Any) -> Any:
+        jax.debug.callback(asked.append, len(planes))
+        return judge(weights, planes)
+
+    monkeypatch.setattr(pgx_games, "judge", counting_judge)
+    games = PgxGames(jax_network(network), 9, num_games=3, num_simulations=4, seed=1)
+    jax.effects_barrier()
+    assert sum(asked) == 15 and games.step() == 15
+    jax.effects_barrier()
+    assert sum(asked) == 30
+    assert games.num_moves() == 6

@@ -1,0 +1,140 @@
+"""What the work of each row counts."""
+
+import itertools
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks import work
+from benchmarks.children import Child
+from benchmarks.memory import MEBIBYTE, MemoryWork, game_bytes, num_bytes, play_moves
+from benchmarks.search import NUM_SIMULATIONS, search_first_moves, search_work
+from benchmarks.selfplay import SelfplayWork
+from benchmarks.selfplay import prepare as prepare_selfplay
+from benchmarks.setting import GO9, params_of, residual_tower
+from benchmarks.startup import process_seconds
+from benchmarks.training import TrainingWork, bare_loop, made_games
+from benchmarks.training import prepare as prepare_training
+from benchmarks.work import rate
+from tests.benchmarks.runs import short_context
+from tests.clock import Clock
+from tests.parameters import network_params, preset, profile_params
+from zero.bench import selfplay_settings
+from zero.errors import WorkerError
+from zero.games.rules import rules_of
+from zero.network.learner import Learner
+from zero.network.weights import new_network
+from zero.params import Params
+from zero.play.samples import Sampler
+from zero.play.slots import new_batch, new_slots
+from zero.search.tree import Trees
+
+CORE = max(os.sched_getaffinity(0))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(work, "time", Clock())
+
+
+@pytest.fixture
+def small() -> Params:
+    """A 5x5 board, a tiny network."""
+    return preset("smoke").model_copy(update={"network": network_params(), "profile": profile_params()})
+
+
+def figures(measures) -> dict[str, float]:
+    return {measure.name: measure.run(0.02).figure for measure in measures}
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_rate_is_what_steps_count_a_second():
+    steps = iter([3, 4, 5])
+    assert rate(lambda: next(steps), 3.0) == (3 + 4 + 5) / 3
+    assert rate(lambda: 7, 0.0) == 7.0  # one step at least
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.25])
+def test_search_makes_all_simulations_of_a_first_move_from_an_empty_tree(noise):
+    params = search_work(short_context(), "zero", noise).params
+    settings = selfplay_settings(params)
+    assert settings.num_simulations == NUM_SIMULATIONS and not settings.parent_first_play
+    assert search_first_moves(rules_of(params.game), settings, 3, params.search.max_nodes).simulations == 3 * 800
+
+
+def test_a_preset_keeps_what_is_not_changed():
+    params = params_of(GO9, None, network=residual_tower(6, 64))
+    assert (params.network.num_blocks, params.network.num_channels, params.network.value_hidden) == (6, 64, 64)
+    same = params.model_copy(update={"network": preset(GO9).network})
+    assert same == preset(GO9)
+
+
+def test_self_play_and_the_network_alone_are_measured_in_one_process(small):
+    measured = figures(prepare_selfplay(SelfplayWork(params=small).model_dump_json()))
+    assert set(measured) == {"raw", "selfplay", "simulations"}
+    assert min(measured.values()) > 0
+
+
+def test_the_learner_and_the_bare_loop_are_measured_in_samples(small):
+    made = TrainingWork(params=small, num_games=8)
+    measured = figures(prepare_training(made.model_dump_json()))
+    assert set(measured) == {"learner", "bare"}
+    assert min(measured.values()) > small.training.batch_size  # more than a step a second
+
+
+def test_the_bare_loop_learns_its_batches(small):
+    games = made_games(small, 8)
+    with Sampler(rules_of(small.game), games, 1, 0, 32, True) as sampler:
+        batches = list(sampler.batches(0, 1))
+    losses = [float(loss) for loss in itertools.islice(bare_loop(small, batches), 200)]
+    assert losses[-1] < losses[0] - 0.1
+    learner = Learner(new_network(small.network, small.game, small.seed), small.training, "cpu")
+    next(learner.train(batches))
+    (first,) = learner.results()
+    assert losses[0] == pytest.approx(first.policy_loss + first.value_loss, rel=1e-4)  # the work is the same
+
+
+def test_made_games_are_whole_games(small):
+    games = made_games(small, 6)
+    assert len(games.outcome) == 6
+    assert games.move_offsets[-1] == len(games.actions) == len(games.visit_offsets) - 1
+    searched = np.add.reduceat(games.visit_counts.astype(np.int64), games.visit_offsets[:-1])
+    assert (searched >= selfplay_settings(small).num_simulations).all()
+
+
+def test_every_array_of_a_game_is_counted(small):
+    rules, settings = rules_of(small.game), selfplay_settings(small)
+    slots, batch = new_slots(rules, settings, 1, 32), new_batch(rules, 1, 1)
+    assert num_bytes((batch, (np.zeros(3, np.int16), 7))) == 17 * 8 + 26 * 4 + 4 + 4 + 6
+    assert game_bytes(rules, settings, 32) > num_bytes(slots) + 2 * num_bytes(batch)
+    grown = game_bytes(rules, settings, 64) - game_bytes(rules, settings, 32)
+    assert grown >= 32 * 26 * 18  # action, prior, visits, value, child of each edge
+    assert isinstance(slots.trees, Trees)
+
+
+def test_memory_grows_by_no_more_than_the_arrays():
+    params = params_of("go9-simple", profile_params(), search={"max_nodes": 200})
+    with Child("memory", MemoryWork(params=params, num_games=64, num_moves=12), [CORE]) as child:
+        sample = child.run("memory", 0.0)
+    arrays, growth, nodes = (detail.value for detail in sample.details)
+    rules, settings = rules_of(params.game), selfplay_settings(params)
+    assert arrays == game_bytes(rules, settings, 200) / MEBIBYTE
+    assert nodes == 200
+    assert 0.1 * arrays < growth < 1.2 * arrays
+    assert sample.figure == max(arrays, growth)
+
+
+def test_moves_are_played_in_every_game(small):
+    rules, settings = rules_of(small.game), selfplay_settings(small)
+    part = play_moves(rules, settings, 3, small.search.max_nodes, 4)
+    assert (part.slots.positions.state[:, 1] >= 4).all()
+
+
+def test_a_process_that_makes_no_simulation_is_an_error():
+    assert process_seconds([sys.executable, "-c", "print('simulations: 1')"]) > 0
+    with pytest.raises(WorkerError, match="ended with status 0 and said simulations: 0"):
+        process_seconds([sys.executable, "-c", "print('simulations: 0')"])
+    with pytest.raises(WorkerError, match="ended with status 1 and said ZeroDivisionError"):
+        process_seconds([sys.executable, "-c", "1 / 0"])
