@@ -23,7 +23,7 @@ help: ## this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (of a new lineage; else params.yaml) N=$(N) ARGS="of pytest" PYTHON=python3.12'
+	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (of a new lineage; else params.yaml) N=$(N) ARGS="of pytest or the benchmarks" PYTHON=python3.12'
 	@echo '           ZERO_PREFECT_PORT, ZERO_MLFLOW_PORT (free ones, from 4200 and 5000, where they are not set)'
 
 setup: ## the virtual environment .venv with the pinned packages
@@ -51,8 +51,8 @@ status: setup ## what runs, and where the lineages stand
 down: ## cancel what runs and stop the servers and the worker
 	@[ ! -x $(python) ] || $(local) down
 
-bench: setup ## the speed of rules, search, network and self-play on this machine
-	@$(python) -m zero bench
+bench: setup ## how fast this machine is: the table of docs/performance.md, also as benchmarks/results/latest.json
+	@$(python) -m benchmarks --out benchmarks/results/latest.json $(ARGS)
 
 test: setup ## all tests; those with servers start their own, in folders and on ports of their own
 	@$(python) -m pytest $(ARGS)

@@ -35,10 +35,6 @@ class PgxGames:
         jax.block_until_ready(self._state)
         return self.num_games * (self.num_simulations + 1)
 
-    def num_moves(self) -> int:
-        """Moves of all games as they stand; an ended game has begun again."""
-        return int(self._state._step_count.sum())
-
 
 def planes_of(observation: Any) -> Any:
     """The planes of the project from those of pgx, [B, S, S, P]: its last one is 1 where White is to move."""

@@ -38,7 +38,7 @@ def receipt_name(run: TaskRunContext, parameters: dict[str, Any]) -> str:
 def prepare(workspace: Path, lineage: str) -> GenerationId:
     """Checks the workspace and sets it up for its next generation."""
     answer = run_zero(workspace, "prepare", lineage, listen=get_run_logger().info)[-1]
-    return GenerationId(lineage=answer["lineage"], number=answer["generation"])
+    return GenerationId.model_validate(answer["generation"])
 
 
 @task(task_run_name="plan-{stage}", cache_policy=NO_CACHE)

@@ -36,7 +36,14 @@ GAMES_PER_SHARD = 3
 def made_params(**training: object) -> Params:
     """Small parameters on a 5x5 board; `training` changes that section."""
     params = parse_params(preset_text("go9-laptop"))
-    section = {"num_steps": 10, "batch_size": 8, "checkpoint_interval": 4, "log_interval": 3, **training}
+    section = {
+        "num_steps": 10,
+        "batch_size": 8,
+        "ema_decay": 0.0,
+        "checkpoint_interval": 4,
+        "log_interval": 3,
+        **training,
+    }
     return params.model_copy(
         update={
             "game": GO5,

@@ -112,6 +112,7 @@ class Games:
 
     def planes(self) -> np.ndarray:
         """A batch of questions as the network gets it, [B, P, W] uint64."""
+        self._in_hand.half.finish_search()
         return np.concatenate([part.batch.planes[0] for part in self._in_hand.parts])
 
     def _judge_by(self, evaluator: Evaluator) -> None:
@@ -161,8 +162,8 @@ class Games:
 
 
 def selfplay_settings(params: Params) -> PlaySettings:
-    """How a shard of self-play is played by these parameters; nobody resigns."""
-    few = params.selfplay.model_copy(update={"num_games": 1})
+    """How a shard of self-play is played by these parameters, all moves searched in full; nobody resigns."""
+    few = params.selfplay.model_copy(update={"num_games": 1, "full_search_fraction": 1.0})
     shard = plan_shards(params, "selfplay", few, 0, (sha256_bytes(b""),))[0]
     return play_settings(shard)
 
@@ -173,7 +174,7 @@ def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:
     from zero.network.inference import new_evaluator
     from zero.network.weights import new_network, weights_bytes
 
-    rules, settings = rules_of(params.game), selfplay_settings(params)._replace(full_search_fraction=1.0)
+    rules, settings = rules_of(params.game), selfplay_settings(params)
     evaluator = new_evaluator(weights_bytes(new_network(params.network, params.game, params.seed)), params.profile)
     batch = params.selfplay.num_slots
     games = Games(rules, settings, batch, params.search.max_nodes, evaluator)

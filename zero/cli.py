@@ -103,7 +103,7 @@ def prepare(lineage: Lineage = "go9") -> None:
     workspace = find_workspace(home_dir(), lineage)
     with writer_lock(workspace):
         current = prepare_workspace(workspace)
-    typer.echo(json.dumps({"lineage": current.lineage, "generation": current.number, "workspace": str(workspace)}))
+    typer.echo(json.dumps({"generation": current.model_dump(mode="json"), "workspace": str(workspace)}))
 
 
 @app.command(rich_help_panel=LINEAGES)

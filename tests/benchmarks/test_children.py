@@ -58,9 +58,7 @@ def test_an_error_of_the_work_comes_back_in_its_words():
         pytest.skip("there is a GPU here, so that asking for one is no error")
     with (
         Child("selfplay", SelfplayWork(params=broken), [CORE]) as child,
-        pytest.raises(
-            WorkerError, match=r"benchmark selfplay: profile\.device = 'cuda', but torch finds no CUDA"
-        ),
+        pytest.raises(WorkerError, match=r"benchmark selfplay: profile\.device = 'cuda', but torch finds no CUDA"),
     ):
         child.run("raw", 0.01)
 

@@ -33,7 +33,7 @@ def test_it_says_what_it_simulated_and_plays_on(weights):
 
 @needs_leelaz
 def test_weights_that_it_cannot_read_are_an_error_in_its_words(tmp_path):
-    with pytest.raises(ZeroError, match="leelaz failed at `boardsize 19`: .*none"):
+    with pytest.raises(ZeroError, match=r"leelaz failed at `boardsize 19`: .*none"):
         Leelaz(tmp_path / "none.txt", 20)
 
 

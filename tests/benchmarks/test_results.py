@@ -45,9 +45,7 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
 
 
 def test_no_file_is_an_error_with_the_remedy(tmp_path):
-    with pytest.raises(
-        StorageError, match=r"cannot read .*none\.json: No such file .*; write one with --out"
-    ):
+    with pytest.raises(StorageError, match=r"cannot read .*none\.json: No such file .*; write one with --out"):
         read_results(tmp_path / "none.json")
 
 

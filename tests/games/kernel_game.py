@@ -94,7 +94,8 @@ class KernelGame:
         numbers = np.full((1, self.rules.num_points, NUM_PLANES), np.nan, np.float32)
         expand_planes(bits, numbers)
         np.testing.assert_array_equal(numbers[0].T, unpack(bits[0], self.rules.num_points))
-        return numbers[0].T
+        drawn: np.ndarray = numbers[0].T
+        return drawn
 
     def outcome(self) -> int:
         return int(outcome(self.rules, self.position))

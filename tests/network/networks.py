@@ -40,6 +40,7 @@ TRAINING = training_params(
     value_loss_weight=0.5,
     ownership_loss_weight=0.3,
     score_loss_weight=0.2,
+    ema_decay=0.0,
     learning_rate=({"from_step": 0, "learning_rate": 0.05},),
     checkpoint_interval=2,
     log_interval=2,

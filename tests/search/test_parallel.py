@@ -336,16 +336,23 @@ def test_a_virtual_loss_spreads_the_leaves_over_the_moves():
     assert [path[0] for path in search.paths()] == [(0, action) for action in range(8)]
 
 
-def test_equal_scores_go_to_the_first_action():
-    # 0.5 / 2 = 0.25: after a visit of action 5 its score is that of 3 and 4, on the way or not.
+@pytest.mark.parametrize(
+    ("visited", "first_actions"),
+    [
+        ({5: 1}, [3, 4, 5]),  # untried ones before one that was visited: 0.5 / 2 = 0.25
+        ({3: 1, 4: 1, 5: 3}, [3, 4, 5]),  # 5 was visited before the others: 0.5 / 4 = 0.25 / 2
+    ],
+)
+def test_equal_scores_go_to_the_first_action(visited, first_actions):
     prior = np.zeros(9, np.float32)
     prior[[5, 3, 4]] = 0.5, 0.25, 0.25
     search = ParallelSearch(gomoku_rules(3, 3, 3), PriorEvaluator(prior), 3)
-    search.search(1)
-    assert [action for action, visits in search.visits().items() if visits] == [5]
+    for _ in range(sum(visited.values())):
+        search.search(1)
+    assert {action: visits for action, visits in search.visits().items() if visits} == visited
     search.flight.simulations_left[0] = 3
-    search.gather()
-    assert [path[0] for path in search.paths()] == [(0, 3), (0, 4), (0, 5)]
+    assert search.gather() == 3
+    assert [path[0][1] for path in search.paths()] == first_actions
 
 
 def test_a_larger_virtual_loss_spreads_wider():
