@@ -10,7 +10,7 @@ import pytest
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 
 SAMPLES = {
-    "games": ["games/test_conformance.py", "games/test_go.py", "games/test_gomoku.py"],
+    "games": [f"games/test_{name}.py" for name in ("conformance", "go", "go_traps", "gomoku")],
     "search": [f"search/test_{name}.py" for name in ("tree", "mcts", "parallel", "forced", "gumbel", "cache")],
     "play": ["play/test_boards.py", "play/test_samples.py"],
 }

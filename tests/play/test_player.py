@@ -1,7 +1,5 @@
-"""A player of one game: the games it plays against the slow twin, its answers to bad moves and bad numbers."""
+"""A player of one game: what it searches, chooses and plays, beside the slow twin. Its input: `test_player_input`."""
 
-import itertools
-import resource
 import time
 
 import numpy as np
@@ -10,35 +8,16 @@ import pytest
 from tests.games.kernel_game import KernelGame, oracle_of
 from tests.network.networks import CPU, lived_in_network
 from tests.oracle import mcts as twin
+from tests.play.players import GO3, GO5, play_names, player
 from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashEvaluator, PriorEvaluator, judge_of
-from zero.errors import MoveError, ParamsError
-from zero.games.coords import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 from zero.network.inference import new_evaluator
 from zero.network.weights import weights_bytes
 from zero.play.player import Player
 from zero.search.evaluator import UniformEvaluator
 
-GO3, GO5 = go_rules(3, 3, 0.5), go_rules(5, 5, 0.5)
 GOMOKU = gomoku_rules(4, 5, 3)
 RULES = {"go 3x3": GO3, "go 3x4 with suicide": go_rules(3, 4, 0.0, allow_suicide=True), "gomoku 4x5": GOMOKU}
-
-
-def player(rules=GO5, evaluator=None, **changes) -> Player:
-    settings = {
-        "num_simulations": 30,
-        "c_puct": 1.5,
-        "parent_first_play": False,
-        "random_symmetry": False,
-        "max_nodes": 200,
-    }
-    return Player(rules, evaluator or HashEvaluator(rules), **(settings | changes))
-
-
-def play_names(one: Player, names: str) -> Player:
-    for name in names.split():
-        one.play(name_to_action(one.rules, name))
-    return one
 
 
 def play_game(one: Player) -> list[int]:
@@ -256,34 +235,6 @@ def test_it_does_not_resign_where_one_move_is_good():
     assert not one.should_resign(-0.5)
 
 
-def test_a_move_taken_back_leaves_no_trace():
-    one = player(GO3)
-    play_names(one, "A2 pass B1")
-    before = (one.board().tolist(), one.legal_mask().tolist(), one.to_play, one.search().visit_counts.tolist())
-    one.play(one.choose())
-    one.undo()
-    after = (one.board().tolist(), one.legal_mask().tolist(), one.to_play, one.search().visit_counts.tolist())
-    assert after == before
-    assert len(one.actions) == 3
-
-
-def test_moves_can_be_taken_back_from_the_end_of_the_game():
-    one = play_names(player(GO3), "B2 pass pass")
-    assert one.is_over
-    assert (one.outcome(), one.margin()) == (1, 8.5)
-    one.undo()
-    one.play(0)
-    assert one.actions[-1] == 0
-
-
-def test_a_new_game_begins_on_the_empty_board():
-    one = play_names(player(GO3), "B2 A1")
-    one.new_game()
-    assert not one.board().any()
-    assert (one.actions, one.to_play) == ((), 1)
-    assert one.search().visit_counts.sum() == 30
-
-
 @pytest.mark.parametrize("num_leaves", [1, 8])
 def test_all_its_moves_are_legal_under_superko(num_leaves):
     rules = go_rules(2, 2, 0.0, allow_suicide=True)._replace(max_moves=60)  # only a repetition is illegal, and many are
@@ -302,155 +253,6 @@ def test_all_its_moves_are_legal_under_superko(num_leaves):
             one.play(action)
             game.play(action)
     assert repetitions > 20
-
-
-@pytest.mark.parametrize(
-    ("moves", "move", "message"),
-    [
-        ("C3", "C3", "illegal move C3: there is a black stone; play on an empty point"),
-        ("pass C3", "C3", "illegal move C3: there is a white stone; play on an empty point"),
-        ("A2 pass B1", "A1", "illegal move A1: it would be suicide, which these rules forbid; play elsewhere"),
-        # A ko: White takes C2 back at once.
-        (
-            "B3 C3 A2 D2 B1 C1 C2 B2",
-            "C2",
-            "illegal move C2: it would repeat the position after move 7 (positional superko); play elsewhere first",
-        ),
-        (
-            "pass pass",
-            "A1",
-            "illegal move A1: the game is over after 2 moves; take a move back or start a new game",
-        ),
-    ],
-)
-def test_an_illegal_move_is_refused_with_its_reason(moves, move, message):
-    one = play_names(player(), moves)
-    board, actions = one.board(), one.actions
-    with pytest.raises(MoveError) as caught:
-        one.play(name_to_action(GO5, move))
-    assert str(caught.value) == message
-    assert (one.board() == board).all()
-    assert one.actions == actions
-    if not one.is_over:  # nothing of the attempt is left
-        one.play(name_to_action(GO5, "E5"))
-        other = play_names(player(), moves + " E5")
-        assert one.search().visit_counts.tolist() == other.search().visit_counts.tolist()
-
-
-def test_a_suicide_that_repeats_is_refused_as_that():
-    rules = go_rules(1, 2, 0.0, allow_suicide=True)._replace(max_moves=9)
-    one = player(rules)
-    play_names(one, "A1 pass")
-    with pytest.raises(MoveError, match=r"B1: it would repeat the position after move 0 \(positional superko\)"):
-        one.play(1)
-
-
-@pytest.mark.parametrize("action", [-1, 26, 1000])
-def test_an_action_beyond_the_board_is_refused(action):
-    with pytest.raises(MoveError, match=f"illegal move {action}: a board of 5x5 has the actions 0 to 25"):
-        player().play(action)
-
-
-def test_gomoku_has_its_own_refusals():
-    one = player(GOMOKU)
-    one.play(3)
-    with pytest.raises(MoveError, match="black stone"):
-        one.play(3)
-    for action in (0, 8, 1, 13):
-        one.play(action)
-    assert one.is_over
-    assert one.outcome() == 1
-    with pytest.raises(MoveError, match="the game is over after 5 moves"):
-        one.play(10)
-
-
-def test_every_illegal_action_has_a_reason_and_no_legal_one():
-    game_numbers = itertools.count()
-    for rules in (go_rules(3, 3, 0.5), go_rules(2, 2, 0.0, allow_suicide=True)):
-        for _ in range(10):
-            one = player(rules, num_simulations=0, seed=next(game_numbers))
-            while not one.is_over:
-                before = one.actions
-                for action in np.flatnonzero(~one.legal_mask()):
-                    with pytest.raises(MoveError):
-                        one.play(int(action))
-                assert one.actions == before
-                one.play(one.choose(10.0))
-
-
-def test_there_is_nothing_to_take_back_at_the_start():
-    with pytest.raises(MoveError, match="no move to take back: the board is empty"):
-        player().undo()
-
-
-@pytest.mark.parametrize("ask", [Player.search, Player.choose, lambda one: one.should_resign(-0.5)])
-def test_an_ended_game_is_not_searched(ask):
-    one = play_names(player(), "pass pass")
-    with pytest.raises(MoveError, match="no move to search for: the game is over after 2 moves; start a new game"):
-        ask(one)
-
-
-def test_a_game_in_play_has_no_outcome():
-    with pytest.raises(MoveError, match="no outcome after 1 moves: the game is not over; ask for the margin"):
-        play_names(player(), "C3").outcome()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_leaves": 0}, "num_leaves = 0 is out of range; give 1 to 256"),
-        ({"num_leaves": 257}, "num_leaves = 257 is out of range"),
-        ({"virtual_loss": 0}, "virtual_loss = 0 is out of range; give 1 to 100"),
-        ({"virtual_loss": -1}, "virtual_loss = -1 is out of range"),
-        ({"max_nodes": 1}, "max_nodes = 1 is out of range; give 2 to"),
-        ({"max_nodes": 2**24 + 1}, "max_nodes = 16777217 is out of range"),
-        ({"max_nodes": 31}, "num_simulations = 30 does not fit in a tree of max_nodes = 31; give at most 29, or"),
-        ({"num_simulations": -1}, "num_simulations = -1 is out of range; give 0 to 198"),
-        ({"num_simulations": 199}, "num_simulations = 199 does not fit .* or max_nodes = 201 or more"),
-        ({"c_puct": 0.0}, "c_puct = 0.0 is out of range; give more than 0 and at most 100"),
-        ({"c_puct": float("nan")}, "c_puct = nan is out of range"),
-        ({"seconds": 0.0}, "seconds = 0.0 is out of range; give more than 0"),
-        ({"seconds": float("inf")}, "seconds = inf is out of range"),
-    ],
-)
-def test_numbers_out_of_their_ranges_are_refused(changes, message):
-    with pytest.raises(ParamsError, match=message):
-        player(**changes)
-
-
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (lambda one: one.search(199), "num_simulations = 199 does not fit"),
-        (lambda one: one.search(-1), "num_simulations = -1 is out of range"),
-        (lambda one: one.search(seconds=-2.0), "seconds = -2.0 is out of range"),
-        (lambda one: one.choose(-0.1), "temperature = -0.1 is out of range; give 0"),
-        (lambda one: one.choose(float("nan")), "temperature = nan is out of range"),
-        (lambda one: one.should_resign(1.5), "threshold = 1.5 is out of range; give a value from -1"),
-    ],
-)
-def test_questions_out_of_their_ranges_are_refused(ask, message):
-    with pytest.raises(ParamsError, match=message):
-        ask(player())
-
-
-def test_a_tree_beyond_the_memory_is_refused():
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (64 * 2**30, limits[1]))  # a tree of 110 GB, whatever the machine has
-    try:
-        with pytest.raises(
-            ParamsError, match=r"max_nodes = 16777216 does not fit in the memory: a node .* takes 6,516"
-        ):
-            player(go_rules(19, 19), UniformEvaluator(), max_nodes=2**24)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-
-
-@pytest.mark.parametrize("rules", [go_rules(9, 9, 0.5), gomoku_rules(5, 5, 4)], ids=["9x9", "without a pass"])
-def test_a_network_for_another_board_is_refused(rules):
-    evaluator = new_evaluator(weights_bytes(lived_in_network()), CPU)
-    with pytest.raises(ParamsError, match="the network is for a board of 5x5 with 26 actions, the game has"):
-        player(rules, evaluator)
 
 
 @pytest.mark.parametrize("num_leaves", [1, 6, 8])

@@ -113,6 +113,12 @@ def test_the_number_of_processes_changes_no_key(params: Params, store: Store) ->
     assert [s.key() for s in specs_of(params, store)] == [s.key() for s in specs_of(other, store)]
 
 
+def test_how_a_network_is_trained_changes_no_key(params: Params, store: Store) -> None:
+    training = {"training_threads": 7, "training_processes": 2, "training_precision": "bf16"}
+    other = params.model_copy(update={"profile": params.profile.model_copy(update=training)})
+    assert [s.key() for s in specs_of(params, store)] == [s.key() for s in specs_of(other, store)]
+
+
 def test_every_field_of_a_spec_is_in_its_key(params: Params, store: Store) -> None:
     spec = specs_of(params, store)[0]
     changes = {
@@ -127,8 +133,12 @@ def test_every_field_of_a_spec_is_in_its_key(params: Params, store: Store) -> No
         "temperature_moves": 99,
         "dirichlet_concentration": 1.5,
         "dirichlet_fraction": 0.5,
+        "forced_playouts": 1.5,
+        "full_search_fraction": 0.5,
+        "calibration_fraction": 0.9,
+        "resign_threshold": -0.75,
     }
-    numbers = {"seed", "generation", "first_game", "num_games", "num_slots", "num_simulations"}
+    numbers = {"seed", "generation", "first_game", "num_games", "num_slots", "num_simulations", "fast_simulations"}
     assert set(changes) | numbers | {"version"} == set(ShardSpec.model_fields)
     changes |= {name: 7 for name in numbers}
     keys = {spec.model_copy(update={name: value}).key() for name, value in changes.items()}

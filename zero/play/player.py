@@ -39,6 +39,10 @@ class Player:
     The tree holds `max_nodes` nodes of 18 bytes an action: 1.5 kB at 9x9, 6.5 kB at 19x19, so 100,000 nodes are 150 MB
     or 650 MB; memory is taken as nodes are made. The part below a move that is played is kept, as far as it leaves room
     for `num_simulations` more. A tree that is full ends a search.
+
+    Leaves sent together are chosen without each other's values, so few simulations want few leaves: 8 are 1.7 times as
+    fast as 1 with OpenVINO (9x9, 4x32, one core) and 2.5 times with PyTorch, but with 100 simulations each they scored
+    39 % +- 6 % against 1 in 240 games.
     """
 
     def __init__(

@@ -30,6 +30,12 @@ SOURCES = {
 """Sources a stage runs, below `zero/`; `dvc.yaml` has the same as the stage's code dependencies."""
 
 
+TRAINING_PREFIX = "training_"
+"""How the fields of a profile begin that games do not depend on."""
+WITHOUT_TRAINING = {"training_threads": 1, "training_processes": 1, "training_precision": "fp32"}
+"""What stands for them in a specification, so that another way of training gives the same shards."""
+
+
 class ShardSpec(Manifest):
     """Games to play: equal specs give equal bytes."""
 
@@ -103,7 +109,8 @@ def lock_file_digest() -> str:
 
 def shard_profile(profile: ProfileParams) -> dict[str, str]:
     """The execution profile of this machine, as far as games depend on it."""
-    return {name: value for name, value in execution_profile(profile).items() if name != "training_threads"}
+    whole = execution_profile(profile)
+    return {name: value for name, value in whole.items() if not name.startswith(TRAINING_PREFIX)}
 
 
 def plan_shards(
@@ -140,7 +147,7 @@ def plan_shards(
             fast_simulations=selfplay.fast_simulations if selfplay else stage.num_simulations,
             calibration_fraction=selfplay.calibration_fraction if selfplay else 0.0,
             resign_threshold=resign_threshold if selfplay and selfplay.calibration_fraction else NO_RESIGNATION,
-            device=params.profile.model_copy(update={"training_threads": 1}),
+            device=params.profile.model_copy(update=WITHOUT_TRAINING),
             engine=engine_fingerprint(kind),
             lock_file=lock_file_digest(),
             profile=profile,

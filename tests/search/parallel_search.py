@@ -1,0 +1,122 @@
+"""Several leaves of one tree at once through the kernels, each batch checked on its way, and the sums of its tree."""
+
+from typing import Any
+
+import numpy as np
+
+from tests.games.kernel_game import oracle_of
+from tests.oracle import mcts as twin
+from tests.search.evaluators import judge_of
+from tests.search.kernel_search import KernelSearch
+from zero.games.position import Position
+from zero.search.parallel import ParallelSettings, gather, new_flight, scatter
+from zero.search.streams import stream_of
+from zero.search.tree import NO_CHILD
+
+SEED = 5
+
+
+class ParallelSearch(KernelSearch):
+    """The kernels' search in batches; checks each batch on its way."""
+
+    def __init__(
+        self,
+        rules,
+        evaluator,
+        num_leaves: int,
+        virtual_loss: int = 1,
+        max_nodes: int = 2000,
+        c_puct: float = 1.5,
+        parent_first_play: bool = False,
+        random_symmetry: bool = False,
+    ) -> None:
+        super().__init__(rules, evaluator, c_puct, max_nodes, parent_first_play=parent_first_play)
+        self.settings = ParallelSettings(c_puct, parent_first_play, random_symmetry, virtual_loss)
+        self.flight = new_flight(rules, num_leaves, max_nodes)
+        self.stream = stream_of(SEED, 0, "test", 0)
+        self.batches: list[int] = []  # leaves of each batch of the last search
+        self.num_asked = 0
+
+    def search(self, num_simulations: int) -> int:
+        """Simulations in batches; returns how many there were."""
+        self.batches = []
+        self.flight.simulations_left[0] = num_simulations
+        while rows := self.gather():
+            self.answer(rows)
+        return num_simulations - int(self.flight.simulations_left[0])
+
+    def gather(self) -> int:
+        roots = Position(*(array[None] for array in self.game.position))
+        made, asked_root = self.num_nodes, self.num_nodes == 0
+        rows = gather(
+            self.rules, self.settings, self.trees, self.TREE, roots, self.game.history, self.flight, self.stream
+        )
+        assert 0 <= rows == self.flight.num_on_way[0] <= len(self.flight.leaf)
+        leaves = self.flight.leaf[:rows].tolist()
+        assert len(set(leaves)) == rows
+        assert all(made <= leaf < self.num_nodes for leaf in leaves)  # none has been asked for before
+        assert (self.trees.num_edges[self.TREE, leaves] > 0).all()
+        if rows and not asked_root:
+            self.batches.append(rows)
+        self.num_asked += rows
+        return rows
+
+    def answer(self, rows: int) -> None:
+        flight = self.flight
+        self.evaluator.evaluate(flight.planes[:rows], flight.prior[:rows], flight.value[:rows])
+        scatter(self.rules, self.trees, self.TREE, flight)
+        assert flight.num_on_way[0] == 0
+
+    def paths(self) -> list[list[tuple[int, int]]]:
+        """Nodes and actions of the simulations on their way."""
+        path, rows = self.flight.path, range(self.flight.num_on_way[0])
+        taken = [[(int(path.node[row, d]), int(path.edge[row, d])) for d in range(path.length[row])] for row in rows]
+        return [[(node, int(self.trees.action[self.TREE, node, edge])) for node, edge in one] for one in taken]
+
+
+def twin_of(search: ParallelSearch) -> twin.ParallelSearch:
+    """The slow twin of a search, with its tree begun."""
+    rules, settings = search.rules, search.settings
+    evaluator: Any = search.evaluator
+    evaluator.num_actions = rules.num_actions
+    stream = twin.Stream(SEED, 0, "test", 0)
+    num_symmetries = len(rules.symmetries)
+    draw = (lambda: stream.below(num_symmetries)) if settings.random_symmetry else (lambda: 0)
+    slow = twin.ParallelSearch(judge_of(evaluator), rules.symmetries, settings.c_puct, settings.parent_first_play, draw)
+    slow.num_leaves, slow.virtual_loss = len(search.flight.leaf), settings.virtual_loss
+    slow.max_nodes = search.trees.action.shape[1]
+    slow.start(oracle_of(rules))
+    return slow
+
+
+def check_sums(search: ParallelSearch, node: int = 0) -> None:
+    """Each edge has what the values below it sum up to, and nothing else. Exact where the values are dyadic."""
+    trees, tree = search.trees, search.TREE
+    visits, value_sum = 0, np.float32(0.0)
+    for edge in range(trees.num_visited[tree, node]):
+        child, count = trees.child[tree, node, edge], trees.visit_count[tree, node, edge]
+        assert child != NO_CHILD
+        value = trees.node_value[tree, child]
+        if trees.num_edges[tree, child] == 0:
+            assert count > 0
+            assert trees.value_sum[tree, node, edge] == -value * count
+        else:
+            check_sums(search, child)
+            assert count == 1 + trees.node_visits[tree, child]
+            assert trees.value_sum[tree, node, edge] == -(value + trees.node_value_sum[tree, child])
+        visits += count
+        value_sum += trees.value_sum[tree, node, edge]
+    assert trees.node_visits[tree, node] == visits
+    assert trees.node_value_sum[tree, node] == value_sum
+
+
+def check_paths(search: ParallelSearch) -> None:
+    """Every path leads from the root to its own leaf."""
+    trees = search.trees
+    for row, path in enumerate(search.paths()):
+        node = 0
+        for here, action in path:
+            assert here == node
+            edge = search.flight.path.edge[row, path.index((here, action))]
+            node = int(trees.child[search.TREE, node, edge])
+        assert node == search.flight.leaf[row]
