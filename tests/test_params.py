@@ -221,6 +221,8 @@ def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
             {"search.root": "gumbel", "selfplay.dirichlet_fraction": 0, "selfplay.forced_playouts": 2},
             "selfplay.forced_playouts 2.0 has no place at a Gumbel root; set it to 0",
         ),
+        ({"network.global_pooling": True, "network.tower": "shallow"}, "no blocks in a 'shallow' tower"),
+        ({"training.batch_size": 9, "profile.training_processes": 2}, "batch_size 9 cannot be shared"),
         (
             {"profile.device": "cuda", "profile.backend": "openvino"},
             "backend 'openvino' runs on device 'cpu', got 'cuda'; set backend to 'torch'",
@@ -351,7 +353,7 @@ def changed(name: str) -> Params:
     elif isinstance(value, list):
         other = value[:1]
     elif isinstance(value, int):
-        other = value + 2
+        other = value + (1 if name == "profile.training_processes" else 2)
     else:
         other = value + 0.5 if name.endswith("komi") else value * 0.5 + 0.1
     tree = with_value(name, other)

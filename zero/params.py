@@ -184,8 +184,8 @@ class TrainingParams(Section):
     score_loss_weight: Annotated[float, Field(ge=0.0)]
     """Weight of the score loss, where the network has that head."""
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)]
-    """Decay a step of the moving average of the weights that becomes the challenger; 0: the last weights, as in the
-    paper."""
+    """Decay of the moving average of the weights that becomes the challenger, min(ema_decay, (1 + n) / (10 + n)) after
+    n steps; 0: the last weights, as in the paper."""
     learning_rate: Annotated[tuple[LearningRateStep, ...], Field(min_length=1)]
     """The schedule; the first entry starts at step 0."""
     kl_target: Annotated[float, Field(ge=0.0)]
@@ -283,6 +283,13 @@ class Params(Section):
                     f"search.max_nodes {self.search.max_nodes} is too small: {name}.num_simulations "
                     f"{stage.num_simulations} needs at least {stage.num_simulations + 2}"
                 )
+        if self.network.global_pooling and self.network.tower == "shallow":
+            raise ValueError("network.global_pooling has no blocks in a 'shallow' tower; set it to false")
+        if self.training.batch_size % self.profile.training_processes:
+            raise ValueError(
+                f"training.batch_size {self.training.batch_size} cannot be shared by profile.training_processes "
+                f"{self.profile.training_processes}; make it a multiple"
+            )
         if self.search.root == "gumbel":
             for name in ("dirichlet_fraction", "forced_playouts"):
                 if value := getattr(self.selfplay, name):
