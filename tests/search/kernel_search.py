@@ -9,7 +9,7 @@ from tests.oracle import mcts as twin
 from zero.games.planes import write_planes
 from zero.games.position import Rules
 from zero.search.evaluator import Evaluator
-from zero.search.mcts import backup, descend_from, make_node, new_path, root_value
+from zero.search.mcts import backup, descend, make_node, new_path, root_value
 from zero.search.tree import NO_CHILD, NO_EDGE, Trees, add_root_noise, new_trees, reroot, set_prior
 
 
@@ -61,7 +61,7 @@ class KernelSearch:
             at = self.game.copy()
             c_puct = np.float32(self.c_puct)
             tree, mask, path = self.TREE, self.mask, self.path
-            leaf = descend_from(
+            leaf = descend(
                 self.rules,
                 self.trees,
                 tree,

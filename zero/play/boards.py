@@ -52,7 +52,7 @@ from zero.search.gumbel import (
     gumbel_choice,
     improved_policy,
 )
-from zero.search.mcts import backup, descend_from, make_node, root_value
+from zero.search.mcts import backup, descend, make_node, root_value
 from zero.search.streams import next_below, next_float
 from zero.search.tree import NO_EDGE, add_root_noise, clear, reroot, set_prior
 
@@ -215,7 +215,7 @@ def _descend(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, tree
     if settings.forced_playouts > 0.0 and not slots.is_fast[slot]:
         root_edge = select_forced_edge(trees, tree, settings.forced_playouts)
     c_puct, parent = np.float32(settings.c_puct), settings.parent_first_play
-    return descend_from(rules, trees, tree, root_edge, c_puct, parent, position, history, mask, path, slot)
+    return descend(rules, trees, tree, root_edge, c_puct, parent, position, history, mask, path, slot)
 
 
 @kernel

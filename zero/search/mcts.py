@@ -62,23 +62,6 @@ def descend(
     rules: Rules,
     trees: Trees,
     tree: int,
-    c_puct: np.float32,
-    parent_first_play: bool,
-    position: Position,
-    history: History,
-    mask: np.ndarray,
-    path: Path,
-    game: int,
-) -> int:
-    """`descend_from` with the PUCT rule at the root as well."""
-    return descend_from(rules, trees, tree, NO_EDGE, c_puct, parent_first_play, position, history, mask, path, game)
-
-
-@kernel
-def descend_from(
-    rules: Rules,
-    trees: Trees,
-    tree: int,
     root_edge: int,
     c_puct: np.float32,
     parent_first_play: bool,
