@@ -118,9 +118,12 @@ def test_canonical_json_is_pinned():
     expected = f"""{{
  "generation": 3,
  "network": {{
+  "global_pooling": false,
   "heads": "joint",
   "num_blocks": 1,
   "num_channels": 2,
+  "ownership_head": false,
+  "score_head": false,
   "tower": "residual",
   "value_hidden": 3
  }},
@@ -215,7 +218,10 @@ def test_a_missing_manifest_is_named_with_the_remedy(tmp_path):
         ('{"lineage": "go9", "number": 1', "Invalid JSON"),
         ('{"lineage": "go9"}', "number: Field required"),
         ('{"lineage": "go9", "number": "one"}', "number: .*valid integer"),
-        ('{"lineage": "go9", "number": 1, "host": "here"}', "host: Extra inputs are not permitted"),
+        (
+            '{"lineage": "go9", "number": 1, "resign_threshold": -1, "host": "here"}',
+            "host: Extra inputs are not permitted",
+        ),
         ("[]", "valid dictionary|object"),
     ],
 )

@@ -270,12 +270,6 @@ def test_an_error_in_a_process_that_trains_is_the_error_of_the_stage(tmp_path):
     assert not (folder / "models").exists()
 
 
-def test_a_batch_that_cannot_be_shared_equally_is_refused(tmp_path):
-    folder = workspace(tmp_path, with_profile(made_params(), training_processes=3))
-    with pytest.raises(ParamsError, match=r"batch_size = 8 is no multiple of profile\.training_processes = 3"):
-        run(folder)
-
-
 def test_fast_moves_are_never_learned_from(tmp_path):
     """Their targets would be divisions of nothing by nothing."""
     folder = workspace(tmp_path, made_params())

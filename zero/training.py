@@ -103,11 +103,6 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
     """
     params = load_params(folder)
     profile = params.profile
-    if params.training.batch_size % profile.training_processes:
-        raise ParamsError(
-            f"training.batch_size = {params.training.batch_size} is no multiple of profile.training_processes = "
-            f"{profile.training_processes}; each process takes an equal share"
-        )
     generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
     window = read_manifest(folder / WINDOW_DIR, Window)
     trainee = read_manifest(folder / TRAINEE_DIR, Checkpoint)

@@ -208,7 +208,7 @@ def test_a_spec_of_another_machine_is_refused_by_a_worker(home: Path, tmp_path: 
 def test_a_lost_workspace_is_made_again_out_of_its_branch(home: Path) -> None:
     shutil.rmtree(workspace_of(home))
     zero(home, "restore", "tiny")
-    assert json.loads(zero(home, "prepare", "tiny").stdout)["generation"] == 1
+    assert json.loads(zero(home, "prepare", "tiny").stdout)["generation"]["number"] == 1
     assert git(workspace_of(home), "status", "--porcelain") == ""
 
 

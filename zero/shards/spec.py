@@ -109,7 +109,7 @@ def lock_file_digest() -> str:
 
 def shard_profile(profile: ProfileParams) -> dict[str, str]:
     """The execution profile of this machine, as far as games depend on it."""
-    whole = execution_profile(profile)
+    whole = execution_profile(profile.model_copy(update=WITHOUT_TRAINING))
     return {name: value for name, value in whole.items() if not name.startswith(TRAINING_PREFIX)}
 
 
