@@ -16,7 +16,7 @@ watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
-.PHONY: help setup generation campaign up down status bench test rules check format clean
+.PHONY: help setup generation campaign up down status bench drill test rules check format clean
 
 help: ## this list
 	@echo 'AlphaGo Zero as a project whose every generation can be rebuilt and audited.'
@@ -53,6 +53,9 @@ down: ## cancel what runs and stop the servers and the worker
 
 bench: setup ## how fast this machine is: the table of docs/performance.md, also as benchmarks/results/latest.json
 	@$(python) -m benchmarks --out benchmarks/results/latest.json $(ARGS)
+
+drill: setup ## kill the loop 200 times, resume it, and compare what comes out: docs/crashes.md (an hour; the disks need root)
+	@$(python) -m infra.drill $(ARGS)
 
 test: setup ## all tests; those with servers start their own, in folders and on ports of their own
 	@$(python) -m pytest $(ARGS)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from zero.params import Params, ProfileParams, parse_params, preset_text
+from zero.params import Params, ProfileParams, parse_params
+from zero.presets import preset_text
 
 GO9, GO19, GPU9 = "go9-laptop", "go19-paper", "go9-gpu"
 Fields = Mapping[str, Any]

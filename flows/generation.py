@@ -8,8 +8,8 @@ from flows.reports import report_generation, summary
 from flows.tasks import play_missing_shards, prepare, registry, run_stage
 from zero.artifacts import PromotionDecision, read_manifest
 from zero.errors import ZeroError
-from zero.lineage import find_workspace, generation_tag, writer_lock
-from zero.record import read_ledger
+from zero.lineage import find_workspace, writer_lock
+from zero.record import generation_tag, read_ledger
 from zero.settings import home_dir, open_store
 
 
@@ -38,6 +38,7 @@ def generation(lineage: str = "go9") -> PromotionDecision:
         run_stage(workspace, turn, "training", unit="steps")
         play_missing_shards(workspace, turn, "gating", store)
         run_stage(workspace, turn, "gating")
+        run_stage(workspace, turn, "verification", unit="games")
         decision = read_manifest(workspace / "metrics", PromotionDecision, "gating.json")
         recorded = registry(workspace, turn)
     report_generation(decision, recorded)

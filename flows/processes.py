@@ -53,8 +53,10 @@ def run_zero(workspace: Path, *words: str, listen: Listener) -> list[dict[str, A
     return objects
 
 
-def run_dvc_stage(workspace: Path, stage: str, listen: Listener, progress: Callable[[int, int], None]) -> None:
-    """Brings one stage of the workspace's graph up to date.
+def run_dvc_stage(
+    workspace: Path, stage: str, listen: Listener, progress: Callable[[int, int], None], alone: bool = True
+) -> None:
+    """Brings one stage of the workspace's graph up to date; not `alone`: with the stages before it.
 
     Raises:
       LineageError: the stage failed; with its message.
@@ -68,7 +70,8 @@ def run_dvc_stage(workspace: Path, stage: str, listen: Listener, progress: Calla
         elif not line.expandtabs(4).startswith(ADVICE):
             listen(line)
 
-    _run(workspace, f"stage {stage}", [sys.executable, "-m", "dvc", "repro", "--single-item", stage], sort)
+    words = ["repro", *(["--single-item"] if alone else []), stage]
+    _run(workspace, f"stage {stage}", [sys.executable, "-m", "dvc", *words], sort)
 
 
 @contextlib.contextmanager

@@ -16,9 +16,11 @@ from pydantic import ValidationError
 from flows.players import Players, num_players, players
 from flows.processes import run_dvc_stage, run_zero
 from flows.reports import ProgressBar, Recorded
+from zero import replay
 from zero.artifacts import GenerationId
-from zero.errors import WorkerError
+from zero.errors import LineageError, WorkerError
 from zero.params import load_params
+from zero.set_aside import lacks_games
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.storage import Store
 
@@ -94,7 +96,7 @@ def play_missing_shards(workspace: Path, turn: GenerationId, stage: str, store: 
 
 @task(task_run_name="{stage}", cache_policy=NO_CACHE, retries=2, retry_delay_seconds=1, retry_condition_fn=was_killed)
 def run_stage(workspace: Path, turn: GenerationId, stage: str, unit: str = "") -> None:
-    """Brings one stage of the generation up to date by DVC."""
+    """Brings one stage of the generation up to date by DVC. Games that replay sets aside are played again, once."""
     logger = get_run_logger()
     bars: list[ProgressBar] = []
 
@@ -104,7 +106,13 @@ def run_stage(workspace: Path, turn: GenerationId, stage: str, unit: str = "") -
         for bar in bars:
             bar.show(stage, done)
 
-    run_dvc_stage(workspace, stage, logger.info, progress)
+    try:
+        run_dvc_stage(workspace, stage, logger.info, progress)
+    except LineageError as error:
+        if stage != replay.STAGE or not lacks_games(workspace, replay.GAMES_DIR):
+            raise
+        logger.warning(str(error))
+        run_dvc_stage(workspace, stage, logger.info, progress, alone=False)
 
 
 @task(task_run_name="registry", cache_policy=NO_CACHE, retries=2, retry_delay_seconds=5)

@@ -20,17 +20,22 @@ from zero.artifacts import (
     write_manifest,
     write_whole,
 )
-from zero.games.position import ENDED, GO, Rules, new_history, new_position
+from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_position
 from zero.games.rules import legal_mask, margin, outcome, play, rules_of, write_owners
 from zero.network.learner import Learner
 from zero.network.weights import new_network
-from zero.params import GoParams, Params, parse_params, preset_text
+from zero.params import GoParams, Params, parse_params
+from zero.presets import preset_text
 from zero.shards.records import write_records
 
 LINEAGE = "made"
 ANY_SHA256 = sha256_bytes(b"any")
 GO5 = GoParams(name="go", size=5, komi=0.5, allow_suicide=False)
 GAMES_PER_SHARD = 3
+CHAMPION = sha256_bytes(b"champion")
+"""Weights of the player of the games."""
+MADE_SIMULATIONS = 48
+"""Visits of each move; those of `go9-laptop`."""
 
 
 def made_params(**training: object) -> Params:
@@ -56,33 +61,40 @@ def made_params(**training: object) -> Params:
 
 
 def made_record(rules: Rules, draws: np.random.Generator, game: int) -> GameRecord:
-    """One game of random legal moves to its end."""
+    """One game of random legal moves to its end; it fulfils the data contract on the terms of `made_params`."""
     position, history = new_position(rules), new_history(rules)
     mask = np.zeros(rules.num_actions, np.bool_)
     actions, visits = [], []
     while not position.state[ENDED]:
-        legal_mask(rules, position, history, mask)
-        counts = draws.integers(0, 4, rules.num_actions) * mask
-        actions.append(int(draws.choice(np.flatnonzero(mask))))
-        counts[actions[-1]] += 1
+        num_legal = legal_mask(rules, position, history, mask)
+        counts = np.zeros(rules.num_actions, np.uint16)
+        counts[mask] = draws.multinomial(MADE_SIMULATIONS, draws.dirichlet(np.full(num_legal, 0.3)))
+        actions.append(int(counts.argmax()))
         visits.append(counts)
         play(rules, position, history, actions[-1])
+    result = int(outcome(rules, position))
+    best_values = draws.uniform(-1, 1, len(actions)).astype(np.float32)
+    best_values[-1] = result if len(actions) % 2 else -result
+    share = np.array([counts.max() / MADE_SIMULATIONS for counts in visits], np.float32)
     owners = np.zeros(rules.num_points if rules.game == GO else 0, np.int8)
     if rules.game == GO:
         write_owners(rules, position, owners)
+        end = "passes" if position.state[NUM_PASSES] == 2 else "length"
+    else:
+        end = "line" if result else "full"
     return GameRecord(
         actions=np.array(actions, np.int16),
-        visit_counts=np.array(visits, np.uint16),
-        root_values=draws.uniform(-1, 1, len(actions)).astype(np.float32),
-        best_values=draws.uniform(-1, 1, len(actions)).astype(np.float32),
+        visit_counts=np.array(visits),
+        root_values=best_values * share,
+        best_values=best_values,
         ownership=owners,
-        outcome=int(outcome(rules, position)),
+        outcome=result,
         margin=float(margin(rules, position)),
-        end="made",
-        never_resigns=bool(draws.integers(2)),
+        end=end,
+        never_resigns=True,
         game=game,
-        black=sha256_bytes(b"black"),
-        white=sha256_bytes(b"white"),
+        black=CHAMPION,
+        white=CHAMPION,
     )
 
 
@@ -127,7 +139,7 @@ def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[Game
         )
         games += records
     game_set = GameSet(
-        origin=made_origin("selfplay", generation),
+        origin=made_origin("selfplay", generation).model_copy(update={"inputs": {"champion": CHAMPION}}),
         shards=tuple(refs),
         num_games=len(games),
         num_positions=sum(ref.num_positions for ref in refs),

@@ -1,6 +1,7 @@
 """Sections of the parameters for tests: those of the default preset, small, with changes."""
 
-from zero.params import NetworkParams, Params, ProfileParams, SelfplayParams, TrainingParams, parse_params, preset_text
+from zero.params import NetworkParams, Params, ProfileParams, SelfplayParams, TrainingParams, parse_params
+from zero.presets import preset_text
 
 
 def preset(name: str = "go9-laptop") -> Params:

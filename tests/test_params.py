@@ -25,17 +25,17 @@ from zero.params import (
     SearchParams,
     SelfplayParams,
     TrainingParams,
+    VerificationParams,
     load_params,
     params_digest,
     parse_params,
-    preset_text,
-    presets,
 )
+from zero.presets import preset_text, presets
 
 PROJECT_DIR = Path(zero.__file__).parents[1]
 SECTIONS: list[type[BaseModel]] = [
     *(GoParams, GomokuParams, NetworkParams, SearchParams, SelfplayParams, ReplayParams, LearningRateStep),
-    *(TrainingParams, GatingParams, ProfileParams, ExecutorParams),
+    *(TrainingParams, GatingParams, VerificationParams, ProfileParams, ExecutorParams),
 ]
 
 
@@ -382,7 +382,7 @@ def test_a_digest_does_not_see_how_a_file_is_written():
 
 def test_digests_of_stages_differ():
     params = parsed(smoke())
-    assert len({params_digest(params, stage) for stage in (None, *STAGE_SECTIONS)}) == 5
+    assert len({params_digest(params, stage) for stage in (None, *STAGE_SECTIONS)}) == len(STAGE_SECTIONS) + 1
 
 
 def test_a_game_is_told_by_its_name():

@@ -6,9 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from zero.artifacts import Colours, LedgerEntry, MatchResult, PromotionDecision, canonical_line, sha256_bytes
+from zero.artifacts import Colours, LedgerEntry, MatchResult, PromotionDecision, Source, canonical_line, sha256_bytes
 from zero.errors import LineageError
-from zero.record import FIRST_PREVIOUS, LEDGER_FILE, append_entry, last_line_digest, parse_ledger, read_ledger
+from zero.record import (
+    FIRST_PREVIOUS,
+    LEDGER_FILE,
+    append_entry,
+    entry_of,
+    last_line_digest,
+    line_digest,
+    parse_ledger,
+    read_ledger,
+)
 
 
 def sha(number: int) -> str:
@@ -52,6 +61,8 @@ def entry(generation: int, previous: str) -> LedgerEntry:
         trainee=sha(200 + generation),
         params_digest=sha(1),
         lock_digest=sha(2),
+        source=None,
+        provenance=sha(3),
         previous=previous,
     )
 
@@ -86,6 +97,39 @@ def test_the_ledger_is_read_from_its_workspace(tmp_path):
     path.parent.mkdir()
     path.write_text(ledger())
     assert read_ledger(tmp_path) == parse_ledger(ledger(), "ledger")
+
+
+def branch(previous: str = FIRST_PREVIOUS, generation: int = 4) -> LedgerEntry:
+    source = Source(tag="go9/gen-0004", commit="c" * 40, line=sha(9))
+    return entry(generation, previous).model_copy(update={"kind": "branch", "decision": None, "source": source})
+
+
+def test_a_branch_goes_on_from_the_number_of_its_source():
+    text = append_entry("", branch())
+    text = append_entry(text, entry(5, last_line_digest(text)))
+    entries = parse_ledger(text, "ledger")
+    assert [e.generation for e in entries] == [4, 5]
+    assert entry_of(entries, 5) is entries[1]
+    for number in (0, 3, 6):
+        with pytest.raises(LineageError, match=rf"go9 has no generation {number}; it has 4 to 5"):
+            entry_of(entries, number)
+
+
+def test_a_branch_in_the_middle_is_refused():
+    text = ledger()
+    with pytest.raises(LineageError, match="line 5 does not follow"):
+        parse_ledger(append_entry(text, branch(last_line_digest(text))), "ledger")
+
+
+def test_a_start_that_is_not_generation_0_is_refused():
+    late = entry(0, FIRST_PREVIOUS).model_copy(update={"generation": 2})
+    with pytest.raises(LineageError, match="line 1 does not follow"):
+        parse_ledger(append_entry("", late), "ledger")
+
+
+def test_the_digest_of_a_line_is_what_the_next_one_holds():
+    entries = parse_ledger(ledger(), "ledger")
+    assert [line_digest(e) for e in entries[:-1]] == [e.previous for e in entries[1:]]
 
 
 def test_an_emptied_ledger_is_refused():

@@ -1,19 +1,41 @@
-"""Stage replay: which games are in the window, and what is not let in."""
+"""Stage replay: which games are in the window, what is not let in, and what becomes of it."""
 
 import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.made_games import GO5, LINEAGE, made_params, write_games, write_params, write_workspace
-from zero.artifacts import GameRecord, GameSet, GenerationId, Window, read_manifest, sha256_file, write_manifest
+from zero import replay
+from zero.artifacts import (
+    FileRef,
+    GameRecord,
+    GameSet,
+    GenerationId,
+    Window,
+    checked_path,
+    read_manifest,
+    sha256_bytes,
+    sha256_file,
+    write_manifest,
+)
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.params import GoParams, Params
-from zero.replay import read_window, run
+from zero.replay import ReplayMetrics
+from zero.set_aside import lacks_games
+from zero.shards.records import game_record, read_records, write_records
+from zero.storage import Store
+from zero.window import read_window
 
 RULES = rules_of(GO5)
+
+
+def run(folder: Path) -> Window:
+    return replay.run(folder, Store(str(folder / "store")))
 
 
 def window_of(games: int) -> Params:
@@ -95,12 +117,15 @@ def test_run_twice_gives_the_same_bytes(tmp_path):
 
 
 def refused(folder: Path, message: str) -> None:
-    """The stage fails and leaves the window as it was."""
+    """The stage fails and leaves the window and its metrics as they were."""
     window_dir = folder / "data/window"
+    metrics = folder / "metrics/replay.json"
     before = sorted(window_dir.iterdir()) if window_dir.exists() else None
+    told = metrics.read_bytes() if metrics.exists() else None
     with pytest.raises(StorageError, match=message):
         run(folder)
     assert (sorted(window_dir.iterdir()) if window_dir.exists() else None) == before
+    assert (metrics.read_bytes() if metrics.exists() else None) == told
 
 
 def flip_a_byte(path: Path) -> None:
@@ -113,7 +138,9 @@ def flip_a_byte(path: Path) -> None:
 def test_altered_games_are_refused(tmp_path):
     write_workspace(tmp_path, window_of(100))
     flip_a_byte(tmp_path / "data/games/shard-0001.parquet")
-    refused(tmp_path, r"shard-0001\.parquet was altered.*dvc checkout")
+    refused(tmp_path, r"shard-0001\.parquet was altered.*run `dvc repro` to play it again")
+    assert lacks_games(tmp_path, "data/games")
+    assert (tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet").exists()
 
 
 def test_altered_older_games_are_refused(tmp_path):
@@ -187,3 +214,108 @@ def test_a_window_altered_after_it_was_made_is_not_trained_on(tmp_path):
     flip_a_byte(tmp_path / "data/window/gen-0001-shard-0000.parquet")
     with pytest.raises(StorageError, match="was altered"):
         read_window(window, tmp_path / "data/window", RULES)
+
+
+def change_game(folder: Path, shard: int, change: Callable[[list[GameRecord]], list[GameRecord]]) -> bytes:
+    """Writes other games into a shard, with a manifest that agrees; the new bytes."""
+    directory = folder / "data/games"
+    games = read_manifest(directory, GameSet)
+    ref = games.shards[shard]
+    columns = read_records(checked_path(ref.file, directory).read_bytes(), "shard")
+    data = write_records(change([game_record(columns, index) for index in range(columns.num_games)]))
+    (directory / ref.file.path).unlink()
+    (directory / ref.file.path).write_bytes(data)
+    positions = read_records(data, "shard").num_positions
+    file = FileRef(path=ref.file.path, sha256=sha256_bytes(data), num_bytes=len(data))
+    refs = list(games.shards)
+    refs[shard] = ref.model_copy(update={"file": file, "num_positions": positions})
+    total = sum(each.num_positions for each in refs)
+    write_manifest(directory, games.model_copy(update={"shards": tuple(refs), "num_positions": total}))
+    return data
+
+
+def lost_after_all(records: list[GameRecord]) -> list[GameRecord]:
+    return [records[0], records[1]._replace(outcome=-records[1].outcome), records[2]]
+
+
+def test_games_that_break_the_contract_are_set_aside_here_and_in_the_store(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    data = change_game(tmp_path, 1, lost_after_all)
+    key = read_manifest(tmp_path / "data/games", GameSet).shards[1].key
+    store = Store(str(tmp_path / "store"))
+    store.put_shard(key, data)
+    refused(tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: another outcome than recorded")
+    aside = tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet"
+    assert aside.read_bytes() == data
+    assert "game 4, move" in aside.with_name(f"{aside.name}.reason.txt").read_text()
+    assert store.get_shard(key) is None
+    assert [path.read_bytes() for path in sorted((tmp_path / "store/set-aside").glob("*.parquet.????????"))] == [data]
+    assert lacks_games(tmp_path, "data/games")
+
+
+def test_all_shards_at_fault_are_set_aside_at_once(tmp_path):
+    write_workspace(tmp_path, window_of(100), num_shards=3)
+    change_game(tmp_path, 0, lost_after_all)
+    change_game(tmp_path, 2, lost_after_all)
+    refused(tmp_path, r"shard-0000\.parquet .*\(and 1 more\)")
+    assert len(list((tmp_path / ".zero/set-aside").glob("*.parquet"))) == 2
+    assert (tmp_path / "data/games/shard-0001.parquet").exists()
+
+
+def test_a_game_of_the_window_that_comes_again_is_refused(tmp_path):
+    """The new shard is true in itself, but one of its games was played from a stream of generation 1."""
+    games = write_workspace(tmp_path, window_of(100))
+    run(tmp_path)
+    next_generation(tmp_path, 2)
+    long = max(games, key=lambda game: len(game.actions))
+    change_game(tmp_path, 0, lambda records: [records[0], records[1], long._replace(game=2)])
+    refused(tmp_path, f"game 2: .* are those of game {long.game} of generation 1: one stream was played twice")
+
+
+def test_games_of_another_player_are_refused(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    games = read_manifest(tmp_path / "data/games", GameSet)
+    origin = games.origin.model_copy(update={"inputs": {"champion": sha256_bytes(b"another")}})
+    write_manifest(tmp_path / "data/games", games.model_copy(update={"origin": origin}))
+    refused(tmp_path, "Black was .*, not .*")
+
+
+def test_the_metrics_count_what_was_checked(tmp_path):
+    games = write_workspace(tmp_path, window_of(7))
+    run(tmp_path)
+    games += next_generation(tmp_path, 2)
+    known = games[4]._replace(
+        game=1, root_values=games[4].root_values * np.float32(0.9995)
+    )  # its moves again, by another stream
+    change_game(tmp_path, 0, lambda records: [records[0], known, records[2]])
+    window = run(tmp_path)
+    new = [games[6], known, *games[8:]]
+    metrics = read_manifest(tmp_path / "metrics", ReplayMetrics, "replay.json")
+    signs = [
+        (value * game.outcome * (1 if move % 2 == 0 else -1) > 0, move >= 0.75 * len(game.actions))
+        for game in new
+        for move, value in enumerate(game.root_values)
+    ]
+    late = [agrees for agrees, is_late in signs if is_late]
+    assert metrics == ReplayMetrics(
+        num_games=6,
+        num_positions=sum(len(game.actions) for game in new),
+        resigned_games=0,
+        unique_games=6,
+        known_games=1,
+        target_positions=sum(len(game.actions) for game in new),
+        plane_positions=sum(min(64, sum(len(game.actions) for game in new[first : first + 3])) for first in (0, 3)),
+        value_agreement=sum(agrees for agrees, _ in signs) / len(signs),
+        late_value_agreement=sum(late) / len(late),
+        window_games=7,
+        window_positions=window.num_positions,
+        window_shards=3,
+    )
+
+
+def test_the_metrics_are_the_same_each_time(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    run(tmp_path)
+    before = (tmp_path / "metrics/replay.json").read_bytes()
+    run(tmp_path)
+    assert (tmp_path / "metrics/replay.json").read_bytes() == before

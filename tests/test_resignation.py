@@ -117,7 +117,10 @@ def test_the_next_threshold_is_the_highest_within_the_target(target):
     found = next_threshold(falls, target)
     assert found.false_positive_rate <= target and found.would_resign >= FEWEST_GAMES
     assert found.interval[0] <= found.false_positive_rate <= found.interval[1]
-    higher = [measure(falls, round(0.01 * step, 6)) for step in range(round(100 * found.threshold) + 1, -49)]
+    higher = [
+        measure(falls, round(0.01 * step, 6))
+        for step in range(round(100 * found.threshold) + 1, round(100 * HIGHEST_THRESHOLD) + 1)
+    ]
     assert all(other.false_positive_rate > target for other in higher)
     assert len(higher) == round(100 * (HIGHEST_THRESHOLD - found.threshold))
 

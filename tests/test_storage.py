@@ -77,9 +77,11 @@ def test_an_altered_shard_is_set_aside_and_made_again(store, bad):
     overwrite(store, name, bad)
     assert store.get_shard(KEY) is None
     assert not store.has_shard(KEY)
-    (aside,) = files(store)
+    aside, reason = files(store)
     assert aside.startswith(f"{BAD_FOLDER}/{KEY}.{digest}.parquet.")
     assert store._files.cat_file(f"{store._root}/{aside}") == bad
+    assert reason == f"{aside}.reason.txt"
+    assert store._files.cat_file(f"{store._root}/{reason}").startswith(b"altered")
     store.put_shard(KEY, DATA)
     assert store.get_shard(KEY) == (DATA, digest)
 
@@ -101,7 +103,35 @@ def test_bad_objects_of_one_name_do_not_displace_each_other(store):
         digest = store.put_shard(KEY, DATA)
         overwrite(store, f"shards/ab/{KEY}.{digest}.parquet", bad)
         assert store.get_shard(KEY) is None
-    assert len([name for name in files(store) if name.startswith(BAD_FOLDER)]) == 2
+    assert len([name for name in files(store) if name.startswith(BAD_FOLDER)]) == 2 * 2  # each with its reason
+
+
+def test_a_shard_is_set_aside_with_the_reason_given(store):
+    digest, other = store.put_shard(KEY, DATA), store.put_shard(OTHER_KEY, DATA)
+    assert store.set_aside_shard(KEY, "its games break the rules")
+    assert store.get_shard(KEY) is None
+    assert store.get_shard(OTHER_KEY) == (DATA, other)
+    aside, reason, _ = files(store)
+    assert aside.startswith(f"{BAD_FOLDER}/{KEY}.{digest}.parquet.")
+    assert store._files.cat_file(f"{store._root}/{aside}") == DATA
+    assert store._files.cat_file(f"{store._root}/{reason}") == b"its games break the rules\n"
+    assert not store.set_aside_shard(KEY, "again")  # nothing is there any more
+    assert len(files(store)) == 3
+
+
+def test_both_shards_of_two_machines_are_set_aside(store):
+    store.put_shard(KEY, DATA)
+    store.put_shard(KEY, b"other bits")
+    assert store.set_aside_shard(KEY, "they differ")
+    assert store.get_shard(KEY) is None
+
+
+def test_an_object_that_another_process_has_set_aside_is_no_error(store):
+    digest = store.put_shard(KEY, DATA)
+    store.set_aside_shard(KEY, "first")
+    before = files(store)
+    store._set_aside(f"shards/ab/{KEY}.{digest}.parquet", "second")
+    assert files(store) == before
 
 
 def test_a_half_written_object_is_written_anew(store):
@@ -232,3 +262,14 @@ def test_s3_without_credentials_is_reported(monkeypatch):
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     with pytest.raises(StorageError, match=r"the store s3://bucket/store does not answer: .*credentials"):
         Store("s3://bucket/store").has_shard(KEY)
+
+
+def test_receipts_of_a_shard_are_its_own_and_one_a_worker(store):
+    digest = sha256_bytes(DATA)
+    assert store.get_receipts(KEY) == []
+    store.put_receipt(KEY, digest, "host:1", b"one")
+    store.put_receipt(KEY, digest, "rack 3/host:2", b"two")
+    store.put_receipt(OTHER_KEY, digest, "host:1", b"of another shard")
+    assert sorted(store.get_receipts(KEY)) == [b"one", b"two"]
+    assert f"receipts/ab/{KEY}.{digest}.rack-3-host-2.json" in files(store)
+    assert not store.has_shard(KEY)

@@ -2,13 +2,11 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,13 @@ import mlflow
 import numpy as np
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelStatus, Run
 from mlflow.exceptions import MlflowException
 
 from tests.oracle.bitboards import pack
+from tests.tracking.server import Server
 from zero.artifacts import (
     Champion,
     Checkpoint,
@@ -31,7 +31,6 @@ from zero.artifacts import (
     MatchResult,
     Origin,
     PromotionDecision,
-    Provenance,
     Window,
     canonical_json,
     canonical_line,
@@ -43,14 +42,28 @@ from zero.artifacts import (
 from zero.errors import LineageError, ServerError, StorageError
 from zero.network.torch_backend import TorchEvaluator
 from zero.network.weights import new_network, weights_bytes
-from zero.params import params_digest, parse_params, preset_text
+from zero.params import params_digest, parse_params
+from zero.presets import preset_text
+from zero.provenance import (
+    PROVENANCE_FILE,
+    BuildDefinition,
+    ExternalParameters,
+    InternalParameters,
+    Metadata,
+    Predicate,
+    Resource,
+    RunDetails,
+    Statement,
+    sign,
+    statement_bytes,
+)
 from zero.tracking import TrackingReceipt, champion_url, track_generation, tracked_generations
 from zero.tracking.pages import flatten
 
 PROJECT_DIR = Path(__file__).resolve().parents[1]
-START_SECONDS = 120
 STEPS = 12
 """Optimiser steps of a generation here; a line of the curve every 2."""
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 WINDOW_MD5 = "0123456789abcdef0123456789abcdef.dir"
 CURVES = ("loss", "policy_loss", "value_loss", "learning_rate", "policy_accuracy", "policy_entropy")
 WRITING_CALLS = [
@@ -71,40 +84,6 @@ WRITING_CALLS = [
 ]
 """All calls of the client that write, in the order in which they are first made."""
 ANY_SHA256 = "a" * 64
-
-
-class Server:
-    """An MLflow server in a process group of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
-        command += ["--artifacts-destination", f"{folder}/artifacts"]
-        quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        with (folder / "server.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                command, cwd=folder, env=os.environ | quiet, stdout=log, stderr=log, start_new_session=True
-            )
-        deadline = time.monotonic() + START_SECONDS
-        while not self._is_healthy():
-            assert self.process.poll() is None, (folder / "server.log").read_text()
-            assert time.monotonic() < deadline, (folder / "server.log").read_text()
-            time.sleep(0.1)
-
-    def _is_healthy(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.uri}/health", timeout=5) as answer:
-                return bool(answer.read() == b"OK")
-        except OSError:
-            return False
-
-    def stop(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -259,28 +238,38 @@ class Lineage:
             trainee=decision.challenger if decision else champion,
             params_digest=params_digest(self.params),
             lock_digest=sha256_bytes(b""),
+            source=None,
+            provenance=ANY_SHA256,
             previous=sha256_bytes(canonical_line(self.ledger[-1])) if self.ledger else "0" * 64,
         )
         self.ledger.append(entry)
         write_whole(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))
 
     def _write_provenance(self, folder: Path, decision: PromotionDecision) -> None:
-        provenance = Provenance(
-            lineage=self.name,
-            generation=decision.generation,
-            parent_commit=f"{decision.generation:040x}",
-            parent_tag=self.tag(decision.generation - 1),
-            params_digest=params_digest(self.params),
-            engine=ANY_SHA256,
-            lock_file=ANY_SHA256,
-            profile={"device": "cpu", "isa": "AVX2"},
-            champion=decision.champion,
-            challenger=decision.challenger,
-            window="b" * 64,
-            games=(),
-            match=(),
+        statement = Statement(
+            subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": decision.challenger}),),
+            predicate=Predicate(
+                build_definition=BuildDefinition(
+                    build_type="urn:zero:decision:1",
+                    external_parameters=ExternalParameters(
+                        lineage=self.name,
+                        generation=decision.generation,
+                        parameters=self.params.model_dump(mode="json"),
+                    ),
+                    internal_parameters=InternalParameters(
+                        engine={"selfplay": ANY_SHA256}, profile={"device": "cpu", "isa": "AVX2"}, lock=ANY_SHA256
+                    ),
+                    resolved_dependencies=(
+                        Resource(name="source", digest={"gitCommit": f"{decision.generation:040x}"}),
+                    ),
+                ),
+                run_details=RunDetails(
+                    metadata=Metadata(invocation_id=self.tag(decision.generation)),
+                    byproducts=(Resource(name="data/window/manifest.json", digest={"sha256": "b" * 64}),),
+                ),
+            ),
         )
-        write_manifest(folder / "record", provenance, "provenance.json")
+        write_whole(folder / PROVENANCE_FILE, sign(statement_bytes(statement), KEY))
 
 
 @pytest.fixture

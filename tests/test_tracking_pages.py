@@ -1,7 +1,12 @@
 """What MLflow shows of a generation, without a server."""
 
+from pathlib import Path
+
 from tests.parameters import preset
-from zero.tracking.pages import flatten
+from zero.artifacts import LedgerEntry, write_whole
+from zero.costs import GenerationCosts, StageCosts
+from zero.tracking.files import Generation, Point, _checks
+from zero.tracking.pages import cost_points, flatten
 
 
 def test_flat_parameters_are_all_parameters():
@@ -12,3 +17,62 @@ def test_flat_parameters_are_all_parameters():
     assert flat["search.tree_reuse"] == "True"
     single = {f"{name}.{field}" for name, section in params if name != "seed" for field in type(section).model_fields}
     assert {name for name in flat if "learning_rate." not in name} == single - {"training.learning_rate"} | {"seed"}
+
+
+def generation_with(costs: GenerationCosts | None) -> Generation:
+    entry = LedgerEntry(
+        lineage="go9",
+        generation=7,
+        kind="start",
+        decision=None,
+        source=None,
+        provenance="0" * 64,
+        champion="0" * 64,
+        champion_generation=7,
+        trainee="0" * 64,
+        params_digest="0" * 64,
+        lock_digest="0" * 64,
+        previous="0" * 64,
+    )
+    return Generation(Path(), "go9/gen-0007", preset("smoke"), (entry,), (), None, {}, {}, (), None, costs)
+
+
+def stage_costs(games: int, joules: float | None) -> StageCosts:
+    return StageCosts(
+        seconds=10.0,
+        cpu_seconds=15.0,
+        gpu_seconds=0.0,
+        joules=joules,
+        games=games,
+        evaluations=100 * games,
+        shards=games // 12,
+        shards_without_receipt=0,
+        workers=(),
+    )
+
+
+def test_costs_are_shown_in_all_and_by_stage_at_the_generation():
+    stages = {"selfplay": stage_costs(24, 50.0), "training": stage_costs(0, None)}
+    points = cost_points(generation_with(GenerationCosts(lineage="go9", generation=7, stages=stages)))
+    assert {point.step for point in points} == {7}
+    assert Point("cost/seconds", 20.0, 7) in points and Point("cost/training/seconds", 10.0, 7) in points
+    assert Point("cost/evaluations", 2400.0, 7) in points and Point("cost/joules", 50.0, 7) in points
+    assert "cost/training/joules" not in {point.name for point in points}
+
+
+def test_without_a_note_no_cost_is_shown():
+    assert cost_points(generation_with(None)) == []
+
+
+def test_the_checks_of_a_generation_are_metrics_of_their_stages(tmp_path):
+    write_whole(tmp_path / "replay.json", b'{"num_games": 24, "late_value_agreement": 0.75}')
+    write_whole(tmp_path / "verification.json", b'{"selfplay": {"num_games": 12, "shards": [0, 1]}}')
+    assert dict(_checks(tmp_path)) == {
+        "replay/num_games": 24.0,
+        "replay/late_value_agreement": 0.75,
+        "verification/selfplay_num_games": 12.0,
+    }
+
+
+def test_a_generation_of_older_code_has_no_checks(tmp_path):
+    assert list(_checks(tmp_path)) == []

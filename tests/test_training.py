@@ -21,6 +21,7 @@ from zero.network.learner import StepResult
 from zero.network.weights import load_network
 from zero.params import LearningRateStep, Params
 from zero.shards.records import game_record, read_records, write_records
+from zero.storage import Store
 from zero.training import curve_line, run
 
 OUTS = (
@@ -38,7 +39,7 @@ class KilledError(Exception):
 
 def workspace(folder: Path, params: Params) -> Path:
     write_workspace(folder, params)
-    replay.run(folder)
+    replay.run(folder, Store(str(folder / "store")))
     return folder
 
 
@@ -144,7 +145,7 @@ def test_a_checkpoint_of_other_parameters_is_not_used(tmp_path):
     with pytest.raises(KilledError):
         run(folder, kill_at(6))
     write_params(folder, params)
-    replay.run(folder)
+    replay.run(folder, Store(str(folder / "store")))
     run(folder)
     assert outs(folder) == straight
     assert not leftovers(folder)
@@ -173,7 +174,7 @@ def next_generation(folder: Path, number: int) -> None:
         shutil.rmtree(folder / target)
         shutil.copytree(folder / source, folder / target)
     write_games(folder, number)
-    replay.run(folder)
+    replay.run(folder, Store(str(folder / "store")))
 
 
 def test_the_challenger_is_the_average_and_training_goes_on_from_the_weights_without_it(tmp_path):
@@ -272,7 +273,9 @@ def test_an_error_in_a_process_that_trains_is_the_error_of_the_stage(tmp_path):
 
 def test_fast_moves_are_never_learned_from(tmp_path):
     """Their targets would be divisions of nothing by nothing."""
-    folder = workspace(tmp_path, made_params())
+    params = made_params()
+    fast = params.selfplay.model_copy(update={"full_search_fraction": 0.5})
+    folder = workspace(tmp_path, params.model_copy(update={"selfplay": fast}))
     shard = folder / "data/games/shard-0000.parquet"
     games = [game_record(read_records(shard.read_bytes(), "shard"), i) for i in range(3)]
     for game in games:
@@ -283,7 +286,7 @@ def test_fast_moves_are_never_learned_from(tmp_path):
     ref = FileRef(path=shard.name, sha256=sha256_bytes(data), num_bytes=len(data))
     shards = (game_set.shards[0].model_copy(update={"file": ref}), *game_set.shards[1:])
     write_manifest(folder / "data/games", game_set.model_copy(update={"shards": shards}))
-    replay.run(folder)
+    replay.run(folder, Store(str(folder / "store")))
     run(folder)
     assert np.isfinite([float(line["loss"]) for line in curve(folder)]).all()
 

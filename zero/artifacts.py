@@ -174,13 +174,26 @@ class GenerationId(Manifest):
     """A player resigns below it, see `zero.resignation`; NO_RESIGNATION: nobody does."""
 
 
+class Source(Manifest):
+    """The recorded generation that a rollback or a branch takes champion, trainee and window from."""
+
+    tag: str
+    commit: str
+    line: Sha256
+    """SHA-256 of its line of the ledger."""
+
+
 class LedgerEntry(Manifest):
     """One line of `record/ledger.jsonl`; `previous` chains it to the line before."""
 
     lineage: str
     generation: int
-    kind: Literal["start", "decision"]
+    kind: Literal["start", "decision", "rollback", "branch"]
     decision: PromotionDecision | None
+    source: Source | None
+    """Of a rollback or a branch."""
+    provenance: Sha256
+    """SHA-256 of the signed statement in `record/provenance.intoto.jsonl`."""
     champion: Sha256
     """Weights of the champion after the decision."""
     champion_generation: int
@@ -188,29 +201,9 @@ class LedgerEntry(Manifest):
     """Weights that training goes on from."""
     params_digest: Sha256
     lock_digest: Sha256
-    """SHA-256 of dvc.lock; of the empty text at generation 0."""
+    """SHA-256 of dvc.lock; of the empty text where no stage has run."""
     previous: Sha256
     """SHA-256 of the line before; zeros for the first."""
-
-
-class Provenance(Manifest):
-    """`record/provenance.json`: what made the generation of this tag."""
-
-    lineage: str
-    generation: int
-    parent_commit: str
-    """Commit the stages ran on."""
-    parent_tag: str | None
-    params_digest: Sha256
-    engine: Sha256
-    lock_file: Sha256
-    """SHA-256 of constraints.txt."""
-    profile: dict[str, str]
-    champion: Sha256
-    challenger: Sha256
-    window: Sha256
-    games: tuple[Sha256, ...]
-    match: tuple[Sha256, ...]
 
 
 class GameRecord(NamedTuple):
@@ -267,7 +260,7 @@ def sha256_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Writes a file that is there whole or not at all (temporary name, fsync, rename); makes its folder.
 
     Raises:
@@ -280,7 +273,7 @@ def write_whole(path: Path, data: bytes) -> None:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fchmod(file.fileno(), 0o644)
+                os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         except BaseException:

@@ -4,12 +4,14 @@ import tempfile
 from pathlib import Path
 
 from zero.commands import dvc, git
-from zero.lineage import configure_dvc, generation_tag
-from zero.record import read_ledger
+from zero.lineage import configure_dvc
+from zero.record import generation_tag, read_ledger
 from zero.tracking import TrackingReceipt, track_generation, tracked_generations
+from zero.tracking.rebuild import erase_lineage
 
-TRACKED_OUTS = ("models/challenger", "state/champion.dvc")
-"""What tracking reads of the data that DVC holds."""
+CHAMPION_OUT = "state/champion"
+CHALLENGER_OUT = "models/challenger"
+"""What tracking reads of the data that DVC holds; a generation without stages has no challenger."""
 
 
 def catch_up(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
@@ -21,14 +23,27 @@ def catch_up(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
     ledger = read_ledger(workspace)
     lineage = ledger[0].lineage
     known = tracked_generations(lineage, uri)
-    missing = [entry.generation for entry in ledger if entry.kind == "decision" and entry.generation not in known]
     receipts = []
-    for number in missing:
-        tag = generation_tag(lineage, number)
+    for entry in ledger:
+        if entry.kind == "start" or entry.generation in known:
+            continue
+        tag = generation_tag(lineage, entry.generation)
+        outs = (CHAMPION_OUT,) if entry.decision is None else (CHALLENGER_OUT, CHAMPION_OUT)
         with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
             clone = Path(scratch) / "clone"
             git(workspace, "clone", "--quiet", "--branch", tag, str(workspace), str(clone))
             configure_dvc(clone, home)
-            dvc(clone, "checkout", "--quiet", *TRACKED_OUTS)
-            receipts.append(track_generation(clone, uri, tag))
+            dvc(clone, "checkout", "--quiet", *outs)
+            recorded_ms = 1000 * int(git(clone, "log", "-1", "--format=%ct"))
+            receipts.append(track_generation(clone, uri, tag, recorded_ms))
     return receipts
+
+
+def rebuild(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
+    """Deletes what MLflow has of a lineage and writes all of it again from git and DVC; the receipts, oldest first.
+
+    Raises:
+      ServerError: the server does not answer; the call can be repeated.
+    """
+    erase_lineage(read_ledger(workspace)[0].lineage, uri)
+    return catch_up(home, workspace, uri)

@@ -7,6 +7,7 @@ ZeroError
 |- WorkerError     a process that plays a shard: died, timed out, answered nonsense
 |- ServerError     the Prefect or MLflow server: not there, or a port in use
 |- MoveError       a move that the rules forbid, or a position that has none to ask for
+|- MismatchError   a shard that was played twice gave two results
 """
 
 
@@ -36,3 +37,7 @@ class ServerError(ZeroError):
 
 class MoveError(ZeroError):
     """A move is against the rules, or there is none to play or to take back."""
+
+
+class MismatchError(ZeroError):
+    """A shard that was played twice gave two results."""

@@ -60,8 +60,8 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
         engine=engine_fingerprint("gating"),
         inputs={"challenger": challenger, "champion": champion},
     )
-    _, games = collect_games(folder, params, specs, store, origin, folder / MATCH_DIR, progress)
-    match = match_result(games)
+    collected = collect_games(folder, params, specs, store, origin, folder / MATCH_DIR, progress)
+    match = match_result(collected.games)
     decision = PromotionDecision(
         lineage=generation.lineage,
         generation=generation.number,

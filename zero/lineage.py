@@ -29,10 +29,13 @@ from zero.artifacts import (
     write_whole,
 )
 from zero.commands import dvc, git
+from zero.costs import fetch_notes
+from zero.debris import clear_debris
 from zero.errors import LineageError
 from zero.params import PARAMS_FILE, Params, params_digest, parse_params
-from zero.record import FIRST_PREVIOUS, LEDGER_FILE, append_entry, parse_ledger, read_ledger
+from zero.record import FIRST_PREVIOUS, LEDGER_FILE, append_entry, generation_tag, parse_ledger, read_ledger
 from zero.settings import STATE_FOLDER
+from zero.statements import state_statement, write_statement
 
 GENERATION_FILE = "generation.json"
 STATE_OUTS = ("state/champion", "state/trainee", "state/replay")
@@ -56,11 +59,6 @@ class Standing(NamedTuple):
 def workspace_dir(home: Path, lineage: str) -> Path:
     """Folder of a lineage's workspace, whether it is there or not."""
     return home / STATE_FOLDER / "workspaces" / lineage
-
-
-def generation_tag(lineage: str, number: int) -> str:
-    """Tag of a generation, `go9/gen-0012`."""
-    return f"{lineage}/gen-{number:04d}"
 
 
 def lineages(home: Path) -> list[str]:
@@ -90,12 +88,13 @@ def standing(workspace: Path) -> Standing:
 
 
 def check_workspace(workspace: Path) -> None:
-    """Checks that the workspace is on its branch, committed, and goes on from what was pushed.
+    """Checks that the workspace is on its branch, committed, and goes on from what was pushed; clears debris first.
 
     Raises:
       LineageError: it is dirty, on another branch, or has diverged.
     """
     lineage = read_ledger(workspace)[0].lineage
+    clear_debris(workspace, lineage)
     branch = git(workspace, "branch", "--show-current").strip()
     if branch != f"lineage/{lineage}":
         raise LineageError(
@@ -132,7 +131,11 @@ def writer_lock(workspace: Path) -> Iterator[None]:
     if not path.parent.is_dir():
         yield  # a copy without git: nobody else can know it
         return
-    with path.open("a+") as file:
+    try:
+        file = path.open("a+")
+    except OSError as error:
+        raise LineageError(f"cannot write {path}: {error.strerror}") from None
+    with file:
         file.seek(0)
         holder = file.read().strip()
         if holder and os.environ.get(WRITER_VARIABLE) == f"{path}:{holder}":
@@ -219,6 +222,7 @@ def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Stan
         git(building, "commit", "--quiet", "-m", f"{lineage}: generation 0, the seeded random network")
         git(building, "tag", generation_tag(lineage, 0))
         dvc(building, "push", "--quiet")
+        clear_debris(building, lineage)  # of an earlier attempt, in the project
         git(building, "push", "--quiet", "--atomic", "origin", f"lineage/{lineage}", generation_tag(lineage, 0))
         os.rename(building, target)
     except BaseException:
@@ -250,6 +254,7 @@ def restore_lineage(home: Path, lineage: str) -> Standing:
     building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
     try:
         git(home, "clone", "--quiet", "--branch", f"lineage/{lineage}", str(home), str(building))
+        fetch_notes(building, lineage)
         configure_dvc(building, home)
         dvc(building, "pull", "--quiet", "--allow-missing")
         os.rename(building, target)
@@ -324,6 +329,8 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         trainee=digest,
         params_digest=params_digest(params),
         lock_digest=sha256_bytes(b""),
+        source=None,
+        provenance=write_statement(folder, state_statement(folder, "start", generation_tag(lineage, 0))),
         previous=FIRST_PREVIOUS,
     )
     write_whole(folder / LEDGER_FILE, append_entry("", entry).encode())

@@ -7,7 +7,6 @@ file in `zero/presets/`. What belongs to a machine and not to an experiment (add
 import difflib
 import hashlib
 import json
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -220,6 +219,15 @@ class GatingParams(Section):
     """Score (a draw is half a win) at which the challenger becomes champion: 0.55 in the paper."""
 
 
+class VerificationParams(Section):
+    """Double play: shards that are played a second time, by another process, before a generation is recorded."""
+
+    shard_fraction: Fraction
+    """Shards of self-play, and of the match, that are drawn for it; at least one of each, none where it is 0."""
+    game_fraction: Annotated[float, Field(gt=0.0, le=1.0)]
+    """Games of such a shard to compare: it is played until so many of its games have ended."""
+
+
 class ProfileParams(Section):
     """What the bits of a result may depend on; the rest of the execution profile is read off the machine."""
 
@@ -272,6 +280,7 @@ class Params(Section):
     replay: ReplayParams
     training: TrainingParams
     gating: GatingParams
+    verification: VerificationParams
     profile: ProfileParams
     executor: ExecutorParams
 
@@ -299,23 +308,6 @@ class Params(Section):
                 if getattr(self.network, name):
                     raise ValueError(f"network.{name} is for Go alone; set it to false for {self.game.name}")
         return self
-
-
-def presets() -> list[str]:
-    """Names of the presets."""
-    folder = resources.files("zero") / "presets"
-    return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
-
-
-def preset_text(name: str) -> str:
-    """Text of a preset.
-
-    Raises:
-      ParamsError: there is no such preset.
-    """
-    if name not in presets():
-        raise ParamsError(f"unknown preset {name!r}{_did_you_mean(name, presets())}; there are: {', '.join(presets())}")
-    return (resources.files("zero") / "presets" / f"{name}.yaml").read_text()
 
 
 def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
@@ -357,12 +349,13 @@ PLAY_SECTIONS = (
 )
 STAGE_SECTIONS = {
     "selfplay": (*PLAY_SECTIONS, "selfplay"),
-    "replay": ("seed", "game", "replay"),
+    "replay": ("seed", "game", "search", "selfplay", "replay"),
     "training": (
         *("seed", "game", "network", "training", "profile.device", "profile.training_precision", "profile.isa"),
         *("profile.training_threads", "profile.training_processes"),
     ),
     "gating": (*PLAY_SECTIONS, "gating"),
+    "verification": (*PLAY_SECTIONS, "selfplay", "gating", "verification"),
 }
 """The parameters that a stage depends on; `dvc.yaml` has the same."""
 
@@ -382,7 +375,7 @@ def _first_fault(error: ValidationError, tree: Any) -> str:
     name = ".".join(path) or "the file"
     if fault["type"] == "extra_forbidden":
         siblings = [f["loc"][-1] for f in faults if f["type"] == "missing" and f["loc"][:-1] == fault["loc"][:-1]]
-        return f"unknown parameter {name}{_did_you_mean(path[-1], [str(s) for s in siblings])}"
+        return f"unknown parameter {name}{did_you_mean(path[-1], [str(s) for s in siblings])}"
     if fault["type"] == "missing":
         return f"parameter {name} is missing; every parameter is written out, see zero/presets/"
     value = "" if isinstance(fault["input"], dict) else f" = {fault['input']!r}"
@@ -395,6 +388,7 @@ def _dig(tree: Any, name: str) -> Any:
     return tree
 
 
-def _did_you_mean(name: str, known: list[str]) -> str:
+def did_you_mean(name: str, known: list[str]) -> str:
+    """A hint for an error, where something known looks like `name`; else nothing."""
     close = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,9 +1,11 @@
-"""The record in git: the ledger of decisions and the provenance of a generation. Values in, values out.
+"""The ledger: every decision of a lineage, and what was done to it beside. Values in, values out.
 
-The ledger is `record/ledger.jsonl`, one `LedgerEntry` a line, refusals included; each line holds the SHA-256 of the
-line before, so that none can be taken out, altered or moved unseen.
+It is `record/ledger.jsonl`, one `LedgerEntry` a line, refusals included; each line holds the SHA-256 of the line
+before, so that none can be taken out, altered or moved unseen. A line has a generation's number, and each number one
+tag; the first is 0, or that of the generation which a lineage branches from.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,8 +14,13 @@ from zero.artifacts import LedgerEntry, canonical_line, sha256_bytes
 from zero.errors import LineageError
 
 LEDGER_FILE = "record/ledger.jsonl"
-PROVENANCE_FILE = "record/provenance.json"
 FIRST_PREVIOUS = "0" * 64
+FIRST_KINDS = ("start", "branch")
+
+
+def generation_tag(lineage: str, number: int) -> str:
+    """Tag of a generation, `go9/gen-0012`."""
+    return f"{lineage}/gen-{number:04d}"
 
 
 def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
@@ -33,7 +40,9 @@ def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
             raise LineageError(f"{source}, line {number} is no ledger entry; {_restore(source)}") from None
         if not (line.endswith("\n") and line.isascii()):
             raise LineageError(f"{source}, line {number} is cut short or altered; {_restore(source)}")
-        if entry.previous != previous or entry.generation != number - 1:
+        first = entries[0].generation if entries else entry.generation
+        misplaced = (entry.kind in FIRST_KINDS) != (number == 1) or (entry.kind == "start" and entry.generation != 0)
+        if entry.previous != previous or entry.generation != first + number - 1 or misplaced:
             raise LineageError(f"{source}, line {number} does not follow the line before it; {_restore(source)}")
         previous = sha256_bytes(line.encode())
         entries.append(entry)
@@ -54,6 +63,26 @@ def read_ledger(folder: Path) -> tuple[LedgerEntry, ...]:
             f"{folder} is no lineage's workspace: it has no {LEDGER_FILE}; make one with `zero new`"
         ) from None
     return parse_ledger(text, str(path))
+
+
+def entry_of(ledger: Sequence[LedgerEntry], generation: int) -> LedgerEntry:
+    """The line of a generation.
+
+    Raises:
+      LineageError: the ledger has none.
+    """
+    index = generation - ledger[0].generation
+    if not 0 <= index < len(ledger):
+        raise LineageError(
+            f"lineage {ledger[0].lineage} has no generation {generation}; it has {ledger[0].generation} to "
+            f"{ledger[-1].generation}"
+        )
+    return ledger[index]
+
+
+def line_digest(entry: LedgerEntry) -> str:
+    """SHA-256 (hex) of an entry's line, by which the next one names it."""
+    return sha256_bytes(canonical_line(entry))
 
 
 def append_entry(text: str, entry: LedgerEntry) -> str:

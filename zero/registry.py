@@ -1,9 +1,10 @@
-"""Stage 5, the registry: a finished generation becomes part of the record, and the next one is set up.
+"""Stage 6, the registry: a finished generation becomes part of the record, and the next one is set up.
 
 Outside DVC's graph. `advance` = ledger line and provenance, commit, tag, `dvc push`, `git push`, state rolled forward;
 each step finds out by itself whether it was done, so that after a crash it is enough to call it again.
 """
 
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,42 +15,37 @@ from zero.artifacts import (
     NO_RESIGNATION,
     Champion,
     Checkpoint,
-    GameSet,
     GenerationId,
     LedgerEntry,
     PromotionDecision,
-    Provenance,
     Window,
-    canonical_json,
     checked_path,
     link_or_copy,
     read_manifest,
-    sha256_bytes,
     sha256_file,
     write_manifest,
     write_whole,
 )
 from zero.commands import dvc, git
-from zero.errors import LineageError
-from zero.lineage import (
-    GENERATION_FILE,
-    STATE_OUTS,
-    check_workspace,
-    committed_ledger,
-    current_generation,
-    generation_tag,
-)
-from zero.network.profile import execution_profile
+from zero.costs import generation_costs, notes_ref, write_note
+from zero.debris import clear_debris
+from zero.errors import LineageError, ZeroError
+from zero.lineage import GENERATION_FILE, STATE_OUTS, check_workspace, committed_ledger, current_generation
 from zero.params import load_params, params_digest
-from zero.record import LEDGER_FILE, PROVENANCE_FILE, append_entry, last_line_digest, parse_ledger
+from zero.record import LEDGER_FILE, append_entry, entry_of, generation_tag, last_line_digest, parse_ledger
 from zero.selfplay import METRICS_FILE as SELFPLAY_METRICS
 from zero.selfplay import SelfplayMetrics
+from zero.settings import open_store
+from zero.statements import check_key, decision_statement, write_statement
 
 CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = STATE_OUTS
 CHALLENGER_DIR, WINDOW_DIR = "models/challenger", "data/window"
 GENERATION_PATH = f"state/{GENERATION_FILE}"
 UP_TO_DATE = "Data and pipelines are up to date."
 """What `dvc status` says where nothing is left to run."""
+
+
+log = logging.getLogger(__name__)
 
 
 class Advanced(NamedTuple):
@@ -67,11 +63,12 @@ def prepare(workspace: Path) -> GenerationId:
       LineageError: it is dirty, diverged, or its state is not what the ledger says.
     """
     check_workspace(workspace)
+    check_key(workspace)
     entry = parse_ledger(committed_ledger(workspace), LEDGER_FILE)[-1]
     if not (workspace / GENERATION_PATH).exists():
         git(workspace, "checkout", "HEAD", "--", GENERATION_PATH)
     if current_generation(workspace).number <= entry.generation:
-        _finish(workspace, entry)
+        finish(workspace, entry)
     if not all((workspace / out / "manifest.json").exists() for out in STATE_OUTS):
         dvc(workspace, "checkout", "--quiet", *(f"{out}.dvc" for out in STATE_OUTS))
     _check_state(workspace, entry)
@@ -91,12 +88,13 @@ def advance(workspace: Path, number: int | None = None) -> Advanced:
     if number > ledger[-1].generation + 1 or number < 0:
         raise LineageError(f"generation {number} of {current.lineage} is not the next; {ledger[-1].generation + 1} is")
     if number == ledger[-1].generation + 1:
+        check_key(workspace)
         _commit(workspace, current.lineage, number)
         ledger = parse_ledger(committed_ledger(workspace), LEDGER_FILE)
-    entry = ledger[number]
+    entry = entry_of(ledger, number)
     tag = generation_tag(entry.lineage, number)
     if current.number <= ledger[-1].generation:
-        _finish(workspace, ledger[-1])
+        finish(workspace, ledger[-1])
     return Advanced(entry, tag, git(workspace, "rev-parse", f"{tag}^{{commit}}").strip())
 
 
@@ -110,6 +108,14 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
         raise LineageError(
             f"the state of {entry.lineage} is older than its ledger; restore it with `dvc checkout --force`"
         )
+    if entry.decision is None:  # a rollback or a branch, whose commit has the state as it is to be
+        dvc(workspace, "checkout", "--quiet", "--force", *STATE_OUTS)
+        _check_state(workspace, entry)
+        restored = current_generation(workspace)
+        write_manifest(
+            workspace / "state", restored.model_copy(update={"number": entry.generation + 1}), GENERATION_FILE
+        )
+        return
     if not _holds(workspace, entry):
         git(workspace, "checkout", "HEAD", "--", "dvc.lock")
         dvc(workspace, "checkout", "--quiet", "--force", CHALLENGER_DIR, WINDOW_DIR)
@@ -137,16 +143,32 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
     write_manifest(workspace / "state", next_id, GENERATION_FILE)
 
 
-def _finish(workspace: Path, entry: LedgerEntry) -> None:
-    """Does what follows the commit of a generation, up to its last step, the setting up of the next."""
+def finish(workspace: Path, entry: LedgerEntry) -> None:
+    """Does what follows the commit of the last ledger line, up to the setting up of the next generation."""
     tag = generation_tag(entry.lineage, entry.generation)
+    clear_debris(workspace, entry.lineage)
     if not git(workspace, "tag", "--list", tag).strip():
         git(workspace, "tag", tag, _commit_of_last_entry(workspace))
     elif git(workspace, "rev-parse", f"{tag}^{{commit}}").strip() != _commit_of_last_entry(workspace):
         raise LineageError(f"tag {tag} is not of this lineage's commit; delete it with `git tag -d {tag}`")
     dvc(workspace, "push", "--quiet")
-    git(workspace, "push", "--quiet", "--atomic", "origin", f"lineage/{entry.lineage}", tag)
+    refs = [f"lineage/{entry.lineage}", tag, *_note_costs(workspace, entry)]
+    git(workspace, "push", "--quiet", "--atomic", "origin", *refs)
     roll_forward(workspace, entry)
+
+
+def _note_costs(workspace: Path, entry: LedgerEntry) -> list[str]:
+    """Notes what a generation cost on its commit; what to push of it. A generation is recorded without it, too."""
+    if entry.kind != "decision" or current_generation(workspace).number != entry.generation:
+        return []
+    try:
+        with open_store(workspace) as store:
+            costs = generation_costs(workspace, store, entry.generation)
+        write_note(workspace, generation_tag(entry.lineage, entry.generation), costs)
+    except ZeroError as error:
+        log.warning("generation %d: its costs are not noted: %s", entry.generation, error)
+        return []
+    return [f"+{notes_ref(entry.lineage)}"]
 
 
 def _commit(workspace: Path, lineage: str, number: int) -> None:
@@ -175,41 +197,19 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
         trainee=challenger.trainee.sha256,
         params_digest=params_digest(params),
         lock_digest=sha256_file(workspace / "dvc.lock"),
+        source=None,
+        provenance=write_statement(workspace, decision_statement(workspace, decision, before)),
         previous=last_line_digest(text),
     )
     write_whole(workspace / LEDGER_FILE, append_entry(text, entry).encode())
-    write_whole(workspace / PROVENANCE_FILE, canonical_json(_provenance(workspace, decision, before)))
-    (workspace / ".git/index.lock").unlink(missing_ok=True)  # of a git that was killed: we are the one writer
-    git(workspace, "add", "--all")
     word = "promoted" if decision.promoted else "refused"
-    git(
-        workspace,
-        "commit",
-        "--quiet",
-        "-m",
-        f"{lineage}: generation {number}, challenger {word} ({decision.match.score:.1%})",
-    )
+    commit_record(workspace, f"{lineage}: generation {number}, challenger {word} ({decision.match.score:.1%})")
 
 
-def _provenance(workspace: Path, decision: PromotionDecision, before: LedgerEntry) -> Provenance:
-    params = load_params(workspace)
-    games = read_manifest(workspace / "data/games", GameSet)
-    match = read_manifest(workspace / "data/match", GameSet)
-    return Provenance(
-        lineage=decision.lineage,
-        generation=decision.generation,
-        parent_commit=git(workspace, "rev-parse", "HEAD").strip(),
-        parent_tag=generation_tag(before.lineage, before.generation),
-        params_digest=params_digest(params),
-        engine=games.origin.engine,
-        lock_file=sha256_file(workspace / "constraints.txt"),
-        profile=execution_profile(params.profile),
-        champion=decision.champion,
-        challenger=decision.challenger,
-        window=sha256_bytes(canonical_json(read_manifest(workspace / WINDOW_DIR, Window))),
-        games=tuple(shard.file.sha256 for shard in games.shards),
-        match=tuple(shard.file.sha256 for shard in match.shards),
-    )
+def commit_record(workspace: Path, message: str) -> None:
+    """Commits all that a ledger line belongs to."""
+    git(workspace, "add", "--all")
+    git(workspace, "commit", "--quiet", "-m", message)
 
 
 def _check_state(workspace: Path, entry: LedgerEntry) -> None:

@@ -1,6 +1,8 @@
 """What a person reads in the terminal: where a lineage stands, what was decided, games as SGF."""
 
 import json
+from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,13 @@ from rich.table import Table
 
 from zero.artifacts import NO_RESIGNATION, GameSet, LedgerEntry, checked_path, read_manifest
 from zero.commands import git
+from zero.costs import GenerationCosts, read_note
 from zero.errors import ZeroError
 from zero.games.rules import rules_of
-from zero.lineage import find_workspace, generation_tag, standing
+from zero.lineage import find_workspace, standing
 from zero.params import load_params
 from zero.play.sgf import game_to_sgf, write_collection
+from zero.record import generation_tag
 from zero.resignation import Calibration
 from zero.selfplay import METRICS_FILE as SELFPLAY_METRICS
 from zero.selfplay import SelfplayMetrics
@@ -35,6 +39,8 @@ def servers(home: Path) -> dict[str, str]:
 
 def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:
     """A decision in a few lines."""
+    if entry.source is not None:
+        return [f"{tag}: {entry.kind} from {entry.source.tag}, champion {entry.champion[:12]}"]
     if entry.decision is None:
         return [f"{tag}: the seeded random network {entry.champion[:12]}"]
     match = entry.decision.match
@@ -61,6 +67,9 @@ def status_screen(home: Path, lineage: str) -> None:
     for entry in now.ledger[-LAST_DECISIONS:]:
         table.add_row(*_row(entry))
     console.print(table)
+    noted = [(entry, read_note(now.workspace, lineage, tag)) for entry, tag in _with_tags(now.ledger[-LAST_DECISIONS:])]
+    if any(costs for _, costs in noted):
+        console.print(_costs_table(noted))
     last = now.ledger[-1]
     console.print(
         f"champion {last.champion[:12]} of generation {last.champion_generation}; next is generation "
@@ -79,6 +88,11 @@ def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:
             "next_generation": now.next_generation,
             "tag": generation_tag(name, now.ledger[-1].generation),
             "last": now.ledger[-1].model_dump(mode="json"),
+            "costs": {
+                tag: costs.model_dump(mode="json")
+                for _, tag in _with_tags(now.ledger)
+                if (costs := read_note(now.workspace, name, tag))
+            },
         }
     return {"home": str(home), "lineages": rows, "servers": servers(home)}
 
@@ -96,7 +110,9 @@ def resignation_screen(home: Path, lineage: str) -> None:
         table.add_column(column, justify="right")
     for column in ("95 % interval", "next threshold", "its rate", "95 % interval"):
         table.add_column(column, justify="right")
-    for entry in standing(workspace).ledger[1:]:
+    for entry in standing(workspace).ledger:
+        if entry.decision is None:
+            continue
         tag = generation_tag(lineage, entry.generation)
         metrics = SelfplayMetrics.model_validate_json(git(workspace, "show", f"{tag}:metrics/{SELFPLAY_METRICS}"))
         if metrics.resignation:
@@ -147,11 +163,38 @@ def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | N
     return len(texts)
 
 
+def _with_tags(ledger: Iterable[LedgerEntry]) -> list[tuple[LedgerEntry, str]]:
+    """The decisions of a ledger, each with its tag."""
+    return [(entry, generation_tag(entry.lineage, entry.generation)) for entry in ledger if entry.decision]
+
+
+def _costs_table(noted: Iterable[tuple[LedgerEntry, GenerationCosts | None]]) -> Table:
+    """A row a generation; `?` for what nobody noted, or no machine could tell."""
+    table = Table(title="what it cost", title_justify="left")
+    table.add_column("tag", no_wrap=True)
+    for column in ("wall clock", "CPU hours", "GPU hours", "games", "evaluations", "energy"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for entry, costs in noted:
+        tag = generation_tag(entry.lineage, entry.generation)
+        if costs is None:
+            table.add_row(tag, *("?",) * 6)
+            continue
+        total = costs.total()
+        evaluations = f"{total.evaluations:,}" + (" + ?" if total.shards_without_receipt else "")
+        table.add_row(
+            *(tag, str(timedelta(seconds=round(total.seconds))), f"{total.cpu_seconds / 3600:.3f}"),
+            *(f"{total.gpu_seconds / 3600:.3f}", f"{total.games:,}", evaluations),
+            "?" if total.joules is None else f"{total.joules / 3.6e6:.3f} kWh",
+        )
+    return table
+
+
 def _row(entry: LedgerEntry) -> tuple[str, ...]:
     champion = f"{entry.champion[:12]} ({entry.champion_generation})"
     tag = generation_tag(entry.lineage, entry.generation)
     if entry.decision is None:
-        return (tag, "start", "", "", "", champion)
+        word = entry.kind if entry.source is None else f"{entry.kind} from {entry.source.tag}"
+        return (tag, word, "", "", "", champion)
     match = entry.decision.match
     interval = f"{match.interval[0]:.0%} to {match.interval[1]:.0%}"
     word = "promoted" if entry.decision.promoted else "refused"

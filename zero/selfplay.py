@@ -64,10 +64,10 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
     params = load_params(folder)
     specs = plan(folder, store)
     origin = _origin(params, read_manifest(folder / "state", GenerationId, "generation.json"), specs)
-    game_set, games = collect_games(folder, params, specs, store, origin, folder / GAMES_DIR, progress)
-    metrics = metrics_of(games, params.selfplay, specs[0].resign_threshold)
+    collected = collect_games(folder, params, specs, store, origin, folder / GAMES_DIR, progress)
+    metrics = metrics_of(collected.games, params.selfplay, specs[0].resign_threshold)
     write_manifest(folder / "metrics", metrics, METRICS_FILE)
-    return game_set
+    return collected.game_set
 
 
 def metrics_of(games: GameColumns, selfplay: SelfplayParams, resign_threshold: float) -> SelfplayMetrics:

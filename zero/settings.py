@@ -5,6 +5,8 @@
 | ZERO_HOME | the project's folder, which has `.zero/` | found upward from the current folder |
 | ZERO_STORE | URL of the shard store (a folder or s3://...), or `off` | `<home>/.zero/store` |
 | ZERO_PROGRESS | `json`: stages print progress as JSON lines; else a bar where there is a terminal | |
+| ZERO_SIGNING_KEY | Ed25519 private key (PEM) that signs the record | `<home>/.zero/keys/signing-key.pem` |
+| ZERO_WORKER | what the receipts of this machine's shards call it | host and process number |
 | MLFLOW_TRACKING_URI | where tracking is written; not written when empty | |
 """
 
@@ -31,6 +33,7 @@ class Settings(BaseSettings):
     home: Path | None = Field(default=None, validation_alias="ZERO_HOME")
     store: str = Field(default="", validation_alias="ZERO_STORE")
     progress: str = Field(default="", validation_alias="ZERO_PROGRESS")
+    signing_key: Path | None = Field(default=None, validation_alias="ZERO_SIGNING_KEY")
     tracking_uri: str = Field(default="", validation_alias="MLFLOW_TRACKING_URI")
 
 

@@ -1,14 +1,17 @@
 """The store: weights and shards by hash, under one fsspec URL (a local folder by default, `s3://` in a cluster).
 
 A put is whole or nothing; a read checks the content; a bad object is set aside, so that it is computed again.
-Layout: `weights/<sha256>.safetensors`, `shards/<kk>/<key>.<sha256>.parquet` (kk: first two digits of the key). The
-object's own hash is in its name, so that a reader can check it with nothing else at hand.
+Layout: `weights/<sha256>.safetensors`, `shards/<kk>/<key>.<sha256>.parquet` (kk: first two digits of the key),
+`receipts/<kk>/<key>.<sha256>.<worker>.json` (who played a shard, and what it cost), `set-aside/` for bad objects, each
+with its reason in a text file beside it. The object's own hash is in its name, so that a reader can check it with
+nothing else at hand.
 
 Each of fsspec's file systems fails in its own way (an S3 server that is down or wants other credentials: botocore's
 errors, which are no OSError), so any exception of theirs becomes a `StorageError` here.
 """
 
 import os
+import re
 import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +22,10 @@ from zero.artifacts import sha256_bytes
 from zero.errors import StorageError
 
 BAD_FOLDER = "set-aside"
+UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+"""What the name of a worker may have that a file name should not."""
+REASON_SUFFIX = ".reason.txt"
+ALTERED = "altered: its content is not the one that its name says"
 
 
 class StoredShard(NamedTuple):
@@ -66,7 +73,7 @@ class Store:
                 f"weights {sha256[:12]} are not in the store {self.url}; run the stage again to put them"
             )
         if sha256_bytes(data) != sha256:
-            self._set_aside(name)
+            self._set_aside(name, ALTERED)
             raise StorageError(
                 f"weights {sha256[:12]} in the store {self.url} were altered and set aside; run the stage again"
             )
@@ -87,15 +94,37 @@ class Store:
                 continue
             if sha256_bytes(data) == digest:
                 return StoredShard(data, digest)
-            self._set_aside(name)
+            self._set_aside(name, ALTERED)
         return None
+
+    def set_aside_shard(self, key: str, reason: str) -> bool:
+        """Takes the shard of a spec key out of use, so that it is played again; False where there is none.
+
+        What was stored stays in `set-aside/`, and `reason` in a text file beside it.
+        """
+        names = self._shard_names(key)
+        for name in names:
+            self._set_aside(name, reason)
+        return bool(names)
+
+    def put_receipt(self, key: str, sha256: str, worker: str, data: bytes) -> None:
+        """Stores the receipt of a shard that `worker` has played; receipts are no part of what is rebuilt."""
+        self._put(f"receipts/{key[:2]}/{key}.{sha256}.{UNSAFE.sub('-', worker)}.json", data)
+
+    def get_receipts(self, key: str) -> list[bytes]:
+        """The receipts of a shard, one for each worker that has played it."""
+        found = [self._get(name) for name in self._names("receipts", key, ".json")]
+        return [data for data in found if data is not None]
 
     def has_shard(self, key: str) -> bool:
         """True where a shard of that key is listed; its content is checked when it is read."""
         return bool(self._shard_names(key))
 
     def _shard_names(self, key: str) -> list[str]:
-        folder = f"{self._root}/shards/{key[:2]}"
+        return self._names("shards", key, ".parquet")
+
+    def _names(self, kind: str, key: str, suffix: str) -> list[str]:
+        folder = f"{self._root}/{kind}/{key[:2]}"
         try:
             self._files.invalidate_cache(folder)
             listed: list[Any] = self._files.ls(folder, detail=False)
@@ -104,7 +133,7 @@ class Store:
         except Exception as error:
             raise StorageError(f"the store {self.url} does not answer: {error}") from None
         names = [str(path).rsplit("/", 1)[-1] for path in listed]
-        return sorted(f"shards/{key[:2]}/{n}" for n in names if n.startswith(f"{key}.") and n.endswith(".parquet"))
+        return sorted(f"{kind}/{key[:2]}/{n}" for n in names if n.startswith(f"{key}.") and n.endswith(suffix))
 
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._root}/{name}"
@@ -136,10 +165,13 @@ class Store:
         except Exception as error:
             raise StorageError(f"the store {self.url} does not answer: {error}") from None
 
-    def _set_aside(self, name: str) -> None:
+    def _set_aside(self, name: str, reason: str) -> None:
         target = f"{self._root}/{BAD_FOLDER}/{name.rsplit('/', 1)[-1]}.{uuid.uuid4().hex[:8]}"
         try:
             self._files.makedirs(f"{self._root}/{BAD_FOLDER}", exist_ok=True)
+            self._files.pipe_file(f"{target}{REASON_SUFFIX}", f"{reason}\n".encode())
             self._files.mv(f"{self._root}/{name}", target)
+        except FileNotFoundError:  # another process was quicker, and has told why
+            self._files.rm_file(f"{target}{REASON_SUFFIX}")
         except Exception as error:
             raise StorageError(f"cannot set aside {name} in the store {self.url}: {error}") from None

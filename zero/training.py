@@ -37,11 +37,11 @@ from zero.network.profile import prepare_torch
 from zero.network.weights import load_network
 from zero.params import Params, load_params, params_digest
 from zero.play.samples import SampleBatch, SampleGames, Sampler, new_sample_batch, target_moves
-from zero.replay import GENERATION_FILE, STATE_DIR, WINDOW_DIR, read_window
 from zero.resume import Progress as Checkpointed
 from zero.resume import SavedTraining, load_training, remove_checkpoints, resume_dir, save_training
 from zero.shards.records import GameColumns
 from zero.shards.spec import engine_fingerprint
+from zero.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR, read_window
 
 STAGE = "training"
 TRAINEE_DIR = "state/trainee"

@@ -2,7 +2,8 @@
 
 from flows.reports import Recorded
 from zero.artifacts import Colours, MatchResult, PromotionDecision
-from zero.params import Params, parse_params, preset_text
+from zero.params import Params, parse_params
+from zero.presets import preset_text
 from zero.shards.spec import ShardReceipt, ShardSpec
 
 DIGESTS = ("a" * 64, "b" * 64, "c" * 64)
@@ -82,6 +83,11 @@ def receipt(of: ShardSpec) -> ShardReceipt:
         first_game=of.first_game,
         num_games=of.num_games,
         num_evaluations=900,
+        worker="here:42",
+        begun=1_700_000_000.0,
         seconds=1.5,
+        cpu_seconds=1.4,
+        gpu_seconds=0.0,
+        joules=None,
         pid=42,
     )

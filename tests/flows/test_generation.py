@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 
 from tests.end_to_end.project import git, zero
 from tests.infra.servers import Servers
+from zero.costs import read_note
 from zero.lineage import workspace_dir, writer_lock
 from zero.record import read_ledger
 from zero.shards.spec import ShardReceipt, ShardSpec
@@ -63,6 +65,22 @@ def artifacts(servers: Servers, run: dict[str, Any]) -> dict[str, dict[str, Any]
     return {artifact["key"]: artifact for artifact in found if artifact["key"]}
 
 
+def metrics_in_mlflow(servers: Servers, tag: str) -> dict[str, float]:
+    """Metrics of the run of a generation."""
+
+    def ask(path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        address = f"{servers.mlflow}/api/2.0/mlflow/{path}"
+        request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    experiment = ask("experiments/get-by-name?experiment_name=tiny")["experiment"]["experiment_id"]
+    wanted = f"tags.`zero.tag` = '{tag}' and tags.`zero.stage` = 'generation'"
+    (run,) = ask("runs/search", {"experiment_ids": [experiment], "filter": wanted})["runs"]
+    return {metric["key"]: metric["value"] for metric in run["data"]["metrics"]}
+
+
 def log_of(servers: Servers, run: dict[str, Any]) -> str:
     lines = servers.api("/logs/filter", {"logs": {"flow_run_id": {"any_": [run["id"]]}}})
     return "\n".join(line["message"] for line in lines)
@@ -105,7 +123,8 @@ def test_a_generation_is_completed_and_tagged(servers: Servers, finished: dict[s
 
 
 def test_each_step_and_each_shard_is_a_task(servers: Servers, finished: dict[str, Any]) -> None:
-    steps = ["prepare", "selfplay", "replay", "training", "gating", "registry", "plan-selfplay", "plan-gating"]
+    stages = ["selfplay", "replay", "training", "gating", "verification"]
+    steps = ["prepare", *stages, "registry", "plan-selfplay", "plan-gating"]
     shards = ["selfplay-0000", "selfplay-0001", "gating-0000", "gating-0001"]
     tasks = task_runs(servers, finished)
     assert set(tasks) >= set(steps)
@@ -120,6 +139,17 @@ def test_match_decision_progress_and_link_are_shown(servers: Servers, finished: 
     assert finished["name"] in shown["tiny-decision"]["data"]
     assert shown["tiny-gating-progress"]["data"] == 100.0 and shown["tiny-training-progress"]["data"] == 100.0
     assert servers.mlflow in shown["tiny-mlflow"]["data"]
+
+
+def test_what_it_cost_is_noted_in_git_and_shown_in_mlflow(
+    servers: Servers, finished: dict[str, Any], workspace: Path
+) -> None:
+    costs = read_note(servers.home, "tiny", finished["name"])
+    assert costs is not None and set(costs.stages) == {"selfplay", "replay", "training", "gating", "verification"}
+    assert costs.total().shards_without_receipt == 0 and costs.total().evaluations > 1000
+    shown = metrics_in_mlflow(servers, finished["name"])
+    assert shown["cost/evaluations"] == costs.total().evaluations
+    assert shown["cost/training/cpu_seconds"] == costs.stages["training"].cpu_seconds > 0.0
 
 
 def test_results_are_json(servers: Servers, finished: dict[str, Any]) -> None:

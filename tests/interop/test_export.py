@@ -17,7 +17,7 @@ from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
 from zero.interop.onnx import onnx_model
 from zero.lineage import new_lineage
 from zero.network.weights import load_network, weights_bytes
-from zero.params import preset_text
+from zero.presets import preset_text
 from zero.record import LEDGER_FILE, append_entry, last_line_digest, read_ledger
 
 SMALL = network_params()

@@ -52,14 +52,14 @@ def play_shard(
     progress=None,
     search_threads: int = 1,
     half_batches: bool = False,
+    stop_after: int = 0,
 ) -> PlayedGames:
     """Plays a shard; the players are called `"0"` and `"1"`."""
     games = range(settings.first_game, settings.first_game + num_games)
     streams = np.stack([stream_of(SEED, GENERATION, phase_of(settings), game) for game in games])
     digests = [str(player) for player in range(len(evaluators))]
-    return play_games(
-        rules, settings, evaluators, digests, streams, num_slots, max_nodes, progress, search_threads, half_batches
-    )
+    arguments = (rules, settings, evaluators, digests, streams, num_slots, max_nodes, progress)
+    return play_games(*arguments, search_threads, half_batches, stop_after)
 
 
 def digest_of(record: GameRecord) -> str:

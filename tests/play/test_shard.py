@@ -45,6 +45,19 @@ class Watched(HashEvaluator):
         super().evaluate(planes, prior, value)
 
 
+class Touchy(HashEvaluator):
+    """Its answers depend on how often it was asked, on the row and on the shape of the batch, as rounding may."""
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.calls = 0
+
+    def evaluate(self, planes, prior, value):
+        super().evaluate(planes, prior, value)
+        self.calls += 1
+        value *= 1 - 0.01 * ((7 * self.calls + np.arange(len(planes)) + 3 * len(planes)) % 11).astype(np.float32)
+
+
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("num_slots", [1, 3, 20])
 def test_self_play_games_do_not_depend_on_their_company(name, num_slots):
@@ -405,6 +418,35 @@ def test_evaluators_that_work_by_themselves_are_waited_for(search_threads, half_
         half_batches=half_batches,
     )
     assert same_games(found.games, play_shard(GO4, settings, hashes(GO4, *salts), NUM_PARTED).games)
+
+
+@pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
+@pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), *PARTS])
+@pytest.mark.parametrize("stop_after", [1, 4, 9])
+def test_games_that_ended_before_a_stop_are_those_of_the_shard(stop_after, search_threads, half_batches, settings):
+    def play(stop: int):
+        touchy = [Touchy(GO4, salt) for salt in ("challenger", "champion")[: settings.num_players]]
+        return play_shard(GO4, settings, touchy, NUM_GAMES, 6, 40, None, search_threads, half_batches, stop)
+
+    whole, stopped = play(0), play(stop_after)
+    numbers = [record.game for record in stopped.games]
+    assert stop_after <= len(numbers) <= NUM_GAMES
+    assert stopped.num_evaluations < whole.num_evaluations
+    assert same_games(stopped.games, [whole.games[number] for number in numbers])
+    assert same_games(play(stop_after).games, stopped.games)  # no timing decides which have ended
+
+
+def test_a_stop_beyond_the_last_game_plays_all():
+    whole = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES)
+    more = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES, stop_after=99)
+    assert same_games(more.games, whole.games)
+    assert more.num_evaluations == whole.num_evaluations
+
+
+def test_progress_of_a_stopped_shard_counts_the_games_that_ended():
+    seen: list[int] = []
+    stopped = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES, progress=seen.append, stop_after=3)
+    assert seen[-1] == len(stopped.games) < NUM_GAMES
 
 
 def test_more_slots_than_games_are_not_made():

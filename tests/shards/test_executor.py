@@ -8,10 +8,11 @@ import pytest
 
 from zero.errors import WorkerError
 from zero.network.weights import new_network, weights_bytes
-from zero.params import Params, parse_params, preset_text
+from zero.params import Params, parse_params
+from zero.presets import preset_text
 from zero.shards.executor import LocalExecutor, ShardFailedError, num_local_processes, play_all
 from zero.shards.records import read_records
-from zero.shards.spec import ShardSpec, plan_shards
+from zero.shards.spec import ShardReceipt, ShardSpec, plan_shards
 from zero.storage import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
@@ -53,6 +54,30 @@ def test_shards_are_played_into_the_store_and_the_workers_end(params: Params, st
         shard = store.get_shard(spec.key())
         assert shard is not None and shard.sha256 == receipt.sha256
         assert read_records(shard.data, "shard").num_games == spec.num_games
+
+
+def test_a_shard_has_a_receipt_of_what_it_cost_and_is_not_played_again(params: Params, store: Store) -> None:
+    spec = specs_of(params, store)[0]
+    with LocalExecutor(PROJECT_DIR, 1, store.url) as executor:
+        first = executor.play(spec)
+        (stored,) = store.get_receipts(spec.key())
+        assert ShardReceipt.model_validate_json(stored) == first
+        assert first.worker.endswith(f":{first.pid}") and first.num_evaluations > 100
+        assert first.cpu_seconds > first.seconds / 2 > 0.0  # with the start of the process
+        again = executor.play(spec)
+    with LocalExecutor(PROJECT_DIR, 1, store.url) as executor:  # its worker died when the shard was in the store
+        assert executor.play(spec) == again == first
+    assert store.get_receipts(spec.key()) == [stored]
+
+
+def test_a_shard_that_was_altered_in_the_store_is_played_again(params: Params, store: Store, tmp_path: Path) -> None:
+    spec = specs_of(params, store)[0]
+    with LocalExecutor(PROJECT_DIR, 1, store.url) as executor:
+        first = executor.play(spec)
+        next((tmp_path / "store/shards").rglob("*.parquet")).write_bytes(b"no games")
+        assert executor.play(spec).begun > first.begun
+    shard = store.get_shard(spec.key())
+    assert shard is not None and shard.sha256 == first.sha256
 
 
 def test_a_worker_killed_between_shards_is_replaced(params: Params, store: Store) -> None:

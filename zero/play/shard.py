@@ -34,7 +34,7 @@ SMALLEST_BATCH = 8
 
 
 class PlayedGames(NamedTuple):
-    """The games of a shard in order, and the questions they took."""
+    """The games of a shard that have ended, in order, and the questions they took."""
 
     games: list[GameRecord]
     num_evaluations: int
@@ -133,8 +133,11 @@ def play_games(
     progress: Callable[[int], None] | None = None,
     search_threads: int = 1,
     half_batches: bool = False,
+    stop_after: int = 0,
 ) -> PlayedGames:
     """Plays one game a stream.
+
+    The games are played in lock-step whether it stops early or not: those that have ended are bit for bit the same.
 
     Args:
       rules: the game.
@@ -147,20 +150,24 @@ def play_games(
       progress: called with the number of games done, each time some are.
       search_threads: parts that are searched at once, beside the network's own threads.
       half_batches: True: as many parts again, searched while the network judges the others.
+      stop_after: stop as soon as so many games have ended; 0: play all.
     """
+    stop_after = min(stop_after, len(streams)) or len(streams)
     parts = new_parts(rules, settings, streams, num_slots, max_nodes, search_threads * (2 if half_batches else 1))
     per_half = -(-len(parts) // 2) if half_batches else len(parts)
     halves = [Half(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
     if len(parts) == 1:
-        play_halves(halves, None, progress)
+        play_halves(halves, None, progress, stop_after)
     else:
         with ThreadPoolExecutor(search_threads, "search") as pool:
-            play_halves(halves, pool, progress)
+            play_halves(halves, pool, progress, stop_after)
     if progress:
-        progress(len(streams))
+        progress(sum(half.num_done() for half in halves))
     return PlayedGames(
         games=[
-            _record(part.records, part.settings, digests, i) for part in parts for i in range(len(part.records.end))
+            _record(part.records, part.settings, digests, int(i))
+            for part in parts
+            for i in np.flatnonzero(part.records.num_moves)  # set where a game ends
         ],
         num_evaluations=sum(int(part.records.num_evaluations[0]) for part in parts),
     )
@@ -185,14 +192,21 @@ def new_parts(
     ]
 
 
-def play_halves(halves: Sequence[Half], pool: Executor | None, progress: Callable[[int], None] | None) -> None:
-    """Searches and judges each half in turn until no game is left; with two, one is searched as the other is judged."""
+def play_halves(
+    halves: Sequence[Half], pool: Executor | None, progress: Callable[[int], None] | None, stop_after: int
+) -> None:
+    """Searches and judges each half in turn until `stop_after` games have ended, or none is left.
+
+    With two halves, one is searched as the other is judged.
+    """
     reported = num_idle = 0
     turns = itertools.cycle(halves)
     half = next(turns)
     half.begin_search(pool)
     while num_idle < len(halves):
         num_idle = 0 if half.finish_search() else num_idle + 1
+        if sum(each.num_done() for each in halves) >= stop_after:  # no half is being searched here: no timing shows
+            return
         half.submit()
         following = next(turns)
         if following is not half:

@@ -1,18 +1,44 @@
-"""From specs to a folder of shards: what the store lacks is played, what it has is copied out and checked."""
+"""From specs to a folder of shards: what the store lacks is played, what it has is checked and copied out.
 
+A shard that breaks the data contract is set aside in the store with its reason, and played again.
+"""
+
+import logging
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from zero.artifacts import FileRef, GameSet, Origin, ShardRef, sha256_bytes, write_manifest, write_whole
 from zero.errors import StorageError
+from zero.games.rules import rules_of
 from zero.params import Params
+from zero.shards.contract import NO_MOVE, Fault, reason_of, shard_faults, terms_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
 from zero.shards.records import GameColumns, concatenate, read_records
+from zero.shards.repeats import duplicate_faults, openings_of, stream_faults
 from zero.shards.spec import ShardSpec
-from zero.storage import Store
+from zero.storage import Store, StoredShard
 
 MAX_ROUNDS = 3
-"""Times that shards which turn out altered in the store are played again."""
+"""Times that shards are played which turn out altered in the store, or break the data contract."""
+
+log = logging.getLogger(__name__)
+
+
+class Collected(NamedTuple):
+    """Games that fulfil the data contract."""
+
+    game_set: GameSet
+    games: GameColumns
+    num_set_aside: int  # shards that did not, and were played again; differs between runs, so for no hashed out
+
+
+class Taken(NamedTuple):
+    """A shard from the store, without a fault."""
+
+    stored: StoredShard
+    games: GameColumns
 
 
 def missing_shards(specs: Sequence[ShardSpec], store: Store) -> list[ShardSpec]:
@@ -50,39 +76,101 @@ def collect_games(
     origin: Origin,
     target: Path,
     progress: Progress | None,
-) -> tuple[GameSet, GameColumns]:
+) -> Collected:
     """Writes the shards of `specs` and their manifest to `target`, playing what the store lacks.
 
     Raises:
-      StorageError: the store keeps losing shards.
+      StorageError: the store keeps losing shards, or a shard breaks the data contract each time it is played.
     """
+    taken: dict[int, Taken] = {}
+    num_set_aside, reason = 0, ""
     for _ in range(MAX_ROUNDS):
         fill_store(folder, params, specs, store, progress)
-        shards = [store.get_shard(spec.key()) for spec in specs]
-        if all(shard is not None for shard in shards):
+        bad = {}
+        for index, spec in enumerate(specs):
+            if index not in taken:
+                shard = take_shard(spec, store)
+                if isinstance(shard, Taken):
+                    taken[index] = shard
+                elif shard:
+                    bad[index] = shard
+        if not bad and len(taken) == len(specs):
+            bad = faults_together(specs, [taken[index].games for index in range(len(specs))])
+        for index, faults in bad.items():
+            reason = _set_aside(specs[index], faults, store)
+            taken.pop(index, None)
+            num_set_aside += 1
+        if len(taken) == len(specs):
             break
     else:
+        if reason:
+            raise StorageError(
+                f"{reason}; played {MAX_ROUNDS} times and set aside each time (see set-aside/ in {store.url}); "
+                "check this machine's memory, and its kernels with `python -m pytest tests/games tests/play`"
+            )
         raise StorageError(
             f"the store {store.url} keeps losing shards; check its disk, or set ZERO_STORE to another place"
         )
-    refs, columns = [], []
-    for index, (spec, shard) in enumerate(zip(specs, shards, strict=True)):
-        assert shard is not None
+    return _write([taken[index] for index in range(len(specs))], specs, origin, target, num_set_aside)
+
+
+def take_shard(spec: ShardSpec, store: Store) -> Taken | list[Fault]:
+    """A shard from the store; its faults where it has some, none where the store lacks it.
+
+    Raises:
+      StorageError: the store does not answer.
+    """
+    stored = store.get_shard(spec.key())
+    if stored is None:
+        return []
+    try:
+        games = read_records(stored.data, f"shard {spec.key()[:12]}")
+    except StorageError as error:
+        return [Fault("file", spec.first_game, NO_MOVE, str(error))]
+    faults = shard_faults(games, rules_of(spec.game), terms_of(spec))
+    return faults or Taken(stored, games)
+
+
+def faults_together(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -> dict[int, list[Fault]]:
+    """Faults between the shards of one stage, by the index of the shard that is to be played again."""
+    terms = terms_of(specs[0])
+    openings = [opening for part in parts for opening in openings_of(part, terms)]
+    found: dict[int, list[Fault]] = {}
+    for fault in (*stream_faults(openings, [], terms), *duplicate_faults(openings)):
+        index = next(i for i, spec in enumerate(specs) if 0 <= fault.game - spec.first_game < spec.num_games)
+        found.setdefault(index, []).append(fault)
+    return found
+
+
+def _set_aside(spec: ShardSpec, faults: Sequence[Fault], store: Store) -> str:
+    """Takes a shard out of use; why, in one line."""
+    name = f"{spec.kind} games {spec.first_game}-{spec.first_game + spec.num_games - 1}"
+    store.set_aside_shard(spec.key(), reason_of(f"shard {spec.key()} ({name})", faults))
+    line = f"the shard of {name} breaks the data contract: {faults[0]}"
+    log.warning("generation %d: %s; set aside, to be played again", spec.generation, line)
+    return line
+
+
+def _write(
+    taken: Sequence[Taken], specs: Sequence[ShardSpec], origin: Origin, target: Path, num_set_aside: int
+) -> Collected:
+    refs = []
+    shutil.rmtree(target, ignore_errors=True)
+    for index, (spec, shard) in enumerate(zip(specs, taken, strict=True)):
         name = f"shard-{index:04d}.parquet"
-        write_whole(target / name, shard.data)
-        games = read_records(shard.data, f"{target}/{name}")
-        columns.append(games)
+        data = shard.stored.data
+        write_whole(target / name, data)
         refs.append(
             ShardRef(
-                file=FileRef(path=name, sha256=sha256_bytes(shard.data), num_bytes=len(shard.data)),
+                file=FileRef(path=name, sha256=sha256_bytes(data), num_bytes=len(data)),
                 key=spec.key(),
                 generation=spec.generation,
                 first_game=spec.first_game,
-                num_games=games.num_games,
-                num_positions=games.num_positions,
+                num_games=shard.games.num_games,
+                num_positions=shard.games.num_positions,
             )
         )
-    games = concatenate(columns)
+    games = concatenate(shard.games for shard in taken)
     game_set = GameSet(origin=origin, shards=tuple(refs), num_games=games.num_games, num_positions=games.num_positions)
     write_manifest(target, game_set)
-    return game_set, games
+    return Collected(game_set, games, num_set_aside)

@@ -50,6 +50,7 @@ SCHEMA = pa.schema(
     ]
 )
 COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
+VALUE_COLUMNS = ("game", "actions", "root_values")
 STRING_COLUMNS = ["black", "white", "end"]
 OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
 RESTORE = "restore it with `dvc checkout --force`, or take it out of the store so that it is played again"
@@ -85,6 +86,15 @@ class GameColumns(NamedTuple):
     def num_positions(self) -> int:
         """M: positions in which a move was made."""
         return len(self.actions)
+
+
+class GameValues(NamedTuple):
+    """Some columns of G games with M moves."""
+
+    game: np.ndarray  # [G] int32
+    move_offsets: np.ndarray  # [G + 1] int64
+    actions: np.ndarray  # [M] int16
+    root_values: np.ndarray  # [M] float32
 
 
 def write_records(records: Sequence[GameRecord]) -> bytes:
@@ -195,6 +205,25 @@ def read_records(data: bytes, source: str) -> GameColumns:
     ):
         raise StorageError(f"{source} holds an action or outcome out of range; {RESTORE}")
     return columns
+
+
+def read_values(data: bytes, source: str) -> GameValues:
+    """The moves and root values of a shard, without the visits, which take most of the time and memory.
+
+    Args:
+      data: the file, whose content was checked before.
+      source: what an error calls it.
+
+    Raises:
+      StorageError: it is no shard.
+    """
+    try:
+        table = pq.read_table(io.BytesIO(data), columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
+        move_offsets, actions = _flat(table, "actions")
+        _, root_values = _flat(table, "root_values")
+        return GameValues(table.column("game").to_numpy(), move_offsets, actions, root_values)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise StorageError(f"{source} is no shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
 
 
 def game_record(columns: GameColumns, index: int) -> GameRecord:

@@ -16,16 +16,24 @@ LOCK_FILE = PACKAGE_DIR.parent / "constraints.txt"
 BASE_SOURCES = ("_jit.py", "errors.py", "params.py", "artifacts.py")
 PLAY_SOURCES = (
     *(*BASE_SOURCES, "games", "search", "network", "shards", "storage.py"),
-    *("play/boards.py", "play/moves.py", "play/shard.py", "play/slots.py"),
+    *("play/adjudication.py", "play/boards.py", "play/moves.py", "play/shard.py", "play/slots.py"),
 )
 SOURCES = {
     "selfplay": (*PLAY_SOURCES, "intervals.py", "resignation.py", "selfplay.py"),
-    "replay": (*BASE_SOURCES, "games", "shards/records.py", "shards/spec.py", "network/profile.py", "replay.py"),
+    "replay": (
+        *(*BASE_SOURCES, "commands.py", "games", "search", "network/profile.py", "replay.py", "set_aside.py"),
+        *("play/adjudication.py", "play/moves.py", "play/slots.py", "storage.py", "window.py"),
+        *("shards/contract.py", "shards/records.py", "shards/repeats.py", "shards/spec.py"),
+    ),
     "training": (
         *(*BASE_SOURCES, "games", "search/streams.py", "network", "play/samples.py"),
-        *("shards/records.py", "shards/spec.py", "replay.py", "resume.py", "training.py"),
+        *("shards/records.py", "shards/spec.py", "resume.py", "training.py", "window.py"),
     ),
     "gating": (*PLAY_SOURCES, "intervals.py", "gating.py"),
+    "verification": (
+        *(*PLAY_SOURCES, "commands.py", "intervals.py", "resignation.py", "set_aside.py"),
+        *("gating.py", "selfplay.py", "verification.py"),
+    ),
 }
 """Sources a stage runs, below `zero/`; `dvc.yaml` has the same as the stage's code dependencies."""
 
@@ -72,8 +80,22 @@ class ShardSpec(Manifest):
         return sha256_bytes(canonical_json(self))
 
 
+class PartialShard(ShardSpec):
+    """A shard of which only the games that end first are wanted, to be compared with the whole one.
+
+    They are stored under the key of the whole shard, so in a store that nobody else uses.
+    """
+
+    stop_after: Annotated[int, Field(ge=0)] = 0
+    """It is played until so many games have ended; 0: all."""
+
+    def key(self) -> str:
+        """The key of the whole shard."""
+        return ShardSpec.model_validate(self.model_dump(exclude={"stop_after"})).key()
+
+
 class ShardReceipt(Manifest):
-    """A shard that was played and lies in the store."""
+    """A shard that was played, by whom, and what that cost; it lies in the store beside the shard."""
 
     key: Sha256
     sha256: Sha256
@@ -81,7 +103,15 @@ class ShardReceipt(Manifest):
     first_game: int
     num_games: int
     num_evaluations: int
+    worker: str
+    """`$ZERO_WORKER`, or host and process number."""
+    begun: float
+    """Seconds since 1970."""
     seconds: float
+    cpu_seconds: float
+    gpu_seconds: float
+    joules: float | None
+    """None where the machine does not tell."""
     pid: int
 
 

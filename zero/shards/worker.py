@@ -1,37 +1,57 @@
 """The process that plays shards: a warm child of the executor, one line of JSON in and some out.
 
-In: a ShardSpec. Out: `{"event": "progress", "done": 3}` while it plays, then `{"event": "receipt", ...}` or
-`{"event": "error", "message": ...}`. It ends when its parent does, which it sees by the end of its standard input.
+In: a ShardSpec or PartialShard. Out: `{"event": "progress", "done": 3}` while it plays, then `{"event": "receipt",
+...}` or `{"event": "error", "message": ...}`. It ends when its parent does, which it sees by the end of its standard
+input.
 """
 
+import contextlib
 import json
 import os
 import queue
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
 import numpy as np
 from pydantic import ValidationError
 
+from zero.artifacts import canonical_json, sha256_bytes
 from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch
 from zero.play.shard import play_games
 from zero.play.slots import PlaySettings
 from zero.search.streams import stream_of
+from zero.shards.meter import Meter, worker_name
 from zero.shards.records import write_records
-from zero.shards.spec import ShardReceipt, ShardSpec, engine_fingerprint, lock_file_digest, shard_profile
+from zero.shards.spec import (
+    PartialShard,
+    ShardReceipt,
+    ShardSpec,
+    engine_fingerprint,
+    lock_file_digest,
+    shard_profile,
+)
 from zero.storage import Store
 
 PARENT_GONE = 3
 """Exit status of a worker whose parent died while it played."""
 
 
-def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], None] | None = None) -> ShardReceipt:
-    """Plays a shard and puts it into the store.
+def play_into_store(
+    spec: ShardSpec, store: Store, progress: Callable[[int], None] | None = None, is_first: bool = False
+) -> ShardReceipt:
+    """Plays a shard and puts it into the store, its receipt before it, so that no shard is there without one.
+
+    A shard that is there already is not played again: its worker died before it could say so.
+
+    Args:
+      spec: what to play.
+      store: where the weights are, and where the shard goes.
+      progress: called with the games that have ended.
+      is_first: this process has played nothing yet; what its start cost is charged to this shard.
 
     Raises:
       LineageError: this checkout has other sources or another package lock than the spec names.
@@ -45,7 +65,10 @@ def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], Non
             raise LineageError(
                 f"this worker's {name} is {here[:12]}, the shard wants {wanted[:12]}; check out the lineage's code here"
             )
-    started = time.monotonic()
+    stop_after = spec.stop_after if isinstance(spec, PartialShard) else 0
+    if not stop_after and (receipt := finished_receipt(spec, store)):
+        return receipt
+    meter = Meter(spec.device.device, since_start=is_first)
     prepare_torch(spec.device, spec.device.selfplay_threads)
     check_profile(spec)
     from zero.network.inference import new_evaluator
@@ -64,18 +87,35 @@ def play_into_store(spec: ShardSpec, store: Store, progress: Callable[[int], Non
         progress,
         spec.device.search_threads,
         spec.device.half_batches,
+        stop_after,
     )
-    digest = store.put_shard(spec.key(), write_records(played.games))
-    return ShardReceipt(
+    data = write_records(played.games)
+    receipt = ShardReceipt(
         key=spec.key(),
-        sha256=digest,
+        sha256=sha256_bytes(data),
         kind=spec.kind,
         first_game=spec.first_game,
-        num_games=spec.num_games,
+        num_games=len(played.games),
         num_evaluations=played.num_evaluations,
-        seconds=time.monotonic() - started,
+        worker=worker_name(),
+        begun=meter.begun,
         pid=os.getpid(),
+        **meter.read()._asdict(),
     )
+    store.put_receipt(receipt.key, receipt.sha256, receipt.worker, canonical_json(receipt))
+    store.put_shard(receipt.key, data)
+    return receipt
+
+
+def finished_receipt(spec: ShardSpec, store: Store) -> ShardReceipt | None:
+    """Receipt of a shard that lies in the store, whole; None where it has to be played."""
+    shard = store.get_shard(spec.key())
+    for data in store.get_receipts(spec.key()) if shard is not None else ():
+        with contextlib.suppress(ValidationError):  # of another version of this program
+            receipt = ShardReceipt.model_validate_json(data)
+            if shard is not None and receipt.sha256 == shard.sha256:
+                return receipt
+    return None
 
 
 def play_settings(spec: ShardSpec) -> PlaySettings:
@@ -135,10 +175,12 @@ def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
         lines_out.flush()
 
     threading.Thread(target=read, daemon=True).start()
+    is_first = True
     while (line := specs.get()) is not None:
         try:
-            spec = ShardSpec.model_validate_json(line)
-            receipt = play_into_store(spec, store, lambda done: say("progress", done=done))
+            spec = PartialShard.model_validate_json(line)
+            receipt = play_into_store(spec, store, lambda done: say("progress", done=done), is_first)
+            is_first = False
             busy.clear()
             say("receipt", **receipt.model_dump(mode="json"))
         except ValidationError as error:

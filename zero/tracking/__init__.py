@@ -43,7 +43,7 @@ class TrackingReceipt(NamedTuple):
     """Number of its network in the catalogue."""
 
 
-def track_generation(folder: Path, uri: str, tag: str) -> TrackingReceipt:
+def track_generation(folder: Path, uri: str, tag: str, recorded_ms: int | None = None) -> TrackingReceipt:
     """Writes the generation whose files are in `folder` to the MLflow server, or what of it is not there yet.
 
     Of the data that DVC holds only `models/challenger` and `state/champion` are read.
@@ -52,6 +52,8 @@ def track_generation(folder: Path, uri: str, tag: str) -> TrackingReceipt:
       folder: A workspace that stands at the generation, or a clone at its tag.
       uri: Address of the server.
       tag: Git tag of the generation.
+      recorded_ms: Milliseconds since 1970 at which the generation was recorded: its runs bear that time, so that they
+        are equal when they are written again. Without it, that of writing.
 
     Raises:
       ServerError: the server does not answer; nothing is lost, and the call can be repeated.
@@ -59,14 +61,14 @@ def track_generation(folder: Path, uri: str, tag: str) -> TrackingReceipt:
       StorageError: a file of the generation is missing or altered.
     """
     generation = read_generation(folder, tag)
-    with _mlflow(uri) as client:
-        notebook = client.open_notebook(uri, generation.lineage)
+    with open_client(uri) as client:
+        notebook = client.open_notebook(uri, generation.lineage, recorded_ms)
         page = pages.generation_page(generation)
         run = notebook.open_run(page)
         for child in pages.stage_pages(generation):
             notebook.fill_run(notebook.open_run(child, run.info.run_id), child)
         version = _register(notebook, generation, run.info.run_id)
-        games = _earlier_games(notebook, generation.number)
+        games = _earlier_games(notebook, generation)
         points = pages.ladder_points(generation, games)
         notebook.add_to_ladder(pages.ladder_key(generation.lineage), points, run.info.start_time)
         notebook.fill_run(run, page)
@@ -79,7 +81,7 @@ def tracked_generations(lineage: str, uri: str) -> set[int]:
     Raises:
       ServerError: the server does not answer.
     """
-    with _mlflow(uri) as client:
+    with open_client(uri) as client:
         notebook = client.find_notebook(uri, lineage)
         return set(_games_of_generations(notebook)) if notebook else set()
 
@@ -91,7 +93,7 @@ def champion_url(lineage: str, uri: str) -> str:
       ServerError: the server does not answer.
       LineageError: no generation of the lineage was tracked there.
     """
-    with _mlflow(uri) as client:
+    with open_client(uri) as client:
         notebook = client.find_notebook(uri, lineage)
         url: str | None = notebook.version_url("champion") if notebook else None
     if url is None:
@@ -100,7 +102,7 @@ def champion_url(lineage: str, uri: str) -> str:
 
 
 @contextlib.contextmanager
-def _mlflow(uri: str) -> Iterator[ModuleType]:
+def open_client(uri: str) -> Iterator[ModuleType]:
     """`zero.tracking.client`, which imports the MLflow library, in front of a server that answers."""
     if not uri.startswith(("http://", "https://")):
         raise ServerError(f"MLFLOW_TRACKING_URI = {uri!r} is no http:// address; `make up` starts a server there")
@@ -127,7 +129,8 @@ def _register(notebook: "Notebook", generation: Generation, run_id: str) -> int:
     if newest is None or newest <= entry.generation:
         is_champion = entry.champion_generation == entry.generation
         notebook.point_alias("champion", version if is_champion or opponent is None else opponent)
-        notebook.point_alias("challenger", version)
+        if entry.kind != "rollback":  # which makes no challenger: the newest one stays that
+            notebook.point_alias("challenger", version)
     return version
 
 
@@ -137,8 +140,8 @@ def _games_of_generations(notebook: "Notebook") -> dict[int, float]:
     return {int(r.data.tags["zero.generation"]): r.data.metrics.get("selfplay/num_games", 0.0) for r in runs}
 
 
-def _earlier_games(notebook: "Notebook", number: int) -> float | None:
-    """Self-play games of all generations before; None where one of them was not tracked."""
+def _earlier_games(notebook: "Notebook", generation: Generation) -> float | None:
+    """Self-play games of all generations of the lineage before; None where one of them was not tracked."""
     games = _games_of_generations(notebook)
-    earlier = range(1, number)
+    earlier = [entry.generation for entry in generation.ledger[:-1] if entry.decision is not None]
     return sum(games[each] for each in earlier) if all(each in games for each in earlier) else None

@@ -37,6 +37,8 @@ from zero.tracking.pages import Page, Version
 
 MODEL_SOURCE = "models:/"
 PARENT_TAG = "mlflow.parentRunId"
+OUR_TAGS = "zero."
+"""How the tags begin by which a run is known as written here."""
 FINISHED = "FINISHED"
 METRICS_A_CALL = 1000
 PARAMS_A_CALL = 100
@@ -53,12 +55,13 @@ PLAYER_CODE = Path(__file__).with_name("player.py")
 class Notebook:
     """The pages of one lineage on one MLflow server."""
 
-    def __init__(self, client: Any, uri: str, lineage: str, experiment_id: str) -> None:
+    def __init__(self, client: Any, uri: str, lineage: str, experiment_id: str, recorded_ms: int | None = None) -> None:
         self.uri = uri.rstrip("/")
         self.lineage = lineage
         self.experiment_id = experiment_id
         self.model = f"zero-{lineage}"
         self._client = client
+        self._recorded_ms = recorded_ms  # time of what is being written; None: the clock's
 
     def open_run(self, page: Page, parent_id: str | None = None) -> Any:
         """The run of a page, as it is on the server; an empty one is made where there is none.
@@ -69,7 +72,7 @@ class Notebook:
         run = next(iter(self._runs(page.key)), None)
         if run is None:
             tags = page.key | page.tags | ({PARENT_TAG: parent_id} if parent_id else {})
-            return self._client.create_run(self.experiment_id, run_name=page.name, tags=tags)
+            return self._create_run(page.name, tags)
         if run.data.tags.get("zero.ledger") != page.tags["zero.ledger"]:
             raise LineageError(
                 f"MLflow at {self.uri} has another history of {page.tags['zero.tag']} (run {run.info.run_id}), of a "
@@ -95,7 +98,7 @@ class Notebook:
             self._client.log_artifact(run_id, str(page.folder / name), str(Path(name).parent).lstrip(".") or None)
         for name, text in page.texts.items():
             self._client.log_text(run_id, text, name)
-        self._client.set_terminated(run_id, FINISHED)
+        self._client.set_terminated(run_id, FINISHED, self._recorded_ms)
 
     def add_to_ladder(self, key: dict[str, str], points: list[Point], timestamp: int) -> None:
         """Adds a generation's points to the ladder, once."""
@@ -103,12 +106,12 @@ class Notebook:
         if run is None:
             note = "One point a generation: the step is the generation. The record is the ledger in git."
             tags = key | {"mlflow.note.content": note}
-            run = self._client.create_run(self.experiment_id, run_name="ladder", tags=tags)
+            run = self._create_run("ladder", tags)
         history = self._client.get_metric_history(run.info.run_id, points[0].name)
         if all(metric.step != points[0].step for metric in history):
             self._log_points(run.info.run_id, points, timestamp)
         if run.info.status != FINISHED:
-            self._client.set_terminated(run.info.run_id, FINISHED)
+            self._client.set_terminated(run.info.run_id, FINISHED, self._recorded_ms)
 
     def finished_runs(self, key: dict[str, str]) -> list[Any]:
         """All finished runs with those tags."""
@@ -165,6 +168,31 @@ class Notebook:
         version = self.aliases().get(alias)
         return f"{self.uri}/#/models/{self.model}/versions/{version}?{VIEW}" if version else None
 
+    def erase(self) -> None:
+        """Deletes the lineage's runs, saved models and registered model; other runs of the experiment stay.
+
+        Runs first: what a killed call leaves is then written again with them, and not taken for whole.
+        """
+        for run in list(self._runs({})):
+            if any(name.startswith(OUR_TAGS) for name in run.data.tags):
+                self._client.delete_run(run.info.run_id)
+        models: list[Any] = []
+        token: str | None = None
+        while True:
+            page = self._client.search_logged_models([self.experiment_id], page_token=token)
+            models += page
+            token = page.token
+            if not token:
+                break
+        for model in models:
+            if "git_tag" in model.tags:
+                self._client.delete_logged_model(model.model_id)
+        with _unless("RESOURCE_DOES_NOT_EXIST"):
+            self._client.delete_registered_model(self.model)
+
+    def _create_run(self, name: str, tags: dict[str, str]) -> Any:
+        return self._client.create_run(self.experiment_id, self._recorded_ms, tags, name)
+
     def _runs(self, key: dict[str, str]) -> Iterator[Any]:
         """Runs with those tags, oldest first."""
         wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in key.items())
@@ -217,17 +245,33 @@ class Notebook:
         return str(model.model_id)
 
 
-def find_notebook(uri: str, lineage: str) -> Notebook | None:
-    """The notebook of a lineage; None where nothing of it was written."""
+def find_notebook(uri: str, lineage: str, deleted: bool = False) -> Notebook | None:
+    """The notebook of a lineage; None where nothing of it was written.
+
+    Args:
+      uri: Address of the server.
+      lineage: Name of the lineage.
+      deleted: Also where its experiment was deleted; it is then restored.
+    """
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     experiment = client.get_experiment_by_name(lineage)
-    if experiment is None or experiment.lifecycle_stage != "active":
+    if experiment is None:
         return None
+    if experiment.lifecycle_stage != "active":
+        if not deleted:
+            return None
+        client.restore_experiment(experiment.experiment_id)
     return Notebook(client, uri, lineage, str(experiment.experiment_id))
 
 
-def open_notebook(uri: str, lineage: str) -> Notebook:
-    """The notebook of a lineage; its experiment and its registered model are made where they are missing."""
+def open_notebook(uri: str, lineage: str, recorded_ms: int | None = None) -> Notebook:
+    """The notebook of a lineage; its experiment and its registered model are made where they are missing.
+
+    Args:
+      uri: Address of the server.
+      lineage: Name of the lineage.
+      recorded_ms: Time that the runs bear which are made through it, milliseconds since 1970; None: the clock's.
+    """
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     tags = {
         "zero.lineage": lineage,
@@ -241,7 +285,7 @@ def open_notebook(uri: str, lineage: str) -> Notebook:
     experiment = client.get_experiment_by_name(lineage)
     if experiment.lifecycle_stage != "active":
         client.restore_experiment(experiment.experiment_id)
-    notebook = Notebook(client, uri, lineage, str(experiment.experiment_id))
+    notebook = Notebook(client, uri, lineage, str(experiment.experiment_id), recorded_ms)
     with _unless("RESOURCE_ALREADY_EXISTS"):
         note = f"The players of lineage `{lineage}`, one a generation; docs/mlflow.md says how to load one."
         client.create_registered_model(notebook.model, tags={"zero.lineage": lineage}, description=note)

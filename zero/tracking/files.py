@@ -1,4 +1,7 @@
-"""A generation as the files of its tag tell it. Of the data that DVC holds nothing is needed here but its hashes."""
+"""A generation as the files of its tag tell it, and the git note with its costs.
+
+Of the data that DVC holds nothing is needed here but its hashes.
+"""
 
 import csv
 import json
@@ -9,11 +12,12 @@ from typing import NamedTuple
 
 import yaml
 
-from zero.artifacts import LedgerEntry, Provenance, Window, canonical_line, read_manifest
+from zero.artifacts import LedgerEntry, Window, canonical_line, read_manifest
+from zero.costs import GenerationCosts, read_note
 from zero.errors import LineageError, StorageError
-from zero.lineage import generation_tag
 from zero.params import Params, load_params
-from zero.record import PROVENANCE_FILE, read_ledger
+from zero.provenance import PROVENANCE_FILE, Statement, read_envelope
+from zero.record import generation_tag, read_ledger
 
 
 class Point(NamedTuple):
@@ -41,11 +45,13 @@ class Generation(NamedTuple):
     params: Params
     ledger: tuple[LedgerEntry, ...]  # up to this generation
     requirements: tuple[str, ...]  # lines of constraints.txt
-    provenance: Provenance | None
+    provenance: Statement | None
     selfplay: dict[str, float]
     training: dict[str, float]
     curve: tuple[Point, ...]
     data: TrainingData | None
+    costs: GenerationCosts | None
+    checks: tuple[tuple[str, float], ...] = ()  # metrics of replay and verification, as "replay/num_games"
 
     @property
     def entry(self) -> LedgerEntry:
@@ -82,15 +88,17 @@ def read_generation(folder: Path, tag: str) -> Generation:
     if found != tag:
         raise LineageError(f"{folder} is at {found}, not at {tag}; track a folder that is checked out at {tag}")
     requirements = tuple(line.partition("#")[0].strip() for line in _text(folder / "constraints.txt").splitlines())
-    start = Generation(folder, tag, params, ledger, requirements, None, {}, {}, (), None)
+    start = Generation(folder, tag, params, ledger, requirements, None, {}, {}, (), None, None)
     if start.entry.decision is None:
         return start
     return start._replace(
-        provenance=read_manifest(folder, Provenance, PROVENANCE_FILE),
+        provenance=_statement(folder / PROVENANCE_FILE),
         selfplay=_numbers(folder / "metrics" / "selfplay.json", ("num_games", "mean_length")),
         training=_numbers(folder / "metrics" / "training.json", ("step", "loss")),
         curve=_curve(folder / "plots" / "training.csv"),
         data=_training_data(folder, start.lineage, tag),
+        costs=read_note(folder, start.lineage, tag),
+        checks=tuple(_checks(folder / "metrics")),
     )
 
 
@@ -127,6 +135,14 @@ def _flat_numbers(tree: dict[str, object], prefix: str) -> Iterator[tuple[str, f
             yield prefix + name, float(value)
 
 
+def _checks(folder: Path) -> Iterator[tuple[str, float]]:
+    for stage, needed in (("replay", "num_games"), ("verification", "selfplay_num_games")):
+        path = folder / f"{stage}.json"
+        if path.exists():  # a lineage's older code has none
+            for name, value in _numbers(path, (needed,)).items():
+                yield f"{stage}/{name}", value
+
+
 def _curve(path: Path) -> tuple[Point, ...]:
     try:
         rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(_text(path).splitlines())]
@@ -134,6 +150,10 @@ def _curve(path: Path) -> tuple[Point, ...]:
     except (ValueError, KeyError, TypeError):
         raise _damaged(path) from None
     return tuple(point for point in points if math.isfinite(point.value))
+
+
+def _statement(path: Path) -> Statement:
+    return read_envelope(_text(path).encode(), str(path)).statement
 
 
 def _text(path: Path) -> str:

@@ -14,10 +14,11 @@ from zero.artifacts import Champion, Checkpoint, FileRef, LedgerEntry, Promotion
 from zero.errors import StorageError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
-from zero.lineage import generation_tag
-from zero.record import PROVENANCE_FILE
+from zero.provenance import PROVENANCE_FILE
+from zero.record import generation_tag
 from zero.tracking.files import Generation, Point, TrainingData
 
+WINDOW_MANIFEST = "data/window/manifest.json"
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
 """What a registered player needs beside this package; the versions are those of the generation's constraints.txt."""
 SAMPLE_BYTES = 1 << 20
@@ -34,6 +35,7 @@ PARENT_METRICS = {
     "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
 }
 """Metrics of each stage that generations are compared by; the run of the stage shows all."""
+COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "joules", "games", "evaluations")
 
 
 class Page(NamedTuple):
@@ -86,15 +88,20 @@ def generation_page(generation: Generation) -> Page:
         "zero.lock_digest": entry.lock_digest,
         "mlflow.note.content": generation_note(generation.ledger, entry),
     }
+    if entry.source is not None:
+        tags |= {"zero.source": entry.source.tag, "zero.source_commit": entry.source.commit}
     points: list[Point] = []
     files = ["params.yaml"]
     if decision is not None and provenance is not None:
         tags |= {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
-        tags |= {"zero.engine": provenance.engine, "zero.window": provenance.window}
-        tags |= {f"zero.profile.{name}": value for name, value in provenance.profile.items()}
+        tags |= {f"zero.engine.{stage}": digest for stage, digest in provenance.found.engine.items()}
+        tags |= {f"zero.profile.{name}": value for name, value in provenance.found.profile.items()}
+        tags |= {"zero.window": provenance.byproducts[WINDOW_MANIFEST].sha256}
         for stage, found in _stage_points(generation).items():
             shown = [point for point in found if point.name in PARENT_METRICS[stage]]
             points += [Point(f"{stage}/{point.name}", point.value, point.step) for point in shown]
+        points += _at(generation.number, dict(generation.checks))
+        points += cost_points(generation)
         files += ["dvc.lock", PROVENANCE_FILE]
     return Page(
         name=_short(generation.tag),
@@ -107,6 +114,18 @@ def generation_page(generation: Generation) -> Page:
         texts={"record/ledger-line.json": generation.line.decode()},
         data=generation.data,
     )
+
+
+def cost_points(generation: Generation) -> list[Point]:
+    """What the generation cost, in all and by stage; nothing where nobody has noted it."""
+    if generation.costs is None:
+        return []
+    numbers: dict[str, float] = {}
+    for prefix, costs in (("", generation.costs.total()), *generation.costs.stages.items()):
+        for name in COST_METRICS:
+            if (value := getattr(costs, name)) is not None:
+                numbers[f"cost/{prefix}/{name}" if prefix else f"cost/{name}"] = value
+    return _at(generation.number, numbers)
 
 
 def stage_pages(generation: Generation) -> list[Page]:
@@ -124,7 +143,10 @@ def stage_pages(generation: Generation) -> list[Page]:
     match = {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
     tags = {
         "selfplay": {"zero.champion": decision.champion},
-        "training": {"zero.challenger": decision.challenger, "zero.window": provenance.window},
+        "training": {
+            "zero.challenger": decision.challenger,
+            "zero.window": provenance.byproducts[WINDOW_MANIFEST].sha256,
+        },
         "gating": match | {"zero.decision": decision_word(generation.entry)},
     }
     params = flatten(generation.params)
@@ -179,7 +201,9 @@ def champion_version(generation: Generation) -> Version:
     folder = generation.folder / "state" / "champion"
     champion = read_manifest(folder, Champion)
     decision = generation.entry.decision
-    entry = next((entry for entry in generation.ledger if entry.generation == champion.generation), generation.entry)
+    # A lineage that branched from another begins with a champion of that one: it stands at the branch's own number.
+    made = (entry for entry in generation.ledger if entry.decision and entry.generation == champion.generation)
+    entry = next(made, generation.ledger[0])
     expected = decision.champion if decision else generation.entry.champion
     return _version(generation, entry, champion.weights, folder, expected)
 
@@ -205,14 +229,19 @@ def match_numbers(decision: PromotionDecision) -> dict[str, float]:
 
 
 def decision_word(entry: LedgerEntry) -> str:
-    """`start`, `promoted` or `refused`."""
+    """`promoted` or `refused`; of a line that decides nothing its kind: `start`, `rollback`, `branch`."""
     if entry.decision is None:
-        return "start"
+        return entry.kind
     return "promoted" if entry.decision.promoted else "refused"
 
 
 def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
     """What became of a generation, in a sentence."""
+    if entry.source is not None:
+        return (
+            f"{'Rolled back to' if entry.kind == 'rollback' else 'Branched from'} {entry.source.tag}: its champion (of "
+            f"generation {entry.champion_generation}), trainee and window."
+        )
     if entry.decision is None:
         return f"The seeded random network that lineage {entry.lineage} starts from."
     champions = {earlier.generation: earlier.champion_generation for earlier in ledger}
@@ -232,7 +261,7 @@ def _common_tags(generation: Generation) -> dict[str, str]:
         "mlflow.source.type": "PROJECT",
     }
     if generation.provenance is not None:
-        commit = generation.provenance.parent_commit
+        commit = generation.provenance.dependencies["source"].digest["gitCommit"]
         tags |= {"zero.commit": commit, "mlflow.source.git.commit": commit}
     return tags
 

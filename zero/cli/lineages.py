@@ -1,36 +1,15 @@
-"""The command `zero`. One line an error; the experiment is in `params.yaml` and never in a flag."""
+"""Commands about lineages: make one, see it, record its generations."""
 
 import json
-import logging
-import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
+from zero.cli.app import LINEAGES, Json, Lineage, app
 from zero.errors import ServerError, ZeroError
-from zero.params import load_params, preset_text, presets
-from zero.progress import progress_of
-from zero.settings import Settings, home_dir, open_store
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    help="""Trains AlphaGo Zero players whose every generation can be rebuilt and audited.
-
-A **lineage** is a chain of generations. Make one with `zero new go9`, make a generation with
-`prefect deployment run zero-generation` (or with `dvc repro` in its workspace and `zero advance go9`),
-see where it stands with `zero status`.""",
-)
-STAGES = "Stages (run by `dvc repro` in a lineage's workspace)"
-LINEAGES = "Lineages"
-SHARDS = "Shards (run by executors)"
-TOOLS = "Tools"
-
-Lineage = Annotated[str, typer.Argument(help="Name of the lineage.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of prose.")]
+from zero.presets import preset_text, presets
+from zero.settings import Settings, home_dir
 
 
 @app.command(rich_help_panel=LINEAGES)
@@ -154,11 +133,18 @@ def advance(
 
 
 @app.command(rich_help_panel=LINEAGES)
-def track(lineage: Lineage = "go9", as_json: Json = False) -> None:
+def track(
+    lineage: Lineage = "go9",
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Delete what MLflow has of the lineage and write all of it again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Writes to MLflow the recorded generations it does not have yet.
 
     The server is that of MLFLOW_TRACKING_URI, else the one that `make up` started.
     """
+    from zero.catch_up import rebuild as rebuild_notebook
     from zero.lineage import find_workspace
     from zero.report import servers
 
@@ -166,7 +152,10 @@ def track(lineage: Lineage = "go9", as_json: Json = False) -> None:
     uri = Settings().tracking_uri or servers(home).get("mlflow", "")
     if not uri:
         raise ServerError("no MLflow server: start one with `make up`, or set MLFLOW_TRACKING_URI to an address")
-    url = _track(home, find_workspace(home, lineage), uri)
+    workspace = find_workspace(home, lineage)
+    if rebuild:
+        rebuild_notebook(home, workspace, uri)
+    url = _track(home, workspace, uri)
     typer.echo(json.dumps({"lineage": lineage, "mlflow_url": url}) if as_json else f"{lineage} is tracked: {url}")
 
 
@@ -189,6 +178,24 @@ def stop(lineage: Lineage = "go9") -> None:
 
 
 @app.command(rich_help_panel=LINEAGES)
+def provenance(
+    tag: Annotated[str, typer.Argument(help="A generation, such as go9/gen-0001.")],
+    key: Annotated[Path | None, typer.Option(help="Public key (PEM) to check with.")] = None,
+) -> None:
+    """Prints the signed statement of a generation: its weights, and by hash everything that went into them.
+
+    Ends with status 1 where the signature is not that of the key.
+    """
+    from zero.statements import recorded_statement
+
+    statement, is_signed = recorded_statement(home_dir(), tag, key)
+    typer.echo(json.dumps(json.loads(statement), indent=1, sort_keys=True))
+    typer.echo(f"signature: {'valid' if is_signed else 'NOT of this key'}", err=True)
+    if not is_signed:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=LINEAGES)
 def checkout(
     tag: Annotated[str, typer.Argument(help="A generation, such as go9/gen-0001.")],
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
@@ -198,158 +205,6 @@ def checkout(
 
     checkout_generation(home_dir(), tag, folder.resolve())
     typer.echo(f"{tag} is in {folder}; `cd {folder} && dvc repro` says that nothing has changed")
-
-
-@app.command(rich_help_panel=STAGES)
-def selfplay() -> None:
-    """Stage 1: the champion plays against itself."""
-    _play_stage("selfplay")
-
-
-@app.command(rich_help_panel=STAGES)
-def replay() -> None:
-    """Stage 2: the window of games to train on."""
-    from zero.lineage import writer_lock
-    from zero.replay import run
-
-    with writer_lock(Path.cwd()):
-        window = run(Path.cwd())
-    typer.echo(f"window: {window.num_games} games, {window.num_positions} positions")
-
-
-@app.command(rich_help_panel=STAGES)
-def training() -> None:
-    """Stage 3: the trainee learns from the window and becomes the challenger."""
-    from zero.lineage import writer_lock
-    from zero.network.profile import prepare_torch
-
-    profile = load_params(Path.cwd()).profile
-    prepare_torch(profile, profile.training_threads)
-    from zero.training import run
-
-    with writer_lock(Path.cwd()), progress_of("training", "steps") as progress:
-        checkpoint = run(Path.cwd(), progress)
-    typer.echo(f"challenger {checkpoint.weights.sha256[:12]} after {checkpoint.step} steps")
-
-
-@app.command(rich_help_panel=STAGES)
-def gating() -> None:
-    """Stage 4: the challenger plays the champion, and the better player stays."""
-    _play_stage("gating")
-
-
-@app.command(rich_help_panel=SHARDS, hidden=True)
-def worker() -> None:
-    """Plays the shard specifications that come in on standard input; see `zero.shards.worker`."""
-    from zero.shards.worker import main as serve
-
-    with open_store(Path.cwd()) as store:
-        serve(store)
-
-
-@app.command(rich_help_panel=SHARDS)
-def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, as printed by `zero plan`.")]) -> None:
-    """Plays one shard into the store and prints its receipt."""
-    from pydantic import ValidationError
-
-    from zero.shards.spec import ShardSpec
-    from zero.shards.worker import play_into_store
-
-    try:
-        spec = ShardSpec.model_validate_json(spec_file.read_bytes())
-    except OSError as error:
-        raise ZeroError(f"cannot read {spec_file}: {error.strerror}") from None
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise ZeroError(
-            f"{spec_file} is no shard specification: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-        ) from None
-    with open_store(Path.cwd()) as store, progress_of(spec.kind, "games") as progress:
-        receipt = play_into_store(spec, store, lambda done: progress(done, spec.num_games))
-    typer.echo(receipt.model_dump_json())
-
-
-@app.command(rich_help_panel=SHARDS)
-def plan(
-    stage: Annotated[Literal["selfplay", "gating"], typer.Argument(help="The stage whose shards to plan.")],
-    missing: Annotated[bool, typer.Option("--missing", help="Only those that the store lacks.")] = False,
-) -> None:
-    """Prints the specifications of a stage's shards, one JSON object a line."""
-    from zero import gating as gating_stage
-    from zero import selfplay as selfplay_stage
-    from zero.shards.collect import missing_shards
-
-    with open_store(Path.cwd()) as store:
-        specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(Path.cwd(), store)
-        for spec in missing_shards(specs, store) if missing else specs:
-            typer.echo(spec.model_dump_json())
-
-
-@app.command(rich_help_panel=TOOLS)
-def sgf(
-    games: Annotated[Path, typer.Argument(help="Folder of a game set, such as data/match.")],
-    out: Annotated[Path, typer.Argument(help="SGF file to write; many games make a collection.")],
-    game: Annotated[int | None, typer.Option(help="Number of one game; all when not given.")] = None,
-) -> None:
-    """Writes games as SGF, with komi, rules, result and the digests of the players."""
-    from zero.report import write_games_as_sgf
-
-    count = write_games_as_sgf(Path.cwd(), games, out, game)
-    typer.echo(f"{count} games in {out}")
-
-
-@app.command(rich_help_panel=TOOLS)
-def export(
-    source: Annotated[str, typer.Argument(help="A generation (go9/gen-0012), a lineage, or a weight file.")],
-    out: Annotated[Path, typer.Argument(help="File to write.")],
-    file_format: Annotated[Literal["leela-zero", "onnx"], typer.Option("--format", help="Format of the file.")],
-) -> None:
-    """Writes a network for other programs: text weights of Leela Zero (19x19 Go), or ONNX."""
-    from zero.interop.export import export as write_network
-
-    num_bytes = write_network(home_dir(), source, out, file_format)
-    typer.echo(f"{out}: {num_bytes} bytes")
-
-
-@app.command(rich_help_panel=TOOLS)
-def bench(
-    seconds: Annotated[float, typer.Option(min=0.2, help="Seconds a measurement.")] = 3.0,
-    repeats: Annotated[int, typer.Option(min=1, help="Times each is measured; medians are shown.")] = 3,
-    as_json: Json = False,
-) -> None:
-    """Measures, side by side on one core: network evaluations, self-play, search alone, rules alone."""
-    from zero.bench import run_bench, table
-
-    result = run_bench(load_params(home_dir()), seconds, repeats)
-    typer.echo(result.model_dump_json(indent=1) if as_json else table(result))
-
-
-def main() -> Any:
-    """Runs the command; an error that a user can cause is one line and exit status 1."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        app()
-    except ZeroError as error:
-        typer.echo(f"zero: {error}", err=True)
-        sys.exit(1)
-
-
-def _play_stage(stage: Literal["selfplay", "gating"]) -> None:
-    from zero import gating as gating_stage
-    from zero import selfplay as selfplay_stage
-    from zero.lineage import writer_lock
-
-    here = Path.cwd()
-    with writer_lock(here), open_store(here) as store, progress_of(stage, "games") as progress:
-        if stage == "selfplay":
-            games = selfplay_stage.run(here, store, progress)
-            summary = f"{games.num_games} games, {games.num_positions} positions"
-        else:
-            decision = gating_stage.run(here, store, progress)
-            match = decision.match
-            word = "promoted" if decision.promoted else "refused"
-            summary = f"challenger {word}: {match.wins} wins, {match.losses} losses, {match.draws} draws"
-    typer.echo(summary)
 
 
 def _track(home: Path, workspace: Path, uri: str) -> str:

@@ -1,0 +1,143 @@
+"""A recorded lineage as somebody sees it who means to change it unseen."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.end_to_end.project import environment_of, git
+from zero.artifacts import sha256_bytes
+from zero.audit import Audit, Finding, Mark, audit
+from zero.record import LEDGER_FILE
+
+LINEAGE = "tiny"
+BRANCH = f"lineage/{LINEAGE}"
+
+
+def tag_of(number: int) -> str:
+    return f"{LINEAGE}/gen-{number:04d}"
+
+
+class Record:
+    """A project with lineage `tiny` of generations 0 to 2."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.workspace = home / ".zero/workspaces" / LINEAGE
+
+    def audit(self, target: str = LINEAGE, uri: str = "", own_key: bytes | None = None) -> Audit:
+        return audit(self.home, target, uri, own_key)
+
+    def drifts(self, uri: str = "", own_key: bytes | None = None) -> list[Finding]:
+        """What drifted; nothing may be missing."""
+        found = self.audit(LINEAGE, uri, own_key)
+        assert not found.incomplete, [finding.line() for finding in found.findings]
+        return [finding for finding in found.findings if finding.mark == Mark.DRIFTED]
+
+    def commit(self, number: int) -> str:
+        return git(self.workspace, "rev-parse", f"{tag_of(number)}^{{commit}}").strip()
+
+    def read(self, number: int, path: str) -> bytes:
+        return git(self.workspace, "show", f"{tag_of(number)}:{path}").encode()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The entries of the newest ledger."""
+        return [json.loads(line) for line in self.read(2, LEDGER_FILE).splitlines()]
+
+    def rewritten(self, commit: str, files: dict[str, bytes], parent: str) -> str:
+        """A commit as another one, but with other files and a parent."""
+        self._git("read-tree", commit)
+        for path, content in files.items():
+            blob = self._git("hash-object", "-w", "--stdin", content=content)
+            self._git("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
+        tree = self._git("write-tree")
+        return self._git("commit-tree", tree, "-p", parent, "-m", "as if nothing had happened")
+
+    def publish(self, head: str, **tags: str) -> None:
+        """Sets the branch, and tags by their generation (`gen_0002=commit`), in workspace and project."""
+        refs = {f"refs/heads/{BRANCH}": head}
+        refs |= {f"refs/tags/{LINEAGE}/{name.replace('_', '-')}": commit for name, commit in tags.items()}
+        for ref, commit in refs.items():
+            git(self.workspace, "update-ref", ref, commit)
+            git(self.home, "fetch", "--quiet", str(self.workspace), f"+{ref}:{ref}")
+        (self.workspace / LEDGER_FILE).write_bytes(git(self.workspace, "show", f"{head}:{LEDGER_FILE}").encode())
+
+    def rewrite_newest(self, files: dict[str, bytes]) -> None:
+        """Makes the commit of generation 2 again with other files, and moves branch and tag along, everywhere."""
+        made = self.rewritten(self.commit(2), files, f"{self.commit(2)}^")
+        self.publish(made, gen_0002=made)
+
+    def commit_ledger(self, lines: list[dict[str, Any]] | bytes) -> None:
+        """Commits another ledger on top."""
+        text = lines if isinstance(lines, bytes) else b"".join(map(line_of, lines))
+        self.publish(self.rewritten(self.commit(2), {LEDGER_FILE: text}, self.commit(2)))
+
+    def lock(self, number: int) -> Any:
+        return yaml.safe_load(self.read(number, "dvc.lock"))
+
+    def cached(self, number: int, out: str, name: str = "") -> Path:
+        """A file in DVC's cache: of an out of that generation, or the list of its files."""
+        outs = [each for stage in self.lock(number)["stages"].values() for each in stage["outs"]]
+        listing = self._object(next(each["md5"] for each in outs if each["path"] == out))
+        if not name:
+            return listing
+        return self._object(next(e["md5"] for e in json.loads(listing.read_bytes()) if e["relpath"] == name))
+
+    def overwrite(self, path: Path, content: bytes) -> None:
+        """Puts other bytes into the cache; its files are read-only, and may be one with a file of the workspace."""
+        path.chmod(0o644)
+        path.write_bytes(content)
+
+    def _object(self, md5: str) -> Path:
+        return self.home / ".zero/dvc-cache/files/md5" / md5[:2] / md5[2:]
+
+    def _git(self, *arguments: str, content: bytes | None = None) -> str:
+        """Output of a git command that leaves the workspace's index alone."""
+        identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        done = subprocess.run(
+            ["git", *identity, *arguments],
+            cwd=self.workspace,
+            env=environment_of(GIT_INDEX_FILE=str(self.workspace / ".git/other-index")),
+            input=content,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode().strip()
+
+
+def line_of(entry: dict[str, Any]) -> bytes:
+    return (json.dumps(entry, sort_keys=True) + "\n").encode()
+
+
+def chained(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries with each `previous` made to fit: what a forger does who knows of the chain."""
+    made: list[dict[str, Any]] = []
+    for entry in entries:
+        made.append(entry | ({"previous": sha256_bytes(line_of(made[-1]))} if made else {}))
+    return made
+
+
+def flipped(path: Path) -> bytes:
+    """The content of a file with one bit changed."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    return bytes(data)
+
+
+def named(findings: list[Finding], check: str, number: int, *words: str) -> Finding:
+    """The finding of that check and generation whose line has those words."""
+    fits = [
+        each
+        for each in findings
+        if (each.check, each.tag) == (check, tag_of(number)) and all(word in each.line() for word in words)
+    ]
+    assert fits, "not found, but:\n" + "\n".join(each.line() for each in findings)
+    return fits[0]
+
+
+def cells(findings: list[Finding]) -> set[tuple[str, int]]:
+    """Check and generation of every finding."""
+    return {(each.check.value, int(each.tag[-4:])) for each in findings}

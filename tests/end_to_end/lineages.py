@@ -1,0 +1,101 @@
+"""Lineages of the `smoke` preset with real generations, made once a session, and copies that a test may spoil."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.end_to_end.project import dvc, edit_params, git, make_project, zero
+from zero.presets import preset_text
+
+ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
+HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]
+
+
+class Lineage(NamedTuple):
+    """The lineage `tiny` of a project of its own."""
+
+    home: Path
+    workspace: Path
+
+    def named(self, name: str) -> "Lineage":
+        """Another lineage of the project."""
+        return Lineage(self.home, self.home / ".zero/workspaces" / name)
+
+    @property
+    def name(self) -> str:
+        """Name of the lineage."""
+        return self.workspace.name
+
+    def show(self, tag: str, path: str) -> str:
+        """Text of a file at a tag."""
+        return git(self.home, "show", f"{tag}:{path}")
+
+
+def make_lineage(home: Path, num_processes: int) -> Lineage:
+    """A lineage at generation 0, in which every challenger is promoted."""
+    make_project(home)
+    params = edit_params(preset_text("smoke"), gating__threshold=ALWAYS, executor__num_processes=num_processes)
+    (home / "smoke.yaml").write_text(params)
+    zero(home, "new", "tiny", "--params", "smoke.yaml")
+    return Lineage(home, home / ".zero/workspaces/tiny")
+
+
+def let_the_next_be_refused(lineage: Lineage) -> None:
+    """The next challenger is hardly another player than the champion, and would have to win every game."""
+    path = lineage.workspace / "params.yaml"
+    changes = {"gating__threshold": ONLY_IF_ALL_ARE_WON, "training__learning_rate": HARDLY_ANYTHING}
+    path.write_text(edit_params(path.read_text(), **changes))
+    git(lineage.workspace, "commit", "--quiet", "-m", "next", "params.yaml")
+
+
+def make_generation(lineage: Lineage) -> None:
+    """Makes and records the next generation."""
+    zero(lineage.home, "prepare", lineage.name)
+    dvc(lineage.workspace, "repro")
+    zero(lineage.home, "advance", lineage.name)
+
+
+def copy_of(lineage: Lineage, folder: Path) -> Lineage:
+    """A copy of the whole project, which shares nothing with it."""
+    home = folder / "home"
+    shutil.copytree(lineage.home, home, symlinks=True)
+    copy = Lineage(home, home / ".zero/workspaces" / lineage.name)
+    git(copy.workspace, "remote", "set-url", "origin", str(home))
+    cache = str(home / ".zero/dvc-cache")
+    dvc(copy.workspace, "config", "--local", "cache.dir", cache)
+    dvc(copy.workspace, "remote", "modify", "--local", "record", "url", cache)
+    return copy
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lineage]:
+    """Generations 0, 1 (promoted) and 2 (refused), played on one process. Only read by tests."""
+    lineage = make_lineage(tmp_path_factory.mktemp("recorded"), num_processes=1)
+    make_generation(lineage)
+    let_the_next_be_refused(lineage)
+    make_generation(lineage)
+    yield lineage
+
+
+@pytest.fixture(scope="session")
+def gone_on(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
+    """A copy in which `tiny` is rolled back to generation 1 (as number 3) and goes on with generation 4.
+
+    Lineage `kid` branches from generation 1 and goes on as `tiny` did, with its generation 2. Only read by tests.
+    """
+    lineage = copy_of(recorded, tmp_path_factory.mktemp("gone-on"))
+    zero(lineage.home, "rollback", "tiny", "tiny/gen-0001")
+    make_generation(lineage)
+    zero(lineage.home, "branch", "tiny", "tiny/gen-0001", "kid")
+    let_the_next_be_refused(lineage.named("kid"))
+    make_generation(lineage.named("kid"))
+    return lineage
+
+
+@pytest.fixture
+def lineage(recorded: Lineage, tmp_path: Path) -> Lineage:
+    """A copy of it that a test may change."""
+    return copy_of(recorded, tmp_path)

@@ -1,0 +1,201 @@
+"""Rollback and branch of a real lineage: what they restore, what goes on from there, and what a kill leaves."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.lineages import Lineage, copy_of
+from tests.end_to_end.project import edit_params, git, run, zero
+from zero.artifacts import Champion, Checkpoint, GameSet, GenerationId, Window, read_manifest, sha256_bytes
+from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
+from zero.record import line_digest, read_ledger
+
+DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
+DYING = """
+import os, sys
+from zero import commands
+run, (dead_at, *words) = commands._run, sys.argv[1:]
+def dying(command, folder):
+    if dead_at in " ".join(map(str, command)):
+        os._exit(9)
+    return run(command, folder)
+commands._run = dying
+sys.argv = ["zero", *words]
+from zero.cli import main
+main()
+"""
+"""The command line of a process that dies instead of running the first git or DVC command with those words."""
+
+
+def restored(workspace: Path) -> tuple[str, str, list[str]]:
+    """Champion, trainee and files of the window in a workspace."""
+    champion = read_manifest(workspace / "state/champion", Champion).weights.sha256
+    trainee = read_manifest(workspace / "state/trainee", Checkpoint).trainee.sha256
+    return champion, trainee, [each.shard.file.sha256 for each in window_of(workspace).shards]
+
+
+def window_of(workspace: Path) -> Window:
+    return read_manifest(workspace / "state/replay", Window)
+
+
+def left_by(lineage: Lineage, number: int) -> tuple[str, str, list[str]]:
+    """The same as a generation left it, read from the ledger and from the shards of its window."""
+    entry = read_ledger(lineage.workspace)[number]
+    folder = lineage.home.parent / f"gen-{number}"
+    if not folder.exists():
+        zero(lineage.home, "checkout", f"tiny/gen-{number:04d}", str(folder))
+    window = read_manifest(folder / "data/window", Window)
+    return entry.champion, entry.trainee, [each.shard.file.sha256 for each in window.shards]
+
+
+def test_a_rollback_restores_champion_trainee_and_window(recorded: Lineage, tmp_path: Path) -> None:
+    copy = copy_of(recorded, tmp_path)
+    told = json.loads(zero(copy.home, "rollback", "tiny", "tiny/gen-0001", "--json").stdout)
+    assert told["tag"] == "tiny/gen-0003"
+    assert restored(copy.workspace) == left_by(copy, 1) != left_by(copy, 2)
+    assert read_manifest(copy.workspace / "state", GenerationId, "generation.json").number == 4
+    ledger = read_ledger(copy.workspace)
+    assert [entry.kind for entry in ledger] == ["start", "decision", "decision", "rollback"]
+    assert ledger[3].champion == ledger[1].champion and ledger[3].champion_generation == 1
+    source = ledger[3].source
+    assert source is not None and (source.tag, source.line) == ("tiny/gen-0001", line_digest(ledger[1]))
+    assert source.commit == git(copy.home, "rev-parse", "tiny/gen-0001").strip()
+    before = git(copy.home, "for-each-ref")
+    assert json.loads(zero(copy.home, "rollback", "tiny", "tiny/gen-0001", "--json").stdout) == told
+    assert git(copy.home, "for-each-ref") == before
+    assert "rollback from tiny/gen-0001" in zero(copy.home, "status", "tiny", COLUMNS="160").stdout
+
+
+def test_a_generation_after_a_rollback_plays_and_gates_normally(gone_on: Lineage) -> None:
+    *_, rolled_back, made = read_ledger(gone_on.workspace)
+    assert (rolled_back.kind, made.kind, made.generation) == ("rollback", "decision", 4)
+    assert made.decision is not None and made.decision.champion == rolled_back.champion
+    generations = {each.shard.generation for each in read_manifest(gone_on.workspace / "data/window", Window).shards}
+    assert generations == {1, 4}  # the games of generation 2 are not in it
+
+
+def test_the_statements_of_both_are_signed_and_name_their_source(gone_on: Lineage) -> None:
+    source = read_ledger(gone_on.workspace)[1]
+    for tag in ("tiny/gen-0003", "kid/gen-0001"):
+        data, key = (gone_on.show(tag, name).encode() for name in (PROVENANCE_FILE, KEY_FILE))
+        assert signed_by(data, key)
+        envelope = read_envelope(data, tag)
+        entry = next(e for e in read_ledger(gone_on.named(tag.partition("/")[0]).workspace) if e.source is not None)
+        assert sha256_bytes(envelope.payload) == entry.provenance
+        assert envelope.statement.dependencies["source-provenance"].sha256 == source.provenance
+
+
+def test_a_branch_goes_on_as_its_lineage_did(recorded: Lineage, gone_on: Lineage) -> None:
+    """Equal code, parameters and state: the same games, weights and match; only manifests say another lineage."""
+    old, new = recorded.workspace, gone_on.named("kid").workspace
+    first, second = read_ledger(new)
+    assert (first.kind, first.generation, second.generation) == ("branch", 1, 2)
+    for folder in ("data/games", "data/match"):
+        assert read_manifest(new / folder, GameSet).shards == read_manifest(old / folder, GameSet).shards
+    assert read_manifest(new / "data/window", Window).shards == read_manifest(old / "data/window", Window).shards
+    mine, theirs = (read_manifest(each / "models/challenger", Checkpoint) for each in (new, old))
+    assert (mine.weights, mine.optimizer) == (theirs.weights, theirs.optimizer)
+    for name in ("metrics/selfplay.json", "metrics/training.json", "plots/training.csv"):
+        assert gone_on.show("kid/gen-0002", name) == recorded.show("tiny/gen-0002", name)
+    told = gone_on.show("kid/gen-0002", "metrics/gating.json")
+    assert told.replace('"kid"', '"tiny"') == recorded.show("tiny/gen-0002", "metrics/gating.json")
+    assert second.decision is not None and not second.decision.promoted
+
+
+def test_a_branch_has_the_window_of_its_source_as_its_own(gone_on: Lineage, tmp_path: Path) -> None:
+    zero(gone_on.home, "checkout", "kid/gen-0001", str(tmp_path / "kid"))
+    window = window_of(tmp_path / "kid")
+    assert (window.origin.lineage, window.origin.generation, window.origin.stage) == ("kid", 1, "branch")
+    assert restored(tmp_path / "kid") == left_by(gone_on, 1)
+
+
+def uninterrupted(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return zero(home, *words, check=True, **DATES)
+
+
+def killed(home: Path, dead_at: str, *words: str) -> None:
+    done = run([sys.executable, "-c", DYING, dead_at, *words], home, check=False, **DATES)
+    assert done.returncode == 9, done.stderr
+
+
+@pytest.fixture(scope="module")
+def expected(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The commits of a rollback and of a branch that nothing interrupts."""
+    copy = copy_of(recorded, tmp_path_factory.mktemp("expected"))
+    uninterrupted(copy.home, "rollback", "tiny", "tiny/gen-0001")
+    uninterrupted(copy.home, "branch", "tiny", "tiny/gen-0001", "kid")
+    return {tag: git(copy.home, "rev-parse", tag).strip() for tag in ("tiny/gen-0003", "kid/gen-0001")}
+
+
+@pytest.mark.parametrize(
+    "dead_at", ["checkout --quiet --force state", "commit --quiet", "git tag tiny/gen-0003", "push --quiet --atomic"]
+)
+def test_a_killed_rollback_is_finished_by_a_second_one(
+    lineage: Lineage, expected: dict[str, str], dead_at: str
+) -> None:
+    words = ("rollback", "tiny", "tiny/gen-0001")
+    killed(lineage.home, dead_at, *words)
+    uninterrupted(lineage.home, *words)
+    assert git(lineage.home, "rev-parse", "tiny/gen-0003").strip() == expected["tiny/gen-0003"]
+    assert json.loads(zero(lineage.home, "prepare", "tiny").stdout)["generation"]["number"] == 4
+    assert restored(lineage.workspace) == left_by(lineage, 1)
+
+
+@pytest.mark.parametrize("dead_at", ["push --quiet --atomic", "checkout --quiet --force state"])
+def test_a_killed_branch_is_finished_by_a_second_one(lineage: Lineage, expected: dict[str, str], dead_at: str) -> None:
+    words = ("branch", "tiny", "tiny/gen-0001", "kid")
+    killed(lineage.home, dead_at, *words)
+    assert not lineage.named("kid").workspace.exists()
+    uninterrupted(lineage.home, *words)
+    assert git(lineage.home, "rev-parse", "kid/gen-0001").strip() == expected["kid/gen-0001"]
+    assert json.loads(zero(lineage.home, "prepare", "kid").stdout)["generation"]["number"] == 2
+
+
+def test_a_lost_workspace_of_a_branch_is_made_again(lineage: Lineage) -> None:
+    zero(lineage.home, "branch", "tiny", "tiny/gen-0001", "kid")
+    workspace = lineage.named("kid").workspace
+    run(["rm", "-r", str(workspace)], lineage.home)
+    zero(lineage.home, "restore", "kid")
+    assert json.loads(zero(lineage.home, "prepare", "kid").stdout)["generation"]["number"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("rollback tiny tiny/gen-0009", "tiny/gen-0009 is newer than the head of tiny, tiny/gen-0002"),
+        ("rollback tiny tiny/gen-0002", "tiny/gen-0002 is where tiny stands; there is nothing to roll back"),
+        ("rollback tiny go7/gen-0001", "go7/gen-0001 is of lineage 'go7', not of 'tiny'"),
+        ("rollback tiny tiny/gen-1", "'tiny/gen-1' is no generation; name it as its tag, such as tiny/gen-0002"),
+        ("rollback go7 go7/gen-0001", "unknown lineage 'go7'; there are: tiny"),
+        ("branch tiny tiny/gen-0009 kid", "unknown generation 'tiny/gen-0009'"),
+        ("branch tiny go7/gen-0001 kid", "go7/gen-0001 is not of lineage 'tiny'"),
+        ("branch tiny tiny/gen-0001 tiny", "lineage 'tiny' is there already; choose another name"),
+        ("branch tiny tiny/gen-0001 Kid", "'Kid' is no name for a lineage"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(recorded: Lineage, words: str, told: str) -> None:
+    done = zero(recorded.home, *words.split(), check=False)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and told in done.stderr
+
+
+def test_a_dirty_workspace_is_not_rolled_back(lineage: Lineage) -> None:
+    path = lineage.workspace / "params.yaml"
+    path.write_text(path.read_text() + "\n")
+    done = zero(lineage.home, "rollback", "tiny", "tiny/gen-0001", check=False)
+    assert done.returncode == 1 and "is dirty: params.yaml is not committed" in done.stderr
+
+
+def test_a_network_of_other_parameters_is_not_restored_and_nothing_is_changed(lineage: Lineage) -> None:
+    path = lineage.workspace / "params.yaml"
+    path.write_text(edit_params(path.read_text(), network__num_channels=16))
+    git(lineage.workspace, "commit", "--quiet", "-m", "wider", "params.yaml")
+    before = git(lineage.workspace, "status", "--porcelain")
+    done = zero(lineage.home, "rollback", "tiny", "tiny/gen-0001", check=False)
+    assert done.returncode == 1
+    assert "network.num_channels = 16, but the trainee has 8" in done.stderr
+    assert git(lineage.workspace, "status", "--porcelain") == before
+    assert [entry.kind for entry in read_ledger(lineage.workspace)] == ["start", "decision", "decision"]

@@ -1,0 +1,69 @@
+"""The tasks that run a stage: games that replay sets aside are played again in the same run, by a real DVC."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from prefect.logging import disable_run_logger
+
+from flows.tasks import run_stage
+from tests.end_to_end.project import dvc, git
+from tests.test_set_aside import STAGE
+from zero.artifacts import GenerationId
+from zero.errors import LineageError
+
+TURN = GenerationId(lineage="made", number=3, resign_threshold=-1.0)
+REPLAY = """
+import pathlib, sys
+from zero.artifacts import GameSet, read_manifest
+from zero.set_aside import set_aside_games
+here = pathlib.Path(".")
+tries = pathlib.Path("tries.txt")
+num_tries = len(tries.read_text()) if tries.exists() else 0
+tries.write_text("t" * (num_tries + 1))
+if num_tries < BAD_TRIES:
+    if SETS_ASIDE:
+        set_aside_games(here, "data/games", read_manifest(here / "data/games", GameSet).shards[0], "a test", None)
+    sys.exit("zero: the games of this test are bad")
+pathlib.Path("data/window").write_text("made")
+"""
+
+
+def make_workspace(folder: Path, bad_tries: int, sets_aside: bool) -> Path:
+    """Two stages: games, and a replay that refuses them `bad_tries` times."""
+    git(folder, "init", "--quiet")
+    dvc(folder, "init", "--quiet")
+    (folder / "play.py").write_text(STAGE)
+    (folder / "replay.py").write_text(f"BAD_TRIES, SETS_ASIDE = {bad_tries}, {sets_aside}\n{REPLAY}")
+    selfplay = {"cmd": f"{sys.executable} play.py", "deps": ["play.py"], "outs": ["data/games"]}
+    replay = {"cmd": f"{sys.executable} replay.py", "deps": ["data/games", "replay.py"], "outs": ["data/window"]}
+    (folder / "dvc.yaml").write_text(json.dumps({"stages": {"selfplay": selfplay, "replay": replay}}))
+    dvc(folder, "repro", "selfplay")
+    return folder
+
+
+def run(folder: Path) -> None:
+    with disable_run_logger():
+        run_stage.fn(folder, TURN, "replay")
+
+
+def test_games_that_replay_sets_aside_are_played_again_in_the_same_run(tmp_path):
+    workspace = make_workspace(tmp_path, bad_tries=1, sets_aside=True)
+    run(workspace)
+    assert (workspace / "runs.txt").read_text() == "run\n" * 2
+    assert (workspace / "data/window").exists()
+
+
+def test_games_that_are_bad_again_end_the_run(tmp_path):
+    workspace = make_workspace(tmp_path, bad_tries=9, sets_aside=True)
+    with pytest.raises(LineageError, match="the games of this test are bad"):
+        run(workspace)
+    assert (workspace / "tries.txt").read_text() == "tt"
+
+
+def test_a_replay_that_fails_otherwise_is_not_tried_again(tmp_path):
+    workspace = make_workspace(tmp_path, bad_tries=9, sets_aside=False)
+    with pytest.raises(LineageError, match="the games of this test are bad"):
+        run(workspace)
+    assert (workspace / "tries.txt").read_text() == "t"

@@ -1,0 +1,78 @@
+"""Adjudication, slow and obvious: the twin of zero/play/adjudication.py on the rules of tests/oracle."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tests.oracle.go import GoGame, all_points, area, beside, regions
+from tests.oracle.gomoku import GomokuGame
+from zero.artifacts import GameRecord
+from zero.games.position import GO, Rules
+
+
+class Verdict(NamedTuple):
+    """What the rules say of a game; of a game with a fault on the way, the fault alone."""
+
+    fault: str  # "" where there is none
+    move: int  # -1 where there is none
+    outcome: int | None = None
+    margin: float | None = None
+    end: str | None = None
+    owners: list[int] | None = None
+
+
+def judge(rules: Rules, record: GameRecord) -> Verdict:
+    """Plays a game again and says the first thing that is wrong."""
+    game = new_game(rules)
+    for move, action in enumerate(record.actions):
+        legal = game.legal_actions()
+        if game.ended:
+            return Verdict("move after end", move)
+        if int(action) not in legal:
+            return Verdict("illegal move", move)
+        if not set(np.flatnonzero(record.visit_counts[move])) <= legal:
+            return Verdict("illegal target", move)
+        game.play(int(action))
+    moves = len(record.actions)
+    if record.end == "resignation":
+        if game.ended:
+            return Verdict("resigned after end", moves)
+        if moves < 2:
+            return Verdict("early resignation", moves)
+        result: tuple[int, float, str, list[int]] = (-game.to_play, 0.0, "resignation", [])
+    elif not game.ended:
+        return Verdict("unfinished", moves)
+    else:
+        result = (game.outcome(), game.margin(), end_of(game), owners_of(game))
+    recorded = (record.outcome, record.margin, record.end, [int(owner) for owner in record.ownership])
+    names = {2: "end", 0: "outcome", 1: "margin", 3: "ownership"}
+    for place, name in names.items():
+        if recorded[place] != result[place]:
+            return Verdict(f"wrong {name}", moves, *result)
+    return Verdict("", -1, *result)
+
+
+def new_game(rules: Rules) -> GoGame | GomokuGame:
+    if rules.game == GO:
+        return GoGame(rules.rows, rules.columns, rules.komi, rules.allow_suicide, rules.max_moves)
+    return GomokuGame(rules.rows, rules.columns, rules.in_a_row)
+
+
+def end_of(game: GoGame | GomokuGame) -> str:
+    if isinstance(game, GoGame):
+        return "passes" if game.num_passes == 2 else "length"
+    return "line" if game.outcome() else "full"
+
+
+def owners_of(game: GoGame | GomokuGame) -> list[int]:
+    """Owner of each point of Go, row by row: that of the stone, or of the one colour that its empty region touches."""
+    if isinstance(game, GomokuGame):
+        return []
+    board, points = game.board, all_points(game.rows, game.columns)
+    owner = {point: 1 for point in board.black} | {point: -1 for point in board.white}
+    for part in regions(frozenset(points) - board.black - board.white):
+        around = frozenset().union(*(beside(point) for point in part))
+        colour = int(bool(around & board.black)) - int(bool(around & board.white))
+        owner |= dict.fromkeys(part, colour)
+    assert sum(owner.values()) == area(game.rows, game.columns, board, 1) - area(game.rows, game.columns, board, -1)
+    return [owner[point] for point in points]

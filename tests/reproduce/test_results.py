@@ -1,0 +1,60 @@
+"""What is concluded from two matches and two profiles."""
+
+import pytest
+
+from zero.intervals import wilson_interval
+from zero.reproduce.results import Compared, Reproduction, Score, StageResult, compare_scores
+
+
+def score(wins: int, games: int) -> Score:
+    return Score(score=wins / games, interval=wilson_interval(wins / games, games))
+
+
+def test_the_interval_is_that_of_newcombes_first_example() -> None:
+    found = compare_scores(score(48, 80), score(56, 70))
+    assert found.difference == pytest.approx(0.2)
+    assert found.interval == pytest.approx((0.0524, 0.3339), abs=5e-5)
+    assert not found.agrees
+
+
+def test_the_order_of_the_matches_changes_the_sign_only() -> None:
+    there, back = compare_scores(score(9, 10), score(3, 10)), compare_scores(score(3, 10), score(9, 10))
+    assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]))
+
+
+def test_equal_scores_agree() -> None:
+    assert compare_scores(score(220, 400), score(220, 400)).agrees
+
+
+def reproduction(*outs: Compared, lock_equal: bool | None = True) -> Reproduction:
+    return Reproduction(
+        tag="go9/gen-0001",
+        commit="0" * 40,
+        kind="decision",
+        num_inputs=5,
+        profile_then={"isa": "AVX2", "torch": "2.12"},
+        profile_now={"isa": "AVX2", "torch": "2.13", "openvino": "2026.4"},
+        stages=(StageResult(stage="selfplay", seconds=1.0, outs=outs),),
+        lock_equal=lock_equal,
+    )
+
+
+SAME = Compared(path="data/games", then="1", now="1")
+
+
+@pytest.mark.parametrize(
+    ("found", "equal"),
+    [
+        (reproduction(SAME), True),
+        (reproduction(SAME, lock_equal=None), True),
+        (reproduction(SAME, lock_equal=False), False),
+        (reproduction(SAME, Compared(path="data/match", then="1", now="2")), False),
+        (reproduction(Compared(path="metrics/gating.json", then="1", now="1", first="promoted")), False),
+    ],
+)
+def test_it_is_equal_where_every_hash_and_the_lock_is(found: Reproduction, equal: bool) -> None:
+    assert found.equal is equal
+
+
+def test_profiles_are_compared_by_name() -> None:
+    assert reproduction(SAME).other_profile == {"torch": ("2.12", "2.13"), "openvino": ("-", "2026.4")}

@@ -1,0 +1,155 @@
+"""From the store to a folder of shards: what breaks the data contract is set aside with its reason and played again."""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.made_games import made_origin
+from tests.shards.played import put_network, smoke_params
+from zero.artifacts import checked_path, sha256_bytes
+from zero.errors import StorageError
+from zero.params import Params
+from zero.shards import collect
+from zero.shards.collect import MAX_ROUNDS, Collected, collect_games
+from zero.shards.contract import Fault
+from zero.shards.records import game_record, read_records, write_records
+from zero.shards.spec import ShardSpec, plan_shards
+from zero.shards.worker import play_into_store
+from zero.storage import Store
+
+PROJECT_DIR = Path(__file__).resolve().parents[2]
+
+
+class Stage(NamedTuple):
+    """Two shards in a store, and the folder they are to be collected into."""
+
+    params: Params
+    specs: list[ShardSpec]
+    store: Store
+    folder: Path
+
+    def collect(self) -> Collected:
+        """Collects, with a worker of this project where something is missing."""
+        origin = made_origin("selfplay", 1)
+        return collect_games(PROJECT_DIR, self.params, self.specs, self.store, origin, self.folder, None)
+
+    def put(self, spec: ShardSpec, data: bytes) -> None:
+        """Puts other bytes into the place of a shard, under their own hash."""
+        path = self.path(spec)
+        path.with_name(f"{spec.key()}.{sha256_bytes(data)}.parquet").write_bytes(data)
+        path.unlink()
+
+    def path(self, spec: ShardSpec) -> Path:
+        (path,) = (Path(self.store.url) / "shards" / spec.key()[:2]).glob(f"{spec.key()}.*.parquet")
+        return path
+
+    def set_aside(self) -> list[Path]:
+        return sorted((Path(self.store.url) / "set-aside").glob("*"))
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which both shards of the stage lie."""
+    store = Store(str(tmp_path_factory.mktemp("played")))
+    for spec in plan(store):
+        play_into_store(spec, store)
+    return Path(store.url)
+
+
+PARAMS = smoke_params(selfplay={"num_games": 12, "games_per_shard": 6}, executor={"num_processes": 1})
+
+
+def plan(store: Store) -> list[ShardSpec]:
+    return plan_shards(PARAMS, "selfplay", PARAMS.selfplay, 1, (put_network(store, PARAMS),))
+
+
+@pytest.fixture
+def stage(played: Path, tmp_path: Path) -> Stage:
+    shutil.copytree(played, tmp_path / "store")
+    store = Store(str(tmp_path / "store"))
+    return Stage(PARAMS, plan(store), store, tmp_path / "games")
+
+
+def with_another_result(data: bytes) -> bytes:
+    games = read_records(data, "shard")
+    records = [game_record(games, index) for index in range(games.num_games)]
+    records[2] = records[2]._replace(outcome=-records[2].outcome)
+    return write_records(records)
+
+
+def test_honest_shards_are_copied_out(stage):
+    collected = stage.collect()
+    assert collected.num_set_aside == 0
+    assert [ref.first_game for ref in collected.game_set.shards] == [0, 6]
+    for ref, spec in zip(collected.game_set.shards, stage.specs, strict=True):
+        assert checked_path(ref.file, stage.folder).read_bytes() == stage.path(spec).read_bytes()
+    assert stage.set_aside() == []
+
+
+def test_a_shard_that_breaks_the_contract_is_set_aside_with_its_reason_and_played_again(stage):
+    honest = stage.path(stage.specs[1]).read_bytes()
+    false = with_another_result(honest)
+    stage.put(stage.specs[1], false)
+    collected = stage.collect()
+    assert collected.num_set_aside == 1
+    assert (stage.folder / "shard-0001.parquet").read_bytes() == honest
+    assert stage.path(stage.specs[1]).read_bytes() == honest
+    bad, reason = stage.set_aside()
+    assert bad.read_bytes() == false
+    assert reason.name == f"{bad.name}.reason.txt"
+    assert "selfplay games 6-11) breaks the data contract" in reason.read_text()
+    assert "game 8, move" in reason.read_text() and "another outcome than recorded" in reason.read_text()
+
+
+def test_a_file_that_is_no_shard_is_played_again(stage):
+    stage.put(stage.specs[0], b"a hash of its own, but no games")
+    assert stage.collect().num_set_aside == 1
+    assert "is no shard of games" in stage.set_aside()[1].read_text()
+
+
+def test_a_shard_copied_from_another_is_played_again(stage):
+    """Each of its games is true; only beside the other shard they are not."""
+    games = read_records(stage.path(stage.specs[0]).read_bytes(), "shard")
+    copied = [game_record(games, index)._replace(game=6 + index) for index in range(6)]
+    honest = stage.path(stage.specs[1]).read_bytes()
+    stage.put(stage.specs[1], write_records(copied))
+    collected = stage.collect()
+    assert collected.num_set_aside == 1
+    assert "one stream was played twice" in stage.set_aside()[1].read_text()
+    assert (stage.folder / "shard-0001.parquet").read_bytes() == honest
+
+
+def test_an_altered_object_is_set_aside_with_that_reason(stage):
+    path = stage.path(stage.specs[0])
+    path.write_bytes(path.read_bytes()[:-1])
+    stage.collect()
+    assert "altered" in stage.set_aside()[1].read_text()
+
+
+def test_a_shard_that_is_bad_each_time_ends_the_stage(stage, monkeypatch):
+    monkeypatch.setattr(collect, "shard_faults", lambda *_: [Fault("rules", 4, 9, "a made fault")])
+    monkeypatch.setattr(collect, "fill_store", lambda *_: [play_into_store(s, stage.store) for s in stage.specs])
+    with pytest.raises(StorageError, match=r"games 6-11 .* game 4, move 9: a made fault .*played 3 times"):
+        stage.collect()
+    assert len(stage.set_aside()) == 2 * 2 * MAX_ROUNDS
+    assert not stage.folder.exists()
+
+
+def test_files_of_an_earlier_run_are_gone(stage):
+    stage.folder.mkdir()
+    (stage.folder / "shard-0007.parquet").write_bytes(b"left by an interrupted run")
+    stage.collect()
+    assert sorted(path.name for path in stage.folder.iterdir()) == [
+        "manifest.json",
+        "shard-0000.parquet",
+        "shard-0001.parquet",
+    ]
+
+
+def test_the_games_are_those_of_the_shards(stage):
+    collected = stage.collect()
+    assert collected.games.num_games == collected.game_set.num_games == 12
+    np.testing.assert_array_equal(collected.games.game, np.arange(12))

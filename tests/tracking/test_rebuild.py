@@ -1,0 +1,184 @@
+"""MLflow lost or spoilt: the notebook and the catalogue of a real lineage are made again, equal in all but ids."""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Metric
+
+from tests.end_to_end.lineages import Lineage
+from tests.end_to_end.project import git, zero
+from tests.tracking.server import Server
+from zero.record import read_ledger
+
+OF_THE_SERVER = ("mlflow.log-model.history", "mlflow.user", "mlflow.parentRunId")
+"""Tags of a run with ids of this server, or of who writes."""
+
+
+class Tracked(NamedTuple):
+    """A server on which the lineages `tiny` and `kid` are tracked, and what it held then."""
+
+    server: Server
+    dumps: dict[str, Any]
+
+
+def client_of(server: Server) -> MlflowClient:
+    return MlflowClient(tracking_uri=server.uri, registry_uri=server.uri)
+
+
+def track(lineage: Lineage, name: str, server: Server, *options: str) -> None:
+    zero(lineage.home, "track", name, *options, MLFLOW_TRACKING_URI=server.uri)
+
+
+def dump(server: Server, name: str) -> dict[str, Any]:
+    """All that a server has of a lineage: runs with parameters, metrics with steps and times, tags, files; versions."""
+    client = client_of(server)
+    experiment = client.get_experiment_by_name(name)
+    found = client.search_runs([experiment.experiment_id], max_results=1000)
+    names = {run.info.run_id: title(run) for run in found}
+    assert len(set(names.values())) == len(names)
+    models = {model.model_id: model for model in client.search_logged_models([experiment.experiment_id])}
+    registered = client.get_registered_model(f"zero-{name}")
+    return {
+        "experiment": experiment.tags,
+        "runs": {names[run.info.run_id]: run_dump(client, run, names, models) for run in found},
+        "models": sorted((m.name, sorted(m.tags.items()), str(m.status), m.model_type) for m in models.values()),
+        "registered": (registered.description, registered.tags, registered.aliases),
+        "versions": [
+            (int(v.version), v.tags, v.description, names.get(v.run_id), v.status, weights_of(client, v.source))
+            for v in sorted(client.search_model_versions(f"name = 'zero-{name}'"), key=lambda v: int(v.version))
+        ],
+    }
+
+
+def title(run: Any) -> str:
+    return f"{run.data.tags.get('zero.tag', '')} {run.data.tags['zero.stage']}"
+
+
+def run_dump(client: MlflowClient, run: Any, names: dict[str, str], models: dict[str, Any]) -> dict[str, Any]:
+    run_id = run.info.run_id
+    outputs = client.get_run(run_id).outputs
+    return {
+        "name": run.info.run_name,
+        "state": (run.info.status, run.info.start_time, run.info.end_time),
+        "params": run.data.params,
+        "tags": {key: value for key, value in run.data.tags.items() if key not in OF_THE_SERVER},
+        "parent": names.get(run.data.tags.get("mlflow.parentRunId", "")),
+        "metrics": {
+            key: sorted((m.step, m.value, m.timestamp) for m in client.get_metric_history(run_id, key))
+            for key in run.data.metrics
+        },
+        "files": files_of(client, run_id),
+        "data": [(each.dataset.name, each.dataset.digest, each.dataset.source) for each in run.inputs.dataset_inputs],
+        "models": sorted(models[each.model_id].name for each in outputs.model_outputs) if outputs else [],
+    }
+
+
+def files_of(client: MlflowClient, run_id: str) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        client.download_artifacts(run_id, "", folder)
+        paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+        return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
+
+
+def weights_of(client: MlflowClient, source: str) -> str:
+    model_id = source.removeprefix("models:/")
+    files = [file.path for file in client.list_logged_model_artifacts(model_id, "artifacts")]
+    assert files == ["artifacts/weights.safetensors"]
+    return str(client.get_logged_model(model_id).tags["sha256"])
+
+
+@pytest.fixture(scope="module")
+def tracked(gone_on: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracked]:
+    server = Server(tmp_path_factory.mktemp("mlflow"))
+    for name in ("tiny", "kid"):
+        track(gone_on, name, server)
+    yield Tracked(server, {name: dump(server, name) for name in ("tiny", "kid")})
+    server.stop()
+
+
+def test_an_empty_server_gets_all_of_it_again(gone_on: Lineage, tracked: Tracked, tmp_path: Path) -> None:
+    """The old store is not looked at: another server, another database, another folder."""
+    server = Server(tmp_path)
+    try:
+        for name in ("tiny", "kid"):
+            track(gone_on, name, server, "--rebuild")
+            assert dump(server, name) == tracked.dumps[name]
+            assert "nothing drifted" in zero(gone_on.home, "audit", name, MLFLOW_TRACKING_URI=server.uri).stdout
+    finally:
+        server.stop()
+
+
+def test_what_was_spoilt_or_deleted_is_written_again(gone_on: Lineage, tracked: Tracked) -> None:
+    client, before = client_of(tracked.server), tracked.dumps["tiny"]
+    experiment = client.get_experiment_by_name("tiny")
+    runs = {title(run): run for run in client.search_runs([experiment.experiment_id])}
+    client.set_tag(runs["tiny/gen-0002 generation"].info.run_id, "zero.decision", "promoted")
+    score = runs["tiny/gen-0002 gating"]
+    client.log_batch(score.info.run_id, metrics=[Metric("score", 0.99, 1, 2)])
+    client.delete_run(runs["tiny/gen-0001 training"].info.run_id)
+    client.delete_run(runs["tiny/gen-0001 generation"].info.run_id)
+    client.set_registered_model_alias("zero-tiny", "champion", "3")
+    client.set_model_version_tag("zero-tiny", "2", "score", "1.0000")
+    client.delete_model_version("zero-tiny", "1")
+    mine = client.create_run(experiment.experiment_id, run_name="mine", tags={"by": "hand"})
+    assert dump_without(tracked.server, mine.info.run_id) != before
+    track(gone_on, "tiny", tracked.server, "--rebuild")
+    assert client.get_run(mine.info.run_id).info.lifecycle_stage == "active"
+    client.delete_run(mine.info.run_id)
+    assert dump(tracked.server, "tiny") == before
+    assert dump(tracked.server, "kid") == tracked.dumps["kid"]
+
+
+def dump_without(server: Server, run_id: str) -> dict[str, Any]:
+    """A dump while a run that is none of ours is out of sight."""
+    client = client_of(server)
+    client.delete_run(run_id)
+    found = dump(server, "tiny")
+    client.restore_run(run_id)
+    return found
+
+
+def test_a_deleted_experiment_is_written_again(gone_on: Lineage, tracked: Tracked) -> None:
+    client = client_of(tracked.server)
+    client.delete_experiment(client.get_experiment_by_name("kid").experiment_id)
+    track(gone_on, "kid", tracked.server, "--rebuild")
+    assert dump(tracked.server, "kid") == tracked.dumps["kid"]
+
+
+def test_rebuilding_twice_changes_nothing(gone_on: Lineage, tracked: Tracked) -> None:
+    track(gone_on, "kid", tracked.server, "--rebuild")
+    assert dump(tracked.server, "kid") == tracked.dumps["kid"]
+
+
+def test_runs_bear_the_time_of_their_commit(gone_on: Lineage, tracked: Tracked) -> None:
+    run = tracked.dumps["tiny"]["runs"]["tiny/gen-0001 generation"]
+    recorded = 1000 * int(git(gone_on.home, "log", "-1", "--format=%ct", "tiny/gen-0001"))
+    assert run["state"] == ("FINISHED", recorded, recorded)
+
+
+def test_a_rollback_is_a_run_and_moves_the_champion_back(gone_on: Lineage, tracked: Tracked) -> None:
+    runs, versions = tracked.dumps["tiny"]["runs"], tracked.dumps["tiny"]["versions"]
+    rollback = runs["tiny/gen-0003 generation"]
+    assert rollback["tags"]["zero.decision"] == "rollback" and rollback["tags"]["zero.source"] == "tiny/gen-0001"
+    assert rollback["metrics"] == {}
+    assert [tags["generation"] for _, tags, *_ in versions] == ["0", "1", "2", "4"]
+    aliases = {alias: versions[int(number) - 1][1] for alias, number in tracked.dumps["tiny"]["registered"][2].items()}
+    assert aliases["challenger"]["generation"] == "4"
+    assert aliases["champion"]["sha256"] == read_ledger(gone_on.workspace)[-1].champion
+    ladder = next(run for name, run in runs.items() if name.endswith("ladder"))
+    assert [step for step, *_ in ladder["metrics"]["ladder/champion_generation"]] == [1, 2, 3, 4]
+    assert [value for _, value, _ in ladder["metrics"]["ladder/total_games"]] == [24.0, 48.0, 72.0]
+
+
+def test_a_branch_begins_with_the_champion_of_its_source(gone_on: Lineage, tracked: Tracked) -> None:
+    versions = tracked.dumps["kid"]["versions"]
+    start, made = read_ledger(gone_on.named("kid").workspace)
+    assert [tags["sha256"] for _, tags, *_ in versions] == [start.champion, made.decision and made.decision.challenger]
+    assert [tags["git_tag"] for _, tags, *_ in versions] == ["kid/gen-0001", "kid/gen-0002"]
+    assert tracked.dumps["kid"]["runs"]["kid/gen-0001 generation"]["tags"]["zero.source"] == "tiny/gen-0001"
+    assert tracked.dumps["kid"]["registered"][2]["champion"] == "1"

@@ -1,0 +1,249 @@
+"""Checks of what DVC holds: every object by its MD5, and by the SHA-256 in its manifest; what manifests say of it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+
+from zero.artifacts import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard, sha256_bytes
+from zero.audit.evidence import Generation, Out
+from zero.audit.findings import Drift, differs
+from zero.errors import StorageError
+from zero.params import Params, ProfileParams
+from zero.replay import last_games, window_name
+from zero.shards.records import GameColumns, read_records
+from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, engine_fingerprint, plan_shards
+from zero.statements import GAMES_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR, WINDOW_DIR
+
+PULL = "not here; `dvc pull` in a folder made by `zero checkout {tag}`"
+AGAIN = "delete that object, then `dvc pull`, or `dvc repro` in a folder made by `zero checkout {tag}`"
+DIR = ".dir"
+
+
+def check_data(generation: Generation) -> Iterator[Drift]:
+    """Every object that dvc.lock and the state name is here, with that MD5 and the SHA-256 in its manifest."""
+    for out in (*generation.outs.values(), *generation.states.values()):
+        if out.cached:
+            yield from _check_out(generation, out)
+
+
+def _check_out(generation: Generation, out: Out) -> Iterator[Drift]:
+    cache, remedy = generation.cache, AGAIN.format(tag=generation.tag)
+    files = {"": out.md5} if not out.md5.endswith(DIR) else cache.listing(out.md5)
+    listed = cache.digests(out.md5)
+    if listed is None:
+        yield _missing(generation, out.path, "list of its files" if out.md5.endswith(DIR) else "file", 1, 1)
+        return
+    where = f"{out.path} ({cache.path(out.md5)})"
+    yield from differs(where, "MD5 against dvc.lock", listed.md5, out.md5.removesuffix(DIR), remedy)
+    if files is None:
+        return
+    missing = [name for name, md5 in files.items() if cache.digests(md5) is None]
+    if missing:
+        yield _missing(generation, out.path, f"{missing[0]}", len(missing), len(files))
+    named = {ref.path: ref for ref in generation.references(out.path)}
+    for name, md5 in files.items():
+        found = cache.digests(md5)
+        if found is None:
+            continue
+        where = f"{out.path}/{name} ({cache.path(md5)})"
+        yield from differs(where, "MD5 against dvc.lock", found.md5, md5, remedy)
+        if name in named:
+            yield from differs(where, "SHA-256 against its manifest", found.sha256, named[name].sha256, remedy)
+            yield from differs(where, "size against its manifest", found.num_bytes, named[name].num_bytes, remedy)
+    for name in sorted(named.keys() - files.keys()):
+        yield Drift(f"{out.path}/{name}", "named by the manifest", "nothing", named[name].sha256, remedy)
+
+
+def _missing(generation: Generation, path: str, first: str, count: int, total: int) -> Drift:
+    remedy = PULL.format(tag=generation.tag)
+    return Drift(path, f"{count} of {total} files ({first})", "nothing", "a file", remedy, missing=True)
+
+
+def check_manifests(generation: Generation) -> Iterator[Drift]:
+    """Rows, keys and origins: the manifests say what is in the shards, and the window is the last games before it."""
+    if generation.entry is None or generation.entry.kind != "decision":
+        return
+    params = generation.params
+    for path, games in ((GAMES_DIR, generation.games), (MATCH_DIR, generation.match)):
+        if games is not None and params is not None:
+            yield from _check_games(generation, path, games, params)
+            yield from _check_keys(generation, path, games, params)
+    if params is not None:
+        yield from _check_window(generation, params)
+    yield from _check_origins(generation)
+
+
+def _check_games(generation: Generation, path: str, games: GameSet, params: Params) -> Iterator[Drift]:
+    where, remedy = f"{path}/{MANIFEST_FILE}", AGAIN.format(tag=generation.tag)
+    wanted = params.selfplay.num_games if path == GAMES_DIR else params.gating.num_games
+    yield from differs(where, "number of games against params.yaml", games.num_games, wanted, remedy)
+    for name in ("num_games", "num_positions"):
+        total = sum(getattr(each, name) for each in games.shards)
+        yield from differs(where, f"{name} of its shards", total, getattr(games, name), remedy)
+    repeated = [key[:12] for key, count in Counter(each.key for each in games.shards).items() if count > 1]
+    yield from differs(where, "keys that repeat", ", ".join(repeated), "", remedy)
+    first = 0
+    for ref in games.shards:
+        yield from differs(f"{path}/{ref.file.path}", "first game", ref.first_game, first, remedy)
+        first += ref.num_games
+        columns = shard(generation, path, ref.file)
+        if columns is not None:
+            yield from _check_rows(generation, path, ref, columns, remedy)
+
+
+def _check_rows(
+    generation: Generation, path: str, ref: ShardRef, columns: GameColumns | str, remedy: str
+) -> Iterator[Drift]:
+    where = f"{path}/{ref.file.path}"
+    if isinstance(columns, str):
+        yield Drift(where, "shard of games", columns, "one that can be read", remedy)
+        return
+    yield from differs(where, "games against the manifest", columns.num_games, ref.num_games, remedy)
+    yield from differs(where, "positions against the manifest", columns.num_positions, ref.num_positions, remedy)
+    yield from differs(where, "generation", ref.generation, generation.number, remedy)
+    numbers = np.arange(ref.first_game, ref.first_game + columns.num_games)
+    if not np.array_equal(columns.game, numbers):
+        yield Drift(where, "numbers of the games", f"{columns.game[0]}...", f"{ref.first_game} on", remedy)
+    decision = generation.entry.decision if generation.entry else None
+    if decision is None:
+        return
+    challenger = decision.champion if path == GAMES_DIR else decision.challenger
+    players = [
+        (challenger, decision.champion) if game % 2 == 0 else (decision.champion, challenger) for game in numbers
+    ]
+    for colour, found, expected in (
+        ("Black", columns.black, tuple(black for black, _ in players)),
+        ("White", columns.white, tuple(white for _, white in players)),
+    ):
+        wrong = [index for index, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1]]
+        if wrong:
+            what = f"{colour} in {len(wrong)} games, first {numbers[wrong[0]]}"
+            yield Drift(where, what, found[wrong[0]], expected[wrong[0]], remedy)
+
+
+def _check_keys(generation: Generation, path: str, games: GameSet, params: Params) -> Iterator[Drift]:
+    """The key of each shard is that of its specification, planned again from the record."""
+    remedy = f"see `zero reproduce {generation.tag}`"
+    for ref, spec in zip(games.shards, planned(generation, path, params), strict=False):
+        yield from differs(f"{path}/{ref.file.path}", "key of its specification", ref.key, spec.key(), remedy)
+
+
+def planned(generation: Generation, path: str, params: Params) -> list[ShardSpec]:
+    """The specifications of a generation's shards; none where the record does not tell enough, or where other sources
+    than this program's planned them: a key depends on what a specification has for fields.
+    """
+    decision = generation.entry.decision if generation.entry else None
+    identity, constraints = generation.identity, generation.file("constraints.txt")
+    if decision is None or generation.envelope is None or identity is None or constraints is None:
+        return []
+    kind = "selfplay" if path == GAMES_DIR else "gating"
+    if generation.engines.get(kind) != _own_engine(kind):
+        return []
+    stage = params.selfplay if path == GAMES_DIR else params.gating
+    weights = (decision.champion,) if path == GAMES_DIR else (decision.challenger, decision.champion)
+    profile = generation.envelope.statement.found.profile
+    plain = params.model_copy(update={"profile": _plain(params.profile)})  # that of this machine is replaced below
+    specs = plan_shards(plain, kind, stage, generation.number, weights, identity.resign_threshold)  # type: ignore[arg-type] # a Literal
+    changes = {
+        "device": params.profile.model_copy(update=WITHOUT_TRAINING),
+        "lock_file": sha256_bytes(constraints),
+        "profile": _shard_profile(profile, params.profile),
+    }
+    return [spec.model_copy(update=changes) for spec in specs]
+
+
+@cache
+def _own_engine(kind: str) -> str:
+    return engine_fingerprint(kind)
+
+
+def _plain(profile: ProfileParams) -> ProfileParams:
+    return profile.model_copy(update={"device": "cpu", "backend": "torch", "precision": "fp32"})
+
+
+def _shard_profile(profile: dict[str, str], params: ProfileParams) -> dict[str, str]:
+    """What of a recorded profile games depend on, as `zero.shards.spec.shard_profile` has it."""
+    found = {name: value for name, value in profile.items() if not name.startswith("training_")}
+    if params.precision != "bf16":  # then the unit for bf16 is told for training alone
+        found["isa"] = found.get("isa", "").partition("+")[0]
+    return found
+
+
+def _check_window(generation: Generation, params: Params) -> Iterator[Drift]:
+    """The window is the previous one with the new games, cut to its size; no row of it changed."""
+    window, games = generation.window, generation.games
+    before = generation.before.after.window if generation.before and generation.before.after else None
+    where, remedy = f"{WINDOW_DIR}/{MANIFEST_FILE}", AGAIN.format(tag=generation.tag)
+    if window is None or games is None or before is None:
+        return
+    if generation.replay is not None:
+        yield from differs(
+            f"{REPLAY_DIR}/{MANIFEST_FILE}", "shards", _rows(generation.replay.shards), _rows(before), remedy
+        )
+    entered = tuple(
+        WindowShard(
+            shard=ref.model_copy(update={"file": ref.file.model_copy(update={"path": window_name(ref)})}), skip_games=0
+        )
+        for ref in games.shards
+    )
+    expected = last_games((*before, *entered), params.replay.window_games)
+    if window.shards != expected:
+        for found, wanted in zip(window.shards, expected, strict=False):
+            yield from differs(f"{where}, {wanted.shard.file.path}", "row", _row(found), _row(wanted), remedy)
+        yield from differs(where, "number of its rows", len(window.shards), len(expected), remedy)
+    num_games = sum(row.shard.num_games - row.skip_games for row in window.shards)
+    yield from differs(where, "num_games of its rows", num_games, window.num_games, remedy)
+    num_positions = sum(row.shard.num_positions for row in window.shards)
+    if window.shards and window.shards[0].skip_games:
+        oldest = shard(generation, WINDOW_DIR, window.shards[0].shard.file)
+        if not isinstance(oldest, GameColumns):
+            return
+        num_positions -= int(oldest.move_offsets[window.shards[0].skip_games])
+    yield from differs(where, "num_positions of its rows", num_positions, window.num_positions, remedy)
+
+
+def _check_origins(generation: Generation) -> Iterator[Drift]:
+    """What made each manifest: lineage, generation, seed, and the hashes of what it was made from."""
+    params, decision = generation.params, generation.entry.decision if generation.entry else None
+    if params is None or decision is None:
+        return
+    inputs: dict[str, dict[str, str | None]] = {
+        "replay": {path: _manifest_digest(generation, path) for path in (GAMES_DIR, REPLAY_DIR)},
+        "training": {path: _manifest_digest(generation, path) for path in (WINDOW_DIR, TRAINEE_DIR)},
+        "gating": {"challenger": decision.challenger, "champion": decision.champion},
+    }
+    for stage, made in generation.origins.items():
+        where, remedy = f"manifest of {stage}", f"see `zero reproduce {generation.tag}`"
+        yield from differs(where, "lineage", made.lineage, generation.lineage, remedy)
+        yield from differs(where, "generation", made.generation, generation.number, remedy)
+        yield from differs(where, "seed", made.seed, params.seed, remedy)
+        yield from differs(where, "stage", made.stage, stage, remedy)
+        for name, expected in inputs.get(stage, {}).items():
+            if expected is not None and name in made.inputs:
+                yield from differs(where, f"SHA-256 of its input {name}", made.inputs[name], expected, remedy)
+
+
+def _manifest_digest(generation: Generation, path: str) -> str | None:
+    found = generation.digests(path, MANIFEST_FILE)
+    return found.sha256 if found else None
+
+
+def shard(generation: Generation, path: str, ref: FileRef) -> GameColumns | str | None:
+    """Games of a shard; what is wrong with it where it cannot be read; None where it is not here."""
+    data = generation.data(path, ref.path)
+    if data is None:
+        return None
+    try:
+        return read_records(data, ref.path)
+    except StorageError as error:
+        return str(error)
+
+
+def _rows(shards: tuple[WindowShard, ...]) -> str:
+    return ", ".join(map(_row, shards))
+
+
+def _row(row: WindowShard) -> str:
+    return f"{row.shard.file.path} {row.shard.file.sha256[:12]} from game {row.skip_games}"

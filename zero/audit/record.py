@@ -1,0 +1,226 @@
+"""Checks of what is in git alone: tags, ledger, lock, parameters, code, pinned packages."""
+
+import hashlib
+from collections.abc import Iterator
+
+from zero.artifacts import LedgerEntry, sha256_bytes
+from zero.audit.evidence import LOCK_FILE, Generation
+from zero.audit.findings import Drift, differs
+from zero.audit.history import History, Line, Repository
+from zero.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
+from zero.record import FIRST_KINDS, FIRST_PREVIOUS, LEDGER_FILE
+
+CONSTRAINTS_FILE = "constraints.txt"
+SOURCES = ("zero", "dvc.yaml", CONSTRAINTS_FILE, PARAMS_FILE)
+"""What the commit of a generation may not change: the stages ran on it."""
+HISTORY_REMEDY = "find the true one with `git reflog`, and set the branch back to it"
+
+
+def check_tag(generation: Generation) -> Iterator[Drift]:
+    """The tag is at the commit that wrote the generation's line, in the project and in the workspace."""
+    history, tag, expected = generation.history, generation.tag, generation.commit
+    for repository, name in ((history.project, "project"), (history.workspace, "workspace")):
+        if repository is None:
+            continue
+        found = repository.tags.get(tag)
+        if expected is None:
+            yield from differs(f"{tag} in the {name}", "tag without a line in the ledger", found, None, HISTORY_REMEDY)
+            continue
+        if found is None and (repository.head is None or _is_behind(history, repository)):
+            continue  # a clone that has not fetched the lineage, or not the newest of it
+        what = "tag at another commit" if found in history.commits or found is None else "tag at a foreign commit"
+        yield from differs(
+            f"{tag} in the {name}",
+            "no tag" if found is None else what,
+            found,
+            expected,
+            f"`git -C {repository.folder} tag -f {tag} {expected[:12]}`",
+        )
+
+
+def _is_behind(history: History, repository: Repository) -> bool:
+    """True for a workspace that another one has gone past."""
+    return repository is history.workspace and repository.head != history.head
+
+
+def check_branch(history: History) -> Iterator[Drift]:
+    """Project and workspace have one history: the project's branch is the workspace's or leads up to it."""
+    if not history.agreed and history.project.head is not None:
+        yield Drift(
+            f"lineage/{history.lineage} in the project",
+            "history rewritten: it does not lead up to the workspace's",
+            history.project.head,
+            history.head,
+            HISTORY_REMEDY,
+        )
+
+
+def check_ledger(history: History) -> Iterator[tuple[int, Drift]]:
+    """The newest ledger is a chain, and holds every line that was ever committed, as it was. With the generation."""
+    lines = history.lines
+    yield from _chain(lines, history.lineage)
+    told: set[tuple[int, str]] = set()
+    for version in (*history.versions[:-1], *history.tagged):
+        for number, drift in _kept(version.lines, lines, f"{LEDGER_FILE} at {version.commit[:12]}"):
+            if (number, drift.what) not in told:
+                yield number, drift
+            told.add((number, drift.what))
+    if history.draft is not None and history.draft != b"".join(line.text for line in lines):
+        number = lines[-1].entry.generation if lines and lines[-1].entry else 0
+        yield (
+            number,
+            Drift(
+                LEDGER_FILE,
+                "file in the workspace edited",
+                sha256_bytes(history.draft),
+                sha256_bytes(b"".join(line.text for line in lines)),
+                f"`git -C {history.workspace.folder if history.workspace else '.'} checkout HEAD -- {LEDGER_FILE}`",
+            ),
+        )
+
+
+def check_lock(generation: Generation) -> Iterator[Drift]:
+    """dvc.lock and the small files that it names are those the ledger and the statement speak of."""
+    entry = generation.entry
+    if entry is None:
+        return
+    remedy = _restore(generation, LOCK_FILE)
+    yield from differs(LOCK_FILE, "SHA-256 against the ledger", generation.lock_digest, entry.lock_digest, remedy)
+    if generation.envelope:
+        signed = generation.envelope.statement.found.lock
+        yield from differs(LOCK_FILE, "SHA-256 against the statement", generation.lock_digest, signed, remedy)
+    for out in generation.outs.values():
+        if not out.cached:
+            content = generation.file(out.path)
+            found = hashlib.md5(content, usedforsecurity=False).hexdigest() if content is not None else None
+            yield from differs(out.path, "MD5 against dvc.lock", found, out.md5, _restore(generation, out.path))
+
+
+def check_params(generation: Generation) -> Iterator[Drift]:
+    """params.yaml is what the ledger, the statement and every stage's origin name."""
+    params, entry = generation.params, generation.entry
+    remedy = _restore(generation, PARAMS_FILE)
+    if params is None or entry is None:
+        if entry is not None:
+            yield Drift(PARAMS_FILE, "not readable by this version", "no parameters", "parameters", remedy)
+        return
+    digest = params_digest(params)
+    yield from differs(PARAMS_FILE, "digest against the ledger", digest, entry.params_digest, remedy)
+    if generation.envelope:
+        signed = generation.envelope.statement.asked.parameters
+        found = params.model_dump(mode="json")
+        names = sorted(name for name in signed.keys() | found.keys() if signed.get(name) != found.get(name))
+        for name in names:
+            yield from differs(PARAMS_FILE, f"{name} against the statement", found.get(name), signed.get(name), remedy)
+    for stage, origin in generation.origins.items():
+        if stage in STAGE_SECTIONS:
+            yield from differs(
+                PARAMS_FILE,
+                f"digest of {stage}'s parameters against its manifest",
+                params_digest(params, stage),
+                origin.params_digest,
+                remedy,
+            )
+
+
+def check_code(generation: Generation) -> Iterator[Drift]:
+    """The sources at the commit the stages ran on give the fingerprints that manifests and statement name."""
+    if generation.commit is None or generation.parent is None:
+        return
+    tree = generation.history.reader
+    ran, recorded = tree.entries(f"{generation.parent}^{{tree}}"), tree.entries(f"{generation.commit}^{{tree}}")
+    first = generation.entry is not None and generation.entry.kind in FIRST_KINDS
+    for name in SOURCES:
+        if not (first and name == PARAMS_FILE):
+            yield from differs(
+                name,
+                "changed by the commit that recorded the generation",
+                recorded.get(name),
+                ran.get(name),
+                f"see `git diff {generation.parent[:12]} {generation.commit[:12]} -- {name}`",
+            )
+    signed = generation.envelope.statement.found.engine if generation.envelope else {}
+    for stage, found in generation.engines.items():
+        remedy = f"see `git diff {generation.tag} -- zero` in the workspace, and `zero reproduce {generation.tag}`"
+        where = f"sources of {stage} at {generation.parent[:12]}"
+        if stage in generation.origins:
+            yield from differs(
+                where, "fingerprint against the manifest", found, generation.origins[stage].engine, remedy
+            )
+        if stage in signed:
+            yield from differs(where, "fingerprint against the statement", found, signed[stage], remedy)
+
+
+def check_constraints(generation: Generation) -> Iterator[Drift]:
+    """constraints.txt is the one that the statement names."""
+    if generation.envelope is None or generation.commit is None:
+        return
+    content = generation.file(CONSTRAINTS_FILE)
+    signed = generation.envelope.statement.dependencies.get(CONSTRAINTS_FILE)
+    yield from differs(
+        CONSTRAINTS_FILE,
+        "SHA-256 against the statement",
+        sha256_bytes(content) if content is not None else None,
+        signed.sha256 if signed else None,
+        _restore(generation, CONSTRAINTS_FILE),
+    )
+
+
+def _chain(lines: tuple[Line, ...], lineage: str) -> Iterator[tuple[int, Drift]]:
+    previous, expected = FIRST_PREVIOUS, None
+    for index, line in enumerate(lines):
+        where, entry = f"{LEDGER_FILE}, line {index + 1}", line.entry
+        if entry is None:
+            yield (
+                expected or 0,
+                Drift(where, "no entry", line.text.decode(errors="replace")[:80], "", _restore_ledger()),
+            )
+            previous, expected = line.digest, (expected or 0) + 1
+            continue
+        for drift in (
+            *differs(where, "SHA-256 of the line before", entry.previous, previous, _restore_ledger()),
+            *differs(where, "lineage", entry.lineage, lineage, _restore_ledger()),
+            *differs(
+                where,
+                "generation",
+                entry.generation,
+                entry.generation if expected is None else expected,
+                _restore_ledger(),
+            ),
+            *differs(where, "kind of the line", entry.kind in FIRST_KINDS, index == 0, _restore_ledger()),
+        ):
+            yield entry.generation, drift
+        previous, expected = line.digest, entry.generation + 1
+
+
+def _kept(old: tuple[Line, ...], new: tuple[Line, ...], where: str) -> Iterator[tuple[int, Drift]]:
+    """What became of the lines of an older version."""
+    places = {line.text: index for index, line in enumerate(new)}
+    numbers = {line.entry.generation: line for line in new if line.entry}
+    order = [places[line.text] for line in old if line.text in places]
+    if order != sorted(order):
+        moved = next(line for line, a, b in zip(old, order, sorted(order), strict=False) if a != b)
+        number = moved.entry.generation if moved.entry else 0
+        yield number, Drift(where, "lines re-ordered", f"{order}", f"{sorted(order)}", _restore_ledger())
+    for line in old:
+        if line.text in places or line.entry is None:
+            continue
+        now = numbers.get(line.entry.generation)
+        if now is None or now.entry is None:
+            yield line.entry.generation, Drift(where, "line removed", "nothing", line.digest, _restore_ledger())
+        else:
+            names = ", ".join(_changed(line.entry, now.entry)) or "its spelling"
+            what = f"line edited ({names})"
+            yield line.entry.generation, Drift(where, what, now.digest, line.digest, _restore_ledger())
+
+
+def _changed(old: LedgerEntry, new: LedgerEntry) -> list[str]:
+    return [name for name in LedgerEntry.model_fields if getattr(old, name) != getattr(new, name)]
+
+
+def _restore(generation: Generation, path: str) -> str:
+    return f"restore it from the true tag: `git checkout {generation.tag} -- {path}`"
+
+
+def _restore_ledger() -> str:
+    return f"restore {LEDGER_FILE} from the last tag at which `zero audit` passes"

@@ -1,0 +1,83 @@
+"""Commands that ask the record: is all of it as it was written, and what did a bad object touch."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zero.cli.app import LINEAGES, Json, app
+from zero.errors import ZeroError
+from zero.settings import Settings, home_dir
+
+DRIFTED, INCOMPLETE = 1, 3
+"""Exit status of an audit that found drift; that found none, but could not look at everything."""
+
+
+@app.command(rich_help_panel=LINEAGES)
+def audit(
+    target: Annotated[
+        str, typer.Argument(metavar="[LINEAGE | TAG]", help="A lineage, or a generation with its ancestors; else all.")
+    ] = "",
+    key: Annotated[
+        Path | None, typer.Option(help="Public key (PEM) that must have signed, beside the one in the record.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Checks the whole record: tags, ledger, data, matches, signatures and MLflow against one another.
+
+    Exit status 0: all agrees; 1: something drifted; 3: nothing did, but not all is here to be looked at. Needs no
+    network; MLflow is asked where MLFLOW_TRACKING_URI names a server or `make up` started one.
+    """
+    from zero.audit import as_json as audit_json
+    from zero.audit import audit as audit_record
+    from zero.audit.screen import print_audit
+    from zero.report import servers
+
+    home = home_dir()
+    uri = Settings().tracking_uri or servers(home).get("mlflow", "")
+    started = time.monotonic()
+    found = audit_record(home, target, uri, _key(key))
+    if as_json:
+        typer.echo(audit_json(found))
+    else:
+        print_audit(found, time.monotonic() - started)
+    if found.drifted or found.incomplete:
+        raise typer.Exit(DRIFTED if found.drifted else INCOMPLETE)
+
+
+@app.command(rich_help_panel=LINEAGES)
+def impact(
+    asked: Annotated[
+        str,
+        typer.Argument(metavar="SHA | COMMIT | WORKER", help="7 or more digits of a digest or commit, or a worker."),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Shows every generation of every lineage that a shard, network, commit, package lock or worker touched."""
+    from zero.impact import impact as impact_of
+    from zero.settings import open_store
+
+    home = home_dir()
+    with open_store(home) as store:
+        found = impact_of(home, asked, store)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    typer.echo(f"{found.subject} is {found.what}")
+    for use in found.uses:
+        typer.echo(f"{use.tag} {use.how}: {'; '.join(use.reasons)}")
+    typer.echo(f"{len(found.uses)} generations touched" if found.uses else "no generation touched")
+
+
+def _key(path: Path | None) -> bytes | None:
+    from zero.signing import read_public_key
+
+    if path is None:
+        return None
+    try:
+        pem = path.read_bytes()
+    except OSError as error:
+        raise ZeroError(f"cannot read the key {path}: {error.strerror}; name a public key file (PEM)") from None
+    read_public_key(pem, str(path))
+    return pem

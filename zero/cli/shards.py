@@ -1,0 +1,58 @@
+"""Commands that plan and play single shards."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from zero.cli.app import SHARDS, app
+from zero.errors import ZeroError
+from zero.progress import progress_of
+from zero.settings import open_store
+
+
+@app.command(rich_help_panel=SHARDS, hidden=True)
+def worker() -> None:
+    """Plays the shard specifications that come in on standard input; see `zero.shards.worker`."""
+    from zero.shards.worker import main as serve
+
+    with open_store(Path.cwd()) as store:
+        serve(store)
+
+
+@app.command(rich_help_panel=SHARDS)
+def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, as printed by `zero plan`.")]) -> None:
+    """Plays one shard into the store and prints its receipt."""
+    from pydantic import ValidationError
+
+    from zero.shards.spec import ShardSpec
+    from zero.shards.worker import play_into_store
+
+    try:
+        spec = ShardSpec.model_validate_json(spec_file.read_bytes())
+    except OSError as error:
+        raise ZeroError(f"cannot read {spec_file}: {error.strerror}") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise ZeroError(
+            f"{spec_file} is no shard specification: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        ) from None
+    with open_store(Path.cwd()) as store, progress_of(spec.kind, "games") as progress:
+        receipt = play_into_store(spec, store, lambda done: progress(done, spec.num_games))
+    typer.echo(receipt.model_dump_json())
+
+
+@app.command(rich_help_panel=SHARDS)
+def plan(
+    stage: Annotated[Literal["selfplay", "gating"], typer.Argument(help="The stage whose shards to plan.")],
+    missing: Annotated[bool, typer.Option("--missing", help="Only those that the store lacks.")] = False,
+) -> None:
+    """Prints the specifications of a stage's shards, one JSON object a line."""
+    from zero import gating as gating_stage
+    from zero import selfplay as selfplay_stage
+    from zero.shards.collect import missing_shards
+
+    with open_store(Path.cwd()) as store:
+        specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(Path.cwd(), store)
+        for spec in missing_shards(specs, store) if missing else specs:
+            typer.echo(spec.model_dump_json())

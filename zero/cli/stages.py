@@ -1,0 +1,87 @@
+"""The stages of a generation, as `dvc repro` runs them in a lineage's workspace."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from zero.cli.app import STAGES, app
+from zero.params import load_params
+from zero.progress import progress_of
+from zero.settings import open_store
+
+
+@app.command(rich_help_panel=STAGES)
+def selfplay() -> None:
+    """Stage 1: the champion plays against itself."""
+    _play_stage("selfplay")
+
+
+@app.command(rich_help_panel=STAGES)
+def replay() -> None:
+    """Stage 2: the window of games to train on."""
+    from zero.replay import run
+
+    with _at_work("replay") as here, open_store(here) as store:
+        window = run(here, store)
+    typer.echo(f"window: {window.num_games} games, {window.num_positions} positions")
+
+
+@app.command(rich_help_panel=STAGES)
+def training() -> None:
+    """Stage 3: the trainee learns from the window and becomes the challenger."""
+    from zero.network.profile import prepare_torch
+
+    profile = load_params(Path.cwd()).profile
+    prepare_torch(profile, profile.training_threads)
+    from zero.training import run
+
+    with _at_work("training") as here, progress_of("training", "steps") as progress:
+        checkpoint = run(here, progress)
+    typer.echo(f"challenger {checkpoint.weights.sha256[:12]} after {checkpoint.step} steps")
+
+
+@app.command(rich_help_panel=STAGES)
+def gating() -> None:
+    """Stage 4: the challenger plays the champion, and the better player stays."""
+    _play_stage("gating")
+
+
+@app.command(rich_help_panel=STAGES)
+def verification() -> None:
+    """Stage 5: some shards are played twice and compared."""
+    from zero.verification import run
+
+    with _at_work("verification") as here, open_store(here) as store, progress_of("verification", "games") as progress:
+        metrics = run(here, store, progress)
+    games = metrics.selfplay.num_games + metrics.gating.num_games
+    typer.echo(f"{games} games of {metrics.selfplay.num_shards + metrics.gating.num_shards} shards played twice")
+
+
+def _play_stage(stage: Literal["selfplay", "gating"]) -> None:
+    from zero import gating as gating_stage
+    from zero import selfplay as selfplay_stage
+
+    with _at_work(stage) as here, open_store(here) as store, progress_of(stage, "games") as progress:
+        if stage == "selfplay":
+            games = selfplay_stage.run(here, store, progress)
+            summary = f"{games.num_games} games, {games.num_positions} positions"
+        else:
+            decision = gating_stage.run(here, store, progress)
+            match = decision.match
+            word = "promoted" if decision.promoted else "refused"
+            summary = f"challenger {word}: {match.wins} wins, {match.losses} losses, {match.draws} draws"
+    typer.echo(summary)
+
+
+@contextmanager
+def _at_work(stage: str) -> Iterator[Path]:
+    """The workspace of a stage, which no other process writes meanwhile; what the stage costs is counted."""
+    from zero.costs import stage_costs
+    from zero.lineage import writer_lock
+
+    here = Path.cwd()
+    with writer_lock(here), stage_costs(here, stage):
+        yield here

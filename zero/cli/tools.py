@@ -1,0 +1,49 @@
+"""Games as SGF, networks for other programs, speed."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from zero.cli.app import TOOLS, Json, app
+from zero.params import load_params
+from zero.settings import home_dir
+
+
+@app.command(rich_help_panel=TOOLS)
+def sgf(
+    games: Annotated[Path, typer.Argument(help="Folder of a game set, such as data/match.")],
+    out: Annotated[Path, typer.Argument(help="SGF file to write; many games make a collection.")],
+    game: Annotated[int | None, typer.Option(help="Number of one game; all when not given.")] = None,
+) -> None:
+    """Writes games as SGF, with komi, rules, result and the digests of the players."""
+    from zero.report import write_games_as_sgf
+
+    count = write_games_as_sgf(Path.cwd(), games, out, game)
+    typer.echo(f"{count} games in {out}")
+
+
+@app.command(rich_help_panel=TOOLS)
+def export(
+    source: Annotated[str, typer.Argument(help="A generation (go9/gen-0012), a lineage, or a weight file.")],
+    out: Annotated[Path, typer.Argument(help="File to write.")],
+    file_format: Annotated[Literal["leela-zero", "onnx"], typer.Option("--format", help="Format of the file.")],
+) -> None:
+    """Writes a network for other programs: text weights of Leela Zero (19x19 Go), or ONNX."""
+    from zero.interop.export import export as write_network
+
+    num_bytes = write_network(home_dir(), source, out, file_format)
+    typer.echo(f"{out}: {num_bytes} bytes")
+
+
+@app.command(rich_help_panel=TOOLS)
+def bench(
+    seconds: Annotated[float, typer.Option(min=0.2, help="Seconds a measurement.")] = 3.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Times each is measured; medians are shown.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Measures, side by side on one core: network evaluations, self-play, search alone, rules alone."""
+    from zero.bench import run_bench, table
+
+    result = run_bench(load_params(home_dir()), seconds, repeats)
+    typer.echo(result.model_dump_json(indent=1) if as_json else table(result))

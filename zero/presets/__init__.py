@@ -1,0 +1,23 @@
+"""Parameters to begin with, a file each."""
+
+from importlib import resources
+
+from zero.errors import ParamsError
+from zero.params import did_you_mean
+
+
+def presets() -> list[str]:
+    """Names of the presets."""
+    folder = resources.files(__name__)
+    return sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
+
+
+def preset_text(name: str) -> str:
+    """Text of a preset.
+
+    Raises:
+      ParamsError: there is no such preset.
+    """
+    if name not in presets():
+        raise ParamsError(f"unknown preset {name!r}{did_you_mean(name, presets())}; there are: {', '.join(presets())}")
+    return (resources.files(__name__) / f"{name}.yaml").read_text()

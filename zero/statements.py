@@ -1,0 +1,188 @@
+"""What the statement of a generation says, gathered from the workspace in which it was made."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from zero.artifacts import (
+    Champion,
+    Checkpoint,
+    FileRef,
+    GameSet,
+    LedgerEntry,
+    PromotionDecision,
+    Window,
+    read_manifest,
+    sha256_bytes,
+    sha256_file,
+    write_whole,
+)
+from zero.commands import git
+from zero.errors import LineageError, StorageError
+from zero.network.profile import execution_profile
+from zero.params import load_params
+from zero.provenance import (
+    BUILD_TYPE,
+    KEY_FILE,
+    PROVENANCE_FILE,
+    BuildDefinition,
+    ExternalParameters,
+    InternalParameters,
+    Metadata,
+    Predicate,
+    Resource,
+    RunDetails,
+    Statement,
+    read_envelope,
+    sign,
+    signed_by,
+    statement_bytes,
+    statement_digest,
+)
+from zero.record import generation_tag
+from zero.settings import home_dir
+from zero.signing import public_pem, signing_key
+
+PARENT = "parent-provenance"
+SOURCE = "source-provenance"
+CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = "state/champion", "state/trainee", "state/replay"
+GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR = "data/games", "data/window", "models/challenger", "data/match"
+METRICS = ("selfplay.json", "replay.json", "training.json", "gating.json", "verification.json")
+
+
+def check_key(workspace: Path) -> None:
+    """Checks that this machine's key is the one that signs the lineage.
+
+    Raises:
+      LineageError: it is another one.
+    """
+    key = signing_key(home_dir(workspace))
+    if git(workspace, "show", f"HEAD:{KEY_FILE}").encode() != public_pem(key):
+        raise LineageError(
+            f"the lineage in {workspace} is signed with another key than this machine's; set ZERO_SIGNING_KEY to its "
+            f"private key (the public one is {KEY_FILE}), or go on under your own key with `zero branch`"
+        )
+
+
+def write_statement(workspace: Path, statement: Statement) -> str:
+    """Signs a statement, writes it into the record with the public key, and gives its digest for the ledger."""
+    key = signing_key(home_dir(workspace))
+    payload = statement_bytes(statement)
+    write_whole(workspace / PROVENANCE_FILE, sign(payload, key))
+    write_whole(workspace / KEY_FILE, public_pem(key))
+    return statement_digest(payload)
+
+
+def decision_statement(workspace: Path, decision: PromotionDecision, before: LedgerEntry) -> Statement:
+    """Of a generation whose five stages are done: the challenger, and all that went into it and into its match."""
+    champion = read_manifest(workspace / CHAMPION_DIR, Champion)
+    trainee = read_manifest(workspace / TRAINEE_DIR, Checkpoint)
+    challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
+    window = read_manifest(workspace / WINDOW_DIR, Window)
+    games, match = read_manifest(workspace / GAMES_DIR, GameSet), read_manifest(workspace / MATCH_DIR, GameSet)
+    shards = [
+        *(_file(GAMES_DIR, each.file, key=each.key) for each in games.shards),
+        *(_file(WINDOW_DIR, each.shard.file, key=each.shard.key, skipGames=each.skip_games) for each in window.shards),
+        *(_file(MATCH_DIR, each.file, key=each.key) for each in match.shards),
+    ]
+    manifests = [f"{name}/manifest.json" for name in (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)]
+    written = [*manifests, *(f"metrics/{name}" for name in METRICS)]
+    return new_statement(
+        workspace,
+        "decision",
+        generation_tag(decision.lineage, decision.generation),
+        subject=(_file(CHALLENGER_DIR, challenger.weights), *_others(CHALLENGER_DIR, challenger)),
+        inputs=(
+            Resource(name=PARENT, digest={"sha256": before.provenance}),
+            Resource(name="champion", digest={"sha256": champion.weights.sha256}),
+            Resource(name="trainee", digest={"sha256": trainee.trainee.sha256}),
+            Resource(name="trainee-optimizer", digest={"sha256": trainee.optimizer.sha256}),
+            *shards,
+        ),
+        byproducts=tuple(_digest_of(workspace, name) for name in written if (workspace / name).exists()),
+        engine={
+            "selfplay": games.origin.engine,
+            "replay": window.origin.engine,
+            "training": challenger.origin.engine,
+            "gating": match.origin.engine,
+        },
+    )
+
+
+def state_statement(workspace: Path, kind: str, tag: str, inputs: tuple[Resource, ...] = ()) -> Statement:
+    """Of a generation without stages: champion, trainee and window as they lie in the workspace's state."""
+    champion = read_manifest(workspace / CHAMPION_DIR, Champion)
+    trainee = read_manifest(workspace / TRAINEE_DIR, Checkpoint)
+    window = read_manifest(workspace / REPLAY_DIR, Window)
+    shards = tuple(_file(REPLAY_DIR, each.shard.file, key=each.shard.key) for each in window.shards)
+    subject = (_file(CHAMPION_DIR, champion.weights), _file(TRAINEE_DIR, trainee.weights))
+    return new_statement(
+        workspace, kind, tag, (*subject, *_others(TRAINEE_DIR, trainee)), (*inputs, *shards), (), engine={}
+    )
+
+
+def recorded_statement(home: Path, tag: str, key: Path | None = None) -> tuple[bytes, bool]:
+    """The statement at a tag, and whether it is signed by the lineage's key, or by that of a file.
+
+    Raises:
+      LineageError: there is no such generation, or it holds no statement.
+      StorageError: the key file cannot be read.
+    """
+    if not git(home, "tag", "--list", tag).strip():
+        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` shows those there are")
+    envelope = git(home, "show", f"{tag}:{PROVENANCE_FILE}").encode()
+    try:
+        public = key.read_bytes() if key else git(home, "show", f"{tag}:{KEY_FILE}").encode()
+    except OSError as error:
+        raise StorageError(f"cannot read the key {key}: {error.strerror}") from None
+    source = f"{tag}:{PROVENANCE_FILE}"
+    return read_envelope(envelope, source).payload, signed_by(envelope, public, source)
+
+
+def new_statement(
+    workspace: Path,
+    kind: str,
+    tag: str,
+    subject: tuple[Resource, ...],
+    inputs: tuple[Resource, ...],
+    byproducts: tuple[Resource, ...],
+    engine: Mapping[str, str],
+) -> Statement:
+    """A statement with what all kinds say alike: parameters, profile, commit of the sources, package lock."""
+    params = load_params(workspace)
+    lineage, _, number = tag.rpartition("/gen-")
+    lock = workspace / "dvc.lock"
+    return Statement(
+        subject=subject,
+        predicate=Predicate(
+            build_definition=BuildDefinition(
+                build_type=BUILD_TYPE.format(kind=kind),
+                external_parameters=ExternalParameters(
+                    lineage=lineage, generation=int(number), parameters=params.model_dump(mode="json")
+                ),
+                internal_parameters=InternalParameters(
+                    engine=dict(engine),
+                    profile=execution_profile(params.profile),
+                    lock=sha256_file(lock) if lock.exists() else sha256_bytes(b""),
+                ),
+                resolved_dependencies=(
+                    Resource(name="source", digest={"gitCommit": git(workspace, "rev-parse", "HEAD").strip()}),
+                    _digest_of(workspace, "constraints.txt"),
+                    *inputs,
+                ),
+            ),
+            run_details=RunDetails(metadata=Metadata(invocation_id=tag), byproducts=byproducts),
+        ),
+    )
+
+
+def _others(folder: str, checkpoint: Checkpoint) -> tuple[Resource, ...]:
+    files = (checkpoint.optimizer, checkpoint.raw_weights)
+    return tuple(_file(folder, file) for file in files if file is not None)
+
+
+def _file(folder: str, file: FileRef, **annotations: str | int) -> Resource:
+    return Resource(name=f"{folder}/{file.path}", digest={"sha256": file.sha256}, annotations=annotations or None)
+
+
+def _digest_of(workspace: Path, name: str) -> Resource:
+    return Resource(name=name, digest={"sha256": sha256_file(workspace / name)})
