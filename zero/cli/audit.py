@@ -67,7 +67,8 @@ def impact(
     typer.echo(f"{found.subject} is {found.what}")
     for use in found.uses:
         typer.echo(f"{use.tag} {use.how}: {'; '.join(use.reasons)}")
-    typer.echo(f"{len(found.uses)} generations touched" if found.uses else "no generation touched")
+    number = len(found.uses)
+    typer.echo(f"{number or 'no'} generation{'' if number == 1 else 's'} touched")
 
 
 def _key(path: Path | None) -> bytes | None:
