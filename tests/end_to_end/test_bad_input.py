@@ -11,6 +11,7 @@ import pytest
 from tests.end_to_end.project import dvc, git, make_project, zero
 from zero.errors import LineageError
 from zero.lineage import writer_lock
+from zero.storage import REASON_SUFFIX
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +166,8 @@ def test_a_shard_altered_in_the_store_is_set_aside_and_played_again(home: Path) 
     shard.write_bytes(bytes(data))
     zero(workspace_of(home), "selfplay")
     assert {path.name: path.read_bytes() for path in games.iterdir()} == played
-    assert len(list((home / ".zero/store/set-aside").iterdir())) == 1
+    set_aside = sorted(path.name for path in (home / ".zero/store/set-aside").iterdir())
+    assert len(set_aside) == 2 and [name.endswith(REASON_SUFFIX) for name in set_aside] == [False, True]
 
 
 def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:

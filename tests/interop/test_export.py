@@ -67,7 +67,7 @@ def test_a_promoted_challenger_is_the_champion(begun, tmp_path):
     weight_file(workspace / "models/challenger", data)
     assert find_weights(tmp_path, "tiny") == champion_of(begun), "not decided yet"
     text = (workspace / LEDGER_FILE).read_text()
-    changes = {"generation": 1, "champion": weights.sha256, "previous": last_line_digest(text)}
+    changes = {"generation": 1, "kind": "decision", "champion": weights.sha256, "previous": last_line_digest(text)}
     entry = read_ledger(workspace)[0].model_copy(update=changes)
     (workspace / LEDGER_FILE).write_text(append_entry(text, entry))
     assert find_weights(tmp_path, "tiny") == data
