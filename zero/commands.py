@@ -30,6 +30,8 @@ QUIET = {
 }
 
 
+PUSH_FAILED = "error: failed to push some refs"
+"""What git says last of any push that failed; the reason is before it."""
 OUTER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
 """What a git hook sets for the repository it runs in; here it would divert commands from the folder they name."""
 
@@ -77,5 +79,6 @@ def _run(command: list[str], folder: Path) -> str:
 
 def _last_words(lines: Sequence[str]) -> str:
     told = [line.strip() for line in lines if line.strip()]
-    errors = [line for line in told if line.lower().startswith(("error", "fatal"))]
-    return (errors or told or ["it said nothing"])[-1]
+    errors = [line for line in told if line.lower().removeprefix("remote: ").startswith(("error", "fatal"))]
+    reasons = [line for line in errors if not line.startswith(PUSH_FAILED)]
+    return (reasons or errors or told or ["it said nothing"])[-1]
