@@ -94,7 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="infra.drill", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="kills to reach")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run, in their order")
-    out = SOURCE_DIR / "benchmarks/results/crash-drill"
+    out = SOURCE_DIR / "benchmarks/results/latest-drill"
     parser.add_argument("--out", type=Path, default=out, help="log: OUT.jsonl, and a summary OUT.json and OUT.txt")
     place_dir = Path(tempfile.gettempdir()) / "zero-drill"
     parser.add_argument("--place", type=Path, default=place_dir, help="folder of the project that is killed")
