@@ -70,6 +70,13 @@ def copy_of(lineage: Lineage, folder: Path) -> Lineage:
     return copy
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run in several processes, those on the recorded lineage share one, any others a file of tests."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("recorded" if "recorded" in names else str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lineage]:
     """Generations 0, 1 (promoted) and 2 (refused), played on one process. Only read by tests."""
