@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -51,8 +52,9 @@ def statement(generation: int = 3) -> Statement:
     )
 
 
-def envelope() -> dict[str, object]:
-    return json.loads(sign(statement_bytes(statement()), KEY))
+def envelope() -> dict[str, Any]:
+    signed: dict[str, Any] = json.loads(sign(statement_bytes(statement()), KEY))
+    return signed
 
 
 def test_a_statement_comes_back_as_it_was_signed():

@@ -56,18 +56,9 @@ def reproduce(home: Path, tag: str, listen: Listener, keep: Path | None = None) 
         else:
             with Recorded(home, tag) as recorded:
                 stages = tuple(_stages_again(clone, lock, recorded, listen))
-        return Reproduction(
-            tag=tag,
-            commit=read_notes(clone).commit,
-            kind=inputs.entry.kind,
-            num_inputs=inputs.num_files,
-            profile_then=inputs.statement.found.profile,
-            profile_now=profile_here(clone),
-            stages=stages,
-            lock_equal=None if lock is None else (clone / LOCK_FILE).read_text() == lock,
-            match=_match(clone, stages),
-            folder=None if keep is None else str(clone),
-        )
+        lock_equal = None if lock is None else (clone / LOCK_FILE).read_text() == lock
+        folder = None if keep is None else str(clone)
+        return _reproduction(clone, inputs, tag, stages, lock_equal, _match(clone, stages), folder)
 
 
 def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduction:
@@ -92,16 +83,30 @@ def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduct
         for stage, folder in SAMPLED.items():
             stages.append(_shards_again(clone, inputs, stage, folder, num_shards))
             listen(_told(stages[-1]))
-        return Reproduction(
-            tag=tag,
-            commit=read_notes(clone).commit,
-            kind=inputs.entry.kind,
-            num_inputs=inputs.num_files,
-            profile_then=inputs.statement.found.profile,
-            profile_now=profile_here(clone),
-            stages=tuple(stages),
-            lock_equal=None,
-        )
+        return _reproduction(clone, inputs, tag, tuple(stages))
+
+
+def _reproduction(
+    clone: Path,
+    inputs: Inputs,
+    tag: str,
+    stages: tuple[StageResult, ...],
+    lock_equal: bool | None = None,
+    match: MatchComparison | None = None,
+    folder: str | None = None,
+) -> Reproduction:
+    return Reproduction(
+        tag=tag,
+        commit=read_notes(clone).commit,
+        kind=inputs.entry.kind,
+        num_inputs=inputs.num_files,
+        profile_then=inputs.statement.found.profile,
+        profile_now=profile_here(clone),
+        stages=stages,
+        lock_equal=lock_equal,
+        match=match,
+        folder=folder,
+    )
 
 
 def _stages_again(clone: Path, lock: str, recorded: Recorded, listen: Listener) -> Iterator[StageResult]:

@@ -155,7 +155,7 @@ def plan_shards(
 
     A match is played without noise, by the most visited moves, with all simulations and to its end.
     """
-    profile = shard_profile(params.profile)
+    engine, lock_file, profile = engine_fingerprint(kind), lock_file_digest(), shard_profile(params.profile)
     selfplay = stage if isinstance(stage, SelfplayParams) else None
     return [
         ShardSpec(
@@ -178,8 +178,8 @@ def plan_shards(
             calibration_fraction=selfplay.calibration_fraction if selfplay else 0.0,
             resign_threshold=resign_threshold if selfplay and selfplay.calibration_fraction else NO_RESIGNATION,
             device=params.profile.model_copy(update=WITHOUT_TRAINING),
-            engine=engine_fingerprint(kind),
-            lock_file=lock_file_digest(),
+            engine=engine,
+            lock_file=lock_file,
             profile=profile,
         )
         for first in range(0, stage.num_games, stage.games_per_shard)
