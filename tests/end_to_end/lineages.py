@@ -70,6 +70,7 @@ def copy_of(lineage: Lineage, folder: Path) -> Lineage:
     return copy
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where tests run in several processes, those on the recorded lineage share one, any others a file of tests."""
     for item in items:
