@@ -16,7 +16,7 @@ from numba import config as numba_config
 from numba.core import caching
 
 PACKAGE_DIR = Path(__file__).resolve().parent
-KERNEL_SOURCES = ("_jit.py", "bench.py", "games", "play", "search")
+KERNEL_SOURCES = ("_jit.py", "bench.py", "games", "opponents", "play", "search")
 """Files and folders that may hold kernels; every source in them is part of the cache's name."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -7,6 +7,7 @@ ZeroError
 |- WorkerError     a process that plays a shard: died, timed out, answered nonsense
 |- ServerError     the Prefect or MLflow server: not there, or a port in use
 |- MoveError       a move that the rules forbid, or a position that has none to ask for
+|- OpponentError   a program that plays against ours: not there, no GTP engine, or not able to play this game
 |- MismatchError   a shard that was played twice gave two results
 """
 
@@ -37,6 +38,10 @@ class ServerError(ZeroError):
 
 class MoveError(ZeroError):
     """A move is against the rules, or there is none to play or to take back."""
+
+
+class OpponentError(ZeroError):
+    """A program that plays against ours is missing, is no GTP engine, or cannot play this game."""
 
 
 class MismatchError(ZeroError):

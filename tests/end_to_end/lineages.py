@@ -6,10 +6,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.end_to_end.project import dvc, edit_params, git, make_project, zero
 from zero.presets import preset_text
 
+ON_THE_RECORDED = (
+    *("tests/audit/test_impact.py", "tests/audit/test_registry.py", "tests/audit/test_tampering.py"),
+    *("tests/end_to_end/test_determinism.py", "tests/end_to_end/test_operations.py"),
+    *("tests/end_to_end/test_reproduce.py", "tests/end_to_end/test_smoke_loop.py", "tests/tracking/test_rebuild.py"),
+)
+"""Files with tests on the recorded lineage: one process makes it once for all of them."""
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
 HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]
 
@@ -70,12 +78,24 @@ def copy_of(lineage: Lineage, folder: Path) -> Lineage:
     return copy
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
+class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Where tests run in several processes, those of a file share one, and those on the recorded lineage share one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return "recorded" if file in ON_THE_RECORDED else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessAFile:
+    """Takes the place of `--dist`."""
+    return OneProcessAFile(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those on the recorded lineage share one, any others a file of tests."""
+    """Keeps the list of files complete."""
     for item in items:
-        names = getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("recorded" if "recorded" in names else str(item.path)))
+        if "recorded" in getattr(item, "fixturenames", ()) and item.nodeid.split("::")[0] not in ON_THE_RECORDED:
+            raise pytest.UsageError(f"{item.nodeid} uses the recorded lineage; name its file in {__name__}")
 
 
 @pytest.fixture(scope="session")

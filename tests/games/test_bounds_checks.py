@@ -12,10 +12,12 @@ PROJECT_DIR = Path(__file__).resolve().parents[2]
 SAMPLES = {
     "games": [f"games/test_{name}.py" for name in ("conformance", "go", "go_traps", "gomoku")],
     "search": [f"search/test_{name}.py" for name in ("tree", "mcts", "parallel", "forced", "gumbel", "cache")],
+    "opponents": ["opponents/test_rollout.py"],
     "play": ["play/test_boards.py", "play/test_samples.py"],
 }
 """Files in tests/ that run every kernel, and neither JAX nor a network."""
-BOARDS_OF_SAMPLE = "not 19x19 and not 15x15"
+BOARDS = "not 19x19 and not 15x15"
+BOARDS_OF_SAMPLE = {"opponents": f"{BOARDS} and not 9x9"}
 """Chooses tests by name: the largest boards take longest and show nothing new."""
 OPTIONS = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
 
@@ -47,7 +49,7 @@ def test_kernels_stay_within_bounds(sample):
             SCRIPT,
             *OPTIONS,
             "-k",
-            BOARDS_OF_SAMPLE,
+            BOARDS_OF_SAMPLE.get(sample, BOARDS),
             *(f"tests/{file}" for file in SAMPLES[sample]),
         ],
         cwd=PROJECT_DIR,

@@ -12,13 +12,14 @@ from tests.interop.networks import GO9, GO19, trained
 from tests.parameters import network_params
 from zero.artifacts import Champion, Checkpoint, FileRef, read_manifest, sha256_bytes, write_manifest
 from zero.errors import LineageError, ParamsError, StorageError, ZeroError
-from zero.interop.export import export, find_weights
+from zero.interop.export import export
 from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
 from zero.interop.onnx import onnx_model
 from zero.lineage import new_lineage
 from zero.network.weights import load_network, weights_bytes
 from zero.presets import preset_text
 from zero.record import LEDGER_FILE, append_entry, last_line_digest, read_ledger
+from zero.sources import find_source
 
 SMALL = network_params()
 
@@ -50,11 +51,11 @@ def test_a_weight_file_is_exported(tmp_path):
 
 
 def test_a_lineage_means_its_champion(begun):
-    assert find_weights(begun, "tiny") == champion_of(begun)
+    assert find_source(begun, "tiny").weights == champion_of(begun)
 
 
 def test_a_tag_means_the_champion_of_that_generation(begun):
-    assert find_weights(begun, "tiny/gen-0000") == champion_of(begun)
+    assert find_source(begun, "tiny/gen-0000").weights == champion_of(begun)
 
 
 def test_a_promoted_challenger_is_the_champion(begun, tmp_path):
@@ -65,12 +66,12 @@ def test_a_promoted_challenger_is_the_champion(begun, tmp_path):
     trainee = read_manifest(workspace / "state/trainee", Checkpoint)
     write_manifest(workspace / "models/challenger", trainee.model_copy(update={"weights": weights}))
     weight_file(workspace / "models/challenger", data)
-    assert find_weights(tmp_path, "tiny") == champion_of(begun), "not decided yet"
+    assert find_source(tmp_path, "tiny").weights == champion_of(begun), "not decided yet"
     text = (workspace / LEDGER_FILE).read_text()
     changes = {"generation": 1, "kind": "decision", "champion": weights.sha256, "previous": last_line_digest(text)}
     entry = read_ledger(workspace)[0].model_copy(update=changes)
     (workspace / LEDGER_FILE).write_text(append_entry(text, entry))
-    assert find_weights(tmp_path, "tiny") == data
+    assert find_source(tmp_path, "tiny").weights == data
 
 
 def test_weights_that_are_not_here_are_named_with_the_remedy(begun, tmp_path):
@@ -82,7 +83,7 @@ def test_weights_that_are_not_here_are_named_with_the_remedy(begun, tmp_path):
         StorageError,
         match=f"champion of tiny/gen-0000, {digest[:12]}, is not on this machine; fetch it with `dvc pull`",
     ):
-        find_weights(home, "tiny/gen-0000")
+        find_source(home, "tiny/gen-0000")
 
 
 def test_altered_weights_are_refused(begun, tmp_path):
@@ -92,7 +93,7 @@ def test_altered_weights_are_refused(begun, tmp_path):
     path.chmod(0o644)
     path.write_bytes(champion_of(begun)[:-1] + b"\x7f")
     with pytest.raises(StorageError, match="was altered"):
-        find_weights(tmp_path, "tiny")
+        find_source(tmp_path, "tiny")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_altered_weights_are_refused(begun, tmp_path):
 )
 def test_an_unknown_source_is_refused(begun, source, kind, message):
     with pytest.raises(kind, match=message):
-        find_weights(begun, source)
+        find_source(begun, source)
 
 
 def spoilt(data: bytes, kind: str) -> bytes:

@@ -18,6 +18,7 @@ see where it stands with `zero status`.""",
 STAGES = "Stages (run by `dvc repro` in a lineage's workspace)"
 LINEAGES = "Lineages"
 SHARDS = "Shards (run by executors)"
+PLAYERS = "Players"
 TOOLS = "Tools"
 
 Lineage = Annotated[str, typer.Argument(help="Name of the lineage.")]

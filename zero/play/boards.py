@@ -56,6 +56,9 @@ from zero.search.mcts import backup, descend, make_node, root_value
 from zero.search.streams import next_below, next_float
 from zero.search.tree import NO_EDGE, add_root_noise, clear, reroot, set_prior
 
+ASKED, SEARCHED, COUNTED = 0, 1, 2
+"""A simulation waits for an answer; the search for a move is done; a simulation needed no answer."""
+
 
 @kernel
 def advance(rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, records: Records) -> int:
@@ -64,24 +67,27 @@ def advance(rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, re
     Writes into `slots`, `batch` and `records`.
     """
     if slots.cache.player.shape[0] > 0:
-        _remember_answers(settings, slots, batch)
+        remember_answers(settings, slots, batch)
     batch.num_questions[:] = 0
     total = 0
     for slot in range(slots.game.shape[0]):
         if slots.row[slot] != NO_QUESTION:
-            _take_answer(rules, settings, slots, slot, batch)
+            take_answer(rules, settings, slots, slot, batch)
         elif slots.game[slot] == IDLE:
             _take_game(rules, settings, slots, slot, records)
         while slots.game[slot] != IDLE:
-            if _next_question(rules, settings, slots, slot, batch, records):
+            step = next_question(rules, settings, slots, slot, batch, records.streams[slots.game[slot]])
+            if step == ASKED:
                 total += 1
                 break
+            if step == SEARCHED:
+                _play_move(rules, settings, slots, slot, records)
     records.num_evaluations[0] += total
     return total
 
 
 @kernel
-def _player(settings: PlaySettings, colour: int, game: int) -> int:
+def player_of(settings: PlaySettings, colour: int, game: int) -> int:
     """Which player has `colour` in a game of the shard."""
     if settings.num_players == 1:
         return 0
@@ -106,11 +112,11 @@ def _take_game(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
     records.never_resigns[game] = (
         settings.resign_threshold <= NO_RESIGNATION or next_float(stream) < settings.calibration_fraction
     )
-    _begin_search(settings, slots, slot, stream)
+    begin_search(settings, slots, slot, stream)
 
 
 @kernel
-def _begin_search(settings: PlaySettings, slots: Slots, slot: int, stream: np.ndarray) -> None:
+def begin_search(settings: PlaySettings, slots: Slots, slot: int, stream: np.ndarray) -> None:
     """Sets up the search for a move. Writes into `slots` and `stream`."""
     fast = settings.full_search_fraction < 1.0 and next_float(stream) >= settings.full_search_fraction
     slots.is_fast[slot] = fast
@@ -119,22 +125,22 @@ def _begin_search(settings: PlaySettings, slots: Slots, slot: int, stream: np.nd
 
 
 @kernel
-def _remember_answers(settings: PlaySettings, slots: Slots, batch: Batch) -> None:
+def remember_answers(settings: PlaySettings, slots: Slots, batch: Batch) -> None:
     """Keeps all answers before their rows are written over. Writes into `slots.cache`."""
     for slot in range(slots.game.shape[0]):
         row = slots.row[slot]
         if row != NO_QUESTION:
-            player = _player(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
+            player = player_of(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
             prior, value = batch.prior[player, row], batch.value[player, row]
             remember(slots.cache, player, batch.planes[player, row], prior, value)
 
 
 @kernel
-def _take_answer(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, batch: Batch) -> None:
+def take_answer(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, batch: Batch) -> None:
     """Gives the leaf of a question its answer. Writes into `slots`."""
     row = slots.row[slot]
     slots.row[slot] = NO_QUESTION
-    player = _player(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
+    player = player_of(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
     tree = slot * settings.num_players + player
     _judge_leaf(rules, slots, slot, tree, batch.prior[player, row], batch.value[player, row])
 
@@ -149,12 +155,11 @@ def _judge_leaf(rules: Rules, slots: Slots, slot: int, tree: int, prior: np.ndar
 
 
 @kernel
-def _next_question(
-    rules: Rules, settings: PlaySettings, slots: Slots, slot: int, batch: Batch, records: Records
-) -> bool:
-    """Does one simulation or move; True where it ended in a question. Writes into everything but the rules."""
-    game = slots.game[slot]
-    player = _player(settings, slots.positions.state[slot, TO_PLAY], game)
+def next_question(
+    rules: Rules, settings: PlaySettings, slots: Slots, slot: int, batch: Batch, stream: np.ndarray
+) -> int:
+    """Does one simulation: ASKED, SEARCHED (none is left to do) or COUNTED. Writes into all but rules and settings."""
+    player = player_of(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
     tree = slot * settings.num_players + player
     trees = slots.trees
     history = history_of(slots.histories, slot)
@@ -163,18 +168,17 @@ def _next_question(
         slots.path.length[slot] = 0
         leaf = make_node(rules, trees, tree, slots.position, history, slots.mask)
     elif slots.simulations_left[slot] == 0:
-        _play_move(rules, settings, slots, slot, records)
-        return False
+        return SEARCHED
     else:
         if slots.is_new_root[slot]:
-            _prepare_root(settings, slots, slot, tree, records.streams[game])
+            _prepare_root(settings, slots, slot, tree, stream)
         load(slots.positions, slot, slots.position)
         leaf = _descend(rules, settings, slots, slot, tree)
         if trees.num_edges[tree, leaf] == 0:
             backup(trees, tree, trees.node_value[tree, leaf], slots.path, slot)
             slots.simulations_left[slot] -= 1
-            return False
-    symmetry = next_below(records.streams[game], rules.symmetries.shape[0]) if settings.random_symmetry else 0
+            return COUNTED
+    symmetry = next_below(stream, rules.symmetries.shape[0]) if settings.random_symmetry else 0
     row = batch.num_questions[player]
     planes = batch.planes[player, row]
     write_planes(rules, slots.position, history, symmetry, planes)
@@ -185,10 +189,10 @@ def _next_question(
         entry = entry_of(cache, player, planes)
         if holds(cache, entry, player, planes):
             _judge_leaf(rules, slots, slot, tree, cache.prior[entry], cache.value[entry])
-            return False
+            return COUNTED
     slots.row[slot] = row
     batch.num_questions[player] = row + 1
-    return True
+    return ASKED
 
 
 @kernel
@@ -225,7 +229,7 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
     position, history = slots.position, history_of(slots.histories, slot)
     load(slots.positions, slot, position)
     move = position.state[NUM_MOVES]
-    player = _player(settings, position.state[TO_PLAY], game)
+    player = player_of(settings, position.state[TO_PLAY], game)
     tree = slot * settings.num_players + player
     trees = slots.trees
     best = gumbel_choice(slots.roots, trees, tree) if settings.gumbel else most_visited(trees, tree)
@@ -261,7 +265,7 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
             reroot(trees, slot * settings.num_players + p, action, room)
         else:
             clear(trees, slot * settings.num_players + p)
-    _begin_search(settings, slots, slot, records.streams[game])
+    begin_search(settings, slots, slot, records.streams[game])
 
 
 @kernel

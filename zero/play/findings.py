@@ -52,8 +52,16 @@ def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float) -> 
     )
 
 
-def _principal_variation(trees: Trees, tree: int) -> list[int]:
-    node, line = 0, []
+def line_of(trees: Trees, tree: int, action: int) -> tuple[int, ...]:
+    """An action of the root, the most visited answer to it, and so on; alone where it has no visit."""
+    visited = int(trees.num_visited[tree, 0]) if trees.num_nodes[tree] else 0
+    edges = np.flatnonzero(trees.action[tree, 0, :visited] == action)
+    child = int(trees.child[tree, 0, edges[0]]) if len(edges) else NO_CHILD
+    return (action, *_principal_variation(trees, tree, child))
+
+
+def _principal_variation(trees: Trees, tree: int, node: int = 0) -> list[int]:
+    line = []
     while node != NO_CHILD and (visited := int(trees.num_visited[tree, node])):
         action, prior = trees.action[tree, node, :visited], trees.prior[tree, node, :visited]
         best = int(np.lexsort((action, -prior, -trees.visit_count[tree, node, :visited]))[0])

@@ -14,7 +14,7 @@ from zero.errors import MoveError, ParamsError
 from zero.games.legality import why_illegal
 from zero.games.position import TO_PLAY, Position, Rules, load, new_history, new_position, new_positions, reset, store
 from zero.games.rules import ended, legal_mask, margin, outcome, play
-from zero.play.findings import SearchResult, read_tree
+from zero.play.findings import SearchResult, line_of, read_tree
 from zero.play.moves import resigns
 from zero.search.evaluator import Evaluator
 from zero.search.parallel import ParallelSettings, gather, new_flight, scatter
@@ -78,7 +78,7 @@ class Player:
           ParamsError: a number is out of its range, the tree too large for the memory, or the evaluator a network for
             another board.
         """
-        _check_board(rules, evaluator)
+        check_board(rules, evaluator)
         self._max_nodes = _in_range("max_nodes", max_nodes, 2, MAX_NODES)
         self._num_simulations = self._checked_simulations(num_simulations)
         self._seconds = _checked_seconds(seconds)
@@ -218,6 +218,10 @@ class Player:
         best_value = result.q_values[best] if result.visit_counts[best] else result.root_value
         return bool(resigns(len(self.actions), np.float32(result.root_value), np.float32(best_value), float(threshold)))
 
+    def line(self, action: int) -> tuple[int, ...]:
+        """An action of the position, the answer to it that was searched most, and so on; alone where none was."""
+        return line_of(self._trees, TREE, action)
+
     @property
     def to_play(self) -> int:
         """Colour to move: +1 Black, -1 White."""
@@ -278,7 +282,7 @@ def _batch_shape(rows: int, num_leaves: int) -> int:
     return min(1 << (rows - 1).bit_length(), num_leaves)
 
 
-def _check_board(rules: Rules, evaluator: Evaluator) -> None:
+def check_board(rules: Rules, evaluator: Evaluator) -> None:
     """Refuses a network for another board; an evaluator without a `spec` judges any."""
     spec: Any = getattr(evaluator, "spec", None)
     if spec is not None and (spec.rows, spec.columns, spec.num_actions) != (

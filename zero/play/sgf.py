@@ -7,7 +7,7 @@ of Go.
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ DEFAULT_SIZE = "19"
 MOVES_PER_LINE = 10
 DIGEST_DIGITS = 12
 """Digits of a player's SHA-256 beside the name; all 64 are in the game's comment."""
+WITHOUT_SCORE = {RESIGNATION: "R", "forfeit": "F"}
+"""Ends after which a result has no margin."""
 SETUP_PROPERTIES = ("AB", "AW", "AE", "PL")
 
 TOKEN = re.compile(r"(?P<mark>[();])|(?P<name>[A-Za-z]+)|\[(?P<value>(?:\\.|[^\\\]])*)\]", re.DOTALL)
@@ -34,6 +36,16 @@ SPACE = re.compile(r"\s*")
 
 Node = list[tuple[str, list[str]]]
 """The properties of one node, each with its values."""
+
+
+class SgfHead(NamedTuple):
+    """What a file says of a game beside its rules, moves and result."""
+
+    event: str
+    game_name: str
+    black_name: str
+    white_name: str
+    comment: str
 
 
 class SgfGame(NamedTuple):
@@ -54,6 +66,21 @@ class SgfGame(NamedTuple):
 
 def game_to_sgf(rules: Rules, record: GameRecord, *, event: str, black_name: str, white_name: str) -> str:
     """A game as one SGF game tree; players are shown by name and the start of their digest, which `GC` has in full."""
+    head = SgfHead(
+        event=event,
+        game_name=f"game {record.game}",
+        black_name=f"{black_name} {record.black[:DIGEST_DIGITS]}".strip(),
+        white_name=f"{white_name} {record.white[:DIGEST_DIGITS]}".strip(),
+        comment=f"Black sha256:{record.black}, White sha256:{record.white}, end: {record.end}",
+    )
+    actions = [int(action) for action in record.actions]
+    return moves_to_sgf(rules, head, actions, record.outcome, record.margin, record.end)
+
+
+def moves_to_sgf(
+    rules: Rules, head: SgfHead, actions: Sequence[int], outcome: int, margin: float, end: str | None
+) -> str:
+    """Moves, Black's first, as one SGF game tree; a game that is not over has no `end` and no result."""
     root = {
         "FF": "4",
         "GM": str(GAME_NUMBERS[rules.game]),
@@ -62,17 +89,17 @@ def game_to_sgf(rules: Rules, record: GameRecord, *, event: str, black_name: str
         "SZ": str(rules.rows) if rules.rows == rules.columns else f"{rules.columns}:{rules.rows}",
         "KM": f"{rules.komi:g}",
         "RU": escape(rules_name(rules)),
-        "EV": escape(event),
-        "GN": f"game {record.game}",
-        "PB": escape(f"{black_name} {record.black[:DIGEST_DIGITS]}".strip()),
-        "PW": escape(f"{white_name} {record.white[:DIGEST_DIGITS]}".strip()),
-        "RE": result(rules, record),
-        "GC": escape(f"Black sha256:{record.black}, White sha256:{record.white}, end: {record.end}"),
+        "EV": escape(head.event),
+        "GN": escape(head.game_name),
+        "PB": escape(head.black_name),
+        "PW": escape(head.white_name),
+        "RE": "?" if end is None else result(rules, outcome, margin, end),
+        "GC": escape(head.comment),
     }
     if rules.game == GOMOKU:
         del root["KM"]
     colours = ("B", "W")
-    moves = [f";{colours[t % 2]}[{_point_of(rules, int(action))}]" for t, action in enumerate(record.actions)]
+    moves = [f";{colours[t % 2]}[{_point_of(rules, action)}]" for t, action in enumerate(actions)]
     rows = ["".join(moves[i : i + MOVES_PER_LINE]) for i in range(0, len(moves), MOVES_PER_LINE)]
     return "\n".join(["(;" + "".join(f"{name}[{value}]" for name, value in root.items()), *rows]) + ")\n"
 
@@ -104,10 +131,22 @@ def read_collection(text: str) -> list[SgfGame]:
     Raises:
       ZeroError: as `read_sgf`.
     """
-    games = [_game(nodes) for nodes in _main_lines(text.replace("\r\n", "\n").replace("\r", "\n"))]
+    games = [_game(nodes) for nodes in main_lines(text)]
     if not games:
         raise ZeroError("no SGF: there is no '(;' in it, which begins a game")
     return games
+
+
+def main_lines(text: str) -> Iterator[list[Node]]:
+    """The nodes of each game's main line: of several continuations the first. Text outside of a game is passed over.
+
+    Raises:
+      ZeroError: a game is broken; the message says where.
+    """
+    text, end = text.replace("\r\n", "\n").replace("\r", "\n"), 0
+    while start := re.compile(r"\(\s*;").search(text, end):
+        end, nodes = _main_line(text, start.start())
+        yield nodes
 
 
 def rules_name(rules: Rules) -> str:
@@ -117,14 +156,14 @@ def rules_name(rules: Rules) -> str:
     return "Tromp-Taylor" if rules.allow_suicide else "Tromp-Taylor without suicide"
 
 
-def result(rules: Rules, record: GameRecord) -> str:
-    """What the property RE says: the winner, in Go with the margin, R where a player resigned, and 0 for a draw."""
-    if record.outcome == 0:
+def result(rules: Rules, outcome: int, margin: float, end: str) -> str:
+    """What the property RE says: the winner, in Go with the margin, R or F where one gave up or failed; 0: a draw."""
+    if outcome == 0:
         return "0"
-    winner = "B+" if record.outcome > 0 else "W+"
-    if record.end == RESIGNATION:
-        return winner + "R"
-    return winner if rules.game == GOMOKU else f"{winner}{abs(record.margin):g}"
+    winner = "B+" if outcome > 0 else "W+"
+    if end in WITHOUT_SCORE:
+        return winner + WITHOUT_SCORE[end]
+    return winner if rules.game == GOMOKU else f"{winner}{abs(margin):g}"
 
 
 def escape(text: str) -> str:
@@ -136,14 +175,6 @@ def unescape(value: str) -> str:
     """The text that a value stands for: a backslash joins two lines, or else quotes one character."""
     joined = re.sub(r"\\(\n|.)", lambda match: "" if match[1] == "\n" else match[1], value)
     return re.sub(r"\s", " ", joined)
-
-
-def _main_lines(text: str) -> Iterator[list[Node]]:
-    """The nodes of each game's main line: of several continuations the first. Text outside of a game is passed over."""
-    end = 0
-    while start := re.compile(r"\(\s*;").search(text, end):
-        end, nodes = _main_line(text, start.start())
-        yield nodes
 
 
 def _main_line(text: str, start: int) -> tuple[int, list[Node]]:

@@ -101,6 +101,21 @@ def champion_url(lineage: str, uri: str) -> str:
     return url
 
 
+def model_weights(uri: str, name: str, alias: str | None, version: str | None) -> bytes:
+    """The weight file of a version in the catalogue, found by its alias or its number.
+
+    Raises:
+      ServerError: the server does not answer.
+      LineageError: there is no such version.
+    """
+    with open_client(uri) as client:
+        data: bytes | None = client.model_weights(uri, name, alias, version)
+    if data is None:
+        wanted = f"alias {alias}" if alias else f"version {version}"
+        raise LineageError(f"MLflow at {uri} has no model {name} with {wanted}; its page `Models` shows what it has")
+    return data
+
+
 @contextlib.contextmanager
 def open_client(uri: str) -> Iterator[ModuleType]:
     """`zero.tracking.client`, which imports the MLflow library, in front of a server that answers."""

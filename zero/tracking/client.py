@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlflow.artifacts
 import mlflow.pyfunc
 import numpy as np
 import requests
@@ -36,6 +37,8 @@ from zero.tracking.files import Point, TrainingData
 from zero.tracking.pages import Page, Version
 
 MODEL_SOURCE = "models:/"
+MATCHES = "matches of players"
+"""Experiment of the matches; no lineage can have such a name."""
 PARENT_TAG = "mlflow.parentRunId"
 OUR_TAGS = "zero."
 """How the tags begin by which a run is known as written here."""
@@ -73,7 +76,7 @@ class Notebook:
         if run is None:
             tags = page.key | page.tags | ({PARENT_TAG: parent_id} if parent_id else {})
             return self._create_run(page.name, tags)
-        if run.data.tags.get("zero.ledger") != page.tags["zero.ledger"]:
+        if run.data.tags.get("zero.ledger") != page.tags.get("zero.ledger"):
             raise LineageError(
                 f"MLflow at {self.uri} has another history of {page.tags['zero.tag']} (run {run.info.run_id}), of a "
                 f"lineage of the same name; delete all runs of experiment {self.lineage} and the model {self.model} "
@@ -116,6 +119,12 @@ class Notebook:
     def finished_runs(self, key: dict[str, str]) -> list[Any]:
         """All finished runs with those tags."""
         return [run for run in self._runs(key) if run.info.status == FINISHED]
+
+    def delete_others(self, key: dict[str, str], run_id: str) -> None:
+        """Deletes the runs with those tags, finished or not, but for that one."""
+        for run in list(self._runs(key)):
+            if run.info.run_id != run_id:
+                self._client.delete_run(run.info.run_id)
 
     def register(self, version: Version, run_id: str | None) -> int:
         """Number of the version of that network, which is registered where it is not there yet.
@@ -280,16 +289,44 @@ def open_notebook(uri: str, lineage: str, recorded_ms: int | None = None) -> Not
         f"all of them. The record is the git branch `lineage/{lineage}`; `zero track {lineage}` writes from it what is "
         "missing here.",
     }
-    with _unless("RESOURCE_ALREADY_EXISTS"):
-        client.create_experiment(lineage, tags=tags)
-    experiment = client.get_experiment_by_name(lineage)
-    if experiment.lifecycle_stage != "active":
-        client.restore_experiment(experiment.experiment_id)
-    notebook = Notebook(client, uri, lineage, str(experiment.experiment_id), recorded_ms)
+    notebook = Notebook(client, uri, lineage, _experiment_id(client, lineage, tags), recorded_ms)
     with _unless("RESOURCE_ALREADY_EXISTS"):
         note = f"The players of lineage `{lineage}`, one a generation; docs/mlflow.md says how to load one."
         client.create_registered_model(notebook.model, tags={"zero.lineage": lineage}, description=note)
     return notebook
+
+
+def open_matches(uri: str) -> Notebook:
+    """The notebook of the matches between players of any kind; its experiment is made where it is missing."""
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    tags = {
+        "mlflow.experimentKind": "custom_model_development",
+        "mlflow.note.content": "Matches of `zero match` and `zero elo`, a run a match; the first player's score.",
+    }
+    return Notebook(client, uri, MATCHES, _experiment_id(client, MATCHES, tags))
+
+
+def _experiment_id(client: MlflowClient, name: str, tags: dict[str, str]) -> str:
+    """Id of an experiment, which is made or restored where it has to be."""
+    with _unless("RESOURCE_ALREADY_EXISTS"):
+        client.create_experiment(name, tags=tags)
+    experiment = client.get_experiment_by_name(name)
+    if experiment.lifecycle_stage != "active":
+        client.restore_experiment(experiment.experiment_id)
+    return str(experiment.experiment_id)
+
+
+def model_weights(uri: str, name: str, alias: str | None, version: str | None) -> bytes | None:
+    """The weight file of a version in the catalogue; None where there is no such version."""
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    found = None
+    with _unless("RESOURCE_DOES_NOT_EXIST"), _unless("INVALID_PARAMETER_VALUE"):
+        found = client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, version)
+    if found is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        mlflow.artifacts.download_artifacts(artifact_uri=found.source, dst_path=folder, tracking_uri=uri)
+        return next(Path(folder).rglob("*.safetensors")).read_bytes()
 
 
 def check_server(uri: str) -> None:

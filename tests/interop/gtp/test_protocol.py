@@ -1,0 +1,123 @@
+"""Lines to commands and answers to lines, noise included."""
+
+import os
+import time
+from threading import Thread
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zero.interop.gtp.protocol import MAX_LINE_BYTES, Command, CommandError, Lines, answer, command_of, refusal
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("name", Command("", "name", ())),
+        ("7 play B D4", Command("7", "play", ("B", "D4"))),
+        ("007 name", Command("007", "name", ())),
+        ("\tplay\tb  D4  ", Command("", "play", ("b", "D4"))),
+        ("play b D4 # the best", Command("", "play", ("b", "D4"))),
+        ("pl\x00ay b\x07 D4\r", Command("", "play", ("b", "D4"))),
+        ("12abc", Command("", "12abc", ())),
+        ("-3 name", Command("", "-3", ("name",))),
+        ("5", Command("5", "", ())),
+        ("", None),
+        (" \t\r", None),
+        ("# 3 name", None),
+        ("\x01\x02", None),
+    ],
+)
+def test_a_line_is_taken_apart(line, command):
+    assert command_of(line) == command
+
+
+@given(st.text())
+def test_any_line_is_a_command_or_none(line):
+    command = command_of(line)
+    assert command is None or command.id or command.name
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"), [("", "=3 \n\n"), ("D4", "=3 D4\n\n"), ("a\n\nb\n", "=3 a\nb\n\n"), ("\n \n", "=3 \n\n")]
+)
+def test_an_answer_ends_with_its_only_empty_line(text, lines):
+    assert answer("3", text).replace(" \n", "\n") == lines.replace(" \n", "\n")
+    assert answer("3", text).count("\n\n") == 1
+
+
+def test_a_refusal_has_a_question_mark_and_the_number():
+    assert refusal("3", "syntax error") == "?3 syntax error\n\n"
+    assert refusal("", "syntax error") == "? syntax error\n\n"
+
+
+@pytest.fixture
+def pipe():
+    """Lines that are read, and the descriptor to write them to."""
+    source, target = os.pipe()
+    with os.fdopen(source, "rb") as file:
+        yield Lines(file), target
+
+
+def test_lines_are_cut_at_newlines(pipe):
+    lines, target = pipe
+    os.write(target, b"name\r\n\nplay b D4\nhalf a li")
+    assert [lines.next() for _ in range(3)] == ["name\r", "", "play b D4"]
+    os.write(target, b"ne\nthe last has no end")
+    os.close(target)
+    assert [lines.next() for _ in range(3)] == ["half a line", "the last has no end", None]
+
+
+def test_bytes_that_are_no_text_become_question_marks(pipe):
+    lines, target = pipe
+    os.write(target, b"name \xff\xfe\xc3\n")
+    os.close(target)
+    assert lines.next() == "name ???"
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n", b"\nname\n"])
+def test_a_line_without_end_is_refused_once(pipe, ending):
+    lines, target = pipe
+
+    def write() -> None:
+        with os.fdopen(target, "wb") as file:
+            file.write(b"x" * (3 * MAX_LINE_BYTES) + ending)
+
+    writer = Thread(target=write)
+    writer.start()
+    with pytest.raises(CommandError, match="syntax error: a line of more than 65536 bytes"):
+        lines.next()
+    writer.join()
+    assert [lines.next() for _ in range(2)] == (["name", None] if b"name" in ending else [None, None])
+
+
+def test_waiting_sees_a_whole_line_but_not_a_half_one(pipe):
+    lines, target = pipe
+    assert not lines.wait(0.0)
+    os.write(target, b"na")
+    assert not lines.wait(0.0)
+    os.write(target, b"me\n")
+    assert lines.wait(0.0)
+    assert lines.wait(0.0)
+    assert lines.next() == "name"
+    assert not lines.wait(0.01)
+    os.close(target)
+    assert lines.wait(0.0)
+    assert lines.next() is None
+
+
+def test_waiting_ends_when_a_line_comes(pipe):
+    lines, target = pipe
+
+    def write_later() -> None:
+        time.sleep(0.05)
+        os.write(target, b"name\n")
+
+    writer = Thread(target=write_later)
+    writer.start()
+    started = time.perf_counter()
+    assert lines.wait(60.0)
+    assert time.perf_counter() - started < 30
+    writer.join()
+    os.close(target)

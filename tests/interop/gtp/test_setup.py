@@ -1,0 +1,101 @@
+"""SGF files as a controller loads them."""
+
+import pytest
+
+from tests.interop.gtp.engines import GO9, ask, ask_all, engine, random_mind
+from tests.oracle.gnugo import GnuGo, needs_gnugo
+from zero.errors import ZeroError
+from zero.games.position import BLACK, GO, GOMOKU, WHITE
+from zero.interop.gtp.moves import Move
+from zero.interop.gtp.setup import load_setup
+
+WITH_EVERYTHING = """(;FF[4]GM[1]SZ[9]KM[5.5]HA[2]C[a \\] in it]
+AB[cc][gg:hh]AW[ca]PL[W];W[dd];B[];W[ee](;B[ff];W[])(;B[aa]))"""
+
+
+def test_stones_moves_komi_and_size_are_read():
+    loaded = load_setup(WITH_EVERYTHING, GO)
+    assert (loaded.size, loaded.komi) == (9, 5.5)
+    assert loaded.stones == (*(Move(BLACK, p) for p in (20, 60, 61, 69, 70)), Move(WHITE, 2))
+    assert loaded.moves == (*(Move(WHITE, 30), Move(BLACK, 81), Move(WHITE, 40), Move(BLACK, 50), Move(WHITE, 81)),)
+
+
+@pytest.mark.parametrize(("number", "moves"), [(0, 0), (1, 0), (2, 1), (5, 4), (6, 5), (99, 5)])
+def test_a_number_stops_before_that_move(number, moves):
+    loaded = load_setup(WITH_EVERYTHING, GO, number)
+    assert len(loaded.moves) == moves
+    assert len(loaded.stones) == 6
+
+
+def test_a_file_that_does_not_say_is_19x19_and_keeps_the_komi():
+    loaded = load_setup("(;GM[1];B[aa])", GO)
+    assert (loaded.size, loaded.komi) == (19, None)
+    assert load_setup("(;KM[many];B[aa])", GO).komi is None
+
+
+def test_gomoku_is_read_as_gomoku():
+    assert load_setup("(;GM[4]SZ[8];B[hh])", GOMOKU).moves == (Move(BLACK, 63),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no SGF"),
+        ("hello", "no SGF"),
+        ("(;SZ[9];B[aa]", "breaks off"),
+        ("(;GM[4]SZ[9];B[aa])", "another game"),
+        ("(;SZ[25];B[aa])", "too large"),
+        ("(;SZ[9:7];B[aa])", "no square board"),
+        ("(;SZ[x];B[aa])", "no square board"),
+        ("(;SZ[9];B[zz])", "no point"),
+        ("(;SZ[9];B[jj])", "no point"),
+        ("(;SZ[9]AB[];B[aa])", "pass is set up"),
+        ("(;SZ[9];B[aa];AW[bb])", "after move 1"),
+        ("(;SZ[9]AB[aa];AE[aa])", "taken away"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(text, message):
+    with pytest.raises(ZeroError, match=message):
+        load_setup(text, GO)
+
+
+@needs_gnugo
+@pytest.mark.parametrize("number", [1, 2, 4, 6])
+def test_gnugo_sees_the_same_board(number, tmp_path):
+    path = tmp_path / "game.sgf"
+    path.write_text(WITH_EVERYTHING)
+    one = engine(random_mind(GO9), GO9)
+    assert ask(one, f"loadsgf {path} {number}") == ""
+    ours = {point for line in ask(one, "final_status_list alive").splitlines() for point in line.split()}
+    with GnuGo() as gnugo:
+        gnugo.ask(f"loadsgf {path} {number}")
+        assert ours == {*gnugo.ask("list_stones black").split(), *gnugo.ask("list_stones white").split()}
+
+
+@pytest.mark.parametrize("text", ["", "(;SZ[19];B[aa])", "(;SZ[5];B[aa];W[aa])", "(;SZ[5]AB[aa][aa])"])
+def test_a_file_that_cannot_be_loaded_changes_nothing(text, tmp_path):
+    path = tmp_path / "a game with blanks.sgf"
+    path.write_text(text)
+    one = engine()
+    before = ask_all(one, "play b C3;showboard")[1]
+    assert ask(one, f"loadsgf {path}").startswith("? cannot load file: ")
+    assert ask(one, "showboard") == before
+    assert ask(one, "undo") == ""
+
+
+def test_the_reason_is_in_the_answer(tmp_path):
+    path = tmp_path / "x.sgf"
+    path.write_text("(;SZ[5];B[aa];W[aa])")
+    one = engine()
+    assert ask(one, f"loadsgf {path}") == "? cannot load file: illegal move (move 2)"
+    assert ask(one, f"loadsgf {tmp_path / 'none.sgf'}") == "? cannot load file: No such file or directory"
+    assert ask(one, "loadsgf /dev/zero") == "? cannot load file: it is no file"
+    assert ask(one, f"loadsgf {tmp_path}") == "? cannot load file: it is no file"
+    path.write_text("(;SZ[9];B[aa])")
+    assert ask(one, f"loadsgf {path}") == "? cannot load file: unacceptable size"
+
+
+def test_moves_of_a_file_can_be_taken_back_and_its_stones_cannot(tmp_path):
+    path = tmp_path / "x.sgf"
+    path.write_text("(;SZ[5]AB[aa][bb];W[cc])")
+    assert ask_all(engine(), f"loadsgf {path};undo;undo") == ["", "", "? cannot undo"]

@@ -1,0 +1,9 @@
+"""A game in the terminal as a program of its own (`python -m tests.interop.terminal_program`)."""
+
+from rich.console import Console
+
+from tests.interop.gtp.engines import GO5, player_mind
+from zero.interop.terminal.session import play_in_terminal
+
+if __name__ == "__main__":
+    play_in_terminal(player_mind(GO5), GO5, Console())

@@ -1,0 +1,74 @@
+"""Rollout search, slow and obvious: the twin of the search with random games played by the twins of the rules.
+
+Twin of zero/opponents/rollout.py and zero/opponents/playouts.py.
+"""
+
+import numpy as np
+
+from tests.oracle.go import GoGame, Point, all_points, beside
+from tests.oracle.mcts import F32, Game, Node, Search, Stream, played
+
+C_PUCT = 5.0
+
+
+class RolloutSearch(Search):
+    """A search whose leaves are judged by random games."""
+
+    def __init__(self, stream: Stream) -> None:
+        def judge(_: np.ndarray) -> tuple[np.ndarray, float]:
+            raise AssertionError("there is no network")
+
+        super().__init__(judge, np.zeros((1, 1), np.int16), C_PUCT, False, lambda: 0)
+        self.stream = stream
+
+    def choose(self, game: Game, num_playouts: int) -> int:
+        """The most visited action after so many playouts."""
+        self.tree = self.make(game)
+        even_priors(self.tree)
+        for _ in range(num_playouts):
+            self.simulate(self.tree)
+        return self.most_visited()
+
+    def ask(self, node: Node) -> np.float32:
+        even_priors(node)
+        return F32(outcome_of_random_game(node.game, self.stream) * node.game.to_play)
+
+
+def even_priors(node: Node) -> None:
+    for edge in node.edges.values():
+        edge.prior = F32(1) / F32(len(node.edges))
+
+
+def outcome_of_random_game(game: Game, stream: Stream) -> int:
+    """Plays on to the end; the game given is left as it is."""
+    if isinstance(game, GoGame):
+        while not game.ended:
+            game = played(game, random_move(game, stream))
+            assert isinstance(game, GoGame)
+        return game.outcome()
+    left = sorted(game.legal_actions())
+    while not game.ended:
+        drawn = stream.below(len(left))
+        left[drawn], left[-1] = left[-1], left[drawn]
+        game = played(game, left.pop())
+    return game.outcome()
+
+
+def random_move(game: GoGame, stream: Stream) -> int:
+    """Any legal point that is no own eye, else the pass."""
+    empty = sorted(set(all_points(game.rows, game.columns)) - game.board.black - game.board.white)
+    while empty:
+        point = empty.pop(stream.below(len(empty)))
+        if not is_eye(game, point) and game.is_legal(point):
+            return point[0] * game.columns + point[1]
+    return game.rows * game.columns
+
+
+def is_eye(game: GoGame, point: Point) -> bool:
+    """All beside it are own stones; of the diagonals one may be the enemy's, in the middle of the board."""
+    board = set(all_points(game.rows, game.columns))
+    row, column = point
+    diagonals = {(row + down, column + right) for down in (-1, 1) for right in (-1, 1)}
+    allowed = 1 if diagonals <= board else 0
+    enemies = diagonals & game.board.stones(-game.to_play)
+    return beside(point) & board <= game.board.stones(game.to_play) and len(enemies) <= allowed

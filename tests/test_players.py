@@ -1,0 +1,179 @@
+"""Players by their texts: what is understood, what is refused and how that is said."""
+
+import pytest
+
+from tests.end_to_end.project import make_project
+from tests.interop.networks import trained
+from tests.parameters import network_params, preset
+from zero.errors import LineageError, ParamsError, ServerError, StorageError, ZeroError
+from zero.games.rules import go_rules, gomoku_rules, rules_of
+from zero.network.weights import new_network, weights_bytes
+from zero.params import GoParams
+from zero.players import PlayerText, find_network_player, game_of, make_opponent, parse_player
+from zero.presets import preset_text
+
+SMOKE = preset("smoke")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A project with a weight file and its parameters, and a bare weight file."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "params.yaml").write_text(preset_text("smoke"))
+    data = weights_bytes(new_network(SMOKE.network, SMOKE.game, 1))
+    (folder / "bare").mkdir()
+    (folder / "bare/weights.safetensors").write_bytes(data)
+    (folder / "made").mkdir()
+    (folder / "made/weights.safetensors").write_bytes(data)
+    (folder / "made/params.yaml").write_text(preset_text("smoke").replace("komi: ", "komi: 1"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "text, kind, argument, options",
+    [
+        ("random", "random", "", {}),
+        ("rollout:5000", "rollout", "5000", {}),
+        ("gnugo", "gnugo", "", {}),
+        ("gnugo:3", "gnugo", "3", {}),
+        ("gtp:gnugo --mode gtp --level 1,x=2", "gtp", "gnugo --mode gtp --level 1,x=2", {}),
+        ("leelaz:w.txt,playouts=50", "leelaz", "w.txt", {"playouts": "50"}),
+        ("go9", "network", "go9", {}),
+        (
+            "go9/gen-0012,simulations=800,resign=-0.9",
+            "network",
+            "go9/gen-0012",
+            {"simulations": "800", "resign": "-0.9"},
+        ),
+        ("raw:go9/gen-0012", "raw", "go9/gen-0012", {}),
+        ("models:/zero-go9@champion,simulations=8", "network", "models:/zero-go9@champion", {"simulations": "8"}),
+        ("a:b/weights.safetensors", "network", "a:b/weights.safetensors", {}),
+    ],
+)
+def test_a_text_is_taken_apart(text, kind, argument, options):
+    assert parse_player(text) == PlayerText(text, kind, argument, options)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("go9,simulation=800", r"unknown option 'simulation=800' \(did you mean 'simulations'\?\); network has: "),
+        ("go9,simulations", "unknown option 'simulations'"),
+        ("random,seed=2", "unknown option 'seed=2'; random has: none"),
+        ("raw:go9,simulations=8", "raw has: none"),
+        ("", "names no player; write for example go9"),
+        ("raw:", "names no player"),
+    ],
+)
+def test_an_unknown_option_is_refused(text, message):
+    with pytest.raises(ParamsError, match=message):
+        parse_player(text)
+
+
+def test_parameters_beside_a_weight_file_are_its_own(home):
+    made = find_network_player(home, parse_player(f"{home}/made/weights.safetensors"))
+    bare = find_network_player(home, parse_player(f"{home}/bare/weights.safetensors"))
+    assert made.source.params is not None and bare.source.params is None
+    assert made.player.settings["weights"] == bare.player.settings["weights"]
+    game = game_of(home, [made])
+    assert isinstance(game, GoParams) and isinstance(SMOKE.game, GoParams)
+    assert game.komi == float(f"1{SMOKE.game.komi}")
+    assert game_of(home, [bare]) == SMOKE.game
+
+
+def test_players_of_different_games_are_told_apart(home, tmp_path):
+    (tmp_path / "weights.safetensors").write_bytes((home / "bare/weights.safetensors").read_bytes())
+    (tmp_path / "params.yaml").write_text(preset_text("smoke"))
+    players = [
+        find_network_player(home, parse_player(f"{folder}/weights.safetensors")) for folder in (home / "made", tmp_path)
+    ]
+    with pytest.raises(ParamsError, match="made for different games"):
+        game_of(home, players)
+
+
+def test_an_option_is_another_player(home):
+    path = f"{home}/bare/weights.safetensors"
+    texts = [path, f"{path},simulations=9", f"{path},root=gumbel", f"{path},resign=-0.9", f"raw:{path}"]
+    ids = [find_network_player(home, parse_player(text)).player for text in texts]
+    assert len({str(player.settings) for player in ids}) == 5
+    assert ids[1].name == "weights.safetensors, 9 simulations"
+    assert ids[4].name == "weights.safetensors, raw network"
+
+
+@pytest.mark.parametrize(
+    "option, message",
+    [
+        ("simulations=-1", "simulations '-1' is no number from 0 to 1000000"),
+        ("simulations=many", "simulations 'many' is no number"),
+        ("root=best", "root 'best' is neither puct nor gumbel"),
+        ("resign=2", r"resign '2' is no value from -1 \(never\) to 1"),
+        ("resign=soon", "resign 'soon' is no value"),
+    ],
+)
+def test_a_wrong_option_is_named(home, option, message):
+    with pytest.raises(ParamsError, match=message):
+        find_network_player(home, parse_player(f"{home}/bare/weights.safetensors,{option}"))
+
+
+def test_a_network_for_another_board_is_refused(home):
+    asked = parse_player(f"{home}/bare/weights.safetensors")
+    network = find_network_player(home, asked)
+    with pytest.raises(ParamsError, match="network is for a board of 5x5 with 26 actions, the game has 9x9 with 82"):
+        make_opponent(asked, network, go_rules(9, 9, 7.0), 2, 1)
+
+
+def test_a_network_for_another_game_is_refused(home):
+    asked = parse_player(f"{home}/bare/weights.safetensors")
+    with pytest.raises(ParamsError, match="the network is for a board"):
+        make_opponent(asked, find_network_player(home, asked), gomoku_rules(5, 5, 4), 2, 1)
+
+
+def test_a_network_plays_its_own_board(home):
+    asked = parse_player(f"{home}/bare/weights.safetensors,simulations=4")
+    player = make_opponent(asked, find_network_player(home, asked), rules_of(SMOKE.game), 2, 1)
+    player.begin([0, 1])
+    first = player.choose([0, 1])[0]
+    assert 0 <= first.action <= 25 and not first.fault
+    player.play(0, first.action)
+    player.end(1)
+    player.begin([2])
+    assert player.choose([0])[0].action != first.action
+    player.close()
+
+
+@pytest.mark.parametrize("text", ["rollout:0", "rollout:many", "gnugo:99", "leelaz:w.txt,playouts=0"])
+def test_a_number_out_of_range_is_named(text):
+    with pytest.raises(ParamsError, match="is no number from"):
+        make_opponent(parse_player(text), None, go_rules(9, 9, 7.0), 2, 1)
+
+
+@pytest.mark.parametrize(
+    "source, kind, message",
+    [
+        ("nobody", LineageError, "unknown lineage 'nobody'; there are: none yet"),
+        ("a/b/weights.txt", StorageError, "no file a/b/weights.txt"),
+        ("models:/zero-go9", LineageError, "names no version; write models:/zero-go9@champion"),
+        ("models:/zero-go9@champion", ServerError, "MLFLOW_TRACKING_URI is not set"),
+        ("tiny/gen-0001", LineageError, "unknown generation 'tiny/gen-0001'"),
+    ],
+)
+def test_an_unknown_network_is_named(tmp_path, monkeypatch, source, kind, message):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    home = make_project(tmp_path)
+    with pytest.raises(kind, match=message):
+        find_network_player(home, parse_player(source))
+
+
+def test_a_file_that_is_no_network_is_named(tmp_path):
+    (tmp_path / "params.yaml").write_text(preset_text("smoke"))
+    (tmp_path / "weights.bin").write_bytes(b"not a network")
+    asked = parse_player(str(tmp_path / "weights.bin"))
+    with pytest.raises(ZeroError, match="the weight file is broken"):
+        find_network_player(tmp_path, asked).evaluator()
+
+
+def test_a_network_without_its_profile_takes_that_of_the_project(home, tmp_path):
+    network = trained(network_params(), GoParams(name="go", size=9, komi=7.0, allow_suicide=False))
+    (tmp_path / "weights.safetensors").write_bytes(weights_bytes(network))
+    found = find_network_player(home, parse_player(str(tmp_path / "weights.safetensors")))
+    assert found.profile == SMOKE.profile

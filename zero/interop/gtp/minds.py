@@ -1,0 +1,204 @@
+"""Who thinks for an engine or at a table: a search with a network, or any opponent of a match.
+
+A mind is told the whole game each time and finds out itself what is new, so that undo, a loaded file and a move out of
+turn are nothing special to it.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from zero.errors import ZeroError
+from zero.games.position import Rules
+from zero.opponents import RESIGN, Opponent
+from zero.play.findings import SearchResult
+from zero.play.player import Player
+
+NEVER_RESIGN = -1.0
+
+
+class MindError(ZeroError):
+    """A player failed: its program died, or it answered nonsense."""
+
+
+class Mind(Protocol):
+    """Plays one game at a time."""
+
+    name: str
+    """Who it is, as a person calls it."""
+
+    def accepts(self, rules: Rules) -> bool:
+        """True where it can play on this board."""
+        ...
+
+    def begin(self, rules: Rules) -> None:
+        """From now on the game has these rules; the board is empty."""
+        ...
+
+    def follow(self, actions: tuple[int, ...]) -> None:
+        """The game has come to this; the actions are legal and the game is not over."""
+        ...
+
+    def choose(self, seconds: float | None) -> int:
+        """The action it would play, or RESIGN, after so many seconds at most, as far as it can be stopped.
+
+        Raises:
+          MindError: it failed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Gives back processes and memory. Nothing follows."""
+        ...
+
+
+@runtime_checkable
+class Thinker(Mind, Protocol):
+    """A mind that can tell what it thinks."""
+
+    num_simulations: int
+    """Of a move."""
+
+    def think(self, num_simulations: int, seconds: float | None) -> SearchResult:
+        """Adds simulations to what it knows of the position, for so long at most."""
+        ...
+
+    def decide(self) -> int:
+        """The action it would play, or RESIGN, by what it has thought so far."""
+        ...
+
+    def line(self, action: int) -> tuple[int, ...]:
+        """An action and the answers that it expects."""
+        ...
+
+
+class PlayerMind:
+    """A search with a network, on the board of that network."""
+
+    def __init__(
+        self,
+        name: str,
+        new_player: Callable[[Rules], Player],
+        rules: Rules,
+        num_simulations: int,
+        resign_below: float = NEVER_RESIGN,
+    ) -> None:
+        """Makes the player.
+
+        Args:
+          name: who it is.
+          new_player: makes the player for other komi and other limits of a game's length, around the same evaluator.
+          rules: the game and board of the network.
+          num_simulations: of a move, as the player has it.
+          resign_below: it gives up where the value is below this, from -1 (never) to 1.
+        """
+        self.name = name
+        self.num_simulations = num_simulations
+        self._new_player = new_player
+        self._resign_below = resign_below
+        self._rules = rules
+        self._player = new_player(rules)
+
+    def accepts(self, rules: Rules) -> bool:
+        """True for the board of its network."""
+        own = self._rules
+        return (rules.game, rules.rows, rules.columns, rules.in_a_row) == (
+            *(own.game, own.rows, own.columns, own.in_a_row),
+        )
+
+    def begin(self, rules: Rules) -> None:
+        """Takes a new player where a rule has changed, or the empty board."""
+        if rules is self._rules:
+            self._player.new_game()
+            return
+        self._player = self._new_player(rules)
+        self._rules = rules
+
+    def follow(self, actions: tuple[int, ...]) -> None:
+        """Plays what is new, or the whole game where something was taken back."""
+        played = self._player.actions
+        if actions[: len(played)] != played:
+            self._player.new_game()
+            played = ()
+        for action in actions[len(played) :]:
+            self._player.play(action)
+
+    def choose(self, seconds: float | None) -> int:
+        """The most visited action after a search."""
+        self._player.search(seconds=seconds)
+        return self.decide()
+
+    def decide(self) -> int:
+        """The most visited action."""
+        if self._resign_below > NEVER_RESIGN and self._player.should_resign(self._resign_below):
+            return RESIGN
+        return self._player.choose()
+
+    def think(self, num_simulations: int, seconds: float | None) -> SearchResult:
+        """Adds simulations to the tree."""
+        return self._player.search(num_simulations, seconds)
+
+    def line(self, action: int) -> tuple[int, ...]:
+        """The most visited line below an action."""
+        return self._player.line(action)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class OpponentMind:
+    """Any opponent of a match, for any board that its factory makes one for. It takes the time it takes."""
+
+    def __init__(self, name: str, new_opponent: Callable[[Rules], Opponent], rules: Rules) -> None:
+        """Makes the opponent.
+
+        Args:
+          name: who it is.
+          new_opponent: makes one for a game and board, with room for one open game.
+          rules: the first game and board.
+        """
+        self.name = name
+        self._new_opponent = new_opponent
+        self._rules = rules
+        self._opponent = new_opponent(rules)
+        self._game = 0
+        self._actions: tuple[int, ...] | None = None  # None: no game is open
+
+    def accepts(self, rules: Rules) -> bool:
+        """True for every board of its game."""
+        return (rules.game, rules.in_a_row) == (self._rules.game, self._rules.in_a_row)
+
+    def begin(self, rules: Rules) -> None:
+        """Takes a new opponent where a rule has changed, or a new game."""
+        if rules is not self._rules:
+            opponent = self._new_opponent(rules)
+            self._opponent.close()
+            self._opponent, self._rules, self._actions = opponent, rules, None
+        self._new_game()
+
+    def follow(self, actions: tuple[int, ...]) -> None:
+        """Tells it what is new, or the whole game where something was taken back."""
+        if self._actions is None or actions[: len(self._actions)] != self._actions:
+            self._new_game()
+        for action in actions[len(self._actions or ()) :]:
+            self._opponent.play(self._game, action)
+        self._actions = actions
+
+    def choose(self, seconds: float | None) -> int:
+        """Its answer; an opponent knows no time."""
+        if self._actions is None:
+            self._new_game()
+        reply = self._opponent.choose([self._game])[0]
+        if reply.fault:
+            raise MindError(f"{self.name} failed: {reply.fault}")
+        return reply.action
+
+    def close(self) -> None:
+        """Closes the opponent."""
+        self._opponent.close()
+
+    def _new_game(self) -> None:
+        if self._actions is not None:
+            self._opponent.end(self._game)
+            self._game += 1
+        self._opponent.begin([self._game])
+        self._actions = ()

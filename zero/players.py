@@ -1,0 +1,278 @@
+"""Players by name: the text that `zero match`, `zero gtp` and `zero play` take.
+
+| text | player |
+|---|---|
+| `go9`, `go9/gen-0012`, `weights.safetensors`, `models:/zero-go9@champion` | a network and a search (`zero.sources`) |
+| `go9,simulations=800` | the same with so many simulations a move; also `resign=-0.9`, `root=puct` |
+| `raw:go9` | the network alone |
+| `gnugo:10` | GNU Go at a level |
+| `leelaz:weights.txt,playouts=200` | Leela Zero with a weight file |
+| `gtp:COMMAND` | any program that speaks GTP, by its command line |
+| `rollout:5000` | Monte-Carlo tree search with so many random games a move |
+| `random` | a legal action, all equally likely |
+"""
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from zero.artifacts import NO_RESIGNATION, sha256_bytes
+from zero.errors import ParamsError
+from zero.games.position import Rules
+from zero.opponents import Opponent, PlayerId
+from zero.params import GameParams, ProfileParams, SearchParams, did_you_mean, load_params
+from zero.search.evaluator import Evaluator
+from zero.sources import Source, find_source
+
+if TYPE_CHECKING:
+    from zero.interop.gtp.minds import Mind
+
+KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
+"""What may stand before a colon; anything else names a network."""
+KIND_PATTERN = re.compile("[:,]")
+OPTIONS = {
+    "network": ("simulations", "resign", "root"),
+    "raw": (),
+    "leelaz": ("playouts",),
+}
+DEFAULT_GNUGO_LEVEL, DEFAULT_PLAYOUTS, DEFAULT_LEELAZ_PLAYOUTS = 10, 1000, 200
+MOST_SIMULATIONS = 1_000_000
+WARM_UP = 4
+"""Simulations before the first game."""
+MANY_NODES = 100_000
+"""Of the tree of one game: analysis goes on beyond a move's simulations."""
+
+
+class PlayerText(NamedTuple):
+    """A player as it was written."""
+
+    text: str
+    kind: str  # of KINDS, or "network"
+    argument: str
+    options: dict[str, str]
+
+
+class NetworkPlayer(NamedTuple):
+    """A player with a network, its parts ready to be put together."""
+
+    player: PlayerId
+    source: Source
+    search: SearchParams
+    profile: ProfileParams
+    num_simulations: int
+    resign_threshold: float
+
+    def evaluator(self, num_threads: int | None = None) -> Evaluator:
+        """The network, ready to judge positions, on so many threads; by default those of the profile.
+
+        Raises:
+          StorageError: the weight file is broken.
+          ParamsError: this machine cannot compute as the profile says.
+        """
+        from zero.network.inference import new_evaluator
+        from zero.network.profile import prepare_torch
+
+        profile = self.profile
+        if num_threads is not None:
+            profile = profile.model_copy(update={"selfplay_threads": num_threads})
+        prepare_torch(profile, profile.selfplay_threads)
+        return new_evaluator(self.source.weights, profile)
+
+
+def parse_player(text: str) -> PlayerText:
+    """Takes the text of a player apart.
+
+    Raises:
+      ParamsError: an option that the player has not, or a number that is none.
+    """
+    kind = KIND_PATTERN.split(text.strip(), maxsplit=1)[0]
+    rest = text.strip()
+    if kind in KINDS:
+        rest = rest.removeprefix(kind).removeprefix(":")
+    else:
+        kind = "network"
+    if kind == "gtp":
+        return PlayerText(text, kind, rest, {})
+    argument, *pairs = rest.split(",")
+    options: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        known = OPTIONS.get(kind, ())
+        if name not in known or not equals:
+            hint = did_you_mean(name, list(known))
+            raise ParamsError(f"{text!r}: unknown option {pair!r}{hint}; {kind} has: {', '.join(known) or 'none'}")
+        options[name] = value
+    if not argument and kind in ("network", "raw", "leelaz"):
+        raise ParamsError(f"{text!r} names no player; write for example go9, raw:go9/gen-0012 or gnugo:10")
+    return PlayerText(text, kind, argument, options)
+
+
+def find_network_player(home: Path, asked: PlayerText) -> NetworkPlayer:
+    """The network of a player that has one, with the search it was made for.
+
+    Parameters that the source does not tell (a bare weight file, a model) are those of the project's `params.yaml`.
+
+    Raises:
+      ZeroError: there is no such network, or an option is out of its range.
+    """
+    source = find_source(home, asked.argument)
+    params = source.params or load_params(home)
+    search, simulations = params.search, params.gating.num_simulations
+    if asked.kind == "raw":
+        simulations = 0
+    elif "simulations" in asked.options:
+        simulations = _whole(asked, "simulations", asked.options["simulations"], 0, MOST_SIMULATIONS)
+    if "root" in asked.options:
+        search = search.model_copy(update={"root": _root(asked)})
+    resign = _resign(asked)
+    settings: dict[str, str | int | float | bool] = {
+        "weights": sha256_bytes(source.weights),
+        "simulations": simulations,
+        "resign_threshold": resign,
+        "precision": params.profile.precision,
+        **(search.model_dump(exclude={"max_nodes"}) if simulations else {}),
+    }
+    name = f"{source.name}, {simulations} simulations" if simulations else f"{source.name}, raw network"
+    player = PlayerId(name=name, kind="network", settings=settings)
+    return NetworkPlayer(player, source, search, params.profile, simulations, resign)
+
+
+def game_of(home: Path, players: list[NetworkPlayer]) -> GameParams:
+    """The game that these players play; without any, that of the project's `params.yaml`.
+
+    Raises:
+      ParamsError: they play different games.
+    """
+    games = [player.source.params.game for player in players if player.source.params is not None]
+    for game in games[1:]:
+        if game != games[0]:
+            raise ParamsError(
+                f"these players were made for different games: {games[0]} and {game}; give --size, --komi"
+            )
+    return games[0] if games else load_params(home).game
+
+
+def make_opponent(
+    asked: PlayerText, network: NetworkPlayer | None, rules: Rules, games_at_once: int, seed: int
+) -> Opponent:
+    """The player, ready for a match in which `games_at_once` games are open.
+
+    Raises:
+      ZeroError: a program is missing, a number is out of range, or the network is for another board.
+    """
+    if network is not None:
+        from zero.opponents.searcher import Searcher
+
+        return Searcher(
+            network.player,
+            rules,
+            network.evaluator(),
+            network.search,
+            network.num_simulations,
+            games_at_once,
+            seed,
+            network.resign_threshold,
+        )
+    if asked.kind == "rollout":
+        from zero.opponents.rollout import RolloutPlayer
+
+        return RolloutPlayer(rules, _number(asked, DEFAULT_PLAYOUTS, 1, MOST_SIMULATIONS), games_at_once, seed)
+    if asked.kind == "random":
+        from zero.opponents.uniform import UniformPlayer
+
+        return UniformPlayer(rules, seed)
+    from zero.opponents import gtp
+
+    if asked.kind == "gnugo":
+        return gtp.gnugo(_number(asked, DEFAULT_GNUGO_LEVEL, 0, 20), rules, seed)
+    if asked.kind == "leelaz":
+        playouts = _whole(asked, "playouts", asked.options.get("playouts", str(DEFAULT_LEELAZ_PLAYOUTS)), 1, 10**6)
+        return gtp.leelaz(Path(asked.argument), playouts, rules, seed)
+    return gtp.gtp_opponent(shlex.split(asked.argument), rules, seed=seed)
+
+
+def make_mind(
+    asked: PlayerText,
+    network: NetworkPlayer | None,
+    rules: Rules,
+    seed: int,
+    num_leaves: int,
+    seconds: float | None = None,
+) -> "Mind":
+    """The player, ready for one game: at a terminal, or behind GTP.
+
+    Args:
+      asked: the player.
+      network: its network, where it has one.
+      rules: the game; a player without a network goes on to any other board.
+      seed: of all that is random.
+      num_leaves: leaves of one tree that a network judges at once.
+      seconds: limit of a search.
+
+    Raises:
+      ZeroError: a program is missing, a number is out of range, or the network is for another board.
+    """
+    from zero.interop.gtp.minds import OpponentMind, PlayerMind
+
+    if network is None:
+        name = asked.text
+        return OpponentMind(name, lambda board: make_opponent(asked, None, board, 1, seed), rules)
+    from zero.play.player import Player
+
+    evaluator, search = network.evaluator(num_cores()), network.search
+
+    def new_player(board: Rules) -> Player:
+        return Player(
+            board,
+            evaluator,
+            network.num_simulations,
+            search.c_puct,
+            search.first_play == "parent",
+            search.random_symmetry,
+            max_nodes=max(MANY_NODES, 4 * network.num_simulations),
+            num_leaves=num_leaves,
+            seed=seed,
+            seconds=seconds,
+        )
+
+    mind = PlayerMind(network.player.name, new_player, rules, network.num_simulations, network.resign_threshold)
+    mind.think(WARM_UP, None)  # kernels are compiled and loaded now, and not on the clock of the first move
+    return mind
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _number(asked: PlayerText, default: int, lowest: int, highest: int) -> int:
+    return _whole(asked, asked.kind, asked.argument or str(default), lowest, highest)
+
+
+def _whole(asked: PlayerText, name: str, value: str, lowest: int, highest: int) -> int:
+    if not value.isdecimal() or not lowest <= int(value) <= highest:
+        raise ParamsError(f"{asked.text!r}: {name} {value!r} is no number from {lowest} to {highest}")
+    return int(value)
+
+
+def _root(asked: PlayerText) -> Literal["puct", "gumbel"]:
+    match asked.options["root"]:
+        case "puct":
+            return "puct"
+        case "gumbel":
+            return "gumbel"
+        case other:
+            raise ParamsError(f"{asked.text!r}: root {other!r} is neither puct nor gumbel")
+
+
+def _resign(asked: PlayerText) -> float:
+    text = asked.options.get("resign", str(NO_RESIGNATION))
+    try:
+        threshold = float(text)
+    except ValueError:
+        threshold = 2.0
+    if not -1.0 <= threshold <= 1.0:
+        raise ParamsError(f"{asked.text!r}: resign {text!r} is no value from -1 (never) to 1")
+    return threshold
