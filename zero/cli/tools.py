@@ -26,13 +26,24 @@ def sgf(
 @app.command(rich_help_panel=TOOLS)
 def export(
     source: Annotated[str, typer.Argument(help="A generation (go9/gen-0012), a lineage, or a weight file.")],
-    out: Annotated[Path, typer.Argument(help="File to write.")],
-    file_format: Annotated[Literal["leela-zero", "onnx"], typer.Option("--format", help="Format of the file.")],
+    out: Annotated[Path, typer.Argument(help="File to write; of a player a folder.")],
+    file_format: Annotated[
+        Literal["leela-zero", "onnx", "player"], typer.Option("--format", help="Format of what is written.")
+    ],
 ) -> None:
-    """Writes a network for other programs: text weights of Leela Zero (19x19 Go), or ONNX."""
-    from zero.interop.export import export as write_network
+    """Writes a network for other programs: text weights of Leela Zero (19x19 Go), ONNX, or a player to give away.
 
-    num_bytes = write_network(home_dir(), source, out, file_format)
+    A player is a folder with weights, parameters and the signed statement of what made them; `zero play` takes its
+    weight file.
+    """
+    if file_format == "player":
+        from zero.interop.folder import export_player
+
+        num_bytes = export_player(home_dir(), source, out)
+    else:
+        from zero.interop.export import export as write_network
+
+        num_bytes = write_network(home_dir(), source, out, file_format)
     typer.echo(f"{out}: {num_bytes} bytes")
 
 
