@@ -16,7 +16,7 @@ ON_THE_RECORDED = (
     *("tests/audit/test_impact.py", "tests/audit/test_registry.py", "tests/audit/test_tampering.py"),
     *("tests/end_to_end/test_determinism.py", "tests/end_to_end/test_operations.py"),
     *("tests/end_to_end/test_reproduce.py", "tests/end_to_end/test_smoke_loop.py", "tests/tracking/test_rebuild.py"),
-    "tests/interop/test_folder.py",
+    *("tests/interop/test_folder.py", "tests/ladder/test_ladder.py", "tests/yardsticks/test_filling.py"),
 )
 """Files with tests on the recorded lineage: one process makes it once for all of them."""
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0

@@ -1,12 +1,13 @@
 """Players against each other, against people, and in other programs."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from zero.cli.app import PLAYERS, Json, app
+from zero.cli.app import PLAYERS, Json, Lineage, app
 from zero.settings import Settings, home_dir
 
 PLAYER_HELP = (
@@ -59,6 +60,92 @@ def match(
         from zero.tracking.matches import track_match
 
         typer.echo(f"MLflow: {track_match(played.folder, uri)}", err=as_json)
+
+
+@app.command(rich_help_panel=PLAYERS)
+def elo(
+    lineage: Lineage,
+    games: Annotated[int, typer.Option(min=0, help="Games to add, where they tell most; 0: only what there is.")] = 0,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="Fixed opponent, once each; by default GNU Go at levels 10 and 1, or rollouts, and random."),
+    ] = None,
+    simulations: Annotated[
+        int | None, typer.Option(min=0, help="Of a move; by default the gate's.")
+    ] = None,
+    match_games: Annotated[int, typer.Option(min=2, help="Games of a match; all is rated anew after each.")] = 20,
+    openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
+    at_once: Annotated[int, typer.Option(min=1, help="Games in play at once.")] = 32,
+    out: Annotated[Path | None, typer.Option(help="Folder of the ladder; by default below .zero/ladders.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Rates all champions of a lineage and the fixed opponents, with intervals; docs/strength.md says how.
+
+    The gate's matches and all finished matches count. With `--games` it first plays more; cut short, it goes on.
+    """
+    from rich.console import Console
+
+    from zero.ladder import lineage_ladder
+    from zero.ladder.files import write_ladder
+    from zero.ladder.growth import Growth, grow
+    from zero.ladder.screen import ladder_lines, ladder_tables
+    from zero.progress import progress_of
+
+    home, uri = home_dir(), Settings().tracking_uri
+    if games:
+        growth = Growth(games, match_games, openings, tuple(against) if against else None, simulations, at_once)
+        with progress_of("elo", "games") as progress:
+            for played in grow(home, lineage, growth, progress):
+                if uri:
+                    from zero.tracking.matches import track_match
+
+                    track_match(played.folder, uri)
+    ladder = lineage_ladder(home, lineage, simulations)
+    folder = write_ladder(home, ladder, out)
+    if as_json:
+        typer.echo(ladder.model_dump_json(indent=1))
+    else:
+        for table in ladder_tables(ladder):
+            Console().print(table)
+        for line in [*ladder_lines(ladder), f"table and curve: {folder}"]:
+            typer.echo(line)
+    if uri:
+        from zero.ladder.notebook import track_ladder
+
+        typer.echo(f"MLflow: {track_ladder(uri, ladder)}", err=as_json)
+
+
+@app.command(rich_help_panel=PLAYERS)
+def yardsticks(lineage: Lineage, as_json: Json = False) -> None:
+    """Holds the networks of each generation against games that were played anyway; docs/strength.md says which.
+
+    Computes what is missing and has become computable, in seconds a generation; nothing is played.
+    """
+    from rich.console import Console
+
+    from zero.games.rules import rules_of
+    from zero.lineage import find_workspace
+    from zero.params import load_params
+    from zero.progress import progress_of
+    from zero.yardsticks.filling import fill_in
+    from zero.yardsticks.notebook import track_yardsticks
+    from zero.yardsticks.picture import write_picture
+    from zero.yardsticks.screen import yardstick_tables
+    from zero.yardsticks.table import yardsticks_dir
+
+    home = home_dir()
+    with progress_of("yardsticks", "networks") as progress:
+        found = fill_in(home, lineage, progress)
+    rules = rules_of(load_params(find_workspace(home, lineage)).game)
+    if found:
+        write_picture(yardsticks_dir(home, lineage), rules, found)
+    if as_json:
+        typer.echo(json.dumps([each.model_dump(mode="json") for each in found], indent=1))
+    else:
+        for table in yardstick_tables(found):
+            Console().print(table)
+    if uri := Settings().tracking_uri:
+        typer.echo(f"MLflow: {track_yardsticks(uri, lineage, rules, found)}", err=as_json)
 
 
 @app.command(rich_help_panel=PLAYERS)

@@ -1,0 +1,124 @@
+"""Yardsticks of a real lineage: what is computable is computed once, kept, shown and drawn."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.lineages import Lineage
+from zero.artifacts import GameSet, read_manifest, write_whole
+from zero.audit.chains import Chains
+from zero.errors import LineageError, StorageError
+from zero.games.rules import rules_of
+from zero.params import load_params
+from zero.record import read_ledger
+from zero.shards.records import concatenate, read_records
+from zero.yardsticks.filling import fill_in, judging_profile
+from zero.yardsticks.notebook import yardstick_points
+from zero.yardsticks.picture import first_moves_png, spread
+from zero.yardsticks.screen import yardstick_tables
+from zero.yardsticks.shape import facts_of, shape_of
+from zero.yardsticks.table import yardsticks_dir
+
+
+@pytest.fixture
+def lineage(recorded: Lineage, tmp_path: Path) -> Lineage:
+    """A copy of it; nothing here writes to git or through DVC."""
+    home = Path(shutil.copytree(recorded.home, tmp_path / "home", symlinks=True))
+    return Lineage(home, home / ".zero/workspaces" / recorded.name)
+
+
+def places(yardsticks):
+    return {(each.who, each.games) for each in yardsticks.yardsticks}
+
+
+def test_what_has_become_computable_is_filled_in(lineage: Lineage):
+    calls = []
+    first, second = fill_in(lineage.home, "tiny", lambda done, total: calls.append((done, total)))
+    assert (first.generation, second.generation) == (1, 2)
+    assert places(first) == {("challenger", "own"), ("challenger", "later-1")}, "it was promoted: it is the champion"
+    assert places(second) == {("challenger", "own"), ("champion", "own")}, "it was refused"
+    assert calls == [(k, 4) for k in range(5)]
+    assert first.find("champion", "later-1") == first.find("challenger", "later-1") is not None
+    ledger = read_ledger(lineage.workspace)
+    assert ledger[2].decision is not None
+    refused, champion = ledger[2].decision.challenger, ledger[1].champion
+    assert {(each.who, each.weights) for each in second.yardsticks} == {("challenger", refused), ("champion", champion)}
+    assert second.find("champion", "own") == first.find("challenger", "later-1"), "one network, one set of games"
+    assert {each.judgement.num_positions for each in second.yardsticks} == {second.shape.num_targets}
+
+    again = []
+    assert fill_in(lineage.home, "tiny", lambda *call: again.append(call)) == [first, second]
+    assert again == [(0, 0)], "nothing is computed twice"
+    path = yardsticks_dir(lineage.home, "tiny") / "gen-0001.json"
+    tree = json.loads(path.read_text())
+    tree["yardsticks"] = [each for each in tree["yardsticks"] if each["games"] == "own"]
+    write_whole(path, json.dumps(tree).encode())
+    assert fill_in(lineage.home, "tiny") == [first, second]
+    write_whole(path, b"{")
+    assert fill_in(lineage.home, "tiny") == [first, second], "what cannot be read is made again"
+
+
+def test_the_shape_is_that_of_the_generations_games(lineage: Lineage):
+    shapes = {each.generation: each.shape for each in fill_in(lineage.home, "tiny")}
+    folder = lineage.workspace / "data/games"
+    refs = read_manifest(folder, GameSet).shards
+    games = concatenate(read_records((folder / ref.file.path).read_bytes(), "") for ref in refs)
+    assert shapes[2] == shape_of(facts_of(games))
+    metrics = json.loads(lineage.show("tiny/gen-0002", "metrics/selfplay.json"))
+    assert shapes[2].mean_length == pytest.approx(metrics["mean_length"])
+    assert shapes[2].num_targets == metrics["target_positions"]
+
+
+def test_tables_metrics_and_picture(lineage: Lineage):
+    yardsticks = fill_in(lineage.home, "tiny")
+    networks, games = yardstick_tables(yardsticks)
+    assert (networks.row_count, games.row_count) == (3, 2), "a promoted challenger is shown once"
+    names = {point.name for point in yardstick_points(yardsticks[0])}
+    assert {"challenger/later-1/policy_accuracy", "champion/own/value_error", "games/mean_length"} <= names
+    assert {point.step for point in yardstick_points(yardsticks[1])} == {2}
+    rules = rules_of(load_params(lineage.workspace).game)
+    png = first_moves_png(rules, yardsticks)
+    assert png.startswith(b"\x89PNG") and png == first_moves_png(rules, yardsticks)
+
+
+def test_pictures_are_spread_over_the_generations():
+    assert [each for each in spread(list(range(100)), 12)][::11] == [0, 99]
+    assert len(set(spread(list(range(13)), 12))) == 12
+    assert spread([1, 2], 12) == [1, 2]
+
+
+def test_data_that_is_elsewhere_is_left_out_and_altered_data_is_said(lineage: Lineage):
+    with Chains(lineage.home) as chains:
+        generations = chains.generations("tiny")
+        manifest = generations[2].object_of("data/games", "manifest.json")
+        shard = generations[1].object_of("data/games", "shard-0000.parquet")
+        cache = generations[1].cache
+    assert manifest and shard
+    cache.path(manifest).unlink()
+    (only,) = fill_in(lineage.home, "tiny")
+    assert only.generation == 1 and places(only) == {("challenger", "own")}
+    yardsticks_dir(lineage.home, "tiny").joinpath("gen-0001.json").unlink()
+    path = cache.path(shard)
+    data = bytearray(path.read_bytes())
+    path.unlink()
+    with pytest.raises(StorageError, match="is not on this machine; `dvc pull` in a folder made by `zero checkout"):
+        fill_in(lineage.home, "tiny")
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(StorageError, match=r"shard-0000\.parquet of tiny/gen-0001 was altered"):
+        fill_in(lineage.home, "tiny")
+
+
+def test_an_unknown_lineage_is_named(lineage: Lineage):
+    with pytest.raises(LineageError, match="unknown lineage 'nobody'"):
+        fill_in(lineage.home, "nobody")
+
+
+def test_networks_of_a_gpu_are_asked_on_the_cpu(lineage: Lineage):
+    profile = load_params(lineage.workspace).profile
+    gpu = profile.model_copy(update={"device": "cuda", "precision": "bf16"})
+    asked = judging_profile(gpu)
+    assert (asked.device, asked.backend, asked.precision) == ("cpu", "torch", "fp32")
+    assert judging_profile(profile.model_copy(update={"backend": "openvino"})).backend == "openvino"
