@@ -70,9 +70,7 @@ def elo(
         list[str] | None,
         typer.Option(help="Fixed opponent, once each; by default GNU Go at levels 10 and 1, or rollouts, and random."),
     ] = None,
-    simulations: Annotated[
-        int | None, typer.Option(min=0, help="Of a move; by default the gate's.")
-    ] = None,
+    simulations: Annotated[int | None, typer.Option(min=0, help="Of a move; by default the gate's.")] = None,
     match_games: Annotated[int, typer.Option(min=2, help="Games of a match; all is rated anew after each.")] = 20,
     openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
     at_once: Annotated[int, typer.Option(min=1, help="Games in play at once.")] = 32,
