@@ -102,7 +102,7 @@ def num_bits(word: np.uint64) -> int:
     word -= (word >> np.uint64(1)) & BITS_1
     word = (word & BITS_2) + ((word >> np.uint64(2)) & BITS_2)
     word = (word + (word >> np.uint64(4))) & BITS_4
-    return np.int64((word * BYTES) >> np.uint64(56))
+    return int(np.int64((word * BYTES) >> np.uint64(56)))
 
 
 @inline_kernel
@@ -118,4 +118,4 @@ def take_bit(bits: np.ndarray, index: int) -> int:
     for _ in range(index):
         left &= left - np.uint64(1)
     bits[word] &= ~(left & (~left + np.uint64(1)))
-    return (word << 6) + np.int64(trailing_zeros(left))
+    return (word << 6) + int(np.int64(trailing_zeros(left)))
