@@ -1,5 +1,6 @@
 """The flows on real servers, as a user runs them: a generation of the `smoke` preset, killed, cancelled, refused."""
 
+import contextlib
 import json
 import re
 import sys
@@ -112,7 +113,10 @@ def wait_until(condition: Callable[[], Any]) -> Any:
 
 
 def workers_of(servers: Servers) -> Iterator[psutil.Process]:
-    return (process for process in commands_of(servers) if process.cmdline()[3:] == ["worker"])
+    for process in commands_of(servers):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            if process.cmdline()[3:] == ["worker"]:
+                yield process
 
 
 def test_a_generation_is_completed_and_tagged(servers: Servers, finished: dict[str, Any], workspace: Path) -> None:

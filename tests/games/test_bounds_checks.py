@@ -11,11 +11,11 @@ PROJECT_DIR = Path(__file__).resolve().parents[2]
 
 SAMPLES = {
     "games": [f"games/test_{name}.py" for name in ("conformance", "go", "go_traps", "gomoku")],
-    "search": [f"search/test_{name}.py" for name in ("tree", "mcts", "parallel", "forced", "gumbel", "cache")],
+    "search": ["search/test_parallel.py"],
     "opponents": ["opponents/test_rollout.py"],
     "play": ["play/test_boards.py", "play/test_samples.py"],
 }
-"""Files in tests/ that run every kernel, and neither JAX nor a network."""
+"""Files in tests/ that run every kernel, and neither JAX nor a network; those of a search run in its games."""
 BOARDS = "not 19x19 and not 15x15"
 BOARDS_OF_SAMPLE = {"opponents": f"{BOARDS} and not 9x9"}
 """Chooses tests by name: the largest boards take longest and show nothing new."""

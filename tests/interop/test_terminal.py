@@ -296,8 +296,9 @@ class Terminal:
         self.process.wait()
 
     def interrupt(self):
-        time.sleep(0.5)  # a signal between the prompt and the wait for a key would be seen only with the next key
+        time.sleep(0.5)
         self.process.send_signal(signal.SIGINT)
+        self.type(" ")  # a signal between the prompt and the wait for a key is seen only with the next key
 
 
 @pytest.fixture

@@ -35,9 +35,7 @@ def export_player(home: Path, source: str, out: Path) -> int:
     found = find_source(home, source)
     match = TAG_PATTERN.match(found.name)
     if match is None:
-        raise LineageError(
-            f"{source} is of no recorded generation; name a lineage, or a generation such as go9/gen-0012"
-        )
+        raise LineageError(f"{source} is no recorded generation; name a lineage, or a generation such as go9/gen-0012")
     ledger = parse_ledger(git(home, "show", f"{found.name}:{LEDGER_FILE}"), f"{found.name}:{LEDGER_FILE}")
     tag = generation_tag(match["lineage"], ledger[-1].champion_generation)
     files = {
