@@ -16,7 +16,7 @@ watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
-.PHONY: help setup generation campaign up down status bench drill test rules check format clean
+.PHONY: help setup generation campaign up down status bench drill test rules bounds check format clean
 
 help: ## this list
 	@echo 'AlphaGo Zero as a project whose every generation can be rebuilt and audited.'
@@ -62,6 +62,9 @@ test: setup ## all tests; those with servers start their own, in folders and on 
 
 rules: setup ## the rules of Go against GNU Go: 100,000 positions of random games on every size
 	@$(python) -m tests.games.differential $(ARGS)
+
+bounds: setup ## every kernel compiled with bounds checks and run (minutes; the tests run some of them so)
+	@ZERO_BOUNDS_CHECKS=all $(python) -m pytest tests/games/test_bounds_checks.py $(ARGS)
 
 check: setup ## style, format, types and import layers
 	$(python) -m ruff check

@@ -14,11 +14,9 @@ from zero.costs import read_note
 
 MOMENTS = (
     "selfplay: mid-shard, the worker alone",
-    "selfplay: shard is in the store",
     "selfplay: dvc's rwlock cut short",
     "training: second checkpoint, the stage alone",
     "advance: before git tag",
-    "advance: dvc add, trainee.dvc cut short",
 )
 
 
@@ -35,13 +33,13 @@ def reference(place: Place) -> Reference:
 
 @pytest.fixture(scope="module")
 def killed(place: Place, reference: Reference) -> tuple[str, list[Line]]:
-    """The same generation again, killed six times."""
+    """The same generation again, killed four times."""
     put_back(place, BASE)
     moments = [moment for moment in generation_moments(str(place.home), 1) if moment.name in MOMENTS]
     return drill_generation(place, reference, 1, "a test", moments, 0, print)
 
 
-def test_a_generation_that_is_killed_six_times_has_the_same_commit_objects_and_shards(
+def test_a_generation_that_is_killed_four_times_has_the_same_commit_objects_and_shards(
     killed: tuple[str, list[Line]],
 ) -> None:
     result, lines = killed

@@ -130,7 +130,7 @@ def expected(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> dic
     return {tag: git(copy.home, "rev-parse", tag).strip() for tag in ("tiny/gen-0003", "kid/gen-0001")}
 
 
-@pytest.mark.parametrize("dead_at", ["checkout --quiet --force state", "commit --quiet", "push --quiet --atomic"])
+@pytest.mark.parametrize("dead_at", ["commit --quiet", "push --quiet --atomic"])
 def test_a_killed_rollback_is_finished_by_a_second_one(
     lineage: Lineage, expected: dict[str, str], dead_at: str
 ) -> None:

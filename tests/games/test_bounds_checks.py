@@ -11,11 +11,13 @@ PROJECT_DIR = Path(__file__).resolve().parents[2]
 
 SAMPLES = {
     "games": [f"games/test_{name}.py" for name in ("conformance", "go", "go_traps", "gomoku")],
-    "search": ["search/test_parallel.py"],
+    "search": [f"search/test_{name}.py" for name in ("tree", "mcts", "parallel", "forced", "gumbel", "cache")],
     "opponents": ["opponents/test_rollout.py"],
     "play": ["play/test_boards.py", "play/test_samples.py"],
 }
-"""Files in tests/ that run every kernel, and neither JAX nor a network; those of a search run in its games."""
+"""Files in tests/ that run every kernel, and neither JAX nor a network."""
+CHOSEN = SAMPLES if os.environ.get("ZERO_BOUNDS_CHECKS") == "all" else ("games", "opponents")
+"""The others are compiled for minutes: `make bounds` runs all."""
 BOARDS = "not 19x19 and not 15x15"
 BOARDS_OF_SAMPLE = {"opponents": f"{BOARDS} and not 9x9"}
 """Chooses tests by name: the largest boards take longest and show nothing new."""
@@ -39,7 +41,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("sample", CHOSEN)
 def test_kernels_stay_within_bounds(sample):
     # Checked kernels have a cache folder of their own, see zero/_jit.py.
     checked = subprocess.run(

@@ -4,7 +4,6 @@ import io
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -295,11 +294,6 @@ class Terminal:
             self.process.kill()
         self.process.wait()
 
-    def interrupt(self):
-        time.sleep(0.5)
-        self.process.send_signal(signal.SIGINT)
-        self.type(" ")  # a signal between the prompt and the wait for a key is seen only with the next key
-
 
 @pytest.fixture
 def terminal():
@@ -321,16 +315,3 @@ def test_it_plays_at_a_real_terminal_in_colour(terminal):
     terminal.type("\x04")  # Ctrl-D
     terminal.read_until("Left after 2 moves")
     assert terminal.process.wait(60) == 0
-
-
-def test_ctrl_c_at_a_real_terminal_warns_and_leaves(terminal):
-    terminal.read_until("Black> ")
-    terminal.type("C3\r")
-    terminal.read_until("Black> ", 2)
-    terminal.interrupt()
-    terminal.read_until("Ctrl-C once more leaves")
-    terminal.read_until("Black> ", 3)
-    terminal.interrupt()
-    terminal.read_until("Left after 2 moves")
-    assert terminal.process.wait(60) == 0
-    assert "Traceback" not in terminal.seen
