@@ -22,7 +22,7 @@ from zero.artifacts import NO_RESIGNATION, sha256_bytes
 from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.opponents import Opponent, PlayerId
-from zero.params import GameParams, ProfileParams, SearchParams, did_you_mean, load_params
+from zero.params import GameParams, Params, ProfileParams, SearchParams, did_you_mean, load_params
 from zero.search.evaluator import Evaluator
 from zero.sources import Source, find_source
 
@@ -119,24 +119,30 @@ def find_network_player(home: Path, asked: PlayerText) -> NetworkPlayer:
     """
     source = find_source(home, asked.argument)
     params = source.params or load_params(home)
-    search, simulations = params.search, params.gating.num_simulations
+    simulations, resign = params.gating.num_simulations, _resign(asked)
     if asked.kind == "raw":
         simulations = 0
     elif "simulations" in asked.options:
         simulations = _whole(asked, "simulations", asked.options["simulations"], 0, MOST_SIMULATIONS)
     if "root" in asked.options:
-        search = search.model_copy(update={"root": _root(asked)})
-    resign = _resign(asked)
+        params = params.model_copy(update={"search": params.search.model_copy(update={"root": _root(asked)})})
+    player = network_id(source.name, sha256_bytes(source.weights), params, simulations, resign)
+    return NetworkPlayer(player, source, params.search, params.profile, simulations, resign)
+
+
+def network_id(
+    name: str, weights: str, params: Params, simulations: int, resign_threshold: float = NO_RESIGNATION
+) -> PlayerId:
+    """Who a network is (`weights`: its SHA-256) that searches as these parameters say."""
     settings: dict[str, str | int | float | bool] = {
-        "weights": sha256_bytes(source.weights),
+        "weights": weights,
         "simulations": simulations,
-        "resign_threshold": resign,
+        "resign_threshold": resign_threshold,
         "precision": params.profile.precision,
-        **(search.model_dump(exclude={"max_nodes"}) if simulations else {}),
+        **(params.search.model_dump(exclude={"max_nodes"}) if simulations else {}),
     }
-    name = f"{source.name}, {simulations} simulations" if simulations else f"{source.name}, raw network"
-    player = PlayerId(name=name, kind="network", settings=settings)
-    return NetworkPlayer(player, source, search, params.profile, simulations, resign)
+    shown = f"{simulations} simulations" if simulations else "raw network"
+    return PlayerId(name=f"{name}, {shown}", kind="network", settings=settings)
 
 
 def game_of(home: Path, players: list[NetworkPlayer]) -> GameParams:

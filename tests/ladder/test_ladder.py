@@ -12,7 +12,7 @@ from zero.audit.chains import Chains
 from zero.errors import ParamsError
 from zero.games.rules import rules_of
 from zero.ladder import lineage_ladder, rate_lineage
-from zero.ladder.entries import ANCHORS, champion_player, champions, key_of, network_id, told_apart
+from zero.ladder.entries import ANCHORS, champion_player, champions, key_of, told_apart
 from zero.ladder.growth import Growth, free_seed, grow, line_up, next_match
 from zero.ladder.notebook import ladder_points
 from zero.ladder.plot import ladder_png
@@ -23,7 +23,7 @@ from zero.match import play_match
 from zero.match.results import MatchSpec
 from zero.opponents import PlayerId, Reply
 from zero.params import GameParams, Params, load_params
-from zero.players import find_network_player, parse_player
+from zero.players import find_network_player, network_id, parse_player
 
 GNUGO_10 = PlayerId(name="GNU Go 3.8 level 10", kind="gtp", settings={"engine": "GNU Go 3.8", "level": 10})
 RANDOM = PlayerId(name="random", kind="random", settings={})

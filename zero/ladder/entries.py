@@ -8,10 +8,10 @@ have the settings that `zero match go9/gen-0012` gives that network: its games a
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from zero.artifacts import NO_RESIGNATION, Manifest, Sha256, canonical_json, sha256_bytes
+from zero.artifacts import Manifest, Sha256, canonical_json, sha256_bytes
 from zero.audit.evidence import Generation
 from zero.opponents import PlayerId
-from zero.params import Params
+from zero.players import network_id
 
 WEIGHTS, SIMULATIONS = "weights", "simulations"
 ANCHORS = {"gnugo": 1800.0, "rollout": 1500.0}
@@ -59,20 +59,6 @@ def entry_of_player(player: PlayerId, generation: int | None = None, text: str |
         generation=generation,
         text=text,
     )
-
-
-def network_id(name: str, weights: str, params: Params, simulations: int) -> PlayerId:
-    """The id that `zero.players` gives a network which does not resign."""
-    search = params.search.model_dump(exclude={"max_nodes"}) if simulations else {}
-    settings: dict[str, str | int | float | bool] = {
-        WEIGHTS: weights,
-        SIMULATIONS: simulations,
-        "resign_threshold": NO_RESIGNATION,
-        "precision": params.profile.precision,
-        **search,
-    }
-    shown = f"{simulations} simulations" if simulations else "raw network"
-    return PlayerId(name=f"{name}, {shown}", kind="network", settings=settings)
 
 
 def champions(generations: Sequence[Generation]) -> dict[str, Generation]:

@@ -14,11 +14,12 @@ from zero.audit.evidence import Generation
 from zero.contest import MATCHES_DIR
 from zero.errors import StorageError
 from zero.ladder.elo import Score
-from zero.ladder.entries import champions, key_of, network_id
+from zero.ladder.entries import champions, key_of
 from zero.match.results import MatchSpec, MatchTable
 from zero.match.store import RESULT_FILE, SPEC_FILE
 from zero.opponents import PlayerId
 from zero.params import GameParams
+from zero.players import network_id
 from zero.settings import STATE_FOLDER
 
 log = logging.getLogger(__name__)

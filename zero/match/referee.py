@@ -13,10 +13,7 @@ import numpy as np
 
 from zero.games.legality import why_illegal
 from zero.games.position import (
-    GO,
-    NUM_PASSES,
     TO_PLAY,
-    WINNER,
     History,
     Position,
     Rules,
@@ -27,6 +24,8 @@ from zero.games.position import (
 from zero.games.rules import ended, legal_mask, margin, outcome, play
 from zero.match.results import FORFEIT, MatchGame
 from zero.opponents import RESIGN, Opponent, Reply
+from zero.play.moves import end_by_rules
+from zero.play.slots import END_NAMES
 from zero.search.streams import next_below, stream_of
 
 OPENING_TRIES = 100
@@ -111,10 +110,7 @@ class Referee:
 
     def _result(self, table: Table) -> MatchGame:
         """A game that has ended by the rules."""
-        if self._rules.game == GO:
-            end = "passes" if table.position.state[NUM_PASSES] == 2 else "length"
-        else:
-            end = "line" if table.position.state[WINNER] != 0 else "full"
+        end = END_NAMES[end_by_rules(self._rules, table.position)]
         points = float(margin(self._rules, table.position))
         return self._close(table, int(outcome(self._rules, table.position)), points, end)
 

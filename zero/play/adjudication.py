@@ -12,9 +12,7 @@ from zero._jit import kernel
 from zero.games.coords import action_to_name
 from zero.games.position import (
     GO,
-    NUM_PASSES,
     TO_PLAY,
-    WINNER,
     History,
     Position,
     Rules,
@@ -23,8 +21,8 @@ from zero.games.position import (
     reset,
 )
 from zero.games.rules import ended, legal_mask, margin, outcome, play, write_owners
-from zero.play.moves import FIRST_RESIGNATION
-from zero.play.slots import END_FULL, END_LENGTH, END_LINE, END_NAMES, END_PASSES, END_RESIGNATION
+from zero.play.moves import FIRST_RESIGNATION, end_by_rules
+from zero.play.slots import END_LENGTH, END_NAMES, END_PASSES, END_RESIGNATION
 
 NO_FAULT = 0
 ILLEGAL_MOVE, ILLEGAL_TARGET, MOVE_AFTER_END, UNFINISHED = 1, 2, 3, 4
@@ -234,11 +232,9 @@ def _judge_end(rules: Rules, position: Position, game: int, resigned: bool, foun
         return
     found.outcome[game] = outcome(rules, position)
     found.margin[game] = margin(rules, position)
+    found.end[game] = end_by_rules(rules, position)
     if rules.game == GO:
-        found.end[game] = END_PASSES if position.state[NUM_PASSES] == 2 else END_LENGTH
         write_owners(rules, position, found.ownership[game])
-    else:
-        found.end[game] = END_LINE if position.state[WINNER] != 0 else END_FULL
 
 
 @kernel

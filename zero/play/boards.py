@@ -13,9 +13,7 @@ from zero.games.planes import write_planes
 from zero.games.position import (
     GO,
     NUM_MOVES,
-    NUM_PASSES,
     TO_PLAY,
-    WINNER,
     Position,
     Rules,
     history_of,
@@ -27,15 +25,12 @@ from zero.games.rules import ended, margin, outcome, play, write_owners
 from zero.play.moves import (
     draw_edge,
     edge_value,
+    end_by_rules,
     most_visited,
     resigns,
     write_policy_target,
 )
 from zero.play.slots import (
-    END_FULL,
-    END_LENGTH,
-    END_LINE,
-    END_PASSES,
     END_RESIGNATION,
     IDLE,
     NO_QUESTION,
@@ -274,11 +269,8 @@ def _finish_game(rules: Rules, position: Position, game: int, records: Records) 
     records.outcome[game] = outcome(rules, position)
     records.margin[game] = margin(rules, position)
     if rules.game == GO:
-        end = END_PASSES if position.state[NUM_PASSES] == 2 else END_LENGTH
         write_owners(rules, position, records.ownership[game])
-    else:
-        end = END_LINE if position.state[WINNER] != 0 else END_FULL
-    _close_game(position.state[NUM_MOVES], end, game, records)
+    _close_game(position.state[NUM_MOVES], end_by_rules(rules, position), game, records)
 
 
 @kernel

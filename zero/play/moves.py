@@ -3,6 +3,8 @@
 import numpy as np
 
 from zero._jit import kernel
+from zero.games.position import GO, NUM_PASSES, WINNER, Position, Rules
+from zero.play.slots import END_FULL, END_LENGTH, END_LINE, END_PASSES
 from zero.search.forced import write_pruned_visits
 from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root
@@ -51,6 +53,14 @@ def edge_value(trees: Trees, tree: int, edge: int) -> np.float32:
 def resigns(move: int, root_value: np.float32, best_value: np.float32, threshold: float) -> bool:
     """True where root and best child are both worth less than the threshold (paper, Methods, 'Self-play')."""
     return bool(move >= FIRST_RESIGNATION and root_value < threshold and best_value < threshold)
+
+
+@kernel
+def end_by_rules(rules: Rules, position: Position) -> int:
+    """How a game ended that was played out: an index of `END_NAMES`."""
+    if rules.game == GO:
+        return END_PASSES if position.state[NUM_PASSES] == 2 else END_LENGTH
+    return END_LINE if position.state[WINNER] != 0 else END_FULL
 
 
 @kernel
