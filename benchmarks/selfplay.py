@@ -64,7 +64,7 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
 
 
 def against_raw(context: Context, num_blocks: int, num_channels: int) -> Measured:
-    """Self-play at 9x9 as in go9-laptop, against the network alone."""
+    """Self-play at 9x9 as in go9-paper, against the network alone."""
     params = params_of(GO9, context.profile, network=residual_tower(num_blocks, num_channels))
     with Child("selfplay", SelfplayWork(params=params), context.cores[-1:]) as child:
         return against(context, child.side("selfplay"), child.side("raw"))

@@ -6,7 +6,7 @@ from typing import Any
 from zero.params import Params, ProfileParams, parse_params
 from zero.presets import preset_text
 
-GO9, GO19, GPU9 = "go9-laptop", "go19-paper", "go9-gpu"
+GO9, GO19, GPU9 = "go9-paper", "go19-paper", "go9-gpu"
 Fields = Mapping[str, Any]
 
 

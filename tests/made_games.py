@@ -35,12 +35,12 @@ GAMES_PER_SHARD = 3
 CHAMPION = sha256_bytes(b"champion")
 """Weights of the player of the games."""
 MADE_SIMULATIONS = 48
-"""Visits of each move; those of `go9-laptop`."""
+"""Visits of each move; those of `go9-paper`."""
 
 
 def made_params(**training: object) -> Params:
     """Small parameters on a 5x5 board; `training` changes that section."""
-    params = parse_params(preset_text("go9-laptop"))
+    params = parse_params(preset_text("go9-paper"))
     section = {
         "num_steps": 10,
         "batch_size": 8,

@@ -1,10 +1,10 @@
-"""Sections of the parameters for tests: those of the default preset, small, with changes."""
+"""Sections of the parameters for tests: those of `go9-paper`, small, with changes."""
 
 from zero.params import NetworkParams, Params, ProfileParams, SelfplayParams, TrainingParams, parse_params
 from zero.presets import preset_text
 
 
-def preset(name: str = "go9-laptop") -> Params:
+def preset(name: str = "go9-paper") -> Params:
     return parse_params(preset_text(name))
 
 
