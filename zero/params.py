@@ -102,6 +102,11 @@ class SearchParams(Section):
     without replacement, with the improved policy as the target (Danihelka et al. 2022). For few simulations."""
     considered_actions: PositiveInt
     """Actions that a Gumbel root considers: 16 in its paper."""
+    value_scale: Annotated[float, Field(gt=0.0, le=10.0)]
+    """How much Q-values weigh against priors in a Gumbel search, its paper's c_scale: 0.5 of values from -1 to 1 is the
+    paper's for Go, 0.1 of rescaled ones mctx's."""
+    rescale_values: bool
+    """True: in a Gumbel search the Q-values of a node are brought to [0, 1] by the least and the greatest of them."""
     evaluation_cache: Annotated[int, Field(ge=0, le=2**20)]
     """Evaluations that a shard remembers, so that equal questions are asked once; 0: none, as in the paper."""
 

@@ -5,8 +5,9 @@ import pytest
 
 from tests.match.players import Scripted, passes, plays
 from tests.search.evaluators import HashEvaluator
+from zero.errors import ParamsError
 from zero.games.rules import go_rules, gomoku_rules
-from zero.match.referee import Referee
+from zero.match.referee import Referee, most_opening_moves
 from zero.match.results import FORFEIT
 from zero.opponents import PlayerId, Reply
 from zero.opponents.searcher import Searcher
@@ -100,6 +101,19 @@ def test_a_pair_of_games_has_one_opening_and_each_pair_its_own():
     assert all(action < 25 for opening in openings for action in opening)
 
 
+def test_games_that_are_opened_together_begin_together():
+    first, second = Scripted("a", lambda game, _: Reply(PASS if game else -1)), Scripted("b", passes(GO3))
+    games_of(GO3, first, second, numbers=range(5), at_once=3)
+    assert first.begun == second.begun == [[0, 1, 2], [3], [4]]
+
+
+def test_an_opening_that_leaves_no_game_is_refused():
+    assert most_opening_moves(GO3) == 4
+    rules = gomoku_rules(2, 2, 2)  # two moves of Black's are a line
+    with pytest.raises(ParamsError, match="opening_moves = 3: none of 100 random openings left a game to play; give f"):
+        games_of(rules, Scripted("a", passes(rules)), Scripted("b", passes(rules)), opening_moves=3)
+
+
 def test_an_error_of_ours_in_a_player_is_not_swallowed():
     def breaks(game, moves):
         raise AssertionError("broken")
@@ -117,6 +131,8 @@ def searcher(rules, salt, root):
         max_nodes=999,
         root=root,
         considered_actions=6,
+        value_scale=0.1,
+        rescale_values=True,
         evaluation_cache=0,
     )
     player = PlayerId(name=salt, kind="network", settings={})
@@ -145,6 +161,8 @@ def test_two_networks_play_the_games_of_the_gate(root):
         evaluation_cache=0,
         gumbel=root == "gumbel",
         considered_actions=6,
+        value_scale=0.1,
+        rescale_values=True,
         gumbel_scale=0.0,
     )
     evaluators = [HashEvaluator(rules, salt) for salt in ("a", "b")]

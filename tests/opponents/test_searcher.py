@@ -1,5 +1,9 @@
 """A network with a search as a player of a match: what it chooses does not depend on the games beside it."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -20,6 +24,8 @@ SEARCH = SearchParams(
     max_nodes=2,
     root="puct",
     considered_actions=4,
+    value_scale=0.1,
+    rescale_values=True,
     evaluation_cache=0,
 )
 
@@ -96,3 +102,28 @@ def test_positions_are_judged_in_common_batches():
 def test_trees_that_do_not_fit_are_refused():
     with pytest.raises(ParamsError, match="games at once with 1000000 simulations do not fit in the memory"):
         searcher(10**6, num_slots=10**6)
+
+
+class DeviceEvaluator(HashEvaluator):
+    """On a device of its own, that fails where two threads use it at once."""
+
+    busy = threading.Lock()
+
+    def evaluate(self, planes, prior, value):
+        assert self.busy.acquire(blocking=False), "two at once"
+        time.sleep(0.001)
+        super().evaluate(planes, prior, value)
+        self.busy.release()
+
+    def submit(self, planes, prior, value):
+        self.evaluate(planes, prior, value)
+
+    def wait(self):
+        pass
+
+
+def test_two_players_on_a_gpu_use_it_in_turn():
+    players = [searcher(evaluator=DeviceEvaluator(GO5, salt)) for salt in ("a", "b")]
+    with ThreadPoolExecutor(2) as threads:
+        games = list(threads.map(lambda player: own_game(player, 1, 4), players))
+    assert games == [own_game(searcher(evaluator=HashEvaluator(GO5, salt)), 1, 4) for salt in ("a", "b")]

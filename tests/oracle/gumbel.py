@@ -7,12 +7,13 @@ counts is how DeepMind's mctx does it; the phases are written out here as a list
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tests.oracle.mcts import Edge, Game, Judge, Node, Search
 
-C_VISIT, C_SCALE, LEAST_RANGE = 50, 0.1, 1e-8
+C_VISIT, LEAST_RANGE = 50, 1e-8
 LEAST_PRIOR = float(np.finfo(np.float32).tiny)
 
 
@@ -43,15 +44,23 @@ def completed_q_values(edges: dict[int, Edge], node_value: float) -> dict[int, f
     return {action: q_values.get(action, mixed) for action in edges}
 
 
-def sigma(edges: dict[int, Edge], node_value: float) -> dict[int, float]:
-    """The completed Q-values brought to [0, 1] and scaled."""
-    q_values = completed_q_values(edges, node_value)
-    low, high = min(q_values.values()), max(q_values.values())
-    scale = (C_VISIT + max(edge.visits for edge in edges.values())) * C_SCALE
-    return {action: scale * (q - low) / max(high - low, LEAST_RANGE) for action, q in q_values.items()}
+class Sigma(NamedTuple):
+    """How Q-values count."""
+
+    value_scale: float = 0.1
+    rescale_values: bool = True
+
+    def __call__(self, edges: dict[int, Edge], node_value: float) -> dict[int, float]:
+        """The completed Q-values, brought to [0, 1] where that is asked for, and scaled."""
+        q_values = completed_q_values(edges, node_value)
+        if self.rescale_values:
+            low, high = min(q_values.values()), max(q_values.values())
+            q_values = {action: (q - low) / max(high - low, LEAST_RANGE) for action, q in q_values.items()}
+        scale = (C_VISIT + max(edge.visits for edge in edges.values())) * self.value_scale
+        return {action: scale * q for action, q in q_values.items()}
 
 
-def improved_policy(edges: dict[int, Edge], node_value: float) -> dict[int, float]:
+def improved_policy(edges: dict[int, Edge], node_value: float, sigma: Sigma) -> dict[int, float]:
     """softmax(logit + sigma(q))."""
     values = sigma(edges, node_value)
     scores = {action: logit(edge) + values[action] for action, edge in edges.items()}
@@ -68,9 +77,15 @@ class GumbelSearch(Search):
     """A search whose root halves and whose other nodes follow the improved policy."""
 
     def __init__(
-        self, judge: Judge, symmetries: np.ndarray, draw_symmetry: Callable[[], int], num_considered: int
+        self,
+        judge: Judge,
+        symmetries: np.ndarray,
+        draw_symmetry: Callable[[], int],
+        num_considered: int,
+        sigma: Sigma,
     ) -> None:
         super().__init__(judge, symmetries, 0.0, False, draw_symmetry)
+        self.sigma = sigma
         self.num_considered = num_considered
         self.node_values: dict[int, float] = {}  # by serial number
 
@@ -102,7 +117,7 @@ class GumbelSearch(Search):
         if node is self.root:
             own = self.own_visits()
             return node.edges[self.best_with(self.schedule[sum(own.values())])]
-        policy = improved_policy(node.edges, self.node_values[node.serial])
+        policy = improved_policy(node.edges, self.node_values[node.serial], self.sigma)
         return max(
             (edge for edge in node.edges.values()),
             key=lambda edge: policy[action_of(node, edge)] - edge.visits / (1 + node.visits),
@@ -111,7 +126,7 @@ class GumbelSearch(Search):
     def best_with(self, visits: int) -> int:
         """Of the root's actions with so many visits in this search the greatest gumbel + logit + sigma(q)."""
         edges = self.root.edges
-        values = sigma(edges, self.node_values[self.root.serial])
+        values = self.sigma(edges, self.node_values[self.root.serial])
         candidates = [action for action, own in self.own_visits().items() if own == visits]
         return max(candidates, key=lambda action: self.gumbel[action] + logit(edges[action]) + values[action])
 
@@ -121,7 +136,7 @@ class GumbelSearch(Search):
 
     def policy(self) -> dict[int, float]:
         """The policy target."""
-        return improved_policy(self.root.edges, self.node_values[self.root.serial])
+        return improved_policy(self.root.edges, self.node_values[self.root.serial], self.sigma)
 
 
 def action_of(node: Node, edge: Edge) -> int:

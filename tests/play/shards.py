@@ -34,6 +34,8 @@ SELFPLAY = PlaySettings(
     gumbel=False,
     considered_actions=8,
     gumbel_scale=0.0,
+    value_scale=0.1,
+    rescale_values=True,
 )
 MATCH = SELFPLAY._replace(num_players=2, temperature_moves=0, dirichlet_concentration=0.0, dirichlet_fraction=0.0)
 

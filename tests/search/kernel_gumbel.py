@@ -16,10 +16,17 @@ class KernelGumbelSearch(KernelSearch):
     """A tree over a game, searched with a Gumbel root."""
 
     def __init__(
-        self, rules: Rules, evaluator: Evaluator, max_nodes: int, num_considered: int = 16, symmetries=None
+        self,
+        rules: Rules,
+        evaluator: Evaluator,
+        max_nodes: int,
+        num_considered: int = 16,
+        symmetries=None,
+        value_scale: float = 0.1,
+        rescale_values: bool = True,
     ) -> None:
         super().__init__(rules, evaluator, c_puct=0.0, max_nodes=max_nodes, symmetries=symmetries)
-        self.roots = new_gumbel_roots(self.NUM_TREES, rules.num_actions)
+        self.roots = new_gumbel_roots(self.NUM_TREES, rules.num_actions, value_scale, rescale_values)
         self.num_considered = num_considered
         self.simulation = 0
 

@@ -32,12 +32,12 @@ GO3, GO5, LONG = go_rules(3, 3, 0.5), go_rules(5, 5, 0.5), gomoku_rules(6, 6, 6)
 class Pair:
     """The same search twice: kernels and slow twin."""
 
-    def __init__(self, rules, evaluator, num_considered: int, max_nodes: int) -> None:
+    def __init__(self, rules, evaluator, num_considered: int, max_nodes: int, sigma: twin.Sigma) -> None:
         symmetries = [np.random.default_rng(7) for _ in range(2)]
         draws = [lambda r=r: int(r.integers(len(rules.symmetries))) for r in symmetries]
-        self.kernel = KernelGumbelSearch(rules, evaluator, max_nodes, num_considered, draws[0])
+        self.kernel = KernelGumbelSearch(rules, evaluator, max_nodes, num_considered, draws[0], *sigma)
         evaluator.num_actions = rules.num_actions
-        self.twin = twin.GumbelSearch(judge_of(evaluator), rules.symmetries, draws[1], num_considered)
+        self.twin = twin.GumbelSearch(judge_of(evaluator), rules.symmetries, draws[1], num_considered, sigma)
         self.game = oracle_of(rules)
         self.max_nodes = max_nodes
         self.stream = stream_of(1, 2, "test", 3)
@@ -63,12 +63,16 @@ class Pair:
         self.twin.follow(action, max_kept)
 
 
-@pytest.mark.parametrize("num_considered", [2, 5, 16])
+@pytest.mark.parametrize(
+    ("num_considered", "sigma"),
+    [(2, twin.Sigma()), (5, twin.Sigma()), (16, twin.Sigma()), (5, twin.Sigma(0.5, False)), (5, twin.Sigma(1.5, True))],
+    ids=str,
+)
 @pytest.mark.parametrize("evaluator", EVALUATORS)
 @pytest.mark.parametrize("game", GAMES)
-def test_whole_trees_moves_and_targets_equal_the_twins_over_several_moves(game, evaluator, num_considered):
+def test_whole_trees_moves_and_targets_equal_the_twins_over_several_moves(game, evaluator, num_considered, sigma):
     rules = GAMES[game]
-    pair = Pair(rules, EVALUATORS[evaluator](rules), num_considered, 200)
+    pair = Pair(rules, EVALUATORS[evaluator](rules), num_considered, 200, sigma)
     for num_simulations in (99, 20, 7, 50, 1, 30):
         pair.search(num_simulations)
         pair.play(pair.twin.choice())
@@ -242,7 +246,7 @@ def test_the_target_is_worth_at_least_as_much_as_the_prior():
     gains = []
     for game in range(30):
         rules = GAMES["gomoku 5x5"]
-        pair = Pair(rules, HashEvaluator(rules, str(game)), 16, 100)
+        pair = Pair(rules, HashEvaluator(rules, str(game)), 16, 100, twin.Sigma())
         pair.search(30)
         edges = pair.twin.root.edges
         q_values = twin.completed_q_values(edges, pair.twin.node_values[pair.twin.root.serial])
@@ -349,4 +353,4 @@ def test_the_other_trees_are_left_alone():
     search.target()
     for others in (0, 2):
         assert not any(array[others].any() for array in search.trees[:-3])
-        assert not any(array[others].any() for array in search.roots[:-1])
+        assert not any(array[others].any() for array in search.roots[:-3])

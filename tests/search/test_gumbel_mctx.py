@@ -6,6 +6,7 @@ counts the mixed value of the illegal ones among the Q-values that it brings to 
 """
 
 import importlib.util
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +82,7 @@ def judge(key: Any, num_actions: int) -> tuple[Any, Any, Any]:
 
 
 def search_by_mctx(
-    keys: np.ndarray, num_actions: int, num_considered: int, num_simulations: int
+    keys: np.ndarray, num_actions: int, num_considered: int, num_simulations: int, value_scale: float, rescale: bool
 ) -> tuple[Searched, np.ndarray]:
     """Mctx's trees, and the Gumbel numbers [B, A] that it drew."""
     import jax
@@ -107,6 +108,7 @@ def search_by_mctx(
             num_simulations=num_simulations,
             invalid_actions=~legal,
             max_num_considered_actions=num_considered,
+            qtransform=partial(mctx.qtransform_completed_by_mix_value, value_scale=value_scale, rescale_values=rescale),
         )
 
     output = jax.jit(policy).lower(keys).compile(QUICK_COMPILATION)(keys)
@@ -122,11 +124,12 @@ def search_by_mctx(
 
 
 def search_by_kernels(
-    keys: np.ndarray, num_actions: int, num_considered: int, num_simulations: int, gumbel: np.ndarray
+    keys: np.ndarray, num_considered: int, num_simulations: int, gumbel: np.ndarray, value_scale: float, rescale: bool
 ) -> Searched:
     """The same through the kernels."""
-    num_models, num_nodes = len(keys), num_simulations + 1
-    trees, roots = new_trees(num_models, num_nodes, num_actions), new_gumbel_roots(num_models, num_actions)
+    (num_models, num_actions), num_nodes = gumbel.shape, num_simulations + 1
+    trees = new_trees(num_models, num_nodes, num_actions)
+    roots = new_gumbel_roots(num_models, num_actions, value_scale, rescale)
     path = new_path(1, num_nodes)
     choice, target = np.zeros(num_models, np.int64), np.zeros((num_models, num_actions), np.uint16)
     for tree in range(num_models):
@@ -191,14 +194,23 @@ def model_keys(num_actions: int) -> np.ndarray:
     return keys
 
 
-CASES = [(WIDE, considered, simulations) for considered in (16, 4) for simulations in (1, 2, 8, 16, 50)]
+SIGMA, RAW_SIGMA = (0.1, True), (0.5, False)
+"""(value_scale, rescale_values): of mctx, and of the paper for Go."""
+CASES = [
+    *((WIDE, considered, simulations, *SIGMA) for considered in (16, 4) for simulations in (1, 2, 8, 16, 50)),
+    (NARROW, 16, 50, *SIGMA),
+    (WIDE, 16, 50, *RAW_SIGMA),
+    (NARROW, 16, 50, *RAW_SIGMA),
+]
 
 
-@pytest.mark.parametrize(("num_actions", "num_considered", "num_simulations"), [*CASES, (NARROW, 16, 50)])
-def test_whole_trees_moves_and_targets_equal_those_of_mctx(num_actions, num_considered, num_simulations):
+@pytest.mark.parametrize(("num_actions", "num_considered", "num_simulations", "value_scale", "rescale"), CASES)
+def test_whole_trees_moves_and_targets_equal_those_of_mctx(
+    num_actions, num_considered, num_simulations, value_scale, rescale
+):
     keys = model_keys(num_actions)
-    theirs, gumbel = search_by_mctx(keys, num_actions, num_considered, num_simulations)
-    ours = search_by_kernels(keys, num_actions, num_considered, num_simulations, gumbel)
+    theirs, gumbel = search_by_mctx(keys, num_actions, num_considered, num_simulations, value_scale, rescale)
+    ours = search_by_kernels(keys, num_considered, num_simulations, gumbel, value_scale, rescale)
     assert (ours.visits[:, 0].sum(axis=1) == num_simulations).all()
     if num_simulations == 50:  # the comparison would prove little about nodes with a visit or two
         assert (ours.visits[:, 1:] > 0).sum(axis=2).max() >= 4

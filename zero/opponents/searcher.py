@@ -1,6 +1,8 @@
 """A network and a search as a player of a match; without simulations the raw network."""
 
+import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -13,11 +15,13 @@ from zero.play.lockstep import advance_searches, choice_of, open_slot, play_in_s
 from zero.play.player import check_board
 from zero.play.shard import batch_shape
 from zero.play.slots import PlaySettings, new_batch, new_slots
-from zero.search.evaluator import Evaluator
+from zero.search.evaluator import AsyncEvaluator, Evaluator
 from zero.search.streams import STREAM_WORDS, stream_of
 
 REUSED_SHARE = 1
 """Nodes kept of a reused tree, as a multiple of a search's own."""
+ONE_AT_A_TIME = threading.Lock()
+"""On a GPU: two players think in two threads, and there a graph is captured only while no other thread computes."""
 
 
 class Searcher:
@@ -72,6 +76,8 @@ class Searcher:
             gumbel=search.root == "gumbel" and num_simulations > 0,
             considered_actions=search.considered_actions,
             gumbel_scale=0.0,
+            value_scale=search.value_scale,
+            rescale_values=search.rescale_values,
         )
         max_nodes = (1 + REUSED_SHARE) * num_simulations + 2
         try:
@@ -85,6 +91,9 @@ class Searcher:
         self._searching = np.zeros(num_slots, np.bool_)
         self._free = list(range(num_slots))
         self._slot_of: dict[int, int] = {}
+        self._turn: AbstractContextManager[object] = (
+            ONE_AT_A_TIME if isinstance(evaluator, AsyncEvaluator) else nullcontext()
+        )
         self.num_evaluations = 0
 
     def begin(self, games: Sequence[int]) -> None:
@@ -104,7 +113,8 @@ class Searcher:
             *(self._rules, self._settings, self._slots, batch, self._streams, self._searching)
         ):
             rows = batch_shape(asked, len(self._streams))
-            self._evaluator.evaluate(batch.planes[0, :rows], batch.prior[0, :rows], batch.value[0, :rows])
+            with self._turn:
+                self._evaluator.evaluate(batch.planes[0, :rows], batch.prior[0, :rows], batch.value[0, :rows])
             self.num_evaluations += asked
         choices = [choice_of(self._settings, self._slots, slot) for slot in slots]
         return [Reply(RESIGN if choice.resigns else choice.action) for choice in choices]

@@ -43,6 +43,8 @@ class PlaySettings(NamedTuple):
     gumbel: bool
     considered_actions: int
     gumbel_scale: float
+    value_scale: float
+    rescale_values: bool
 
 
 class Slots(NamedTuple):
@@ -111,7 +113,12 @@ def new_slots(rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: i
         position=new_position(rules),
         mask=np.zeros(rules.num_actions, np.bool_),
         cache=new_cache(settings.evaluation_cache, NUM_PLANES, rules.num_words, rules.num_actions),
-        roots=new_gumbel_roots(num_slots * settings.num_players if settings.gumbel else 0, rules.num_actions),
+        roots=new_gumbel_roots(
+            num_slots * settings.num_players if settings.gumbel else 0,
+            rules.num_actions,
+            settings.value_scale,
+            settings.rescale_values,
+        ),
     )
 
 

@@ -3,11 +3,12 @@
 At the root, sequential halving over the actions of greatest gumbel + logit, which is a draw without replacement from
 the prior; below it, visits that follow the improved policy. Both rest on the completed Q-values of a node:
 
-    sigma(q) = (c_visit + max_b N(s, b)) c_scale (q - min) / (max - min),   logit = log P(s, a),
+    sigma(q) = (c_visit + max_b N(s, b)) value_scale q,   logit = log P(s, a),
 
-where an action without a visit has the node's mixed value v_mix for q (their Appendix D), and the minimum and maximum
-are over the legal actions. The improved policy is softmax(logit + sigma(q)); it is the policy target. Schedule,
-constants and selection are those of DeepMind's mctx.
+where an action without a visit has the node's mixed value v_mix for q (their Appendix D). With `rescale_values` q is
+first brought to [0, 1] by the least and the greatest of the node's legal actions: then the best of them is pushed as
+far where they differ by a hair as where they differ by the game. The improved policy is softmax(logit + sigma(q)); it
+is the policy target. Schedule, names and selection are those of DeepMind's mctx.
 
 In a tree kept from the move before, Q, N and v_mix are those of the whole tree, but the schedule and the choice of the
 move count the visits of the search in hand alone (`base_visits`): with the older ones no action would have the visits
@@ -27,8 +28,7 @@ from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root
 
 C_VISIT = np.float32(50.0)
-C_SCALE = np.float32(0.1)
-"""The paper's constants; c_scale is mctx's for Q-values brought to [0, 1]."""
+"""The paper's constant."""
 LEAST_RANGE = np.float32(1e-8)
 """Below this the Q-values of a node count as equal."""
 LEAST_PRIOR = np.float32(np.finfo(np.float32).tiny)
@@ -50,10 +50,14 @@ class GumbelRoots(NamedTuple):
     num_considered: np.ndarray  # [T] int32, actions that sequential halving begins with
     num_simulations: np.ndarray  # [T] int32, of the search
     weight: np.ndarray  # [A] float32, scratch: an improved policy by edge, not normalised
+    value_scale: np.ndarray  # [1] float32, the paper's c_scale
+    rescale_values: np.ndarray  # [1] bool
 
 
-def new_gumbel_roots(num_trees: int, num_actions: int) -> GumbelRoots:
-    """Roots whose search has not begun."""
+def new_gumbel_roots(
+    num_trees: int, num_actions: int, value_scale: float = 0.1, rescale_values: bool = True
+) -> GumbelRoots:
+    """Roots whose search has not begun; by default Q-values count as in mctx."""
     shape = (num_trees, num_actions)
     return GumbelRoots(
         gumbel=np.zeros(shape, np.float32),
@@ -62,6 +66,8 @@ def new_gumbel_roots(num_trees: int, num_actions: int) -> GumbelRoots:
         num_considered=np.zeros(num_trees, np.int32),
         num_simulations=np.zeros(num_trees, np.int32),
         weight=np.zeros(num_actions, np.float32),
+        value_scale=np.array([value_scale], np.float32),
+        rescale_values=np.array([rescale_values], np.bool_),
     )
 
 
@@ -173,7 +179,7 @@ def _best_of_visits(roots: GumbelRoots, trees: Trees, tree: int, visits: int) ->
     gumbel, logit, base_visits = roots.gumbel[tree], roots.logit[tree], roots.base_visits[tree]
     action, visit_count, value_sum = trees.action[tree, 0], trees.visit_count[tree, 0], trees.value_sum[tree, 0]
     visited = trees.num_visited[tree, 0]
-    mixed, high, slope = _complete(trees, tree, 0)
+    mixed, high, slope = _complete(roots, trees, tree, 0)
     best, best_score = 0, np.float32(-np.inf)
     for e in range(trees.num_edges[tree, 0] if visits == 0 else visited):
         a = action[e]
@@ -249,7 +255,7 @@ def _weigh(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> tuple[np.f
     visited, edges = trees.num_visited[tree, node], trees.num_edges[tree, node]
     prior, visit_count, value_sum = trees.prior[tree, node], trees.visit_count[tree, node], trees.value_sum[tree, node]
     weight = roots.weight
-    mixed, high, slope = _complete(trees, tree, node)
+    mixed, high, slope = _complete(roots, trees, tree, node)
     for e in range(visited):
         q_value = value_sum[e] / np.float32(visit_count[e]) if visit_count[e] > 0 else mixed
         weight[e] = max(prior[e], LEAST_PRIOR) * np.float32(math.exp(slope * (q_value - high)))
@@ -268,7 +274,7 @@ def _weigh(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> tuple[np.f
 
 
 @inline_kernel
-def _complete(trees: Trees, tree: int, node: int) -> tuple[np.float32, np.float32, np.float32]:
+def _complete(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> tuple[np.float32, np.float32, np.float32]:
     """The mixed value of a node, its greatest completed Q-value, and the slope of sigma."""
     visited = trees.num_visited[tree, node]
     prior, visit_count, value_sum = trees.prior[tree, node], trees.visit_count[tree, node], trees.value_sum[tree, node]
@@ -289,5 +295,7 @@ def _complete(trees: Trees, tree: int, node: int) -> tuple[np.float32, np.float3
         mixed = (mixed + visits * (weighted / prior_sum)) / (np.float32(1.0) + visits)
     if counted < trees.num_edges[tree, node]:
         low, high = min(low, mixed), max(high, mixed)
-    slope = (C_VISIT + np.float32(most)) * C_SCALE / max(high - low, LEAST_RANGE)
+    slope = (C_VISIT + np.float32(most)) * roots.value_scale[0]
+    if roots.rescale_values[0]:
+        slope /= max(high - low, LEAST_RANGE)
     return mixed, high, slope

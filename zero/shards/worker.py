@@ -140,6 +140,8 @@ def play_settings(spec: ShardSpec) -> PlaySettings:
         gumbel=spec.search.root == "gumbel",
         considered_actions=spec.search.considered_actions,
         gumbel_scale=1.0 if spec.kind == "selfplay" else 0.0,
+        value_scale=spec.search.value_scale,
+        rescale_values=spec.search.rescale_values,
     )
 
 
