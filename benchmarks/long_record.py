@@ -46,7 +46,7 @@ from zero.network.weights import new_network, weights_bytes
 from zero.params import Params, params_digest
 from zero.play.shard import play_games
 from zero.record import LEDGER_FILE, append_entry, generation_tag, last_line_digest, parse_ledger
-from zero.replay import last_games, window_name
+from zero.replay import last_games, window_name, window_size
 from zero.search.streams import stream_of
 from zero.settings import STATE_FOLDER
 from zero.shards.records import concatenate, read_records, write_records
@@ -203,7 +203,7 @@ class _Record:
             )
             for ref in games.shards
         ]
-        rows = last_games((*before.shards, *entered), self.params.replay.window_games)
+        rows = last_games((*before.shards, *entered), window_size(self.params, number))
         first = rows[0]
         skipped = 0
         if first.skip_games:

@@ -25,7 +25,7 @@ from zero.artifacts import (
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.params import GoParams, Params
-from zero.replay import ReplayMetrics
+from zero.replay import ReplayMetrics, window_size
 from zero.set_aside import lacks_games
 from zero.shards.records import game_record, read_records, write_records
 from zero.storage import Store
@@ -96,6 +96,32 @@ def test_only_the_last_games_stay(tmp_path, size, num_shards, skip):
     assert window.num_positions == sum(len(game.actions) for game in games[-size:])
     assert (len(window.shards), window.shards[0].skip_games) == (num_shards, skip)
     assert len(list((tmp_path / "data/window").glob("*.parquet"))) == num_shards
+
+
+@pytest.mark.parametrize(
+    ("fraction", "generation", "size"),
+    [(1.0, 1, 10), (1.0, 7, 50), (0.5, 1, 10), (0.5, 2, 10), (0.5, 3, 15), (0.35, 3, 11), (0.5, 10, 50), (0.5, 11, 50)],
+)
+def test_the_window_grows_with_the_games_of_the_lineage(fraction, generation, size):
+    params = window_of(50)
+    sections = {
+        "replay": params.replay.model_copy(update={"window_fraction": fraction}),
+        "selfplay": params.selfplay.model_copy(update={"num_games": 10}),
+    }
+    assert window_size(params.model_copy(update=sections), generation) == size
+
+
+def test_a_window_of_a_fraction_forgets_the_first_games(tmp_path):
+    params = window_of(100)
+    sections = {
+        "replay": params.replay.model_copy(update={"window_fraction": 0.5}),
+        "selfplay": params.selfplay.model_copy(update={"num_games": 5}),
+    }
+    games = write_workspace(tmp_path, params.model_copy(update=sections))
+    run(tmp_path)
+    games += next_generation(tmp_path, 2)
+    run(tmp_path)
+    assert games_in(tmp_path) == sequences(games)[-5:]
 
 
 def test_games_once_dropped_do_not_come_back_with_a_larger_window(tmp_path):

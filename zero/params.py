@@ -157,6 +157,9 @@ class ReplayParams(Section):
 
     window_games: PositiveInt
     """Most recent self-play games to sample from: 500,000 in the paper."""
+    window_fraction: Annotated[float, Field(gt=0.0, le=1.0)]
+    """Share of the lineage's games in the window until it is full, but never less than the newest generation: with 0.5
+    it forgets the first, nearly random players soon. 1 as in the paper: all, until there are `window_games`."""
 
 
 class LearningRateStep(Section):

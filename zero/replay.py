@@ -1,11 +1,12 @@
 """Stage `replay`: exactly which games the network is trained on, as links to their shards.
 
-The window is the last `window_games` self-play games. What enters it is checked first: every file by its hash, new
-games also by the data contract, alone and beside the window. A shard at fault is set aside; the next `dvc repro` plays
-it again.
+The window is the last self-play games, `window_games` of them once the lineage has enough. What enters it is checked
+first: every file by its hash, new games also by the data contract, alone and beside the window. A shard at fault is set
+aside; the next `dvc repro` plays it again.
 """
 
 import logging
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,7 +121,7 @@ def run(folder: Path, store: Store) -> Window:
     for entry in old.shards:
         sources[entry.shard.file.path] = checked_path(entry.shard.file, replay_dir)
     metrics = check_games(folder, params, generation, games, old, store)
-    shards = last_games((*old.shards, *entered), params.replay.window_games)
+    shards = last_games((*old.shards, *entered), window_size(params, generation.number))
     skipped = _skipped_positions(shards[0], sources[shards[0].shard.file.path])
 
     shutil.rmtree(window_dir, ignore_errors=True)
@@ -154,6 +155,12 @@ def run(folder: Path, store: Store) -> Window:
         "generation %d: window of %d games, %d positions", generation.number, window.num_games, window.num_positions
     )
     return window
+
+
+def window_size(params: Params, generation: int) -> int:
+    """Games that the window of a generation has room for."""
+    num_games, replay = params.selfplay.num_games, params.replay
+    return min(replay.window_games, max(num_games, math.ceil(replay.window_fraction * num_games * generation)))
 
 
 def last_games(shards: tuple[WindowShard, ...], window_games: int) -> tuple[WindowShard, ...]:

@@ -11,7 +11,7 @@ from zero.audit.evidence import Generation, Out
 from zero.audit.findings import Drift, differs
 from zero.errors import StorageError
 from zero.params import Params, ProfileParams
-from zero.replay import last_games, window_name
+from zero.replay import last_games, window_name, window_size
 from zero.shards.records import GameColumns, read_records
 from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, engine_fingerprint, plan_shards
 from zero.statements import GAMES_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR, WINDOW_DIR
@@ -188,7 +188,7 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Drift]:
         )
         for ref in games.shards
     )
-    expected = last_games((*before, *entered), params.replay.window_games)
+    expected = last_games((*before, *entered), window_size(params, generation.number))
     if window.shards != expected:
         for found, wanted in zip(window.shards, expected, strict=False):
             yield from differs(f"{where}, {wanted.shard.file.path}", "row", _row(found), _row(wanted), remedy)
