@@ -5,7 +5,7 @@ from prefect.runtime import flow_run
 
 from flows.processes import settings_of_children
 from flows.reports import report_generation, summary
-from flows.tasks import play_missing_shards, prepare, registry, run_stage
+from flows.tasks import play_missing_shards, prepare, registry, run_stage, yardsticks
 from zero.artifacts import PromotionDecision, read_manifest
 from zero.errors import ZeroError
 from zero.lineage import find_workspace, writer_lock
@@ -25,7 +25,8 @@ def run_name() -> str:
 @flow(name="zero-generation", flow_run_name=run_name, persist_result=True, result_serializer="json")
 def generation(lineage: str = "go9") -> PromotionDecision:
     """One turn of the loop: play, learn, and let the better player stay."""
-    workspace = find_workspace(home_dir(), lineage)
+    home = home_dir()
+    workspace = find_workspace(home, lineage)
     with (
         writer_lock(workspace),
         open_store(workspace) as store,
@@ -44,4 +45,5 @@ def generation(lineage: str = "go9") -> PromotionDecision:
     report_generation(decision, recorded)
     for line in summary(decision, recorded):
         get_run_logger().info(line)
+    yardsticks(home, lineage)
     return decision

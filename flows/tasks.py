@@ -14,7 +14,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import ValidationError
 
 from flows.players import Players, num_players, players
-from flows.processes import run_dvc_stage, run_zero
+from flows.processes import run_dvc_stage, run_zero, settings_of_children
 from flows.reports import ProgressBar, Recorded
 from zero import replay
 from zero.artifacts import GenerationId
@@ -120,3 +120,16 @@ def registry(workspace: Path, turn: GenerationId) -> Recorded:
     """Records the generation: ledger, commit, tag, push, MLflow. Each of its steps can be repeated."""
     words = ("advance", turn.lineage, "--generation", str(turn.number), "--json")
     return Recorded.model_validate(run_zero(workspace, *words, listen=get_run_logger().info)[-1])
+
+
+@task(task_run_name="yardsticks", cache_policy=NO_CACHE)
+def yardsticks(home: Path, lineage: str) -> None:
+    """Fills in the lineage's yardsticks by the project's code. They are no part of the record: trouble is a warning."""
+    logger = get_run_logger()
+    try:
+        with settings_of_children(ZERO_PROGRESS="json"):
+            told = run_zero(home, "yardsticks", lineage, listen=lambda line: None)  # a table a generation is too much
+    except Exception as error:  # whatever it is, the generation is recorded, and the next one fills in what is missing
+        logger.warning(f"not all yardsticks are there: {error}; fill them in with `zero yardsticks {lineage}`")
+        return
+    logger.info(f"{told[-1]['total']} yardsticks more; `zero yardsticks {lineage}` shows them")

@@ -18,6 +18,7 @@ from zero.errors import ParamsError
 from zero.network.weights import new_network, weights_bytes
 from zero.params import parse_params
 from zero.play.sgf import read_collection
+from zero.players import make_opponent
 from zero.presets import preset_text
 
 SMOKE = parse_params(preset_text("smoke"))
@@ -108,6 +109,33 @@ def test_the_same_match_has_the_same_folder(home):
     assert contest(home, ("random", "random"), 4).folder == first.folder
     assert contest(home, ("random", "random"), 4, seed=2).folder != first.folder
     assert contest(home, ("random", "random"), 4, komi=1.5).folder != first.folder
+
+
+def test_each_player_is_made_once_and_closed(home, monkeypatch):
+    made, closed = [], []
+
+    def make(asked, network, rules, games_at_once, seed):
+        if asked.text == "rollout:1":
+            raise ParamsError("broken")
+        player = make_opponent(asked, network, rules, games_at_once, seed)
+        monkeypatch.setattr(player, "close", lambda: closed.append(player))
+        made.append(player)
+        return player
+
+    monkeypatch.setattr("zero.contest.make_opponent", make)
+    contest(home, ("random", "random"), 2)
+    assert len(made) == len(closed) == 2
+    contest(home, ("random", "random"), 2)  # it is over: they only tell who they are
+    assert len(made) == len(closed) == 4
+    with pytest.raises(ParamsError, match="broken"):
+        contest(home, ("random", "rollout:1"), 2)
+    assert len(made) == len(closed) == 5
+
+
+def test_openings_are_bounded_by_the_board(home):
+    with pytest.raises(ParamsError, match="opening_moves = 13 are too many for 25 points; give at most 12"):
+        contest(home, ("random", "random"), 2, opening_moves=13, folder=home / "match")
+    assert not (home / "match").exists()
 
 
 def test_komi_is_for_go(tmp_path):

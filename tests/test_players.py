@@ -1,6 +1,7 @@
 """Players by their texts: what is understood, what is refused and how that is said."""
 
 import pytest
+import torch
 
 from tests.end_to_end.project import make_project
 from tests.interop.networks import trained
@@ -11,6 +12,7 @@ from zero.network.weights import new_network, weights_bytes
 from zero.params import GoParams
 from zero.players import PlayerText, find_network_player, game_of, make_opponent, parse_player
 from zero.presets import preset_text
+from zero.sources import Source
 
 SMOKE = preset("smoke")
 
@@ -87,8 +89,70 @@ def test_players_of_different_games_are_told_apart(home, tmp_path):
     players = [
         find_network_player(home, parse_player(f"{folder}/weights.safetensors")) for folder in (home / "made", tmp_path)
     ]
-    with pytest.raises(ParamsError, match="made for different games"):
+    with pytest.raises(ParamsError, match=r"made for different games: komi 10\.5 and 0\.5; give --komi$"):
         game_of(home, players)
+    game = game_of(home, players, komi=6.5)
+    assert isinstance(game, GoParams) and game.komi == 6.5
+
+
+@pytest.mark.parametrize(
+    "preset_name, difference",
+    [
+        ("go9-simple", r"size 5 and 9, komi 10\.5 and 0\.0; take two players of one game"),
+        ("gomoku8", "go and gomoku; take two players of"),
+    ],
+)
+def test_what_no_option_mends_is_said_so(home, preset_name, difference):
+    network = find_network_player(home, parse_player(f"{home}/made/weights.safetensors"))
+    other = network._replace(source=Source("other", b"", preset_text(preset_name).encode()))
+    with pytest.raises(ParamsError, match=f"made for different games: {difference}"):
+        game_of(home, [network, other])
+
+
+def test_a_board_that_is_too_small_for_the_line_is_refused(tmp_path):
+    (tmp_path / "params.yaml").write_text(preset_text("gomoku8"))
+    with pytest.raises(ParamsError, match="in_a_row 5 does not fit on a board of size 3"):
+        game_of(tmp_path, [], size=3)
+
+
+def test_networks_of_other_machines_play_together_here(home, tmp_path):
+    """One made on a GPU in bf16, one with AVX2 alone: each is asked in this process, on this machine."""
+    data = (home / "bare/weights.safetensors").read_bytes()
+    made_on = {
+        "gpu": {"device: cpu": "device: cuda", "precision: fp32": "precision: bf16"},
+        "old": {"isa: native": "isa: avx2", "selfplay_threads: 1": "selfplay_threads: 2"},
+    }
+    for name, changes in made_on.items():
+        text = preset_text("smoke")
+        for before, after in changes.items():
+            assert f"\n  {before}" in text
+            text = text.replace(f"\n  {before}", f"\n  {after}")
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "params.yaml").write_text(text)
+        (tmp_path / name / "weights.safetensors").write_bytes(data)
+    rules = rules_of(SMOKE.game)
+    for name in ("old", "gpu", "old"):
+        asked = parse_player(f"raw:{tmp_path / name}/weights.safetensors")
+        player = make_opponent(asked, find_network_player(home, asked), rules, 1, 1)
+        player.begin([0])
+        (reply,) = player.choose([0])
+        assert 0 <= reply.action <= 25 and not reply.fault
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU has bf16")
+def test_a_precision_that_this_machine_has_not_is_told_in_the_id(home, tmp_path, monkeypatch):
+    (tmp_path / "params.yaml").write_text(preset_text("smoke").replace("\n  precision: fp32", "\n  precision: bf16"))
+    asked = parse_player(str(home / "bare/weights.safetensors"))
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    settings = find_network_player(tmp_path, asked).player.settings
+    assert (settings["precision"], settings["made_for_precision"]) == ("fp32", "bf16")
+    assert "made_for_precision" not in find_network_player(home, asked).player.settings
+
+
+def test_a_command_line_with_an_open_quote_is_named():
+    with pytest.raises(ParamsError, match="is no command line: no closing quotation; mend its quotes"):
+        make_opponent(parse_player("gtp:engine 'half"), None, go_rules(9, 9, 7.0), 1, 1)
 
 
 def test_an_option_is_another_player(home):
@@ -154,7 +218,7 @@ def test_a_number_out_of_range_is_named(text):
         ("a/b/weights.txt", StorageError, "no file a/b/weights.txt"),
         ("models:/zero-go9", LineageError, "names no version; write models:/zero-go9@champion"),
         ("models:/zero-go9@champion", ServerError, "MLFLOW_TRACKING_URI is not set"),
-        ("tiny/gen-0001", LineageError, "unknown generation 'tiny/gen-0001'"),
+        ("tiny/gen-0001", LineageError, "unknown lineage 'tiny'; there are: none yet"),
     ],
 )
 def test_an_unknown_network_is_named(tmp_path, monkeypatch, source, kind, message):
@@ -169,7 +233,7 @@ def test_a_file_that_is_no_network_is_named(tmp_path):
     (tmp_path / "weights.bin").write_bytes(b"not a network")
     asked = parse_player(str(tmp_path / "weights.bin"))
     with pytest.raises(ZeroError, match="the weight file is broken"):
-        find_network_player(tmp_path, asked).evaluator()
+        find_network_player(tmp_path, asked).evaluator(1)
 
 
 def test_a_network_without_its_profile_takes_that_of_the_project(home, tmp_path):

@@ -1,17 +1,16 @@
 """From the texts of players to a match, or to a seat at one board: who they are, which game, where it is kept."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-from pydantic import ValidationError
 
 from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.match import Progress, play_match
+from zero.match.referee import most_opening_moves
 from zero.match.results import MatchSpec, MatchTable
 from zero.opponents import Opponent
-from zero.params import GameParams, GoParams
 from zero.players import NetworkPlayer, PlayerText, find_network_player, game_of, make_mind, make_opponent, parse_player
 from zero.settings import STATE_FOLDER
 
@@ -69,25 +68,35 @@ def contest(
     if num_games % 2:
         raise ParamsError(f"games = {num_games} is odd; give an even number, half of them with each colour")
     entrants = [_entrant(home, text) for text in players]
-    game = _game(game_of(home, [e.network for e in entrants if e.network is not None]), komi, size)
+    game = game_of(home, [e.network for e in entrants if e.network is not None], komi, size)
     games_at_once = min(games_at_once, num_games)
     rules = rules_of(game)
+    if opening_moves > most_opening_moves(rules):
+        raise ParamsError(
+            f"opening_moves = {opening_moves} are too many for {rules.num_points} points; "
+            f"give at most {most_opening_moves(rules)}"
+        )
+    with ExitStack() as waiting:  # players that are made and not yet the match's
+        made: dict[int, Opponent] = {}
 
-    def make(number: int) -> Opponent:
-        return make_opponent(*entrants[number], rules, games_at_once, seed + number)
+        def player(number: int) -> Opponent:
+            if number not in made:
+                made[number] = make_opponent(*entrants[number], rules, games_at_once, seed + number)
+                waiting.callback(made[number].close)
+            return made[number]
 
-    ids = []
-    for number, entrant in enumerate(entrants):
-        if entrant.network is not None:
-            ids.append(entrant.network.player)
-        else:
-            opponent = make(number)  # only a running program tells its name and version
-            ids.append(opponent.player)
-            opponent.close()
-    spec = MatchSpec(game=game, players=(ids[0], ids[1]), num_games=num_games, opening_moves=opening_moves, seed=seed)
-    where = folder or home / STATE_FOLDER / MATCHES_DIR / spec.key()[:KEY_DIGITS]
-    table = play_match(where, spec, lambda: (make(0), make(1)), games_at_once, progress)
-    return Played(where, spec, table)
+        def hand_over() -> tuple[Opponent, Opponent]:
+            players = player(0), player(1)
+            waiting.pop_all()  # the match closes them
+            return players
+
+        # only a running program tells its name and version
+        ids = [e.network.player if e.network else player(number).player for number, e in enumerate(entrants)]
+        spec = MatchSpec(
+            game=game, players=(ids[0], ids[1]), num_games=num_games, opening_moves=opening_moves, seed=seed
+        )
+        where = folder or home / STATE_FOLDER / MATCHES_DIR / spec.key()[:KEY_DIGITS]
+        return Played(where, spec, play_match(where, spec, hand_over, games_at_once, progress))
 
 
 def seat(
@@ -99,29 +108,16 @@ def seat(
     num_leaves: int = 1,
     seconds: float | None = None,
 ) -> tuple["Mind", Rules]:
-    """A player ready for one game with a person or another program, and the rules it begins with.
+    """A player for one game with a person or another program, and the rules for its `begin`, which starts it.
 
     Raises:
-      ZeroError: the player is unknown, cannot be started or plays another game.
+      ZeroError: the player is unknown or plays another game.
     """
     entrant = _entrant(home, text)
-    game = _game(game_of(home, [entrant.network] if entrant.network else []), komi, size)
-    rules = rules_of(game)
+    rules = rules_of(game_of(home, [entrant.network] if entrant.network else [], komi, size))
     return make_mind(*entrant, rules, seed, num_leaves, seconds), rules
 
 
 def _entrant(home: Path, text: str) -> Entrant:
     asked = parse_player(text)
     return Entrant(asked, find_network_player(home, asked) if asked.kind in ("network", "raw") else None)
-
-
-def _game(game: GameParams, komi: float | None, size: int | None) -> GameParams:
-    """The game with another komi or board."""
-    changed = {name: value for name, value in (("komi", komi), ("size", size)) if value is not None}
-    if komi is not None and not isinstance(game, GoParams):
-        raise ParamsError(f"komi = {komi} is for Go; {game.name} has none")
-    try:
-        return type(game).model_validate(game.model_dump() | changed)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise ParamsError(f"{fault['loc'][0]} = {fault['input']}: {fault['msg']}") from None

@@ -18,11 +18,14 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pydantic import ValidationError
+
 from zero.artifacts import NO_RESIGNATION, sha256_bytes
 from zero.errors import ParamsError
 from zero.games.position import Rules
+from zero.network.profile import precision_here, prepare_torch, profile_here
 from zero.opponents import Opponent, PlayerId
-from zero.params import GameParams, Params, ProfileParams, SearchParams, did_you_mean, load_params
+from zero.params import GameParams, GoParams, Params, ProfileParams, SearchParams, did_you_mean, load_params
 from zero.search.evaluator import Evaluator
 from zero.sources import Source, find_source
 
@@ -41,6 +44,9 @@ DEFAULT_GNUGO_LEVEL, DEFAULT_PLAYOUTS, DEFAULT_LEELAZ_PLAYOUTS = 10, 1000, 200
 MOST_SIMULATIONS = 1_000_000
 WARM_UP = 4
 """Simulations before the first game."""
+MATCH_THREADS = 1
+"""Of a network in a match, in which two players think side by side: its bits depend on them, and not on the machine's
+cores."""
 MANY_NODES = 100_000
 """Of the tree of one game: analysis goes on beyond a move's simulations."""
 
@@ -60,24 +66,20 @@ class NetworkPlayer(NamedTuple):
     player: PlayerId
     source: Source
     search: SearchParams
-    profile: ProfileParams
+    profile: ProfileParams  # of its maker
     num_simulations: int
     resign_threshold: float
 
-    def evaluator(self, num_threads: int | None = None) -> Evaluator:
-        """The network, ready to judge positions, on so many threads; by default those of the profile.
+    def evaluator(self, num_threads: int) -> Evaluator:
+        """The network, ready to judge positions, on so many threads of this machine.
 
         Raises:
           StorageError: the weight file is broken.
-          ParamsError: this machine cannot compute as the profile says.
         """
         from zero.network.inference import new_evaluator
-        from zero.network.profile import prepare_torch
 
-        profile = self.profile
-        if num_threads is not None:
-            profile = profile.model_copy(update={"selfplay_threads": num_threads})
-        prepare_torch(profile, profile.selfplay_threads)
+        profile = profile_here(self.profile, num_threads)
+        prepare_torch(profile, num_threads)
         return new_evaluator(self.source.weights, profile)
 
 
@@ -126,38 +128,55 @@ def find_network_player(home: Path, asked: PlayerText) -> NetworkPlayer:
         simulations = _whole(asked, "simulations", asked.options["simulations"], 0, MOST_SIMULATIONS)
     if "root" in asked.options:
         params = params.model_copy(update={"search": params.search.model_copy(update={"root": _root(asked)})})
-    player = network_id(source.name, sha256_bytes(source.weights), params, simulations, resign)
+    precision = precision_here(params.profile)
+    player = network_id(source.name, sha256_bytes(source.weights), params, simulations, resign, precision)
     return NetworkPlayer(player, source, params.search, params.profile, simulations, resign)
 
 
 def network_id(
-    name: str, weights: str, params: Params, simulations: int, resign_threshold: float = NO_RESIGNATION
+    name: str,
+    weights: str,
+    params: Params,
+    simulations: int,
+    resign_threshold: float = NO_RESIGNATION,
+    precision: Literal["fp32", "bf16"] | None = None,
 ) -> PlayerId:
-    """Who a network is (`weights`: its SHA-256) that searches as these parameters say."""
+    """Who a network is (`weights`: its SHA-256) that searches as these parameters say.
+
+    `precision`: with which it plays, in place of that of its parameters; where it differs, the settings tell both.
+    """
+    made_for = params.profile.precision
     settings: dict[str, str | int | float | bool] = {
         "weights": weights,
         "simulations": simulations,
         "resign_threshold": resign_threshold,
-        "precision": params.profile.precision,
+        "precision": precision or made_for,
         **(params.search.model_dump(exclude={"max_nodes"}) if simulations else {}),
     }
+    if precision not in (None, made_for):
+        settings["made_for_precision"] = made_for
     shown = f"{simulations} simulations" if simulations else "raw network"
     return PlayerId(name=f"{name}, {shown}", kind="network", settings=settings)
 
 
-def game_of(home: Path, players: list[NetworkPlayer]) -> GameParams:
+def game_of(home: Path, players: list[NetworkPlayer], komi: float | None = None, size: int | None = None) -> GameParams:
     """The game that these players play; without any, that of the project's `params.yaml`.
 
+    Args:
+      home: the project's folder.
+      players: those that have a network.
+      komi: in place of theirs.
+      size: of the board, in place of theirs.
+
     Raises:
-      ParamsError: they play different games.
+      ParamsError: they play different games, or it has no such komi or board.
     """
-    games = [player.source.params.game for player in players if player.source.params is not None]
-    for game in games[1:]:
-        if game != games[0]:
-            raise ParamsError(
-                f"these players were made for different games: {games[0]} and {game}; give --size, --komi"
-            )
-    return games[0] if games else load_params(home).game
+    made_for = [player.source.params.game for player in players if player.source.params is not None]
+    first, *others = [_changed(game, komi, size) for game in made_for or [load_params(home).game]]
+    for other in others:
+        if other != first:
+            raise ParamsError(f"these players were made for different games: {_difference(first, other)}")
+    return first
 
 
 def make_opponent(
@@ -174,7 +193,7 @@ def make_opponent(
         return Searcher(
             network.player,
             rules,
-            network.evaluator(),
+            network.evaluator(MATCH_THREADS),
             network.search,
             network.num_simulations,
             games_at_once,
@@ -196,7 +215,11 @@ def make_opponent(
     if asked.kind == "leelaz":
         playouts = _whole(asked, "playouts", asked.options.get("playouts", str(DEFAULT_LEELAZ_PLAYOUTS)), 1, 10**6)
         return gtp.leelaz(Path(asked.argument), playouts, rules, seed)
-    return gtp.gtp_opponent(shlex.split(asked.argument), rules, seed=seed)
+    try:
+        command = shlex.split(asked.argument)
+    except ValueError as error:
+        raise ParamsError(f"{asked.text!r} is no command line: {str(error).lower()}; mend its quotes") from None
+    return gtp.gtp_opponent(command, rules, seed=seed)
 
 
 def make_mind(
@@ -207,18 +230,18 @@ def make_mind(
     num_leaves: int,
     seconds: float | None = None,
 ) -> "Mind":
-    """The player, ready for one game: at a terminal, or behind GTP.
+    """The player, for one game at a terminal or behind GTP; its `begin` starts it.
 
     Args:
       asked: the player.
       network: its network, where it has one.
-      rules: the game; a player without a network goes on to any other board.
+      rules: the game and the first board; a player without a network goes on to any other board.
       seed: of all that is random.
       num_leaves: leaves of one tree that a network judges at once.
       seconds: limit of a search.
 
     Raises:
-      ZeroError: a program is missing, a number is out of range, or the network is for another board.
+      ZeroError: the network is broken.
     """
     from zero.interop.gtp.minds import OpponentMind, PlayerMind
 
@@ -230,7 +253,7 @@ def make_mind(
     evaluator, search = network.evaluator(num_cores()), network.search
 
     def new_player(board: Rules) -> Player:
-        return Player(
+        player = Player(
             board,
             evaluator,
             network.num_simulations,
@@ -242,10 +265,34 @@ def make_mind(
             seed=seed,
             seconds=seconds,
         )
+        player.search(WARM_UP)  # kernels are compiled and loaded now, and not on the clock of the first move
+        player.new_game()
+        return player
 
-    mind = PlayerMind(network.player.name, new_player, rules, network.num_simulations, network.resign_threshold)
-    mind.think(WARM_UP, None)  # kernels are compiled and loaded now, and not on the clock of the first move
-    return mind
+    return PlayerMind(network.player.name, new_player, rules, network.num_simulations, network.resign_threshold)
+
+
+def _changed(game: GameParams, komi: float | None, size: int | None) -> GameParams:
+    """The game with another komi or board."""
+    changes = {name: value for name, value in (("komi", komi), ("size", size)) if value is not None}
+    if komi is not None and not isinstance(game, GoParams):
+        raise ParamsError(f"komi = {komi} is for Go; {game.name} has none")
+    try:
+        return type(game).model_validate(game.model_dump() | changes)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        name = fault["loc"][0] if fault["loc"] else "game"
+        raise ParamsError(f"{name} = {fault['input']}: {fault['msg']}") from None
+
+
+def _difference(one: GameParams, other: GameParams) -> str:
+    """In what two games differ, and what to do about it."""
+    if one.name != other.name:
+        return f"{one.name} and {other.name}; take two players of one game"
+    ours, theirs = one.model_dump(), other.model_dump()
+    differing = [name for name in ours if ours[name] != theirs[name]]
+    shown = ", ".join(f"{name} {ours[name]} and {theirs[name]}" for name in differing)
+    return f"{shown}; {'give --komi' if differing == ['komi'] else 'take two players of one game'}"
 
 
 def num_cores() -> int:

@@ -22,6 +22,7 @@ from zero.lineage import workspace_dir, writer_lock
 from zero.record import read_ledger
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.storage import Store
+from zero.yardsticks.table import read_yardsticks, yardsticks_dir
 
 RUN = ("prefect", "deployment", "run")
 PATIENCE_SECONDS = 180
@@ -128,7 +129,7 @@ def test_a_generation_is_completed_and_tagged(servers: Servers, finished: dict[s
 
 def test_each_step_and_each_shard_is_a_task(servers: Servers, finished: dict[str, Any]) -> None:
     stages = ["selfplay", "replay", "training", "gating", "verification"]
-    steps = ["prepare", *stages, "registry", "plan-selfplay", "plan-gating"]
+    steps = ["prepare", *stages, "registry", "yardsticks", "plan-selfplay", "plan-gating"]
     shards = ["selfplay-0000", "selfplay-0001", "gating-0000", "gating-0001"]
     tasks = task_runs(servers, finished)
     assert set(tasks) >= set(steps)
@@ -154,6 +155,13 @@ def test_what_it_cost_is_noted_in_git_and_shown_in_mlflow(
     shown = metrics_in_mlflow(servers, finished["name"])
     assert shown["cost/evaluations"] == costs.total().evaluations
     assert shown["cost/training/cpu_seconds"] == costs.stages["training"].cpu_seconds > 0.0
+
+
+def test_its_yardsticks_are_kept_and_shown(servers: Servers, finished: dict[str, Any]) -> None:
+    number = int(finished["name"][-4:])
+    kept = read_yardsticks(yardsticks_dir(servers.home, "tiny"), number)
+    assert kept is not None and {each.games for each in kept.yardsticks} == {"own"}
+    assert "yardsticks more; `zero yardsticks tiny` shows them" in log_of(servers, finished)
 
 
 def test_results_are_json(servers: Servers, finished: dict[str, Any]) -> None:
@@ -198,6 +206,7 @@ def test_a_shard_is_played_into_the_store_by_a_worker_of_the_pool(servers: Serve
 from flows.players import PoolExecutor
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.storage import Store
+from zero.yardsticks.table import read_yardsticks, yardsticks_dir
 spec = ShardSpec.model_validate_json({spec.model_dump_json()!r})
 print(PoolExecutor(Store({store.url!r})).play(spec).model_dump_json())
 """

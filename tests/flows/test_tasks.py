@@ -1,12 +1,14 @@
 """The tasks that run a stage: games that replay sets aside are played again in the same run, by a real DVC."""
 
 import json
+import logging
 import sys
 from pathlib import Path
 
 import pytest
 from prefect.logging import disable_run_logger
 
+from flows import tasks
 from flows.tasks import run_stage
 from tests.end_to_end.project import dvc, git
 from tests.test_set_aside import STAGE
@@ -67,3 +69,27 @@ def test_a_replay_that_fails_otherwise_is_not_tried_again(tmp_path):
     with pytest.raises(LineageError, match="the games of this test are bad"):
         run(workspace)
     assert (workspace / "tries.txt").read_text() == "t"
+
+
+@pytest.mark.parametrize(
+    "code, said",
+    [
+        ('print(\'a table\'); print(\'{"event": "progress", "done": 4, "total": 4}\')', "4 yardsticks more"),
+        ("sys.exit('zero: MLflow does not answer')", "failed: MLflow does not answer; fill them in with `zero yard"),
+        ("os.kill(os.getpid(), 9)", "was killed; it said nothing; fill them in with `zero yardsticks made`"),
+        ("print('{')", "not all yardsticks are there: "),
+    ],
+)
+def test_yardsticks_are_filled_in_or_a_warning_says_how(tmp_path, monkeypatch, caplog, code, said):
+    (tmp_path / "zero").mkdir()
+    (tmp_path / "zero/__init__.py").touch()
+    (tmp_path / "zero/__main__.py").write_text(
+        "import os, sys\n"
+        f"assert sys.argv[1:] == ['yardsticks', 'made'] and os.environ['ZERO_PROGRESS'] == 'json'\n{code}"
+    )
+    monkeypatch.setattr(tasks, "get_run_logger", lambda: logging.getLogger("a flow"))
+    caplog.set_level("INFO")
+    tasks.yardsticks.fn(tmp_path, "made")
+    (record,) = [record for record in caplog.records if "yardsticks" in record.message]
+    assert said in record.message and "a table" not in caplog.text
+    assert record.levelname == ("INFO" if "more" in said else "WARNING")

@@ -10,7 +10,8 @@ import torch
 from tests.end_to_end.project import make_project, zero
 from tests.interop.networks import GO9, GO19, trained
 from tests.parameters import network_params
-from zero.artifacts import Champion, Checkpoint, FileRef, read_manifest, sha256_bytes, write_manifest
+from zero.artifacts import Champion, read_manifest
+from zero.audit.chains import Chains
 from zero.errors import LineageError, ParamsError, StorageError, ZeroError
 from zero.interop.export import export
 from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
@@ -18,7 +19,6 @@ from zero.interop.onnx import onnx_model
 from zero.lineage import new_lineage
 from zero.network.weights import load_network, weights_bytes
 from zero.presets import preset_text
-from zero.record import LEDGER_FILE, append_entry, last_line_digest, read_ledger
 from zero.sources import find_source
 
 SMALL = network_params()
@@ -58,20 +58,14 @@ def test_a_tag_means_the_champion_of_that_generation(begun):
     assert find_source(begun, "tiny/gen-0000").weights == champion_of(begun)
 
 
-def test_a_promoted_challenger_is_the_champion(begun, tmp_path):
-    workspace = tmp_path / ".zero/workspaces/tiny"
-    shutil.copytree(begun / ".zero/workspaces/tiny", workspace)
+def test_parameters_that_cannot_be_read_are_in_nobodys_way_until_they_are_wanted(tmp_path):
     data = weights_bytes(trained(SMALL, GO9))
-    weights = FileRef(path="weights.safetensors", sha256=sha256_bytes(data), num_bytes=len(data))
-    trainee = read_manifest(workspace / "state/trainee", Checkpoint)
-    write_manifest(workspace / "models/challenger", trainee.model_copy(update={"weights": weights}))
-    weight_file(workspace / "models/challenger", data)
-    assert find_source(tmp_path, "tiny").weights == champion_of(begun), "not decided yet"
-    text = (workspace / LEDGER_FILE).read_text()
-    changes = {"generation": 1, "kind": "decision", "champion": weights.sha256, "previous": last_line_digest(text)}
-    entry = read_ledger(workspace)[0].model_copy(update=changes)
-    (workspace / LEDGER_FILE).write_text(append_entry(text, entry))
-    assert find_source(tmp_path, "tiny").weights == data
+    source = weight_file(tmp_path, data)
+    (tmp_path / "params.yaml").write_text(preset_text("smoke") + "of_another_version: 1\n")
+    found = find_source(tmp_path, str(source))
+    assert found.weights == data
+    with pytest.raises(ParamsError, match=r"params\.yaml of weights\.safetensors: .*of_another_version"):
+        _ = found.params
 
 
 def test_weights_that_are_not_here_are_named_with_the_remedy(begun, tmp_path):
@@ -87,13 +81,17 @@ def test_weights_that_are_not_here_are_named_with_the_remedy(begun, tmp_path):
 
 
 def test_altered_weights_are_refused(begun, tmp_path):
-    workspace = tmp_path / ".zero/workspaces/tiny"
-    shutil.copytree(begun / ".zero/workspaces/tiny", workspace)
-    path = workspace / "state/champion/weights.safetensors"
+    home = tmp_path / "home"
+    shutil.copytree(begun, home, symlinks=True)
+    with Chains(home) as chains:
+        (start,) = chains.generations("tiny")
+        md5 = start.object_of("state/champion", "weights.safetensors")
+        assert md5
+        path = start.cache.path(md5)
     path.chmod(0o644)
     path.write_bytes(champion_of(begun)[:-1] + b"\x7f")
-    with pytest.raises(StorageError, match="was altered"):
-        find_source(tmp_path, "tiny")
+    with pytest.raises(StorageError, match=r"of tiny/gen-0000 was altered; delete .* and `dvc pull` it again"):
+        find_source(home, "tiny")
 
 
 @pytest.mark.parametrize(
@@ -101,6 +99,7 @@ def test_altered_weights_are_refused(begun, tmp_path):
     [
         ("tiny/gen-0007", LineageError, "unknown generation 'tiny/gen-0007'"),
         ("nobody", LineageError, "unknown lineage 'nobody'; there are: tiny"),
+        ("nobody/gen-0000", LineageError, "unknown lineage 'nobody'; there are: tiny"),
         ("nobody.safetensors", StorageError, "no file nobody.safetensors; give a weight file, a lineage, or"),
         ("no/where", StorageError, "no file no/where"),
     ],

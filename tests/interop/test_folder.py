@@ -3,13 +3,15 @@
 import pytest
 
 from tests.end_to_end.lineages import Lineage
+from zero import sources
 from zero.artifacts import sha256_bytes
+from zero.audit.chains import Chains
 from zero.errors import LineageError, StorageError
-from zero.interop.folder import export_player, read_player
+from zero.interop.folder import export_player, maker
 from zero.params import parse_params
 from zero.provenance import read_envelope
-from zero.record import read_ledger
-from zero.sources import SHIPPED_DIR, find_source, shipped_players
+from zero.record import entry_of, generation_tag, read_ledger
+from zero.sources import SHIPPED_DIR, SUBJECTS, find_source, read_player, shipped_players
 
 MOST_BYTES = 5_000_000
 
@@ -32,6 +34,19 @@ def test_it_is_played_with_its_own_parameters(recorded: Lineage, tmp_path):
     assert found.params == parse_params(recorded.show("tiny/gen-0001", "params.yaml"))
 
 
+@pytest.mark.parametrize("source, number", [("kid", 2), ("tiny", 4), ("tiny/gen-0003", 3)])
+def test_after_a_branch_or_a_rollback_it_is_still_the_one_that_made_it(gone_on: Lineage, tmp_path, source, number):
+    name = source.partition("/")[0]
+    ledger = read_ledger(gone_on.named(name).workspace)
+    entry = entry_of(ledger, number)
+    made = "tiny", entry.champion_generation
+    export_player(gone_on.home, source, tmp_path / "player")
+    asked = read_envelope(read_player(tmp_path / "player")["provenance.intoto.jsonl"], "it").statement.asked
+    assert (asked.lineage, asked.generation) == made
+    with Chains(gone_on.home) as chains:
+        assert maker(chains, name, number).tag == generation_tag(*made)
+
+
 def test_a_weight_file_has_no_statement(recorded: Lineage, tmp_path):
     path = recorded.workspace / "state/champion/weights.safetensors"
     with pytest.raises(LineageError, match="is no recorded generation; name a lineage"):
@@ -44,18 +59,56 @@ def test_a_weight_file_has_no_statement(recorded: Lineage, tmp_path):
     [
         ("weights.safetensors", StorageError, "are not what its signed statement is about"),
         ("provenance.intoto.jsonl", LineageError, "is not signed by its key"),
+        ("params.yaml", StorageError, r"params\.yaml of .* is not what its signed statement says"),
+        ("signing-key.pub", StorageError, r"cannot read .*signing-key\.pub"),
     ],
 )
-def test_a_player_that_was_altered_is_refused(recorded: Lineage, tmp_path, name, kind, message):
+def test_a_player_that_was_altered_is_refused_wherever_it_is_named(recorded: Lineage, tmp_path, name, kind, message):
     export_player(recorded.home, "tiny", tmp_path / "one")
     export_player(recorded.home, "tiny/gen-0000", tmp_path / "other")
     path = tmp_path / "one" / name
     if name == "weights.safetensors":
         path.write_bytes((tmp_path / "other" / name).read_bytes())
+    elif name == "signing-key.pub":
+        path.unlink()
+    elif name == "params.yaml":
+        path.write_text(path.read_text().replace('"komi": ', '"komi": 1'))
     else:
         path.write_bytes(path.read_bytes().replace(b'"sig": "', b'"sig": "00'))
     with pytest.raises(kind, match=message):
         read_player(tmp_path / "one")
+    with pytest.raises(kind, match=message):
+        find_source(recorded.home, str(tmp_path / "one/weights.safetensors"))
+
+
+def test_a_shipped_player_is_checked(recorded: Lineage, tmp_path, monkeypatch):
+    export_player(recorded.home, "tiny", tmp_path / "shipped/toy")
+    monkeypatch.setattr(sources, "SHIPPED_DIR", tmp_path / "shipped")
+    assert find_source(tmp_path, "toy").params == parse_params(recorded.show("tiny/gen-0001", "params.yaml"))
+    weights = tmp_path / "shipped/toy/weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(StorageError, match="are not what its signed statement is about"):
+        find_source(tmp_path, "toy")
+
+
+def test_other_files_that_a_statement_names_are_no_player(recorded: Lineage, tmp_path):
+    export_player(recorded.home, "tiny", tmp_path / "player")
+    with Chains(recorded.home) as chains:
+        made = chains.generations("tiny")[1]
+        optimizer, envelope = made.data("models/challenger", "optimizer.safetensors"), made.envelope
+    assert optimizer and envelope
+    names = [each.name for each in envelope.statement.subject if each.sha256 == sha256_bytes(optimizer)]
+    assert names and not set(names) & set(SUBJECTS)
+    (tmp_path / "player/weights.safetensors").write_bytes(optimizer)
+    with pytest.raises(StorageError, match="are not what its signed statement is about"):
+        read_player(tmp_path / "player")
+
+
+def test_parameters_that_this_version_cannot_read_go_along(recorded: Lineage, tmp_path):
+    export_player(recorded.home, "tiny", tmp_path / "player")
+    path = tmp_path / "player/params.yaml"
+    path.write_text("of_another_version: 1\n")
+    assert read_player(tmp_path / "player")["params.yaml"] == path.read_bytes()
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -4,11 +4,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.end_to_end.lineages import Lineage
 from tests.match.players import Scripted, passes, plays
 from zero.artifacts import canonical_json, write_whole
 from zero.audit.chains import Chains
+from zero.cli.app import app
 from zero.errors import ParamsError
 from zero.games.rules import rules_of
 from zero.ladder import lineage_ladder, rate_lineage
@@ -241,3 +243,11 @@ def test_games_that_cannot_be_shared_are_refused(home, games, size):
 def test_a_network_is_no_fixed_opponent(home):
     with pytest.raises(ParamsError, match="'tiny/gen-0000' is a network"):
         list(grow(home, "tiny", Growth(2, against=("tiny/gen-0000",))))
+
+
+def test_without_mlflow_the_ladder_is_shown_and_a_line_says_how_to_catch_up(home, monkeypatch):
+    monkeypatch.chdir(home)
+    done = CliRunner().invoke(app, ["elo", "tiny"], env={"ZERO_HOME": str(home), "MLFLOW_TRACKING_URI": "nowhere"})
+    assert done.exit_code == 0 and (home / ".zero/ladders/tiny/ladder.json").exists()
+    assert "not tracked: MLFLOW_TRACKING_URI = 'nowhere'" in done.stderr
+    assert "catch up later with `zero elo tiny`" in done.stderr

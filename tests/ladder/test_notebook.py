@@ -10,12 +10,20 @@ from mlflow.entities import Metric
 
 from tests.made_games import GO5, LINEAGE, made_records
 from tests.tracking.server import Server
+from zero.artifacts import write_manifest
+from zero.contest import contest
+from zero.errors import ServerError
 from zero.games.rules import rules_of
 from zero.ladder.entries import Entry
 from zero.ladder.files import ladder_files, write_ladder
 from zero.ladder.notebook import track_ladder
+from zero.ladder.results import Result
 from zero.ladder.table import CurvePoint, Ladder, Row, Scale
+from zero.match.store import RESULT_FILE
+from zero.presets import preset_text
 from zero.shards.records import read_records, write_records
+from zero.tracking import model_weights
+from zero.tracking.matches import track_match
 from zero.yardsticks.judge import Judgement
 from zero.yardsticks.notebook import track_yardsticks
 from zero.yardsticks.shape import facts_of, shape_of
@@ -97,7 +105,7 @@ def history(client: MlflowClient, run_id: str, name: str) -> list[tuple[int, flo
 
 def test_a_ladder_is_written_once_and_replaced_by_the_next(server, tmp_path):
     first, second = made_ladder(100.0), made_ladder(120.0)
-    url = track_ladder(server.uri, first)
+    url = track_ladder(tmp_path, server.uri, first)
     client, (run,) = runs_of(server, "elo")
     assert run.info.run_id in url and run.info.status == "FINISHED"
     assert history(client, run.info.run_id, "ladder/elo") == [(0, 0.0), (1, 100.0)]
@@ -112,15 +120,47 @@ def test_a_ladder_is_written_once_and_replaced_by_the_next(server, tmp_path):
     for path in written.iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), fetched
 
-    assert track_ladder(server.uri, first) == url
+    assert track_ladder(tmp_path, server.uri, first) == url
     _, again = runs_of(server, "elo")
     assert [each.info.run_id for each in again] == [run.info.run_id]
     assert history(client, run.info.run_id, "ladder/elo") == [(0, 0.0), (1, 100.0)]
 
-    track_ladder(server.uri, second)
+    track_ladder(tmp_path, server.uri, second)
     _, (newer,) = runs_of(server, "elo")
     assert newer.info.run_id != run.info.run_id
     assert history(client, newer.info.run_id, "ladder/elo") == [(0, 0.0), (1, 120.0)]
+
+
+def matches_on(server: Server, key: str):
+    client = MlflowClient(tracking_uri=server.uri)
+    experiment = client.get_experiment_by_name("matches of players")
+    return list(client.search_runs([experiment.experiment_id], f"tags.`zero.match` = '{key}'")) if experiment else []
+
+
+def test_a_ladders_matches_are_caught_up_and_another_outcome_is_another_run(server, tmp_path):
+    (tmp_path / "params.yaml").write_text(preset_text("smoke"))
+    played = contest(tmp_path, ("random", "random"), 4)
+    counted = {"wins": 2, "losses": 2, "draws": 0, "unique_games": 4, "opening_moves": 0}
+    result = Result.model_validate({"source": played.folder.name, "kind": "match", "players": KEYS, **counted})
+    ladder = made_ladder(80.0).model_copy(update={"results": (result,)})
+    for _ in range(2):
+        track_ladder(tmp_path, server.uri, ladder)
+    (run,) = matches_on(server, played.spec.key())
+    assert run.info.status == "FINISHED"
+    changed = played.table.model_copy(update={"forfeits": (1, 0)})
+    write_manifest(played.folder, changed, RESULT_FILE)
+    assert run.info.run_id not in track_match(played.folder, server.uri)
+    assert {each.data.metrics["forfeits_first"] for each in matches_on(server, played.spec.key())} == {0.0, 1.0}
+
+
+def test_a_version_without_weights_is_named(server):
+    client = MlflowClient(tracking_uri=server.uri, registry_uri=server.uri)
+    run = client.create_run(client.create_experiment("by hand"))
+    client.log_text(run.info.run_id, "no network", "model/notes.txt")
+    client.create_registered_model("empty")
+    client.create_model_version("empty", f"{run.info.artifact_uri}/model", run.info.run_id)
+    with pytest.raises(ServerError, match="version 1 of empty has no weight file"):
+        model_weights(server.uri, "empty", None, "1")
 
 
 def test_yardsticks_are_written_beside_it(server, tmp_path):

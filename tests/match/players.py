@@ -14,9 +14,11 @@ class Scripted:
         self.moves: dict[int, list[int]] = {}
         self.ended: list[int] = []
         self.asked: list[list[int]] = []
+        self.begun: list[list[int]] = []
         self.is_closed = False
 
     def begin(self, games: Sequence[int]) -> None:
+        self.begun.append(list(games))
         self.moves |= {game: [] for game in games}
 
     def choose(self, games: Sequence[int]) -> list[Reply]:

@@ -92,6 +92,25 @@ def test_players_are_closed_when_a_match_breaks_off(tmp_path):
     assert all(player.is_closed for player in made)
 
 
+def test_two_do_not_play_one_match(tmp_path):
+    refusals = []
+
+    def again(done, total, game):
+        with pytest.raises(StorageError, match=r"the match in .*/m is being played by another process; wait for it"):
+            play_match(tmp_path / "m", spec_of(), make_players, 4)
+        refusals.append(game.game)
+
+    play_match(tmp_path / "m", spec_of(2), make_players, 4, again)
+    assert len(refusals) == 2
+    play_match(tmp_path / "m", spec_of(2), make_players, 4)
+
+
+def test_a_match_where_nothing_can_be_written_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"cannot write .*/file/m"):
+        play_match(tmp_path / "file/m", spec_of(), make_players, 4)
+
+
 def test_another_match_is_not_mixed_in(tmp_path):
     play_match(tmp_path / "m", spec_of(), make_players, 4)
     with pytest.raises(StorageError, match="holds another match; give another folder"):

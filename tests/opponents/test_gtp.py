@@ -1,6 +1,7 @@
 """Engines that speak GTP and fail in every way, each a process of its own: what that does to their games."""
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,11 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from zero.artifacts import sha256_file
 from zero.errors import OpponentError
 from zero.games.coords import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 from zero.opponents import RESIGN, Reply
-from zero.opponents.gtp import gtp_opponent
+from zero.opponents.gtp import files_of, gtp_opponent
 from zero.opponents.gtp_player import GtpPlayer, game_seed
 from zero.opponents.gtp_process import MAX_DIAGNOSTICS_BYTES, EngineError, GtpEngine, RefusedError
 
@@ -231,7 +233,7 @@ def alive(pids: list[int]) -> list[int]:
 
 def runs(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
@@ -297,6 +299,20 @@ def test_the_player_is_named_by_the_engine(opened):
     player = opened().player
     assert (player.name, player.kind, player.settings["engine"]) == ("Faulty 1.0", "gtp", "Faulty 1.0")
     assert str(ENGINE) in str(player.settings["command"])
+
+
+def test_the_player_is_known_by_its_files(opened, tmp_path):
+    weights, digests = tmp_path / "weights", []
+    for content in ("one", "two", "one"):
+        weights.write_text(content)
+        digests.append(files_of([*command(), f"--net={weights}", str(tmp_path), "x" * 5000])["files"])
+    assert digests[0] == digests[2] != digests[1]
+    named = [each.split(" ", 1) for each in str(digests[0]).split(", ")]
+    wanted = [sys.executable, str(ENGINE), str(weights)]
+    assert named == [[sha256_file(Path(path)), path] for path in wanted]
+    assert str(opened().player.settings["files"]) in str(digests[0])
+    program, path = str(files_of(["sh", "-c", "cat"])["files"]).split(" ")
+    assert (program, path) == (sha256_file(Path(shutil.which("sh") or "")), "sh")
 
 
 def test_seeds_differ_by_game_and_fit_a_c_int():

@@ -12,9 +12,12 @@ from zero.audit.chains import Chains
 from zero.errors import LineageError, StorageError
 from zero.games.rules import rules_of
 from zero.params import load_params
+from zero.play.sgf import SgfGame, read_collection
 from zero.record import read_ledger
 from zero.shards.records import concatenate, read_records
-from zero.yardsticks.filling import fill_in, judging_profile
+from zero.sources import weights_path
+from zero.yardsticks import gnugo
+from zero.yardsticks.filling import fill_in, judging_profile, newest_rules
 from zero.yardsticks.notebook import yardstick_points
 from zero.yardsticks.picture import first_moves_png, spread
 from zero.yardsticks.screen import yardstick_tables
@@ -111,6 +114,45 @@ def test_data_that_is_elsewhere_is_left_out_and_altered_data_is_said(lineage: Li
         fill_in(lineage.home, "tiny")
 
 
+def test_gnu_gos_games_are_asked_about_where_there_are_some_and_parsed_once(lineage: Lineage, tmp_path, monkeypatch):
+    parsed: list[str] = []
+
+    def counted(text: str) -> list[SgfGame]:
+        parsed.append(text)
+        return read_collection(text)
+
+    text = "(;FF[4]GM[1]SZ[5]KM[0.5]PB[b]PW[w]RE[B+24.5];B[cc];W[];B[aa];W[];B[bb];W[dd];B[ab];W[];B[])"
+    (tmp_path / "gnugo5.sgf").write_text(text)
+    monkeypatch.setattr(gnugo, "GAMES_FILE", tmp_path / "gnugo5.sgf")
+    monkeypatch.setattr(gnugo, "BOARD", 5)
+    monkeypatch.setattr(gnugo, "read_collection", counted)
+    yardsticks = fill_in(lineage.home, "tiny")
+    found = [each.find(who, "gnugo") for each in yardsticks for who in ("challenger", "champion")]
+    assert [judged and judged.num_positions for judged in found] == [5] * 4
+    assert fill_in(lineage.home, "tiny") == yardsticks and len(parsed) == 1
+
+
+def test_what_is_kept_costs_no_network_to_be_read(lineage: Lineage, monkeypatch):
+    kept = fill_in(lineage.home, "tiny")
+    with Chains(lineage.home) as chains:
+        made = chains.generations("tiny")[1]
+        network = weights_path(made, made.decision.challenger if made.decision else "")
+    assert network
+    network.chmod(0o644)
+    network.write_bytes(network.read_bytes()[:-1])
+    assert fill_in(lineage.home, "tiny") == kept
+    yardsticks_dir(lineage.home, "tiny").joinpath("gen-0001.json").unlink()
+    with pytest.raises(StorageError, match="of tiny/gen-0001 was altered; delete"):
+        fill_in(lineage.home, "tiny")
+
+
+def test_the_rules_are_those_of_the_newest_recorded_generation(lineage: Lineage):
+    expected = rules_of(load_params(lineage.workspace).game)
+    (lineage.workspace / "params.yaml").write_text("spoilt: by the next one in the making")
+    found = newest_rules(lineage.home, "tiny")
+    assert (found.game, found.rows, found.komi) == (expected.game, expected.rows, expected.komi)
+
+
 def test_an_unknown_lineage_is_named(lineage: Lineage):
     with pytest.raises(LineageError, match="unknown lineage 'nobody'"):
         fill_in(lineage.home, "nobody")
@@ -120,5 +162,5 @@ def test_networks_of_a_gpu_are_asked_on_the_cpu(lineage: Lineage):
     profile = load_params(lineage.workspace).profile
     gpu = profile.model_copy(update={"device": "cuda", "precision": "bf16"})
     asked = judging_profile(gpu)
-    assert (asked.device, asked.backend, asked.precision) == ("cpu", "torch", "fp32")
-    assert judging_profile(profile.model_copy(update={"backend": "openvino"})).backend == "openvino"
+    assert (asked.device, asked.backend, asked.precision) == ("cpu", "openvino", "fp32")
+    assert judging_profile(profile.model_copy(update={"isa": "avx2"})) == profile

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from zero.artifacts import sha256_file
 from zero.games.position import ENDED, new_history, new_position
 from zero.games.rules import go_rules, gomoku_rules, legal_mask, margin, play
 from zero.play.sgf import read_collection
-from zero.yardsticks.gnugo import GAMES_FILE, OPENING_MOVES, columns_of, gnugo_games
+from zero.yardsticks import gnugo
+from zero.yardsticks.gnugo import GAMES_FILE, OPENING_MOVES, columns_of, gnugo_digest, gnugo_games
 from zero.yardsticks.judge import questions_of
 
 GO9 = go_rules(9, 9, 7.0)
@@ -52,6 +54,12 @@ def test_the_opening_is_no_target():
 @pytest.mark.parametrize("rules", [go_rules(5, 5), go_rules(9, 8), gomoku_rules(9, 9, 5)])
 def test_other_boards_and_games_have_no_such_yardstick(rules):
     assert gnugo_games(rules) is None
+    assert gnugo_digest(rules) is None
+
+
+def test_the_file_is_known_without_being_read_as_games(monkeypatch):
+    monkeypatch.setattr(gnugo, "read_collection", None)
+    assert gnugo_digest(GO9) == sha256_file(GAMES_FILE)
 
 
 GAME = "(;FF[4]GM[1]SZ[3]KM[{komi}]PB[b]PW[w]RE[{result}];B[bb];W[];B[])"

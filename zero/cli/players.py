@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from zero.cli.app import PLAYERS, Json, Lineage, app
+from zero.errors import ZeroError
 from zero.settings import Settings, home_dir
 
 PLAYER_HELP = (
@@ -93,11 +94,8 @@ def elo(
     if games:
         growth = Growth(games, match_games, openings, tuple(against) if against else None, simulations, at_once)
         with progress_of("elo", "games") as progress:
-            for played in grow(home, lineage, growth, progress):
-                if uri:
-                    from zero.tracking.matches import track_match
-
-                    track_match(played.folder, uri)
+            for _ in grow(home, lineage, growth, progress):
+                pass
     ladder = lineage_ladder(home, lineage, simulations)
     folder = write_ladder(home, ladder, out)
     if as_json:
@@ -110,7 +108,10 @@ def elo(
     if uri:
         from zero.ladder.notebook import track_ladder
 
-        typer.echo(f"MLflow: {track_ladder(uri, ladder)}", err=as_json)
+        try:
+            typer.echo(f"MLflow: {track_ladder(home, uri, ladder)}", err=as_json)
+        except ZeroError as error:  # all of it is kept here
+            typer.echo(f"not tracked: {error}; catch up later with `zero elo {lineage}`", err=True)
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -121,20 +122,17 @@ def yardsticks(lineage: Lineage, as_json: Json = False) -> None:
     """
     from rich.console import Console
 
-    from zero.games.rules import rules_of
-    from zero.lineage import find_workspace
-    from zero.params import load_params
     from zero.progress import progress_of
-    from zero.yardsticks.filling import fill_in
+    from zero.yardsticks.filling import fill_in, newest_rules
     from zero.yardsticks.notebook import track_yardsticks
     from zero.yardsticks.picture import write_picture
     from zero.yardsticks.screen import yardstick_tables
     from zero.yardsticks.table import yardsticks_dir
 
     home = home_dir()
+    rules = newest_rules(home, lineage)
     with progress_of("yardsticks", "networks") as progress:
         found = fill_in(home, lineage, progress)
-    rules = rules_of(load_params(find_workspace(home, lineage)).game)
     if found:
         write_picture(yardsticks_dir(home, lineage), rules, found)
     if as_json:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from zero.artifacts import Manifest, Sha256, canonical_json, sha256_bytes
 from zero.audit.evidence import Generation
+from zero.network.profile import precision_here
 from zero.opponents import PlayerId
 from zero.players import network_id
 
@@ -80,7 +81,8 @@ def champion_player(generation: Generation, simulations: int | None = None) -> P
     if generation.entry is None or generation.params is None:
         return None
     wanted = generation.params.gating.num_simulations if simulations is None else simulations
-    return network_id(generation.tag, generation.entry.champion, generation.params, wanted)
+    params, precision = generation.params, precision_here(generation.params.profile)
+    return network_id(generation.tag, generation.entry.champion, params, wanted, precision=precision)
 
 
 def champion_text(generation: Generation, simulations: int | None = None) -> str:

@@ -1,20 +1,34 @@
-"""A ladder in the lineage's experiment on MLflow: the curve as metrics, the table and the picture as files."""
+"""A ladder in the lineage's experiment on MLflow: the curve as metrics, the table and the picture as files.
 
+The matches that it counts go to the experiment of matches, as those of `zero match` do.
+"""
+
+from pathlib import Path
+
+from zero.contest import MATCHES_DIR
 from zero.ladder.files import ladder_files
 from zero.ladder.table import Ladder
+from zero.settings import STATE_FOLDER
 from zero.tracking.files import Point
 from zero.tracking.ladder import track_summary
+from zero.tracking.matches import track_matches
 
 STAGE = "elo"
 NOTE = "Ratings of `zero elo`: the step is the generation, the rating that of its champion."
 
 
-def track_ladder(uri: str, ladder: Ladder) -> str:
-    """Writes a ladder to the MLflow server in place of the one there; returns the address of its page.
+def track_ladder(home: Path, uri: str, ladder: Ladder) -> str:
+    """Writes a ladder to the MLflow server in place of the one there, and what of its matches is not there.
+
+    Returns:
+      The address of the ladder's page.
 
     Raises:
       ServerError: the server does not answer; nothing is lost, and the call can be repeated.
+      StorageError: the folder of a match is gone or damaged.
     """
+    played = [result.source for result in ladder.results if result.kind == "match"]
+    track_matches([home / STATE_FOLDER / MATCHES_DIR / name for name in played], uri)
     return track_summary(uri, ladder.lineage, STAGE, NOTE, ladder_points(ladder), ladder_files(ladder))
 
 

@@ -5,6 +5,7 @@ gate's match is a stage, and belongs to the record.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from zero.artifacts import Colours
@@ -12,7 +13,7 @@ from zero.games.rules import rules_of
 from zero.intervals import wilson_interval
 from zero.match.referee import Referee
 from zero.match.results import MatchGame, MatchSpec, MatchTable, count_match
-from zero.match.store import MatchFolder
+from zero.match.store import MatchFolder, locked
 from zero.opponents import Opponent
 
 Progress = Callable[[int, int, MatchGame], None]
@@ -31,21 +32,23 @@ def play_match(
     Args:
       folder: of the match; made where there is none.
       spec: what is played.
-      make_players: makes the two players of `spec`; not called where no game is missing.
+      make_players: makes the two players of `spec`, which are closed here; not called where no game is missing.
       games_at_once: open at once; the players have room for them.
       progress: is told of each game.
 
     Raises:
-      StorageError: the folder holds another match, a file in it is altered, or it cannot be written.
+      StorageError: the folder holds another match, another process plays it, a file in it is altered, or it cannot be
+        written.
     """
-    store = MatchFolder(folder, spec)
-    missing = store.missing()
-    if missing:
-        _play_missing(store, spec, make_players(), missing, games_at_once, progress)
-    games = store.games()
-    table = count_match(spec, games)
-    store.finish(rules_of(spec.game), games, table)
-    return table
+    with locked(folder):
+        store = MatchFolder(folder, spec)
+        missing = store.missing()
+        if missing:
+            _play_missing(store, spec, make_players(), missing, games_at_once, progress)
+        games = store.games()
+        table = count_match(spec, games)
+        store.finish(rules_of(spec.game), games, table)
+        return table
 
 
 def _play_missing(
@@ -56,15 +59,16 @@ def _play_missing(
     games_at_once: int,
     progress: Progress | None,
 ) -> None:
-    with Referee(rules_of(spec.game), players, spec.seed, spec.opening_moves, games_at_once) as referee:
-        try:
-            for number, game in enumerate(referee.play(missing), spec.num_games - len(missing) + 1):
-                store.keep(game)
-                if progress:
-                    progress(number, spec.num_games, game)
-        finally:
-            for player in players:  # before the referee waits for those who think
-                player.close()
+    with (
+        Referee(rules_of(spec.game), players, spec.seed, spec.opening_moves, games_at_once) as referee,
+        ExitStack() as leaving,  # players, before the referee waits for those who think
+    ):
+        for player in players:
+            leaving.callback(player.close)
+        for number, game in enumerate(referee.play(missing), spec.num_games - len(missing) + 1):
+            store.keep(game)
+            if progress:
+                progress(number, spec.num_games, game)
 
 
 def colour_interval(colours: Colours) -> tuple[float, float]:

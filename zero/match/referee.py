@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from zero.errors import ParamsError
 from zero.games.legality import why_illegal
 from zero.games.position import (
     TO_PLAY,
@@ -30,6 +31,11 @@ from zero.search.streams import next_below, stream_of
 
 OPENING_TRIES = 100
 """Openings drawn for a pair of games until one does not end the game."""
+
+
+def most_opening_moves(rules: Rules) -> int:
+    """Random moves that an opening may have: with half of the board filled there is a game left to play."""
+    return rules.num_points // 2
 
 
 class Table(NamedTuple):
@@ -59,13 +65,18 @@ class Referee:
         self._pool.shutdown(cancel_futures=True)
 
     def play(self, games: Sequence[int]) -> Iterator[MatchGame]:
-        """Plays these games of the match; each comes as soon as it is over."""
+        """Plays these games of the match; each comes as soon as it is over.
+
+        Raises:
+          ParamsError: there is no opening of so many moves that does not end the game.
+        """
         waiting = list(games)
         tables: dict[int, Table] = {}
         while waiting or tables:
-            while waiting and len(tables) < self._at_once:
-                table = self._open(waiting.pop(0))
-                tables[table.game] = table
+            room = self._at_once - len(tables)
+            if opened := waiting[:room]:
+                tables |= {table.game: table for table in self._open(opened)}
+                del waiting[:room]
             for game in self._turn(list(tables.values())):
                 del tables[game.game]
                 yield game
@@ -137,15 +148,17 @@ class Referee:
         white = int(table.position.state[TO_PLAY] < 0)
         return white if table.game % 2 == 0 else 1 - white
 
-    def _open(self, game: int) -> Table:
-        """Sets up a game, with its opening."""
+    def _open(self, games: Sequence[int]) -> list[Table]:
+        """Sets up games, with their openings. Each player hears of all at once: engines start side by side."""
+        openings = [self._opening(game // 2) for game in games]
         for player in self._players:
-            player.begin([game])
-        table = Table(game, new_position(self._rules), new_history(self._rules), [])
-        reset(self._rules, table.position, table.history)
-        for action in self._opening(game // 2):
-            self._move(table, action)
-        return table
+            player.begin(games)
+        tables = [Table(game, new_position(self._rules), new_history(self._rules), []) for game in games]
+        for table, opening in zip(tables, openings, strict=True):
+            reset(self._rules, table.position, table.history)
+            for action in opening:
+                self._move(table, action)
+        return tables
 
     def _opening(self, pair: int) -> list[int]:
         """Random legal moves, on the board alone, that do not end the game; the same for both games of a pair."""
@@ -164,4 +177,7 @@ class Referee:
                 play(rules, position, history, actions[-1])
             if len(actions) == self._opening_moves and not ended(position):
                 return actions
-        return []
+        raise ParamsError(
+            f"opening_moves = {self._opening_moves}: none of {OPENING_TRIES} random openings left a game to play; "
+            "give fewer"
+        )

@@ -6,6 +6,7 @@ Imports torch only inside functions: an instruction set is chosen by the environ
 import os
 import platform
 from importlib.metadata import version
+from typing import Literal
 
 from zero.errors import ParamsError
 from zero.params import ProfileParams
@@ -18,14 +19,17 @@ THREADS_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}
 """How long a thread that waits for another spins. By default it does for milliseconds, and where another process wants
 the core, training was measured 4 to 9 times slower. Changes no bits."""
 LIBRARIES = ("torch", "numpy", "numba")
+FASTEST_BACKEND = {"cpu": "openvino", "cuda": "torch"}
+
+Device = Literal["cpu", "cuda"]
+Precision = Literal["fp32", "bf16"]
 
 
 def set_environment(profile: ProfileParams) -> None:
     """Sets what torch and its libraries read from the environment; before torch is imported, or it has less effect."""
     if profile.isa == "avx2":
         os.environ.update(AVX2_ENVIRONMENT)
-    for name, value in (THREADS_ENVIRONMENT | CUDA_ENVIRONMENT).items():
-        os.environ.setdefault(name, value)
+    _set_defaults()
 
 
 def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
@@ -48,6 +52,42 @@ def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
     if profile.isa == "avx2" and capability != "AVX2":
         assert not capability.startswith("AVX512"), "prepare_torch ran after torch had computed something"
         raise ParamsError(f"profile.isa = 'avx2', but this CPU has {capability}; set it to 'native'")
+
+
+def profile_here(
+    made: ProfileParams, num_threads: int, device: Device | None = None, precision: Precision | None = None
+) -> ProfileParams:
+    """How this process asks a network, whatever machine it was made on: so networks of several makers play together.
+
+    Of what its maker chose stay the precision, where this machine has it, and the backend, where the device is his.
+
+    Args:
+      made: the profile it was made with.
+      num_threads: of this network.
+      device: by default the GPU, where there is one.
+      precision: by default that of `precision_here`.
+    """
+    device = device or _device_here()
+    changes = {
+        "device": device,
+        "backend": made.backend if made.device == device else FASTEST_BACKEND[device],
+        "precision": precision or precision_here(made, device),
+        "isa": "native",
+        "selfplay_threads": num_threads,
+    }
+    return made.model_copy(update=changes)
+
+
+def precision_here(made: ProfileParams, device: Device | None = None) -> Precision:
+    """The precision that a network's maker chose; fp32 in place of bf16, where nothing here multiplies such numbers."""
+    if made.precision == "fp32":
+        return "fp32"
+    device = device or _device_here()
+    _set_defaults()
+    import torch
+
+    has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if device == "cuda" else bool(_bf16_unit())
+    return "bf16" if has_bf16 else "fp32"
 
 
 def execution_profile(profile: ProfileParams) -> dict[str, str]:
@@ -77,6 +117,18 @@ def execution_profile(profile: ProfileParams) -> dict[str, str]:
         **{library: version(library) for library in libraries},
         **({"cuda": str(torch.version.cuda), "cudnn": str(cudnn)} if on_gpu else {}),
     }
+
+
+def _set_defaults() -> None:
+    for name, value in (THREADS_ENVIRONMENT | CUDA_ENVIRONMENT).items():
+        os.environ.setdefault(name, value)
+
+
+def _device_here() -> Device:
+    _set_defaults()
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _bf16_unit() -> str:

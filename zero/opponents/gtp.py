@@ -44,7 +44,23 @@ def gtp_opponent(
     Raises:
       OpponentError: there is no such program, it does not speak GTP, or it cannot play this game.
     """
-    return _made(Program(tuple(command)), shlex.join(command), rules, seed, name, move_seconds, num_processes, {})
+    shown, more = shlex.join(command), files_of(command)
+    return _made(Program(tuple(command)), shown, rules, seed, name, move_seconds, num_processes, more)
+
+
+def files_of(command: Sequence[str]) -> Settings:
+    """SHA-256 of each file that a command names, the program among them, by a word or by what follows a `=` in one.
+
+    So the same command line with other weights or another program is another player.
+    """
+    words = [part for word in command for part in (word, word.partition("=")[2]) if part]
+    paths = {word: (program_path(word) if word == command[0] else None) or word for word in words}
+    digests = [
+        f"{sha256_file(Path(path))} {word}"
+        for word, path in paths.items()
+        if os.path.isfile(path) and os.access(path, os.R_OK)
+    ]
+    return {"files": ", ".join(digests)} if digests else {}
 
 
 def gnugo(
@@ -55,6 +71,9 @@ def gnugo(
     num_processes: int | None = None,
 ) -> GtpPlayer:
     """GNU Go at a level, 0 to 20 (10 is its default), by the rules that are played here: area, positional superko.
+
+    It may resign, as is usual, since it does so late: where it would pass and holds all its stones for dead, and at
+    19x19 also where it is more than 45 points behind with no fight left.
 
     Raises:
       OpponentError: it is not installed, or cannot play this game.

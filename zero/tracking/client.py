@@ -255,13 +255,7 @@ class Notebook:
 
 
 def find_notebook(uri: str, lineage: str, deleted: bool = False) -> Notebook | None:
-    """The notebook of a lineage; None where nothing of it was written.
-
-    Args:
-      uri: Address of the server.
-      lineage: Name of the lineage.
-      deleted: Also where its experiment was deleted; it is then restored.
-    """
+    """The notebook of a lineage; None where nothing was written. `deleted`: also one in the bin, which is restored."""
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     experiment = client.get_experiment_by_name(lineage)
     if experiment is None:
@@ -326,7 +320,12 @@ def model_weights(uri: str, name: str, alias: str | None, version: str | None) -
         return None
     with tempfile.TemporaryDirectory() as folder:
         mlflow.artifacts.download_artifacts(artifact_uri=found.source, dst_path=folder, tracking_uri=uri)
-        return next(Path(folder).rglob("*.safetensors")).read_bytes()
+        path = next(Path(folder).rglob("*.safetensors"), None)
+        if path is None:
+            raise ServerError(
+                f"MLflow at {uri}: version {found.version} of {name} has no weight file; name another one"
+            )
+        return path.read_bytes()
 
 
 def check_server(uri: str) -> None:

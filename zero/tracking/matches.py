@@ -1,8 +1,12 @@
-"""A match between players of any kind as a run in MLflow: score by colour, the players' settings, the games as SGF."""
+"""A match between players of any kind as a run in MLflow: score by colour, the players' settings, the games as SGF.
 
+A run is known by what was to be played and by what came of it: engines may play the same match otherwise elsewhere.
+"""
+
+from collections.abc import Iterable
 from pathlib import Path
 
-from zero.artifacts import Colours, read_manifest
+from zero.artifacts import Colours, read_manifest, sha256_file
 from zero.intervals import wilson_interval
 from zero.match.results import MatchSpec, MatchTable
 from zero.match.store import RESULT_FILE, SGF_FILE, SPEC_FILE
@@ -21,13 +25,25 @@ def track_match(folder: Path, uri: str) -> str:
       ServerError: the server does not answer; nothing is lost, and the call can be repeated.
       StorageError: the folder holds no whole match.
     """
-    page = match_page(folder)
+    return track_matches([folder], uri)[0]
+
+
+def track_matches(folders: Iterable[Path], uri: str) -> list[str]:
+    """Writes several matches; the addresses of their pages.
+
+    Raises:
+      ServerError: the server does not answer; nothing is lost, and the call can be repeated.
+      StorageError: a folder holds no whole match.
+    """
+    pages = [match_page(folder) for folder in folders]
     with open_client(uri) as client:
         notebook = client.open_matches(uri)
-        run = notebook.open_run(page)
-        notebook.fill_run(run, page)
-        url: str = notebook.run_url(run.info.run_id)
-        return url
+        urls = []
+        for page in pages:
+            run = notebook.open_run(page)
+            notebook.fill_run(run, page)
+            urls.append(notebook.run_url(run.info.run_id))
+        return urls
 
 
 def match_page(folder: Path) -> Page:
@@ -41,7 +57,7 @@ def match_page(folder: Path) -> Page:
         params |= {f"{which}.{name}": str(value)[:LONGEST_PARAM] for name, value in player.settings.items()}
     return Page(
         name=f"{spec.players[0].name} against {spec.players[1].name}",
-        key={"zero.match": spec.key()},
+        key={"zero.match": spec.key(), "zero.result": sha256_file(folder / RESULT_FILE)},
         tags={},
         params=params,
         points=[Point(name, value, 0) for name, value in metrics_of(table).items()],

@@ -9,7 +9,7 @@ stands the shape of the generation's own games. A match says who is stronger; th
 | `shape` | games in numbers |
 | `judge` | a network against games |
 | `gnugo` | GNU Go's games |
-| `data` | games and networks from DVC's cache |
+| `data` | games from DVC's cache |
 | `table` | what is kept |
 | `filling` | computes what is missing |
 | `screen`, `picture`, `notebook` | for a person, and for MLflow |

@@ -1,4 +1,4 @@
-"""Games and networks of a lineage's generations, where DVC keeps them; nothing is checked out or fetched."""
+"""Games of a lineage's generations, where DVC keeps them; nothing is checked out or fetched."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,7 @@ from zero.artifacts import MANIFEST_FILE, GameSet, Sha256, sha256_bytes
 from zero.audit.evidence import Generation
 from zero.errors import StorageError
 from zero.shards.records import GameColumns, read_records
-from zero.statements import CHALLENGER_DIR, CHAMPION_DIR, GAMES_DIR
-
-WEIGHTS_FILE = "weights.safetensors"
+from zero.statements import GAMES_DIR
 
 
 def games_digest(generation: Generation) -> Sha256 | None:
@@ -39,12 +37,3 @@ def num_shards(generation: Generation) -> int:
     data = generation.data(GAMES_DIR, MANIFEST_FILE)
     assert data is not None
     return len(GameSet.model_validate_json(data).shards)
-
-
-def weights_of(generation: Generation, sha256: str) -> bytes | None:
-    """The weight file of that digest, if it is the challenger or the champion of the generation and is here."""
-    for folder in (CHALLENGER_DIR, CHAMPION_DIR):
-        data = generation.data(folder, WEIGHTS_FILE)
-        if data is not None and sha256_bytes(data) == sha256:
-            return data
-    return None

@@ -5,17 +5,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from zero.artifacts import sha256_file
 from zero.audit.chains import Chains
 from zero.audit.evidence import Generation
+from zero.commands import git
+from zero.games.position import Rules
 from zero.games.rules import rules_of
+from zero.lineage import find_workspace
 from zero.network.inference import new_evaluator
-from zero.network.profile import prepare_torch
-from zero.params import Params, ProfileParams
+from zero.network.profile import prepare_torch, profile_here
+from zero.params import PARAMS_FILE, GameParams, Params, ProfileParams, parse_params
+from zero.record import generation_tag, read_ledger
 from zero.search.evaluator import Evaluator
+from zero.sources import weights_of, weights_path
 from zero.yardsticks import AHEAD, GNUGO, OWN, later
-from zero.yardsticks.data import games_digest, num_shards, shards_of, weights_of
-from zero.yardsticks.gnugo import GAMES_FILE, gnugo_games
+from zero.yardsticks.data import games_digest, num_shards, shards_of
+from zero.yardsticks.gnugo import gnugo_digest, gnugo_games
 from zero.yardsticks.judge import Questions, join_questions, judge, questions_of
 from zero.yardsticks.shape import facts_of, join, shape_of
 from zero.yardsticks.table import (
@@ -74,6 +78,18 @@ def fill_in(home: Path, lineage: str, progress: Progress | None = None) -> list[
     return [kept[number] for number in sorted(kept)]
 
 
+def newest_rules(home: Path, lineage: str) -> Rules:
+    """The rules of a lineage's newest recorded generation; what its workspace holds may be another one in the making.
+
+    Raises:
+      LineageError: there is no such lineage.
+      ParamsError: its parameters cannot be read by this version of the program.
+    """
+    newest = read_ledger(find_workspace(home, lineage))[-1]
+    name = f"{generation_tag(lineage, newest.generation)}:{PARAMS_FILE}"
+    return rules_of(parse_params(git(home, "show", name), name).game)
+
+
 def missing_tasks(number: int, here: Mapping[int, Generation], kept: GenerationYardsticks) -> Iterator[Task]:
     """What can be computed of generation `number` and is not kept, or is kept of other games or another network."""
     known = {(each.who, each.weights, each.games, each.games_digest) for each in kept.yardsticks}
@@ -82,8 +98,8 @@ def missing_tasks(number: int, here: Mapping[int, Generation], kept: GenerationY
         if number + ahead in here and (digest := games_digest(here[number + ahead])):
             games.append((later(ahead), number + ahead, digest))
     params = here[number].params
-    if params is not None and gnugo_games(rules_of(params.game)) is not None:
-        games.append((GNUGO, None, sha256_file(GAMES_FILE)))
+    if params is not None and (digest := gnugo_digest(rules_of(params.game))):
+        games.append((GNUGO, None, digest))
     for who, weights in networks_of(here[number]).items():
         for name, played_in, digest in games:
             if (who, weights, name, digest) not in known:
@@ -98,13 +114,12 @@ def networks_of(generation: Generation) -> dict[Who, str]:
     networks: dict[Who, str] = {"challenger": entry.decision.challenger}
     if entry.champion != entry.decision.challenger:
         networks["champion"] = entry.champion
-    return {who: sha256 for who, sha256 in networks.items() if weights_of(generation, sha256) is not None}
+    return {who: sha256 for who, sha256 in networks.items() if weights_path(generation, sha256)}
 
 
 def judging_profile(profile: ProfileParams) -> ProfileParams:
     """How networks are asked here: in fp32 on the CPU, so that the numbers of different machines compare."""
-    backend = profile.backend if profile.device == "cpu" else "torch"
-    return profile.model_copy(update={"device": "cpu", "backend": backend, "precision": "fp32", "isa": "native"})
+    return profile_here(profile, profile.selfplay_threads, "cpu", "fp32")
 
 
 class _Bench:
@@ -114,10 +129,12 @@ class _Bench:
         self._here = here
         self._evaluator = lru_cache(KEPT_NETWORKS)(self._read_network)
         self._questions = lru_cache(KEPT_QUESTIONS)(self._read_questions)
+        self._gnugo = lru_cache(1)(_gnugo_questions)
 
     def measure(self, task: Task) -> Yardstick:
         evaluator = self._evaluator(task.of, task.weights)
-        questions = self._questions(task.of if task.played_in is None else task.played_in, task.games == GNUGO)
+        game = _params(self._here[task.of]).game
+        questions = self._gnugo(game) if task.played_in is None else self._questions(task.played_in)
         return Yardstick(
             who=task.who,
             weights=task.weights,
@@ -134,17 +151,20 @@ class _Bench:
         prepare_torch(profile, profile.selfplay_threads)
         return new_evaluator(data, profile)
 
-    def _read_questions(self, number: int, gnugo: bool) -> Questions:
+    def _read_questions(self, number: int) -> Questions:
         generation = self._here[number]
         rules = rules_of(_params(generation).game)
-        if gnugo:
-            games = gnugo_games(rules)
-            assert games is not None
-            return questions_of(rules, games, POSITIONS)
         num = num_shards(generation)
         shares = [POSITIONS * (k + 1) // num - POSITIONS * k // num for k in range(num)]
         shards = zip(shards_of(generation), shares, strict=True)
         return join_questions(questions_of(rules, games, share) for games, share in shards)
+
+
+def _gnugo_questions(game: GameParams) -> Questions:
+    rules = rules_of(game)
+    games = gnugo_games(rules)
+    assert games is not None
+    return questions_of(rules, games, POSITIONS)
 
 
 def _is_here(generation: Generation) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from zero.artifacts import Sha256, sha256_bytes
 from zero.errors import StorageError
 from zero.games.position import GO, Rules
 from zero.play.sgf import SgfGame, read_collection
@@ -30,14 +31,21 @@ def gnugo_games(rules: Rules) -> GameColumns | None:
     Raises:
       StorageError: the file is missing.
     """
+    if gnugo_digest(rules) is None:
+        return None
+    different = {game.actions: game for game in read_collection(_file().decode())}  # chances are not always taken
+    return columns_of(rules, list(different.values()), OPENING_MOVES)
+
+
+def gnugo_digest(rules: Rules) -> Sha256 | None:
+    """SHA-256 of the file with the games for those rules; None where there are none.
+
+    Raises:
+      StorageError: the file is missing.
+    """
     if rules.game != GO or (rules.rows, rules.columns) != (BOARD, BOARD):
         return None
-    try:
-        text = GAMES_FILE.read_text()
-    except OSError as error:
-        raise StorageError(f"cannot read {GAMES_FILE}: {error.strerror}; install the package again") from None
-    different = {game.actions: game for game in read_collection(text)}  # its few chances are not always taken
-    return columns_of(rules, list(different.values()), OPENING_MOVES)
+    return sha256_bytes(_file())
 
 
 def columns_of(rules: Rules, games: Sequence[SgfGame], opening_moves: int) -> GameColumns | None:
@@ -71,6 +79,13 @@ def columns_of(rules: Rules, games: Sequence[SgfGame], opening_moves: int) -> Ga
         visit_actions=actions[is_target],
         visit_counts=np.ones(int(is_target.sum()), np.uint16),
     )
+
+
+def _file() -> bytes:
+    try:
+        return GAMES_FILE.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {GAMES_FILE}: {error.strerror}; install the package again") from None
 
 
 def _outcome(game: SgfGame, komi: float) -> float | None:

@@ -3,7 +3,9 @@
 import io
 import os
 import re
+import tempfile
 import time
+from collections.abc import Callable
 from threading import Thread
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tests.interop.gtp.engines import GO5, engine_program, player_mind, random_mind, transcript
 from tests.interop.gtp.test_analysis import as_lizzie
 from tests.search.evaluators import HashEvaluator
+from zero.errors import StorageError
 from zero.interop.gtp.engine import Engine
 from zero.interop.gtp.protocol import command_of
 from zero.interop.gtp.serve import serve_gtp
@@ -59,6 +62,7 @@ def test_an_analysis_goes_on_until_a_line_comes(next_line):
     source, target = os.pipe()
     out = io.StringIO()
     mind = player_mind(GO5)
+    mind.begin(GO5)
     mind.think(8, None)  # compiles what is not compiled yet
     with os.fdopen(source, "rb") as file:
         thread = Thread(target=serve_gtp, args=(file, out, lambda interrupted: Engine(mind, GO5, interrupted)))
@@ -96,6 +100,37 @@ def test_visits_grow_while_it_analyses():
     totals = [sum(visits for visits, _, _ in as_lizzie(line).values()) for line in lines]
     assert totals == sorted(totals)
     assert totals[0] < totals[-1] <= 9 * 30
+
+
+class Failing(HashEvaluator):
+    """A network that is lost once something is so; slow, so that no tree is full by then."""
+
+    def __init__(self, is_lost: Callable[[], bool]) -> None:
+        super().__init__(GO5)
+        self.is_lost = is_lost
+
+    def evaluate(self, planes, prior, value):
+        if self.is_lost():
+            raise StorageError("the network is gone")
+        time.sleep(0.005)
+        super().evaluate(planes, prior, value)
+
+
+def test_an_analysis_that_fails_is_refused_and_the_next_is_heard():
+    text = transcript(b"1 lz-analyze b 1\n2 name\n", player_mind(GO5, Failing(lambda: True)))
+    assert text == "?1 the network is gone\n\n=2 zero\n\n"
+
+
+def test_an_analysis_that_fails_later_ends_its_answer(caplog):
+    out = io.StringIO()
+    mind = player_mind(GO5, Failing(lambda: out.getvalue().count("\n") == 2))
+    with tempfile.TemporaryFile() as file:
+        file.write(b"1 lz-analyze b 1\n2 name\n")
+        file.seek(0)
+        serve_gtp(file, out, lambda _: Engine(mind, GO5, lambda seconds: False))
+    first, rest = out.getvalue().split("\n\n", 1)
+    assert first.startswith("=1\ninfo move ") and rest == "=2 zero\n\n"
+    assert "lz-analyze ends early: the network is gone" in caplog.text
 
 
 def test_nobody_reading_ends_it():

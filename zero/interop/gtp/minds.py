@@ -31,7 +31,11 @@ class Mind(Protocol):
         ...
 
     def begin(self, rules: Rules) -> None:
-        """From now on the game has these rules; the board is empty."""
+        """From now on the game has these rules; the board is empty. Comes before all but `accepts` and `close`.
+
+        Raises:
+          ZeroError: the player cannot be started, or is for another board.
+        """
         ...
 
     def follow(self, actions: tuple[int, ...]) -> None:
@@ -82,11 +86,11 @@ class PlayerMind:
         num_simulations: int,
         resign_below: float = NEVER_RESIGN,
     ) -> None:
-        """Makes the player.
+        """Waits for `begin`, which makes the player.
 
         Args:
           name: who it is.
-          new_player: makes the player for other komi and other limits of a game's length, around the same evaluator.
+          new_player: makes the player for any komi and any limit of a game's length, around the same evaluator.
           rules: the game and board of the network.
           num_simulations: of a move, as the player has it.
           resign_below: it gives up where the value is below this, from -1 (never) to 1.
@@ -96,7 +100,7 @@ class PlayerMind:
         self._new_player = new_player
         self._resign_below = resign_below
         self._rules = rules
-        self._player = new_player(rules)
+        self._made: Player | None = None
 
     def accepts(self, rules: Rules) -> bool:
         """True for the board of its network."""
@@ -107,10 +111,10 @@ class PlayerMind:
 
     def begin(self, rules: Rules) -> None:
         """Takes a new player where a rule has changed, or the empty board."""
-        if rules is self._rules:
-            self._player.new_game()
+        if self._made is not None and rules is self._rules:
+            self._made.new_game()
             return
-        self._player = self._new_player(rules)
+        self._made = self._new_player(rules)
         self._rules = rules
 
     def follow(self, actions: tuple[int, ...]) -> None:
@@ -144,22 +148,27 @@ class PlayerMind:
     def close(self) -> None:
         """Nothing is open."""
 
+    @property
+    def _player(self) -> Player:
+        assert self._made is not None, "a mind was asked before `begin`"
+        return self._made
+
 
 class OpponentMind:
     """Any opponent of a match, for any board that its factory makes one for. It takes the time it takes."""
 
     def __init__(self, name: str, new_opponent: Callable[[Rules], Opponent], rules: Rules) -> None:
-        """Makes the opponent.
+        """Waits for `begin`, which makes the opponent.
 
         Args:
           name: who it is.
           new_opponent: makes one for a game and board, with room for one open game.
-          rules: the first game and board.
+          rules: the game and the first board.
         """
         self.name = name
         self._new_opponent = new_opponent
         self._rules = rules
-        self._opponent = new_opponent(rules)
+        self._made: Opponent | None = None
         self._game = 0
         self._actions: tuple[int, ...] | None = None  # None: no game is open
 
@@ -169,10 +178,10 @@ class OpponentMind:
 
     def begin(self, rules: Rules) -> None:
         """Takes a new opponent where a rule has changed, or a new game."""
-        if rules is not self._rules:
+        if self._made is None or rules is not self._rules:
             opponent = self._new_opponent(rules)
-            self._opponent.close()
-            self._opponent, self._rules, self._actions = opponent, rules, None
+            self.close()
+            self._made, self._rules, self._actions = opponent, rules, None
         self._new_game()
 
     def follow(self, actions: tuple[int, ...]) -> None:
@@ -194,7 +203,13 @@ class OpponentMind:
 
     def close(self) -> None:
         """Closes the opponent."""
-        self._opponent.close()
+        if self._made is not None:
+            self._made.close()
+
+    @property
+    def _opponent(self) -> Opponent:
+        assert self._made is not None, "a mind was asked before `begin`"
+        return self._made
 
     def _new_game(self) -> None:
         if self._actions is not None:

@@ -1,11 +1,15 @@
 """The loop of the Go Text Protocol: a line in, an answer out, until `quit` or the end of the input."""
 
+import logging
 from collections.abc import Callable
+from itertools import chain
 from typing import Protocol
 
 from zero.errors import ZeroError
 from zero.interop.gtp.engine import Engine
 from zero.interop.gtp.protocol import CommandError, HasFile, Lines, answer, command_of, refusal
+
+log = logging.getLogger(__name__)
 
 
 class Output(Protocol):
@@ -53,13 +57,17 @@ def _serve(lines: Lines, lines_out: Output, engine: Engine) -> None:
             continue
         try:
             result = engine.run(command.name, command.arguments)
+            if isinstance(result, str):
+                tell(answer(command.id, result))
+                continue
+            first = next(result, None)  # before the sign of success is sent
         except ZeroError as error:
             tell(refusal(command.id, str(error)))
             continue
-        if isinstance(result, str):
-            tell(answer(command.id, result))
-            continue
         tell(f"={command.id}\n")
-        for row in result:
-            tell(f"{row}\n")
+        try:
+            for row in chain([] if first is None else [first], result):
+                tell(f"{row}\n")
+        except ZeroError as error:
+            log.warning("%s ends early: %s", command.name, error)  # its answer has begun and cannot be taken back
         tell("\n")

@@ -1,0 +1,48 @@
+"""Minds: what they are made of is made once, when the game and its board are known."""
+
+from tests.interop.gtp.engines import GO5, GO9, NUM_SIMULATIONS, ask
+from tests.search.evaluators import HashEvaluator
+from zero.interop.gtp.engine import Engine
+from zero.interop.gtp.minds import OpponentMind, PlayerMind
+from zero.opponents.uniform import UniformPlayer
+from zero.play.player import Player
+
+
+class Counted(UniformPlayer):
+    """Tells of its beginning and its end."""
+
+    def __init__(self, rules, log):
+        super().__init__(rules, 3)
+        self.log = log
+        log.append(f"{rules.rows} made")
+
+    def close(self):
+        self.log.append(f"{self._rules.rows} closed")
+
+
+def test_an_opponent_is_made_once_for_a_board():
+    log: list[str] = []
+    mind = OpponentMind("random", lambda rules: Counted(rules, log), GO5)
+    mind.close()  # before a game has begun
+    assert log == []
+    one = Engine(mind, GO5)
+    assert not ask(one, "genmove b").startswith("?") and not ask(one, "clear_board")
+    assert log == ["5 made"]
+    assert ask(one, "boardsize 9") == "" and not ask(one, "genmove b").startswith("?")
+    assert log == ["5 made", "9 made", "5 closed"]
+    mind.close()
+    assert log[3:] == ["9 closed"]
+
+
+def test_a_tree_is_made_once_for_a_board():
+    made = []
+
+    def new_player(rules):
+        made.append(rules)
+        return Player(rules, HashEvaluator(rules), NUM_SIMULATIONS, 1.5, False, False, 400)
+
+    mind = PlayerMind("a hash", new_player, GO9, NUM_SIMULATIONS)
+    one = Engine(mind, GO9)
+    for line in ("genmove b", "clear_board", "genmove b"):
+        assert not ask(one, line).startswith("?")
+    assert len(made) == 1
