@@ -128,6 +128,7 @@ def test_games_are_counted_as_record_by_record(games, records):
     assert (shape.mean_length, shape.length_spread) == pytest.approx((np.mean(lengths), np.std(lengths)))
     assert shape.score_spread == pytest.approx(np.std(margins))
     assert shape.black_score == pytest.approx(sum(record.outcome == 1 for record in records) / 12)
+    assert shape.start_value == pytest.approx(np.mean([record.root_values[0] for record in records]))
     entropies = [entropy for record in records for entropy in slow_entropy(record)]
     assert (shape.num_targets, shape.target_entropy) == pytest.approx((len(entropies), np.mean(entropies)))
     first = Counter(int(record.actions[0]) for record in records)

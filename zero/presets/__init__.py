@@ -2,8 +2,7 @@
 
 from importlib import resources
 
-from zero.errors import ParamsError
-from zero.params import did_you_mean
+from zero.errors import ParamsError, did_you_mean
 
 
 def presets() -> list[str]:

@@ -34,7 +34,8 @@ def yardstick_tables(yardsticks: Sequence[GenerationYardsticks]) -> Iterator[Tab
             networks.add_row(str(each.generation), who, *(_cell(judgement) for judgement in found), entropy)
     yield networks
     shapes = Table(title="games", title_justify="left")
-    for column in ("generation", "games", "moves", "spread", "Black", "resigned", "score spread", "target entropy"):
+    columns = "generation, games, moves, spread, Black, start value, resigned, score spread, target entropy"
+    for column in columns.split(", "):
         shapes.add_column(column, justify="right")
     for moves in OPENING_LENGTHS:
         shapes.add_column(f"openings of {moves}", justify="right")
@@ -43,7 +44,13 @@ def yardstick_tables(yardsticks: Sequence[GenerationYardsticks]) -> Iterator[Tab
         spread = MISSING if shape.score_spread is None else f"{shape.score_spread:.1f}"
         shapes.add_row(
             *(str(each.generation), str(shape.num_games), f"{shape.mean_length:.1f}", f"{shape.length_spread:.1f}"),
-            *(f"{shape.black_score:.1%}", f"{shape.resigned:.1%}", spread, f"{shape.target_entropy:.2f}"),
+            *(
+                f"{shape.black_score:.1%}",
+                f"{shape.start_value:+.2f}",
+                f"{shape.resigned:.1%}",
+                spread,
+                f"{shape.target_entropy:.2f}",
+            ),
             *(str(shape.unique_openings[moves]) for moves in OPENING_LENGTHS),
         )
     yield shapes

@@ -22,6 +22,7 @@ class Facts(NamedTuple):
     outcome: np.ndarray  # [G] int8, for Black
     margin: np.ndarray  # [G] float32, for Black
     resigned: np.ndarray  # [G] bool
+    start_value: np.ndarray  # [G] float64, root value of the first position, for Black
     opening: np.ndarray  # [G, 12] int16, the first moves, NO_MOVE beyond the end
     entropy: np.ndarray  # [D] float64, nats, of each policy target
 
@@ -37,6 +38,8 @@ class Shape(Manifest):
     """Standard deviation of the length."""
     black_score: float
     """Share of the points that Black made; a draw is half a win."""
+    start_value: float
+    """What the search said of the first position for Black, -1 to 1, on average."""
     resigned: float
     """Share of the games."""
     score_spread: float | None
@@ -63,6 +66,7 @@ def facts_of(games: GameColumns) -> Facts:
         outcome=games.outcome,
         margin=games.margin,
         resigned=np.array([end == RESIGNATION for end in games.end]),
+        start_value=games.root_values[games.move_offsets[:-1]].astype(np.float64),
         opening=opening,
         entropy=target_entropies(games),
     )
@@ -87,6 +91,7 @@ def shape_of(facts: Facts) -> Shape:
         mean_length=float(facts.length.mean()),
         length_spread=float(facts.length.std()),
         black_score=float((facts.outcome.astype(np.float64).mean() + 1) / 2),
+        start_value=float(facts.start_value.mean()),
         resigned=float(facts.resigned.mean()),
         score_spread=float(margins.std()) if len(margins) and margins.any() else None,
         target_entropy=float(facts.entropy.mean()) if len(facts.entropy) else 0.0,
