@@ -1,0 +1,165 @@
+"""`python -m benchmarks.recipes WORKSPACE VARIANT...`: which way to train makes the stronger player of the same games.
+
+Each variant and the parameters as they are train a new network on the window of a lineage, all for the same time on one
+thread; the last fifth of it with a tenth of the learning rate, so that none is judged in the middle of its noise. Then
+each variant plays a match against the network of the parameters as they are. Losses of different heads and towers do
+not compare; games do.
+
+    python -m benchmarks.recipes .zero/workspaces/go9 network.num_blocks=6 training.optimizer=adam,training.rate=0.001
+"""
+
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+import yaml
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from zero.artifacts import Window, read_manifest, write_whole
+from zero.contest import Played, contest
+from zero.errors import ParamsError, ZeroError
+from zero.games.rules import rules_of
+from zero.params import PARAMS_FILE, Params, load_params
+from zero.players import num_cores
+from zero.training import SAMPLER_THREADS, sample_games
+from zero.window import WINDOW_DIR, read_window
+
+AS_IT_IS = "as it is"
+RATE = "training.rate"
+"""Stands for a schedule of one learning rate."""
+LATE, LATE_FACTOR = 0.8, 0.1
+"""From this share of the time on, the learning rate is multiplied so."""
+MOST_STEPS = 10**7
+WEIGHTS = "weights.safetensors"
+
+
+class Trained(NamedTuple):
+    """What a variant has come to."""
+
+    steps: int
+    samples_per_second: float
+    num_weights: int
+    policy_loss: float  # of the last steps, on games that it learns from
+
+
+def changed(params: Params, variant: str) -> Params:
+    """The parameters with `section.name=value` replaced, several with commas between them.
+
+    Raises:
+      ParamsError: there is no such parameter, or it has no such value.
+    """
+    tree: dict[str, Any] = params.model_dump()
+    for change in variant.split(",") if variant != AS_IT_IS else ():
+        name, _, text = change.partition("=")
+        section, _, field = name.strip().partition(".")
+        value = yaml.safe_load(text)
+        if name.strip() == RATE:
+            field, value = "learning_rate", [{"from_step": 0, "learning_rate": value}]
+        if section not in tree or not isinstance(tree[section], dict) or field not in tree[section]:
+            raise ParamsError(f"{variant!r}: there is no parameter {name.strip()!r}; docs/parameters.md")
+        tree[section][field] = value
+    try:
+        return Params.model_validate(tree)
+    except ValidationError as error:
+        raise ParamsError(f"{variant!r}: {error.errors()[0]['msg']}") from None
+
+
+def train_variant(workspace: Path, params: Params, seconds: float, out: Path) -> Trained:
+    """Trains a new network for so many seconds of processor time, and writes it as a player's folder."""
+    from zero.network.learner import Learner
+    from zero.network.profile import prepare_torch
+    from zero.network.weights import new_network
+    from zero.play.samples import Sampler
+
+    prepare_torch(params.profile, 1)
+    rules = rules_of(params.game)
+    games = sample_games(read_window(read_manifest(workspace / WINDOW_DIR, Window), workspace / WINDOW_DIR, rules))
+    network = new_network(params.network, params.game, params.seed)
+    num_weights = sum(parameter.numel() for parameter in network.parameters())
+    learner = Learner(network, params.training, params.profile.device, precision=params.profile.training_precision)
+    training = params.training
+    threads = SAMPLER_THREADS[params.profile.device]
+    policy_loss = float("nan")
+    with Sampler(rules, games, params.seed, 1, training.batch_size, training.random_symmetry, threads) as sampler:
+        began = used = 0.0
+        for step in learner.train(sampler.batches(0, MOST_STEPS)):
+            began = began or time.process_time()  # after the first step, which compiles and loads
+            used = time.process_time() - began
+            if step % training.log_interval == 0 or used >= seconds:
+                policy_loss = learner.results()[-1].policy_loss
+            if used >= LATE * seconds and not training.kl_target:
+                learner.learning_rate_factor = LATE_FACTOR
+            if used >= seconds:
+                break
+    write_whole(out / WEIGHTS, learner.player_weights())
+    write_whole(out / PARAMS_FILE, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
+    rate = (learner.step - 1) * training.batch_size / used
+    return Trained(learner.step, rate, num_weights, policy_loss)
+
+
+def compare(
+    workspace: Path, variants: list[str], seconds: float, num_games: int, simulations: int, folder: Path
+) -> list[tuple[str, Trained, Played | None]]:
+    """Trains all, a process a core, and plays the matches; the first row is that of the parameters as they are.
+
+    Raises:
+      ZeroError: a parameter is unknown, or the lineage has no window.
+    """
+    base = load_params(workspace)
+    read_manifest(workspace / WINDOW_DIR, Window)  # there is one
+    names = [AS_IT_IS, *variants]
+    jobs = [(changed(base, name), folder / str(number)) for number, name in enumerate(names)]
+    with ProcessPoolExecutor(num_cores(), get_context("spawn")) as pool:
+        futures = [pool.submit(train_variant, workspace, params, seconds, out) for params, out in jobs]
+        trained = [future.result() for future in track(futures, "training", console=Console(stderr=True))]
+    players = [f"{out / WEIGHTS},simulations={simulations}" for _, out in jobs]
+    rows: list[tuple[str, Trained, Played | None]] = [(AS_IT_IS, trained[0], None)]
+    matches = list(zip(variants, trained[1:], players[1:], strict=True))
+    for name, result, player in track(matches, "matches", console=Console(stderr=True)):
+        rows.append((name, result, contest(folder, (player, players[0]), num_games, opening_moves=2)))
+    return rows
+
+
+def table_of(rows: list[tuple[str, Trained, Played | None]]) -> Table:
+    """The result for a person."""
+    table = Table()
+    for column in ("variant", "weights", "samples/s", "steps", "policy loss", "wins-losses-draws", "score", "95 %"):
+        table.add_column(column, justify="left" if column == "variant" else "right")
+    for name, trained, played in rows:
+        cells = [name, f"{trained.num_weights:,}", f"{trained.samples_per_second:,.0f}", str(trained.steps)]
+        cells.append(f"{trained.policy_loss:.3f}")
+        if played is not None:
+            result = played.table.result
+            low, high = result.interval
+            cells += [f"{result.wins}-{result.losses}-{result.draws}", f"{result.score:.1%}", f"{low:.1%}-{high:.1%}"]
+        table.add_row(*cells)
+    return table
+
+
+def main(
+    workspace: Annotated[Path, typer.Argument(help="A lineage's workspace, with a window of games.")],
+    variants: Annotated[list[str], typer.Argument(help="Parameters that differ: section.name=value,...")],
+    seconds: Annotated[float, typer.Option(min=0.0, help="Processor time of each training.")] = 120.0,
+    games: Annotated[int, typer.Option(min=2, help="Of each match.")] = 200,
+    simulations: Annotated[int, typer.Option(min=0, help="A move in the matches.")] = 32,
+    folder: Annotated[Path | None, typer.Option(help="Keeps networks and games; else they pass.")] = None,
+) -> None:
+    """Trains variants on the same games for the same time, and lets them play."""
+    with tempfile.TemporaryDirectory(prefix="zero-recipes-") as scratch:
+        try:
+            rows = compare(workspace, variants, seconds, games, simulations, folder or Path(scratch))
+        except ZeroError as error:
+            typer.echo(f"recipes: {error}", err=True)
+            raise typer.Exit(1) from None
+    Console().print(table_of(rows))
+
+
+if __name__ == "__main__":
+    typer.run(main)
