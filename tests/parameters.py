@@ -1,4 +1,8 @@
-"""Sections of the parameters for tests: those of `go9-paper`, small, with changes."""
+"""Parameters for tests: sections of `go9-paper`, small, with changes, and the tree of the smoke preset's file."""
+
+from typing import Any
+
+import yaml
 
 from zero.params import NetworkParams, Params, ProfileParams, SelfplayParams, TrainingParams, parse_params
 from zero.presets import preset_text
@@ -26,3 +30,28 @@ def selfplay_params(**changes: object) -> SelfplayParams:
 
 def training_params(**changes: object) -> TrainingParams:
     return TrainingParams.model_validate(preset().training.model_dump() | changes)
+
+
+def smoke() -> dict[str, Any]:
+    """The tree of a valid file."""
+    tree = yaml.safe_load(preset_text("smoke"))
+    assert isinstance(tree, dict)
+    return tree
+
+
+def with_value(name: str, value: Any) -> dict[str, Any]:
+    """A valid file with one parameter set or, by `...`, taken out."""
+    tree = smoke()
+    *path, last = name.split(".")
+    section = tree
+    for part in path:
+        section = section[part]
+    if value is ...:
+        del section[last]
+    else:
+        section[last] = value
+    return tree
+
+
+def parsed(tree: Any) -> Params:
+    return parse_params(yaml.safe_dump(tree))

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import BaseModel
 
 import zero
+from tests.parameters import parsed, smoke, with_value
 from zero.errors import ParamsError
 from zero.params import (
     PARAMS_FILE,
-    STAGE_SECTIONS,
     ExecutorParams,
     GatingParams,
     GomokuParams,
@@ -27,7 +26,6 @@ from zero.params import (
     TrainingParams,
     VerificationParams,
     load_params,
-    params_digest,
     parse_params,
 )
 from zero.presets import preset_text, presets
@@ -37,31 +35,6 @@ SECTIONS: list[type[BaseModel]] = [
     *(GoParams, GomokuParams, NetworkParams, SearchParams, SelfplayParams, ReplayParams, LearningRateStep),
     *(TrainingParams, GatingParams, VerificationParams, ProfileParams, ExecutorParams),
 ]
-
-
-def smoke() -> dict[str, Any]:
-    """The tree of a valid file."""
-    tree = yaml.safe_load(preset_text("smoke"))
-    assert isinstance(tree, dict)
-    return tree
-
-
-def with_value(name: str, value: Any) -> dict[str, Any]:
-    """A valid file with one parameter set or, by `...`, taken out."""
-    tree = smoke()
-    *path, last = name.split(".")
-    section = tree
-    for part in path:
-        section = section[part]
-    if value is ...:
-        del section[last]
-    else:
-        section[last] = value
-    return tree
-
-
-def parsed(tree: Any) -> Params:
-    return parse_params(yaml.safe_dump(tree))
 
 
 def fault(tree: Any) -> str:
@@ -326,63 +299,6 @@ def test_an_unknown_preset_is_named_with_those_there_are():
     with pytest.raises(ParamsError) as caught:
         preset_text("go9-labtop")
     assert str(caught.value).startswith("unknown preset 'go9-labtop' (did you mean 'go9-laptop'?); there are: ")
-
-
-def leaves(tree: Any, name: str = "") -> Iterator[str]:
-    """Names of all parameters of a file; a list is one."""
-    if not isinstance(tree, dict):
-        yield name
-        return
-    for key, child in tree.items():
-        yield from leaves(child, f"{name}.{key}" if name else key)
-
-
-def changed(name: str) -> Params:
-    """Valid parameters that differ from the smoke preset in one."""
-    value: Any = smoke()
-    for part in name.split("."):
-        value = value[part]
-    others = {"go": "gomoku", "residual": "plain", "joint": "separate", "sgd": "adam", "cpu": "cuda", "fp32": "bf16"}
-    others |= {"native": "avx2", "local": "pool", "parent": "zero", "torch": "openvino", "puct": "gumbel"}
-    if name == "game.name":
-        return parsed(with_value("game", {"name": "gomoku", "size": 5, "in_a_row": 4}))
-    if isinstance(value, bool):
-        other: Any = not value
-    elif isinstance(value, str):
-        other = others[value]
-    elif isinstance(value, list):
-        other = value[:1]
-    elif isinstance(value, int):
-        other = value + (1 if name == "profile.training_processes" else 2)
-    else:
-        other = value + 0.5 if name.endswith("komi") else value * 0.5 + 0.1
-    tree = with_value(name, other)
-    if name == "search.root":
-        tree["selfplay"]["dirichlet_fraction"] = 0.0
-    return parsed(tree)
-
-
-@pytest.mark.parametrize("name", list(leaves(smoke())))
-def test_a_digest_sees_its_own_parameters_and_no_others(name):
-    before, after = parsed(smoke()), changed(name)
-    assert before != after
-    assert (params_digest(before) == params_digest(after)) == name.startswith("executor.")
-    for stage, sections in STAGE_SECTIONS.items():
-        depends = any(name == section or name.startswith(f"{section}.") for section in sections)
-        assert (params_digest(before, stage) != params_digest(after, stage)) == depends, stage
-
-
-def test_a_digest_does_not_see_how_a_file_is_written():
-    tree = smoke()
-    backwards = dict(reversed(tree.items()))
-    backwards["selfplay"] = dict(reversed(tree["selfplay"].items()))
-    text = "# another comment\n" + yaml.safe_dump(backwards, sort_keys=False, default_flow_style=True)
-    assert params_digest(parse_params(text)) == params_digest(parsed(tree))
-
-
-def test_digests_of_stages_differ():
-    params = parsed(smoke())
-    assert len({params_digest(params, stage) for stage in (None, *STAGE_SECTIONS)}) == len(STAGE_SECTIONS) + 1
 
 
 def test_a_game_is_told_by_its_name():

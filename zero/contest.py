@@ -11,7 +11,8 @@ from zero.match import Progress, play_match
 from zero.match.referee import most_opening_moves
 from zero.match.results import MatchSpec, MatchTable
 from zero.opponents import Opponent
-from zero.players import NetworkPlayer, PlayerText, find_network_player, game_of, make_mind, make_opponent, parse_player
+from zero.player_text import PlayerText, parse_player
+from zero.players import NetworkPlayer, find_network_player, game_of, make_mind, make_opponent
 from zero.settings import STATE_FOLDER
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def contest(
 
     Args:
       home: the project's folder.
-      players: their texts, see `zero.players`.
+      players: their texts, see `zero.player_text`.
       num_games: half with each colour.
       opening_moves: random moves at the start of each pair of games.
       seed: of all that is random.

@@ -11,6 +11,8 @@ ZeroError
 |- MismatchError   a shard that was played twice gave two results
 """
 
+import difflib
+
 
 class ZeroError(Exception):
     """Base of all errors that a user can cause."""
@@ -46,3 +48,9 @@ class OpponentError(ZeroError):
 
 class MismatchError(ZeroError):
     """A shard that was played twice gave two results."""
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """A hint for a message, where something known looks like `name`; else nothing."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -4,7 +4,6 @@ Every field is required, so that a file says the whole of what was run and DVC s
 file in `zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in `settings`.
 """
 
-import difflib
 import hashlib
 import json
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from zero.errors import ParamsError
+from zero.errors import ParamsError, did_you_mean
 
 PARAMS_FILE = "params.yaml"
 
@@ -394,9 +393,3 @@ def _dig(tree: Any, name: str) -> Any:
     for part in name.split("."):
         tree = tree[part]
     return tree
-
-
-def did_you_mean(name: str, known: list[str]) -> str:
-    """A hint for an error, where something known looks like `name`; else nothing."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,19 +1,6 @@
-"""Players by name: the text that `zero match`, `zero gtp` and `zero play` take.
-
-| text | player |
-|---|---|
-| `go9`, `go9/gen-0012`, `weights.safetensors`, `models:/zero-go9@champion` | a network and a search (`zero.sources`) |
-| `go9,simulations=800` | the same with so many simulations a move; also `resign=-0.9`, `root=puct` |
-| `raw:go9` | the network alone |
-| `gnugo:10` | GNU Go at a level |
-| `leelaz:weights.txt,playouts=200` | Leela Zero with a weight file |
-| `gtp:COMMAND` | any program that speaks GTP, by its command line |
-| `rollout:5000` | Monte-Carlo tree search with so many random games a move |
-| `random` | a legal action, all equally likely |
-"""
+"""Players by name: their networks, the game that they play, and how they are made ready. Their texts: `player_text`."""
 
 import os
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -25,21 +12,14 @@ from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.network.profile import precision_here, prepare_torch, profile_here
 from zero.opponents import Opponent, PlayerId
-from zero.params import GameParams, GoParams, Params, ProfileParams, SearchParams, did_you_mean, load_params
+from zero.params import GameParams, GoParams, Params, ProfileParams, SearchParams, load_params
+from zero.player_text import PlayerText
 from zero.search.evaluator import Evaluator
 from zero.sources import Source, find_source
 
 if TYPE_CHECKING:
     from zero.interop.gtp.minds import Mind
 
-KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
-"""What may stand before a colon; anything else names a network."""
-KIND_PATTERN = re.compile("[:,]")
-OPTIONS = {
-    "network": ("simulations", "resign", "root"),
-    "raw": (),
-    "leelaz": ("playouts",),
-}
 DEFAULT_GNUGO_LEVEL, DEFAULT_PLAYOUTS, DEFAULT_LEELAZ_PLAYOUTS = 10, 1000, 200
 MOST_SIMULATIONS = 1_000_000
 WARM_UP = 4
@@ -49,15 +29,6 @@ MATCH_THREADS = 1
 cores."""
 MANY_NODES = 100_000
 """Of the tree of one game: analysis goes on beyond a move's simulations."""
-
-
-class PlayerText(NamedTuple):
-    """A player as it was written."""
-
-    text: str
-    kind: str  # of KINDS, or "network"
-    argument: str
-    options: dict[str, str]
 
 
 class NetworkPlayer(NamedTuple):
@@ -83,34 +54,6 @@ class NetworkPlayer(NamedTuple):
         return new_evaluator(self.source.weights, profile)
 
 
-def parse_player(text: str) -> PlayerText:
-    """Takes the text of a player apart.
-
-    Raises:
-      ParamsError: an option that the player has not, or a number that is none.
-    """
-    kind = KIND_PATTERN.split(text.strip(), maxsplit=1)[0]
-    rest = text.strip()
-    if kind in KINDS:
-        rest = rest.removeprefix(kind).removeprefix(":")
-    else:
-        kind = "network"
-    if kind == "gtp":
-        return PlayerText(text, kind, rest, {})
-    argument, *pairs = rest.split(",")
-    options: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        known = OPTIONS.get(kind, ())
-        if name not in known or not equals:
-            hint = did_you_mean(name, list(known))
-            raise ParamsError(f"{text!r}: unknown option {pair!r}{hint}; {kind} has: {', '.join(known) or 'none'}")
-        options[name] = value
-    if not argument and kind in ("network", "raw", "leelaz"):
-        raise ParamsError(f"{text!r} names no player; write for example go9, raw:go9/gen-0012 or gnugo:10")
-    return PlayerText(text, kind, argument, options)
-
-
 def find_network_player(home: Path, asked: PlayerText) -> NetworkPlayer:
     """The network of a player that has one, with the search it was made for.
 
@@ -121,13 +64,13 @@ def find_network_player(home: Path, asked: PlayerText) -> NetworkPlayer:
     """
     source = find_source(home, asked.argument)
     params = source.params or load_params(home)
-    simulations, resign = params.gating.num_simulations, _resign(asked)
+    simulations, resign = params.gating.num_simulations, asked.resign_threshold()
     if asked.kind == "raw":
         simulations = 0
     elif "simulations" in asked.options:
-        simulations = _whole(asked, "simulations", asked.options["simulations"], 0, MOST_SIMULATIONS)
+        simulations = asked.whole("simulations", asked.options["simulations"], 0, MOST_SIMULATIONS)
     if "root" in asked.options:
-        params = params.model_copy(update={"search": params.search.model_copy(update={"root": _root(asked)})})
+        params = params.model_copy(update={"search": params.search.model_copy(update={"root": asked.root()})})
     precision = precision_here(params.profile)
     player = network_id(source.name, sha256_bytes(source.weights), params, simulations, resign, precision)
     return NetworkPlayer(player, source, params.search, params.profile, simulations, resign)
@@ -203,7 +146,7 @@ def make_opponent(
     if asked.kind == "rollout":
         from zero.opponents.rollout import RolloutPlayer
 
-        return RolloutPlayer(rules, _number(asked, DEFAULT_PLAYOUTS, 1, MOST_SIMULATIONS), games_at_once, seed)
+        return RolloutPlayer(rules, asked.number(DEFAULT_PLAYOUTS, 1, MOST_SIMULATIONS), games_at_once, seed)
     if asked.kind == "random":
         from zero.opponents.uniform import UniformPlayer
 
@@ -211,9 +154,9 @@ def make_opponent(
     from zero.opponents import gtp
 
     if asked.kind == "gnugo":
-        return gtp.gnugo(_number(asked, DEFAULT_GNUGO_LEVEL, 0, 20), rules, seed)
+        return gtp.gnugo(asked.number(DEFAULT_GNUGO_LEVEL, 0, 20), rules, seed)
     if asked.kind == "leelaz":
-        playouts = _whole(asked, "playouts", asked.options.get("playouts", str(DEFAULT_LEELAZ_PLAYOUTS)), 1, 10**6)
+        playouts = asked.whole("playouts", asked.options.get("playouts", str(DEFAULT_LEELAZ_PLAYOUTS)), 1, 10**6)
         return gtp.leelaz(Path(asked.argument), playouts, rules, seed)
     try:
         command = shlex.split(asked.argument)
@@ -298,34 +241,3 @@ def _difference(one: GameParams, other: GameParams) -> str:
 def num_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def _number(asked: PlayerText, default: int, lowest: int, highest: int) -> int:
-    return _whole(asked, asked.kind, asked.argument or str(default), lowest, highest)
-
-
-def _whole(asked: PlayerText, name: str, value: str, lowest: int, highest: int) -> int:
-    if not value.isdecimal() or not lowest <= int(value) <= highest:
-        raise ParamsError(f"{asked.text!r}: {name} {value!r} is no number from {lowest} to {highest}")
-    return int(value)
-
-
-def _root(asked: PlayerText) -> Literal["puct", "gumbel"]:
-    match asked.options["root"]:
-        case "puct":
-            return "puct"
-        case "gumbel":
-            return "gumbel"
-        case other:
-            raise ParamsError(f"{asked.text!r}: root {other!r} is neither puct nor gumbel")
-
-
-def _resign(asked: PlayerText) -> float:
-    text = asked.options.get("resign", str(NO_RESIGNATION))
-    try:
-        threshold = float(text)
-    except ValueError:
-        threshold = 2.0
-    if not -1.0 <= threshold <= 1.0:
-        raise ParamsError(f"{asked.text!r}: resign {text!r} is no value from -1 (never) to 1")
-    return threshold

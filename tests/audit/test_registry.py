@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow import MlflowClient
 
 from tests.audit.record import LINEAGE, Record, named, tag_of
 from tests.end_to_end.lineages import Lineage
@@ -41,7 +40,7 @@ class Spoiled:
 
     def __init__(self, record: Record, server: Server, folder: Path) -> None:
         self.record, self.uri, self.folder = record, server.uri, folder
-        self.client = MlflowClient(tracking_uri=server.uri, registry_uri=server.uri)
+        self.client = server.client()
 
     def run(self, number: int, stage: str) -> Any:
         experiment = self.client.get_experiment_by_name(LINEAGE)

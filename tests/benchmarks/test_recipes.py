@@ -25,6 +25,7 @@ def test_variants_train_for_the_same_time_and_play_those_of_the_parameters_as_th
     (first, base, no_match), (name, trained, played) = compare(workspace, [VARIANT], 0.3, 4, 2, tmp_path / "out")
     assert (first, no_match, name) == (AS_IT_IS, None, VARIANT)
     assert trained.num_weights > base.num_weights and min(base.steps, trained.steps) > 1
+    assert played is not None
     result = played.table.result
     assert result.wins + result.losses + result.draws == 4
     assert table_of([(first, base, no_match), (name, trained, played)]).row_count == 2

@@ -13,12 +13,15 @@ from tests.end_to_end.project import dvc, edit_params, git, make_project, zero
 from zero.presets import preset_text
 
 ON_THE_RECORDED = (
-    *("tests/audit/test_impact.py", "tests/audit/test_registry.py", "tests/audit/test_tampering.py"),
+    *("tests/audit/test_audit.py", "tests/audit/test_data.py", "tests/audit/test_git.py", "tests/audit/test_impact.py"),
+    *("tests/audit/test_play.py", "tests/audit/test_registry.py", "tests/audit/test_statements.py"),
     *("tests/end_to_end/test_determinism.py", "tests/end_to_end/test_operations.py"),
     *("tests/end_to_end/test_reproduce.py", "tests/end_to_end/test_smoke_loop.py", "tests/tracking/test_rebuild.py"),
     *("tests/interop/test_folder.py", "tests/ladder/test_ladder.py", "tests/yardsticks/test_filling.py"),
 )
 """Files with tests on the recorded lineage: one process makes it once for all of them."""
+ON_ONE_SERVER = tuple(f"tests/tracking/test_{name}.py" for name in ("catalogue", "refusals", "repetition", "runs"))
+"""Files with tests on the MLflow server that `tests/tracking/conftest.py` starts."""
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
 HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]
 
@@ -80,11 +83,11 @@ def copy_of(lineage: Lineage, folder: Path) -> Lineage:
 
 
 class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Where tests run in several processes, those of a file share one, and those on the recorded lineage share one."""
+    """Where tests run in several processes, those of a file share one, as do those on one lineage or server."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0]
-        return "recorded" if file in ON_THE_RECORDED else file
+        return next((files[0] for files in (ON_THE_RECORDED, ON_ONE_SERVER) if file in files), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessAFile:

@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra import local
-from infra.local import Home, LocalError, choose_port, parse, wait_for
+from infra import services
+from infra.local import parse
 from infra.processes import Record
+from infra.services import Home, LocalError, choose_port, wait_for
 from tests.end_to_end.project import make_project, run
 from tests.infra.servers import Servers, free_port
 
@@ -150,7 +151,7 @@ def test_a_port_that_is_no_number_is_one_line(tmp_path: Path) -> None:
 def test_the_usual_port_in_use_gives_another_and_says_so(
     occupied: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(local.USUAL_PORTS, "mlflow", occupied)
+    monkeypatch.setitem(services.USUAL_PORTS, "mlflow", occupied)
     port = choose_port("mlflow", None, None, set())
     assert port > occupied
     said = f"port {occupied} is in use by another program: MLflow takes {port} (set ZERO_MLFLOW_PORT to choose)\n"
@@ -163,24 +164,24 @@ def test_a_server_comes_back_to_the_port_it_had() -> None:
 
 
 def test_a_service_that_ends_at_once_shows_the_end_of_its_log(home: Home) -> None:
-    local.start(home, "mlflow", [sys.executable, "-c", "print('no such table')"], dict(os.environ), 1)
+    services.start(home, "mlflow", [sys.executable, "-c", "print('no such table')"], dict(os.environ), 1)
     with pytest.raises(LocalError, match=r"MLflow ended while it started; the end of .*mlflow.log:\n  no such table"):
         wait_for(home, "mlflow", lambda: False, 30.0)
 
 
 def test_a_service_that_is_mute_is_given_up_after_the_time_limit(home: Home) -> None:
-    local.start(home, "prefect", [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), 1)
+    services.start(home, "prefect", [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), 1)
     started = time.monotonic()
     with pytest.raises(LocalError, match=r"Prefect was not ready after 0 s; try `make down`, then `make up`"):
         wait_for(home, "prefect", lambda: False, 0.3)
     assert time.monotonic() - started < 10
-    assert local.stop(home, "prefect")
+    assert services.stop(home, "prefect")
 
 
 def test_the_shells_own_prefect_settings_are_left_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_KEY", "of another server")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
-    env = local.client_env(home, {"prefect": 4207, "mlflow": 5007})
+    env = services.client_env(home, {"prefect": 4207, "mlflow": 5007})
     assert "PREFECT_API_KEY" not in env
     assert env["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:5007"
     assert env["DO_NOT_TRACK"] == "true"

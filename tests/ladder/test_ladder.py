@@ -25,7 +25,8 @@ from zero.match import play_match
 from zero.match.results import MatchSpec
 from zero.opponents import PlayerId, Reply
 from zero.params import GameParams, Params, load_params
-from zero.players import find_network_player, network_id, parse_player
+from zero.player_text import parse_player
+from zero.players import find_network_player, network_id
 
 GNUGO_10 = PlayerId(name="GNU Go 3.8 level 10", kind="gtp", settings={"engine": "GNU Go 3.8", "level": 10})
 RANDOM = PlayerId(name="random", kind="random", settings={})

@@ -6,7 +6,8 @@ import pytest
 from tests.games.kernel_game import KernelGame, drawn_go, lines, oracle_of
 from tests.opponents.games import moves, played_games
 from tests.oracle import rollout as twin
-from tests.oracle.mcts import Game, Stream
+from tests.oracle.mcts import Game
+from tests.oracle.streams import Stream
 from zero.errors import ParamsError
 from zero.games.coords import name_to_action
 from zero.games.position import BLACK, EMPTY, NUM_MOVES, TO_PLAY, WHITE, Position, Rules

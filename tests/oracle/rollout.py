@@ -6,7 +6,8 @@ Twin of zero/opponents/rollout.py and zero/opponents/playouts.py.
 import numpy as np
 
 from tests.oracle.go import GoGame, Point, all_points, beside
-from tests.oracle.mcts import F32, Game, Node, Search, Stream, played
+from tests.oracle.mcts import F32, Game, Node, Search, played
+from tests.oracle.streams import Stream
 
 C_PUCT = 5.0
 

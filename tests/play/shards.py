@@ -5,14 +5,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tests.games.kernel_game import KernelGame
+from tests.search.evaluators import HashEvaluator
 from zero.artifacts import GameRecord
 from zero.games.position import Rules
+from zero.games.rules import go_rules
 from zero.play.shard import PlayedGames, play_games
 from zero.play.slots import PlaySettings
 from zero.search.evaluator import Evaluator
 from zero.search.streams import stream_of
 
 SEED, GENERATION = 1, 2
+GO4, GO5 = go_rules(4, 4, 0.5), go_rules(5, 5, 0.5)
+NUM_GAMES = 10
 
 SELFPLAY = PlaySettings(
     num_players=1,
@@ -75,3 +80,32 @@ def digest_of(record: GameRecord) -> str:
 
 def same_games(one: Sequence[GameRecord], other: Sequence[GameRecord]) -> bool:
     return [digest_of(record) for record in one] == [digest_of(record) for record in other]
+
+
+def replayed(rules: Rules, record: GameRecord) -> KernelGame:
+    """The end of a game; every move is checked for being legal on the way."""
+    game = KernelGame(rules)
+    for move, action in enumerate(record.actions):
+        counts = record.visit_counts[move]
+        legal = game.mask()
+        assert not counts[~legal].any()
+        assert counts[action] > 0
+        game.play(int(action))
+    return game
+
+
+def hashes(rules: Rules, *salts: str) -> list[HashEvaluator]:
+    """A player for each salt; one without any."""
+    return [HashEvaluator(rules, salt) for salt in salts or ("",)]
+
+
+class Watched(HashEvaluator):
+    """Remembers the shapes it was asked in."""
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.shapes: list[int] = []
+
+    def evaluate(self, planes, prior, value):
+        self.shapes.append(len(planes))
+        super().evaluate(planes, prior, value)

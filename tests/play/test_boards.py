@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.games.kernel_game import oracle_of
-from tests.oracle import mcts as twin
+from tests.oracle import boards as twin
+from tests.oracle.streams import Stream
 from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_shard
 from tests.search.evaluators import HashEvaluator, judge_of
 from tests.search.kernel_search import size_of, view_of
@@ -44,7 +45,7 @@ def twins_game(rules, settings, max_nodes: int, game: int) -> twin.TwinGame:
     twin_settings = twin.Settings(
         max_nodes=max_nodes, **{f: getattr(settings, f) for f in twin.Settings._fields if f != "max_nodes"}
     )
-    stream = twin.Stream(SEED, GENERATION, phase_of(settings), number)
+    stream = Stream(SEED, GENERATION, phase_of(settings), number)
     return twin.play_game(
         oracle_of(rules), twin_settings, {1: judges[black], -1: judges[white]}, rules.symmetries, stream
     )

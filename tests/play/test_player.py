@@ -8,6 +8,7 @@ import pytest
 from tests.games.kernel_game import KernelGame, oracle_of
 from tests.network.networks import CPU, lived_in_network
 from tests.oracle import mcts as twin
+from tests.oracle.streams import Stream
 from tests.play.players import GO3, GO5, play_names, player
 from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashEvaluator, PriorEvaluator, judge_of
 from zero.games.rules import go_rules, gomoku_rules
@@ -33,7 +34,7 @@ def play_game(one: Player) -> list[int]:
 def test_its_game_is_the_twins(name, num_leaves, max_nodes):
     rules = RULES[name]
     one = player(rules, num_leaves=num_leaves, max_nodes=max_nodes, random_symmetry=True, seed=9)
-    stream = twin.Stream(9, 0, "player", 0)
+    stream = Stream(9, 0, "player", 0)
     slow = twin.ParallelSearch(
         judge_of(HashEvaluator(rules)), rules.symmetries, 1.5, False, lambda: stream.below(len(rules.symmetries))
     )

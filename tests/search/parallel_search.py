@@ -6,6 +6,7 @@ import numpy as np
 
 from tests.games.kernel_game import oracle_of
 from tests.oracle import mcts as twin
+from tests.oracle.streams import Stream
 from tests.search.evaluators import judge_of
 from tests.search.kernel_search import KernelSearch
 from zero.games.position import Position
@@ -79,7 +80,7 @@ def twin_of(search: ParallelSearch) -> twin.ParallelSearch:
     rules, settings = search.rules, search.settings
     evaluator: Any = search.evaluator
     evaluator.num_actions = rules.num_actions
-    stream = twin.Stream(SEED, 0, "test", 0)
+    stream = Stream(SEED, 0, "test", 0)
     num_symmetries = len(rules.symmetries)
     draw = (lambda: stream.below(num_symmetries)) if settings.random_symmetry else (lambda: 0)
     slow = twin.ParallelSearch(judge_of(evaluator), rules.symmetries, settings.c_puct, settings.parent_first_play, draw)

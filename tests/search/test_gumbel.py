@@ -7,7 +7,8 @@ import pytest
 
 from tests.games.kernel_game import oracle_of
 from tests.oracle import gumbel as twin
-from tests.oracle import mcts as mcts_twin
+from tests.oracle.mcts import played
+from tests.oracle.streams import Stream
 from tests.search.evaluators import ColourEvaluator, HashEvaluator, PriorEvaluator, judge_of
 from tests.search.kernel_gumbel import KernelGumbelSearch
 from tests.search.kernel_search import depth_of, view_of_twin
@@ -59,7 +60,7 @@ class Pair:
     def play(self, action: int) -> None:
         max_kept = self.max_nodes // 2
         self.kernel.play(action, max_kept)
-        self.game = mcts_twin.played(self.game, action)
+        self.game = played(self.game, action)
         self.twin.follow(action, max_kept)
 
 
@@ -149,7 +150,7 @@ def test_the_numbers_are_gumbel_numbers_of_the_stream_in_the_order_of_legal_acti
     search = KernelGumbelSearch(GO3, HashEvaluator(GO3), 60)
     search.game.play_names("A2 pass B1")  # A1 is suicide for White, two points are taken
     search.search(30, 1.0, stream_of(1, 1, "test", 1))
-    stream = mcts_twin.Stream(1, 1, "test", 9)
+    stream = Stream(1, 1, "test", 9)
     search.begin(30, 1.0, kernel_stream := stream_of(1, 1, "test", 9))
     assert len(search.edges()) == 7
     expected = [-math.log(-math.log(stream.uniform())) for _ in search.edges()]

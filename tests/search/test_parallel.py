@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.games.kernel_game import KernelGame
-from tests.oracle import mcts as twin
+from tests.oracle.streams import Stream
 from tests.search.evaluators import ColourEvaluator, HashEvaluator, PriorEvaluator
 from tests.search.kernel_search import KernelSearch, View, depth_of, size_of, view_of_twin
 from tests.search.parallel_search import SEED, ParallelSearch, check_paths, check_sums, twin_of
@@ -99,7 +99,7 @@ def test_one_leaf_at_a_time_is_the_sequential_search(game, first_play, virtual_l
     search = ParallelSearch(
         rules, HashEvaluator(rules), 1, virtual_loss, parent_first_play=parent, random_symmetry=True
     )
-    draws = twin.Stream(SEED, 0, "test", 0)
+    draws = Stream(SEED, 0, "test", 0)
     num_symmetries = len(rules.symmetries)
     sequential = KernelSearch(
         rules, HashEvaluator(rules), 1.5, 2000, lambda: draws.below(num_symmetries), parent_first_play=parent

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.golden.golden import check_golden
-from tests.oracle.mcts import Stream
+from tests.oracle.streams import Stream
 from zero.search.streams import next_below, next_float, next_gamma, next_normal, next_word, stream_of
 
 KEY = (1, 2, "selfplay", 3)

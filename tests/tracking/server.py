@@ -1,4 +1,4 @@
-"""A real MLflow server for tests, on a port and in a folder of its own."""
+"""A real MLflow server for tests, on a port and in a folder of its own, and what it has of a lineage."""
 
 import os
 import signal
@@ -8,6 +8,10 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
 
 START_SECONDS = 120
 
@@ -41,6 +45,46 @@ class Server:
         except OSError:
             return False
 
+    def client(self) -> MlflowClient:
+        return MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
+
     def stop(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+def runs_of(client: MlflowClient, name: str) -> dict[tuple[str, str], Run]:
+    """Runs of a lineage by (generation, stage); the ladder is ("", "ladder")."""
+    experiment = client.get_experiment_by_name(name)
+    runs = client.search_runs([experiment.experiment_id])
+    found = {(r.data.tags.get("zero.generation", ""), r.data.tags["zero.stage"]): r for r in runs}
+    assert len(found) == len(runs), "two runs of one stage"
+    return found
+
+
+def history(client: MlflowClient, run: Run, name: str) -> list[tuple[int, float]]:
+    return sorted((metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, name))
+
+
+def aliases(client: MlflowClient, name: str) -> dict[str, int]:
+    return {alias: int(v) for alias, v in client.get_registered_model(f"zero-{name}").aliases.items()}
+
+
+def everything(client: MlflowClient, name: str) -> Any:
+    """All that the server has of a lineage, but for ids and times."""
+    runs = {
+        key: (
+            run.info.run_name,
+            run.info.status,
+            sorted(run.data.params),
+            sorted(run.data.tags),
+            {metric: history(client, run, metric) for metric in run.data.metrics},
+            sorted(file.path for file in client.list_artifacts(run.info.run_id)),
+            [(data.dataset.digest, [tag.value for tag in data.tags]) for data in run.inputs.dataset_inputs],
+            len(client.get_run(run.info.run_id).outputs.model_outputs),
+        )
+        for key, run in runs_of(client, name).items()
+    }
+    versions = [(int(v.version), v.tags, v.status) for v in client.search_model_versions(f"name = 'zero-{name}'")]
+    models = client.search_logged_models([client.get_experiment_by_name(name).experiment_id])
+    return runs, sorted(versions), aliases(client, name), sorted((model.name, model.status) for model in models)

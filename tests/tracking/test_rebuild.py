@@ -26,17 +26,13 @@ class Tracked(NamedTuple):
     dumps: dict[str, Any]
 
 
-def client_of(server: Server) -> MlflowClient:
-    return MlflowClient(tracking_uri=server.uri, registry_uri=server.uri)
-
-
 def track(lineage: Lineage, name: str, server: Server, *options: str) -> None:
     zero(lineage.home, "track", name, *options, MLFLOW_TRACKING_URI=server.uri)
 
 
 def dump(server: Server, name: str) -> dict[str, Any]:
     """All that a server has of a lineage: runs with parameters, metrics with steps and times, tags, files; versions."""
-    client = client_of(server)
+    client = server.client()
     experiment = client.get_experiment_by_name(name)
     found = client.search_runs([experiment.experiment_id], max_results=1000)
     names = {run.info.run_id: title(run) for run in found}
@@ -114,7 +110,7 @@ def test_an_empty_server_gets_all_of_it_again(gone_on: Lineage, tracked: Tracked
 
 
 def test_what_was_spoilt_or_deleted_is_written_again(gone_on: Lineage, tracked: Tracked) -> None:
-    client, before = client_of(tracked.server), tracked.dumps["tiny"]
+    client, before = tracked.server.client(), tracked.dumps["tiny"]
     experiment = client.get_experiment_by_name("tiny")
     runs = {title(run): run for run in client.search_runs([experiment.experiment_id])}
     client.set_tag(runs["tiny/gen-0002 generation"].info.run_id, "zero.decision", "promoted")
@@ -136,7 +132,7 @@ def test_what_was_spoilt_or_deleted_is_written_again(gone_on: Lineage, tracked: 
 
 def dump_without(server: Server, run_id: str) -> dict[str, Any]:
     """A dump while a run that is none of ours is out of sight."""
-    client = client_of(server)
+    client = server.client()
     client.delete_run(run_id)
     found = dump(server, "tiny")
     client.restore_run(run_id)
@@ -144,7 +140,7 @@ def dump_without(server: Server, run_id: str) -> dict[str, Any]:
 
 
 def test_a_deleted_experiment_is_written_again(gone_on: Lineage, tracked: Tracked) -> None:
-    client = client_of(tracked.server)
+    client = tracked.server.client()
     client.delete_experiment(client.get_experiment_by_name("kid").experiment_id)
     track(gone_on, "kid", tracked.server, "--rebuild")
     assert dump(tracked.server, "kid") == tracked.dumps["kid"]

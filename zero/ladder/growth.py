@@ -21,7 +21,8 @@ from zero.ladder.results import finished_matches
 from zero.match import Progress
 from zero.opponents.gtp_process import program_path
 from zero.params import GameParams, GoParams
-from zero.players import make_opponent, parse_player
+from zero.player_text import parse_player
+from zero.players import make_opponent
 
 WEAKER = ("random",)
 """Kinds that stand before the first generation in the line-up; other opponents stand behind the last."""

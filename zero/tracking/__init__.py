@@ -125,8 +125,8 @@ def open_client(uri: str) -> Iterator[ModuleType]:
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow's own, about its own types
-        from zero.tracking import client
-    with client.answering(uri):
+        from zero.tracking import client, server
+    with server.answering(uri):
         yield client
 
 

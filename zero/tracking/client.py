@@ -4,10 +4,8 @@ A run is found by its tags, and its state is RUNNING until everything in it is w
 time, so that the server takes a value that is written again for the one it has. No run is ever "active" in a thread.
 """
 
-import contextlib
 import json
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any
 import mlflow.artifacts
 import mlflow.pyfunc
 import numpy as np
-import requests
 from mlflow import MlflowClient
 from mlflow.entities import (
     Dataset,
@@ -27,7 +24,6 @@ from mlflow.entities import (
     Metric,
     Param,
 )
-from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import Schema, TensorSpec
 
@@ -35,6 +31,7 @@ from zero.artifacts import checked_path
 from zero.errors import LineageError, ServerError
 from zero.tracking.files import Point, TrainingData
 from zero.tracking.pages import Page, Version
+from zero.tracking.server import unless
 
 MODEL_SOURCE = "models:/"
 MATCHES = "matches of players"
@@ -46,10 +43,6 @@ FINISHED = "FINISHED"
 METRICS_A_CALL = 1000
 PARAMS_A_CALL = 100
 """Both are limits of the server."""
-PROBES = 3
-PROBE_SECONDS = 5
-RETRY_SECONDS = 1
-"""A server that is not there is reported after 2 seconds, one that hangs after 17."""
 VIEW = "workflowType=machine_learning"
 """Without it a new browser opens MLflow's pages for language models around ours."""
 PLAYER_CODE = Path(__file__).with_name("player.py")
@@ -196,7 +189,7 @@ class Notebook:
         for model in models:
             if "git_tag" in model.tags:
                 self._client.delete_logged_model(model.model_id)
-        with _unless("RESOURCE_DOES_NOT_EXIST"):
+        with unless("RESOURCE_DOES_NOT_EXIST"):
             self._client.delete_registered_model(self.model)
 
     def _create_run(self, name: str, tags: dict[str, str]) -> Any:
@@ -284,7 +277,7 @@ def open_notebook(uri: str, lineage: str, recorded_ms: int | None = None) -> Not
         "missing here.",
     }
     notebook = Notebook(client, uri, lineage, _experiment_id(client, lineage, tags), recorded_ms)
-    with _unless("RESOURCE_ALREADY_EXISTS"):
+    with unless("RESOURCE_ALREADY_EXISTS"):
         note = f"The players of lineage `{lineage}`, one a generation; docs/mlflow.md says how to load one."
         client.create_registered_model(notebook.model, tags={"zero.lineage": lineage}, description=note)
     return notebook
@@ -302,7 +295,7 @@ def open_matches(uri: str) -> Notebook:
 
 def _experiment_id(client: MlflowClient, name: str, tags: dict[str, str]) -> str:
     """Id of an experiment, which is made or restored where it has to be."""
-    with _unless("RESOURCE_ALREADY_EXISTS"):
+    with unless("RESOURCE_ALREADY_EXISTS"):
         client.create_experiment(name, tags=tags)
     experiment = client.get_experiment_by_name(name)
     if experiment.lifecycle_stage != "active":
@@ -314,7 +307,7 @@ def model_weights(uri: str, name: str, alias: str | None, version: str | None) -
     """The weight file of a version in the catalogue; None where there is no such version."""
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     found = None
-    with _unless("RESOURCE_DOES_NOT_EXIST"), _unless("INVALID_PARAMETER_VALUE"):
+    with unless("RESOURCE_DOES_NOT_EXIST"), unless("INVALID_PARAMETER_VALUE"):
         found = client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, version)
     if found is None:
         return None
@@ -326,52 +319,6 @@ def model_weights(uri: str, name: str, alias: str | None, version: str | None) -
                 f"MLflow at {uri}: version {found.version} of {name} has no weight file; name another one"
             )
         return path.read_bytes()
-
-
-def check_server(uri: str) -> None:
-    """Returns where an MLflow server answers at `uri`.
-
-    Raises:
-      ServerError: none does.
-    """
-    reason = ""
-    for probe in range(PROBES):
-        if probe:
-            time.sleep(RETRY_SECONDS)
-        try:
-            answer = requests.get(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS)
-        except requests.RequestException as error:
-            reason = f"does not answer ({type(error).__name__})"
-        else:
-            if answer.ok and answer.text.strip() == "OK":
-                return
-            reason = f"is no MLflow server, or is not well (HTTP {answer.status_code} for /health)"
-    raise ServerError(f"what MLFLOW_TRACKING_URI names, {uri}, {reason}; start the servers with `make up`")
-
-
-@contextlib.contextmanager
-def answering(uri: str) -> Iterator[None]:
-    """Turns whatever the MLflow library raises into one line.
-
-    Raises:
-      ServerError: the server did not answer, or refused what was written.
-    """
-    check_server(uri)
-    try:
-        yield
-    except (MlflowException, requests.RequestException) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ServerError(f"MLflow at {uri} failed: {reason}; see that it runs (`make up`) and try again") from error
-
-
-@contextlib.contextmanager
-def _unless(code: str) -> Iterator[None]:
-    """Passes over an answer of the server that says only `code`."""
-    try:
-        yield
-    except MlflowException as error:
-        if error.error_code != code:
-            raise
 
 
 def _dataset_input(data: TrainingData) -> Any:

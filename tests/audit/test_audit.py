@@ -1,0 +1,81 @@
+"""What an audit looks at, needs and tells. The lineage is real, made once a session."""
+
+import json
+import shutil
+import socket
+
+import pytest
+
+from tests.audit.record import BRANCH, Record, tag_of
+from tests.end_to_end.lineages import Lineage
+from tests.end_to_end.project import git, zero
+from zero.audit import Mark, audit
+from zero.errors import LineageError
+
+
+def test_an_untouched_lineage_passes(record: Record) -> None:
+    found = record.audit()
+    assert [finding.line() for finding in found.findings] == []
+    assert [row.tag for row in found.rows] == [tag_of(0), tag_of(1), tag_of(2)]
+    assert set(found.rows[2].marks.values()) == {Mark.AGREES, Mark.NOT_ASKED}
+
+
+def test_no_network_is_needed(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the audit opened a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    assert record.drifts() == []
+
+
+def test_a_workspace_is_not_needed(record: Record) -> None:
+    shutil.rmtree(record.workspace)
+    assert [finding.line() for finding in record.audit().findings] == []
+
+
+def test_a_workspace_that_another_machine_has_gone_past_is_no_drift(record: Record) -> None:
+    git(record.workspace, "tag", "--delete", tag_of(2))
+    git(record.workspace, "update-ref", f"refs/heads/{BRANCH}", record.commit(1))
+    assert record.drifts() == []
+
+
+def test_the_command_says_it_by_its_exit_status(record: Record) -> None:
+    passed = zero(record.home, "audit", "tiny")
+    assert "nothing drifted (MLflow not asked)" in passed.stdout
+    git(record.home, "tag", "--force", tag_of(1), tag_of(2))
+    drifted = zero(record.home, "audit", "tiny", check=False, COLUMNS="150")
+    assert drifted.returncode == 1
+    assert f"tiny/gen-0001 tag: {tag_of(1)} in the project: tag at another commit" in drifted.stdout
+    told = json.loads(zero(record.home, "audit", tag_of(1), "--json", check=False).stdout)
+    assert told["drifted"] and told["rows"][1]["marks"]["tag"] == "DRIFT"
+
+
+def test_rollback_and_branch_are_understood(gone_on: Lineage) -> None:
+    found = audit(gone_on.home)
+    assert [finding.line() for finding in found.findings] == []
+    assert {row.tag: row.kind for row in found.rows} == {
+        tag_of(0): "start",
+        tag_of(1): "decision",
+        "kid/gen-0001": "branch",
+        "kid/gen-0002": "decision",
+        tag_of(2): "decision",
+        tag_of(3): "rollback",
+        tag_of(4): "decision",
+    }
+
+
+def test_a_tag_is_audited_with_its_ancestors(gone_on: Lineage) -> None:
+    assert [row.tag for row in audit(gone_on.home, "kid/gen-0001").rows] == [tag_of(0), tag_of(1), "kid/gen-0001"]
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("go7", "unknown lineage 'go7'; there are: tiny"),
+        ("tiny/gen-0009", "lineage tiny has no generation 9"),
+        ("tiny/last", "'tiny/last' is no generation"),
+    ],
+)
+def test_what_cannot_be_audited_is_told(record: Record, target: str, told: str) -> None:
+    with pytest.raises(LineageError, match=told):
+        record.audit(target)

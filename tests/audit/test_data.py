@@ -1,0 +1,85 @@
+"""Ways to change the data of a lineage unseen, shards, windows, networks: each is seen, and named."""
+
+import json
+
+import pytest
+
+from tests.audit.record import Record, cells, flipped, named
+from tests.end_to_end.project import zero
+from zero.artifacts import Window, canonical_json
+from zero.audit import Mark
+
+
+@pytest.mark.parametrize(
+    ("number", "out", "name"),
+    [
+        (1, "data/games", "shard-0001.parquet"),
+        (1, "data/match", "shard-0000.parquet"),
+        (2, "models/challenger", "weights.safetensors"),
+        (1, "models/challenger", "optimizer.safetensors"),
+    ],
+)
+def test_object_altered_in_the_cache(record: Record, number: int, out: str, name: str) -> None:
+    path = record.cached(number, out, name)
+    record.overwrite(path, flipped(path))
+    found = record.drifts()
+    told = named(found, "data", number, f"{out}/{name} ({path})", "MD5 against dvc.lock")
+    assert told.expected == f"{path.parent.name}{path.name}"
+    named(found, "data", number, f"{out}/{name} ({path})", "SHA-256 against its manifest")
+    assert all(finding.check in ("data", "manifests") for finding in found)
+
+
+def test_weights_replaced_by_others_in_the_list_of_files(record: Record) -> None:
+    listing = record.cached(2, "models/challenger")
+    old, new = (record.cached(number, "models/challenger", "weights.safetensors") for number in (2, 1))
+    text = listing.read_text().replace(old.parent.name + old.name, new.parent.name + new.name)
+    record.overwrite(listing, text.encode())
+    found = record.drifts()
+    named(found, "data", 2, f"models/challenger ({listing})", "MD5 against dvc.lock")
+    named(found, "data", 2, "models/challenger/weights.safetensors", "SHA-256 against its manifest")
+
+
+def test_rows_of_a_window_changed(record: Record) -> None:
+    path = record.cached(2, "data/window", "manifest.json")
+    window = Window.model_validate_json(path.read_bytes())
+    first = window.shards[0].model_copy(update={"skip_games": window.shards[0].skip_games + 1})
+    record.overwrite(path, canonical_json(window.model_copy(update={"shards": (first, *window.shards[1:])})))
+    found = record.drifts()
+    named(found, "data", 2, "data/window/manifest.json", "MD5 against dvc.lock")
+    named(found, "manifests", 2, "gen-0001-shard-0001.parquet: row", "from game 1", "from game 0")
+    named(found, "manifests", 2, "num_games of its rows", "found 35, expected 36")
+    named(found, "statement", 2, "digest of data/window/manifest.json")
+
+
+def test_numbers_of_a_game_set_changed(record: Record) -> None:
+    path = record.cached(1, "data/games", "manifest.json")
+    text = path.read_text().replace('"num_games": 12', '"num_games": 11', 1)
+    record.overwrite(path, text.encode())
+    found = record.drifts()
+    named(found, "manifests", 1, "data/games/shard-0000.parquet: games against the manifest", "found 12, expected 11")
+    named(found, "manifests", 1, "num_games of its shards")
+
+
+def test_key_of_a_shard_changed(record: Record) -> None:
+    path = record.cached(1, "data/match", "manifest.json")
+    tree = json.loads(path.read_bytes())
+    tree["shards"][0]["key"] = "e" * 64
+    record.overwrite(path, canonical_json(tree))
+    named(record.drifts(), "manifests", 1, "shard-0000.parquet: key of its specification", "e" * 12)
+
+
+def test_object_that_is_not_here_is_no_drift(record: Record) -> None:
+    record.cached(1, "data/games", "shard-0000.parquet").unlink()
+    found = record.audit()
+    assert not found.drifted and found.incomplete
+    assert cells(list(found.findings)) == {("data", 1), ("data", 2)}  # a later window holds it as well
+    told = found.findings[0]
+    assert told.mark == Mark.MISSING and "1 of 3 files (shard-0000.parquet)" in told.line()
+    assert "dvc pull" in told.remedy
+    assert zero(record.home, "audit", "tiny", check=False).returncode == 3
+
+
+def test_list_of_files_that_is_not_here_is_no_drift(record: Record) -> None:
+    record.cached(2, "models/challenger").unlink()
+    found = record.audit()
+    assert not found.drifted and cells(list(found.findings)) == {("data", 2)}

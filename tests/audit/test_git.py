@@ -1,0 +1,179 @@
+"""Ways to change git unseen, tags, branch, ledger, lock, parameters, code, packages: each is seen, and named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.audit.record import BRANCH, Record, cells, chained, line_of, named, tag_of
+from tests.end_to_end.lineages import Lineage, copy_of
+from tests.end_to_end.project import git
+from zero.artifacts import sha256_bytes
+from zero.record import LEDGER_FILE
+
+# Tags and branch
+
+
+def test_tag_moved_in_the_project(record: Record) -> None:
+    git(record.home, "tag", "--force", tag_of(1), tag_of(2))
+    found = record.drifts()
+    assert cells(found) == {("tag", 1)}
+    named(found, "tag", 1, "tag at another commit", record.commit(2)[:12], record.commit(1)[:12])
+
+
+def test_tag_moved_in_the_workspace(record: Record) -> None:
+    git(record.workspace, "tag", "--force", tag_of(1), tag_of(0))
+    assert named(record.drifts(), "tag", 1).where == f"{tag_of(1)} in the workspace"
+
+
+def test_tag_deleted(record: Record) -> None:
+    git(record.home, "tag", "--delete", tag_of(2))
+    found = record.drifts()
+    assert cells(found) == {("tag", 2)}
+    assert "git -C" in named(found, "tag", 2, "no tag").remedy
+
+
+def test_tag_moved_to_a_foreign_commit(record: Record) -> None:
+    other = record.rewritten(record.commit(1), {"README": b"other"}, f"{record.commit(1)}^")
+    git(record.home, "fetch", "--quiet", str(record.workspace), other)
+    git(record.home, "tag", "--force", tag_of(1), other)
+    named(record.drifts(), "tag", 1, "tag at a foreign commit", other[:12])
+
+
+def test_history_rewritten_in_the_project(record: Record) -> None:
+    other = record.rewritten(record.commit(2), {"README": b"other"}, f"{record.commit(2)}^")
+    git(record.home, "fetch", "--quiet", str(record.workspace), other)
+    git(record.home, "update-ref", f"refs/heads/{BRANCH}", other)
+    found = record.drifts()
+    assert cells(found) == {("tag", 2)}
+    named(found, "tag", 2, "history rewritten", BRANCH, other[:12])
+
+
+def test_newest_generation_taken_back_everywhere(record: Record) -> None:
+    record.publish(record.commit(1))
+    found = record.drifts()
+    named(found, "tag", 2, "tag without a line in the ledger")
+    named(found, "ledger", 2, "line removed")
+
+
+# The ledger
+
+
+def test_ledger_line_removed(record: Record) -> None:
+    start, _, last = record.lines()
+    record.commit_ledger([start, last])
+    found = record.drifts()
+    named(found, "ledger", 1, "line removed")
+    named(found, "ledger", 2, "SHA-256 of the line before")
+
+
+def test_ledger_line_removed_and_chained_again(record: Record) -> None:
+    start, _, last = record.lines()
+    record.commit_ledger(chained([start, last | {"generation": 1}]))
+    found = record.drifts()
+    named(found, "ledger", 1, "line edited")
+    named(found, "ledger", 2, "line removed")
+
+
+def test_ledger_lines_reordered(record: Record) -> None:
+    start, first, second = record.lines()
+    record.commit_ledger([start, second, first])
+    found = record.drifts()
+    named(found, "ledger", 1, "lines re-ordered")
+    named(found, "ledger", 2, "SHA-256 of the line before")
+
+
+def test_ledger_line_edited(record: Record) -> None:
+    start, first, second = record.lines()
+    first["decision"]["promoted"] = False
+    record.commit_ledger([start, first, second])
+    found = record.drifts()
+    named(found, "ledger", 1, "line edited (decision)")
+    named(found, "match", 1, "promoted against the ledger", "found True, expected False")
+
+
+def test_ledger_line_edited_and_chained_again(record: Record) -> None:
+    start, first, second = record.lines()
+    first["champion"] = second["trainee"]
+    record.commit_ledger(chained([start, first, second]))
+    found = record.drifts()
+    named(found, "ledger", 1, "line edited (champion)")
+    named(found, "match", 1, "champion after the decision")
+    named(found, "parent", 2, "champion of the match")
+
+
+def test_ledger_edited_in_the_workspace_and_not_committed(record: Record) -> None:
+    path = record.workspace / LEDGER_FILE
+    path.write_text(path.read_text().replace('"promoted": true', '"promoted": false', 1))
+    assert named(record.drifts(), "ledger", 2, "file in the workspace edited").where == LEDGER_FILE
+
+
+def test_ledger_emptied(record: Record) -> None:
+    record.commit_ledger(b"")
+    found = record.drifts()
+    for number in range(3):
+        named(found, "ledger", number, "line removed")
+
+
+def test_line_of_a_ledger_that_is_none(record: Record) -> None:
+    lines = record.lines()
+    record.commit_ledger(b"".join(map(line_of, lines[:2])) + b"generation 2 was promoted\n")
+    named(record.drifts(), "ledger", 2, "no entry", "generation 2 was promoted")
+
+
+def test_source_of_a_rollback_edited(gone_on: Lineage, tmp_path: Path) -> None:
+    record = Record(copy_of(gone_on, tmp_path).home)
+    lines = [json.loads(line) for line in (record.workspace / LEDGER_FILE).read_bytes().splitlines()]
+    lines[3]["source"]["commit"] = record.commit(2)
+    head = git(record.workspace, "rev-parse", BRANCH).strip()
+    text = b"".join(map(line_of, chained(lines)))
+    record.publish(record.rewritten(head, {LEDGER_FILE: text}, head))
+    found = record.drifts()
+    named(found, "ledger", 3, "line edited (source)")
+    named(found, "parent", 3, "commit of its source", record.commit(2)[:12], record.commit(1)[:12])
+
+
+# dvc.lock, parameters, code, packages
+
+
+def test_lock_edited(record: Record) -> None:
+    record.rewrite_newest({"dvc.lock": record.read(2, "dvc.lock").replace(b"size: ", b"size: 1", 1)})
+    found = record.drifts()
+    assert cells(found) == {("lock", 2)}
+    named(found, "lock", 2, "dvc.lock: SHA-256 against the ledger")
+    named(found, "lock", 2, "dvc.lock: SHA-256 against the statement")
+
+
+def test_parameters_edited(record: Record) -> None:
+    tree: dict[str, Any] = json.loads(record.read(2, "params.yaml"))
+    tree["search"]["c_puct"] = 9.0
+    record.rewrite_newest({"params.yaml": json.dumps(tree).encode()})
+    found = record.drifts()
+    named(found, "params", 2, "digest against the ledger")
+    named(found, "params", 2, "search against the statement", "'c_puct': 9.0")
+    named(found, "params", 2, "digest of selfplay's parameters against its manifest")
+    named(found, "code", 2, "params.yaml: changed by the commit that recorded the generation")
+
+
+def test_code_changed_by_the_commit_that_recorded(record: Record) -> None:
+    record.rewrite_newest({"zero/gating.py": record.read(2, "zero/gating.py") + b"\n# other\n"})
+    found = record.drifts()
+    assert cells(found) == {("code", 2)}
+    named(found, "code", 2, "zero: changed by the commit that recorded the generation")
+
+
+def test_code_changed_under_the_generation(record: Record) -> None:
+    other = {"zero/gating.py": record.read(2, "zero/gating.py") + b"\n# other\n"}
+    below = record.rewritten(f"{record.commit(2)}^", other, record.commit(1))
+    made = record.rewritten(record.commit(2), other, below)
+    record.publish(made, gen_0002=made)
+    found = record.drifts()
+    named(found, "code", 2, f"sources of gating at {below[:12]}: fingerprint against the manifest")
+    named(found, "code", 2, f"sources of gating at {below[:12]}: fingerprint against the statement")
+    named(found, "statement", 2, "commit of the sources", below[:12])
+    assert not any("sources of training" in finding.where for finding in found)
+
+
+def test_packages_edited(record: Record) -> None:
+    other = record.read(2, "constraints.txt").replace(b"numpy==", b"numpy==9", 1)
+    record.rewrite_newest({"constraints.txt": other})
+    named(record.drifts(), "constraints", 2, "SHA-256 against the statement", sha256_bytes(other)[:12])

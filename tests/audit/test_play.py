@@ -1,0 +1,104 @@
+"""Ways to change a match, or who played, unseen: each is seen, and named."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.audit.record import Record, cells, chained, named
+from zero.artifacts import canonical_json
+from zero.audit import Finding
+
+POINTS = 25
+
+# The match
+
+
+def altered_match(record: Record, column: str, values: object) -> list[Finding]:
+    """Rewrites a column of the first shard of generation 1's match in the cache."""
+    path = record.cached(1, "data/match", "shard-0000.parquet")
+    table = pq.read_table(path)
+    place = table.schema.get_field_index(column)
+    table = table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
+    path.chmod(0o644)
+    pq.write_table(table, path)
+    return record.drifts()
+
+
+def test_results_of_games_turned_over(record: Record) -> None:
+    path = record.cached(1, "data/match", "shard-0000.parquet")
+    outcomes = -pq.read_table(path).column("outcome").to_numpy()
+    found = altered_match(record, "outcome", outcomes)
+    named(found, "match", 1, "games against the rules", "another outcome than recorded")
+    assert not any(finding.where.startswith(("metrics", "record")) for finding in found)
+
+
+def test_moves_of_a_game_changed(record: Record) -> None:
+    path = record.cached(1, "data/match", "shard-0000.parquet")
+    actions = pq.read_table(path).column("actions").to_pylist()
+    game, stone = next((g, i) for g, moves in enumerate(actions) for i, move in enumerate(moves[:-2]) if move < POINTS)
+    actions[game][stone + 1] = actions[game][stone]  # a stone on a stone
+    told = named(altered_match(record, "actions", actions), "match", 1, "a move that the rules forbid")
+    assert told.found.endswith(f"at move {stone + 1}")
+
+
+def test_games_given_to_other_players(record: Record) -> None:
+    path = record.cached(1, "data/match", "shard-0000.parquet")
+    white = pq.read_table(path).column("white").to_pylist()
+    found = altered_match(record, "black", white)
+    named(found, "manifests", 1, "data/match/shard-0000.parquet: Black in 8 games, first 0")
+
+
+def test_names_of_games_are_numbers(record: Record) -> None:
+    """A shard with games of another number than its place."""
+    path = record.cached(1, "data/match", "shard-0000.parquet")
+    games = np.asarray(pq.read_table(path).column("game").to_numpy()) + 8
+    found = altered_match(record, "game", games)
+    named(found, "manifests", 1, "data/match/shard-0000.parquet: numbers of the games")
+
+
+def test_result_edited(record: Record) -> None:
+    tree = json.loads(record.read(2, "metrics/gating.json"))
+    tree["match"]["wins"] += 1
+    record.rewrite_newest({"metrics/gating.json": canonical_json(tree)})
+    found = record.drifts()
+    assert cells(found) == {("lock", 2), ("statement", 2), ("match", 2)}
+    wins = tree["match"]["wins"]
+    named(found, "lock", 2, "metrics/gating.json: MD5 against dvc.lock")
+    named(found, "statement", 2, "digest of metrics/gating.json")
+    named(found, "match", 2, "metrics/gating.json: wins of the match", f"found {wins}, expected {wins - 1}")
+
+
+def test_result_edited_in_the_ledger(record: Record) -> None:
+    start, first, second = record.lines()
+    wins = first["decision"]["match"]["wins"]
+    first["decision"]["match"]["wins"] = wins + 1
+    record.commit_ledger(chained([start, first, second]))
+    found = record.drifts()
+    named(found, "match", 1, "record/ledger.jsonl: wins of the match", f"found {wins + 1}, expected {wins}")
+
+
+def test_threshold_edited(record: Record) -> None:
+    tree = json.loads(record.read(2, "metrics/gating.json"))
+    record.rewrite_newest({"metrics/gating.json": canonical_json(tree | {"threshold": 0.5})})
+    named(record.drifts(), "match", 2, "threshold against the ledger", "found 0.5, expected 1.0")
+
+
+# Champion and trainee
+
+
+def test_another_champion_in_the_state(record: Record) -> None:
+    record.rewrite_newest({"state/champion.dvc": record.read(0, "state/champion.dvc")})
+    found = record.drifts()
+    first, second = record.lines()[0], record.lines()[1]
+    told = named(found, "parent", 2, "state/champion.dvc: champion")
+    assert (told.found, told.expected) == (first["champion"], second["champion"])
+    named(found, "parent", 2, "dvc.lock: selfplay reads state/champion")
+
+
+def test_another_trainee_in_the_state(record: Record) -> None:
+    record.rewrite_newest({"state/trainee.dvc": record.read(0, "state/trainee.dvc")})
+    found = record.drifts()
+    named(found, "parent", 2, "state/trainee.dvc: trainee")
+    named(found, "statement", 2, "digest of trainee-optimizer")

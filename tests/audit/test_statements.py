@@ -1,0 +1,81 @@
+"""Ways to change a signed statement unseen: each is seen, and named."""
+
+import json
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.audit.record import Record, cells, named
+from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, sign, statement_bytes
+from zero.signing import public_pem, signing_key
+
+
+def signed_again(record: Record, key: Ed25519PrivateKey, **edits: object) -> bytes:
+    """The statement of generation 2 with fields of its second part edited, signed."""
+    statement = read_envelope(record.read(2, PROVENANCE_FILE), "it").statement
+    build = statement.predicate.build_definition.model_copy(update=edits)
+    return sign(
+        statement_bytes(
+            statement.model_copy(
+                update={"predicate": statement.predicate.model_copy(update={"build_definition": build})}
+            )
+        ),
+        key,
+    )
+
+
+def test_statement_with_a_foreign_signature(record: Record) -> None:
+    record.rewrite_newest({PROVENANCE_FILE: signed_again(record, Ed25519PrivateKey.generate())})
+    found = record.drifts()
+    assert cells(found) == {("statement", 2)} and len(found) == 1
+    named(found, "statement", 2, "foreign signature", "the key of tiny's first commit")
+
+
+def test_key_of_the_record_replaced_too(record: Record) -> None:
+    key = Ed25519PrivateKey.generate()
+    record.rewrite_newest({PROVENANCE_FILE: signed_again(record, key), KEY_FILE: public_pem(key)})
+    found = record.drifts()
+    named(found, "statement", 2, f"{KEY_FILE}: public key")
+    named(found, "statement", 2, "foreign signature")
+
+
+def test_key_that_the_caller_trusts_is_asked_for(record: Record) -> None:
+    assert record.drifts(own_key=public_pem(signing_key(record.home))) == []
+    found = record.drifts(own_key=public_pem(Ed25519PrivateKey.generate()))
+    assert cells(found) == {("statement", 0), ("statement", 1), ("statement", 2)}
+    named(found, "statement", 1, "foreign signature", "the key given")
+
+
+def test_statement_edited_without_signing(record: Record) -> None:
+    envelope = json.loads(record.read(2, PROVENANCE_FILE))
+    other = json.loads(signed_again(record, Ed25519PrivateKey.generate(), build_type="urn:zero:start:1"))
+    record.rewrite_newest({PROVENANCE_FILE: json.dumps(envelope | {"payload": other["payload"]}).encode()})
+    found = record.drifts()
+    named(found, "statement", 2, "foreign signature")
+    named(found, "statement", 2, "digest against the ledger")
+    named(found, "statement", 2, "kind", "found urn:zero:start:1")
+
+
+@pytest.mark.parametrize(
+    "name", ["parent-provenance", "champion", "trainee-optimizer", "data/games/shard-0000.parquet", "constraints.txt"]
+)
+def test_input_of_a_statement_replaced_and_signed_with_the_true_key(record: Record, name: str) -> None:
+    statement = read_envelope(record.read(2, PROVENANCE_FILE), "it").statement
+    dependencies = tuple(
+        each.model_copy(update={"digest": {"sha256": "f" * 64}}) if each.name == name else each
+        for each in statement.predicate.build_definition.resolved_dependencies
+    )
+    record.rewrite_newest(
+        {PROVENANCE_FILE: signed_again(record, signing_key(record.home), resolved_dependencies=dependencies)}
+    )
+    found = record.drifts()
+    named(found, "statement", 2, "digest against the ledger")
+    if name == "constraints.txt":
+        named(found, "constraints", 2, "SHA-256 against the statement", "f" * 12)
+    else:
+        named(found, "statement", 2, f"digest of {name}", "f" * 12)
+
+
+def test_statement_gone(record: Record) -> None:
+    record.rewrite_newest({PROVENANCE_FILE: b"{}\n"})
+    named(record.drifts(), "statement", 2, "signed statement", "none that can be read")

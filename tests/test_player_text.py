@@ -1,0 +1,47 @@
+"""The texts of players: what is understood, what is refused and how that is said."""
+
+import pytest
+
+from zero.errors import ParamsError
+from zero.player_text import PlayerText, parse_player
+
+
+@pytest.mark.parametrize(
+    "text, kind, argument, options",
+    [
+        ("random", "random", "", {}),
+        ("rollout:5000", "rollout", "5000", {}),
+        ("gnugo", "gnugo", "", {}),
+        ("gnugo:3", "gnugo", "3", {}),
+        ("gtp:gnugo --mode gtp --level 1,x=2", "gtp", "gnugo --mode gtp --level 1,x=2", {}),
+        ("leelaz:w.txt,playouts=50", "leelaz", "w.txt", {"playouts": "50"}),
+        ("go9", "network", "go9", {}),
+        (
+            "go9/gen-0012,simulations=800,resign=-0.9",
+            "network",
+            "go9/gen-0012",
+            {"simulations": "800", "resign": "-0.9"},
+        ),
+        ("raw:go9/gen-0012", "raw", "go9/gen-0012", {}),
+        ("models:/zero-go9@champion,simulations=8", "network", "models:/zero-go9@champion", {"simulations": "8"}),
+        ("a:b/weights.safetensors", "network", "a:b/weights.safetensors", {}),
+    ],
+)
+def test_a_text_is_taken_apart(text, kind, argument, options):
+    assert parse_player(text) == PlayerText(text, kind, argument, options)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("go9,simulation=800", r"unknown option 'simulation=800' \(did you mean 'simulations'\?\); network has: "),
+        ("go9,simulations", "unknown option 'simulations'"),
+        ("random,seed=2", "unknown option 'seed=2'; random has: none"),
+        ("raw:go9,simulations=8", "raw has: none"),
+        ("", "names no player; write for example go9"),
+        ("raw:", "names no player"),
+    ],
+)
+def test_an_unknown_option_is_refused(text, message):
+    with pytest.raises(ParamsError, match=message):
+        parse_player(text)

@@ -1,0 +1,44 @@
+"""Lineages on a real MLflow server, which is started once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from tests.tracking.lineage import Lineage
+from tests.tracking.server import Server
+from zero.tracking import track_generation
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """An MLflow server for all tests; a lineage on it belongs to one of them, but for `go9`."""
+    running = Server(tmp_path_factory.mktemp("mlflow"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def client(server: Server) -> MlflowClient:
+    return server.client()
+
+
+@pytest.fixture
+def lineage(tmp_path: Path, request: pytest.FixtureRequest) -> Lineage:
+    """A lineage named by its test, with generation 0."""
+    made = Lineage(tmp_path, request.node.name.removeprefix("test_").replace("_", "-"))
+    made.start()
+    return made
+
+
+@pytest.fixture(scope="session")
+def go9(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
+    """Generations 0, 1 (promoted) and 2 (refused), tracked; only read by tests."""
+    made = Lineage(tmp_path_factory.mktemp("go9"), "go9")
+    made.start()
+    made.add(promoted=True)
+    made.add(promoted=False)
+    for number in range(3):
+        made.receipts.append(track_generation(made.folder(number), server.uri, made.tag(number)))
+    return made

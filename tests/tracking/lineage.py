@@ -1,0 +1,226 @@
+"""Generations whose files are in the real formats, without the games and the training behind them."""
+
+from pathlib import Path
+
+import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from zero.artifacts import (
+    Champion,
+    Checkpoint,
+    Colours,
+    LedgerEntry,
+    MatchResult,
+    Origin,
+    PromotionDecision,
+    Window,
+    canonical_json,
+    canonical_line,
+    file_ref,
+    sha256_bytes,
+    write_manifest,
+    write_whole,
+)
+from zero.network.weights import new_network, weights_bytes
+from zero.params import params_digest, parse_params
+from zero.presets import preset_text
+from zero.provenance import (
+    PROVENANCE_FILE,
+    BuildDefinition,
+    ExternalParameters,
+    InternalParameters,
+    Metadata,
+    Predicate,
+    Resource,
+    RunDetails,
+    Statement,
+    sign,
+    statement_bytes,
+)
+from zero.tracking import TrackingReceipt
+
+STEPS = 12
+"""Optimiser steps of a generation here; a line of the curve every 2."""
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+WINDOW_MD5 = "0123456789abcdef0123456789abcdef.dir"
+CURVES = ("loss", "policy_loss", "value_loss", "learning_rate", "policy_accuracy", "policy_entropy")
+ANY_SHA256 = "a" * 64
+
+
+class Lineage:
+    """A lineage whose generations are folders, each as a clone at its tag would be."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root = root
+        self.name = name
+        self.text = preset_text("smoke")
+        self.params = parse_params(self.text)
+        self.ledger: list[LedgerEntry] = []
+        self.champion = Champion.model_construct()
+        self.champion_data = b""
+        self.receipts: list[TrackingReceipt] = []
+
+    def folder(self, number: int) -> Path:
+        return self.root / f"{self.name}-{number}"
+
+    def tag(self, number: int) -> str:
+        return f"{self.name}/gen-{number:04d}"
+
+    def start(self) -> Path:
+        folder = self._new_folder(0)
+        self._write_champion(folder, 0, self.network(0))
+        self._write_ledger(folder, None, self.champion.weights.sha256, 0)
+        return folder
+
+    def add(self, promoted: bool) -> Path:
+        """The files of the next generation."""
+        number = len(self.ledger)
+        folder = self._new_folder(number)
+        self._write_champion(folder, self.champion.generation, self.champion_data)
+        data = self.network(number)
+        decision = self._decision(number, promoted, sha256_bytes(data))
+        self._write_challenger(folder, number, data)
+        self._write_data(folder, number)
+        self._write_metrics(folder, number)
+        write_manifest(folder / "metrics", decision, "gating.json")
+        champion = (number, decision.challenger) if promoted else (self.champion.generation, decision.champion)
+        self._write_ledger(folder, decision, champion[1], champion[0])
+        self._write_provenance(folder, decision)
+        if promoted:
+            self.champion_data = data
+            self.champion = self.champion.model_copy(update={"generation": number})
+        return folder
+
+    def _new_folder(self, number: int) -> Path:
+        folder = self.folder(number)
+        folder.mkdir(parents=True)
+        (folder / "params.yaml").write_text(self.text)
+        (folder / "constraints.txt").write_text("aiohttp==3.14.5\nmlflow==3.17.2\nnumpy==2.4.6\ntorch==2.13.0  # CPU\n")
+        return folder
+
+    def network(self, number: int) -> bytes:
+        return weights_bytes(new_network(self.params.network, self.params.game, 100 * self.params.seed + number))
+
+    def _origin(self, stage: str, number: int) -> Origin:
+        return Origin(
+            stage=stage,
+            lineage=self.name,
+            generation=number,
+            seed=self.params.seed,
+            params_digest=params_digest(self.params),
+            engine=ANY_SHA256,
+            inputs={},
+        )
+
+    def _write_champion(self, folder: Path, generation: int, data: bytes) -> None:
+        state = folder / "state" / "champion"
+        write_whole(state / "weights.safetensors", data)
+        weights = file_ref(state / "weights.safetensors", state)
+        self.champion = Champion(generation=generation, network=self.params.network, weights=weights)
+        self.champion_data = data
+        write_manifest(state, self.champion)
+
+    def _write_challenger(self, folder: Path, number: int, data: bytes) -> None:
+        model = folder / "models" / "challenger"
+        write_whole(model / "weights.safetensors", data)
+        write_whole(model / "optimizer.safetensors", b"momentum")
+        checkpoint = Checkpoint(
+            origin=self._origin("training", number),
+            network=self.params.network,
+            step=STEPS * number,
+            learning_rate_factor=1.0,
+            weights=file_ref(model / "weights.safetensors", model),
+            optimizer=file_ref(model / "optimizer.safetensors", model),
+        )
+        write_manifest(model, checkpoint)
+
+    def _write_data(self, folder: Path, number: int) -> None:
+        window = Window(
+            origin=self._origin("replay", number), shards=(), num_games=24 * number, num_positions=900 * number
+        )
+        write_manifest(folder / "data" / "window", window)
+        outs = [{"path": "data/window", "hash": "md5", "md5": WINDOW_MD5, "size": 1, "nfiles": 1}]
+        lock = {"schema": "2.0", "stages": {"replay": {"cmd": "python -m zero replay", "outs": outs}}}
+        (folder / "dvc.lock").write_text(yaml.safe_dump(lock))
+
+    def _write_metrics(self, folder: Path, number: int) -> None:
+        selfplay = {
+            "num_games": 24,
+            "num_positions": 900,
+            "mean_length": 37.5,
+            "unique_games": 24,
+            "ended": {"passes": 23},
+        }
+        write_whole(folder / "metrics" / "selfplay.json", canonical_json(selfplay))
+        steps = range(STEPS * (number - 1) + 2, STEPS * number + 1, 2)
+        lines = [f"{s},{5 / s},{4 / s},{1 / s},0.02,{s / 1000},{3 / s}" for s in steps]
+        write_whole(folder / "plots" / "training.csv", "\n".join([f"step,{','.join(CURVES)}", *lines, ""]).encode())
+        final = dict(zip(CURVES, map(float, lines[-1].split(",")[1:]), strict=True)) | {"step": steps[-1]}
+        write_whole(folder / "metrics" / "training.json", canonical_json(final | {"num_samples": 384}))
+
+    def _decision(self, number: int, promoted: bool, challenger: str) -> PromotionDecision:
+        wins = 12 if promoted else 6
+        match = MatchResult(
+            wins=wins,
+            losses=16 - wins,
+            draws=0,
+            as_black=Colours(wins=wins // 2, losses=8 - wins // 2, draws=0),
+            as_white=Colours(wins=wins // 2, losses=8 - wins // 2, draws=0),
+            unique_games=15,
+            score=wins / 16,
+            interval=(0.505, 0.898) if promoted else (0.185, 0.614),
+            mean_length=31.25,
+        )
+        return PromotionDecision(
+            lineage=self.name,
+            generation=number,
+            promoted=promoted,
+            threshold=self.params.gating.threshold,
+            match=match,
+            challenger=challenger,
+            champion=self.champion.weights.sha256,
+        )
+
+    def _write_ledger(self, folder: Path, decision: PromotionDecision | None, champion: str, generation: int) -> None:
+        entry = LedgerEntry(
+            lineage=self.name,
+            generation=len(self.ledger),
+            kind="decision" if decision else "start",
+            decision=decision,
+            champion=champion,
+            champion_generation=generation,
+            trainee=decision.challenger if decision else champion,
+            params_digest=params_digest(self.params),
+            lock_digest=sha256_bytes(b""),
+            source=None,
+            provenance=ANY_SHA256,
+            previous=sha256_bytes(canonical_line(self.ledger[-1])) if self.ledger else "0" * 64,
+        )
+        self.ledger.append(entry)
+        write_whole(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))
+
+    def _write_provenance(self, folder: Path, decision: PromotionDecision) -> None:
+        statement = Statement(
+            subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": decision.challenger}),),
+            predicate=Predicate(
+                build_definition=BuildDefinition(
+                    build_type="urn:zero:decision:1",
+                    external_parameters=ExternalParameters(
+                        lineage=self.name,
+                        generation=decision.generation,
+                        parameters=self.params.model_dump(mode="json"),
+                    ),
+                    internal_parameters=InternalParameters(
+                        engine={"selfplay": ANY_SHA256}, profile={"device": "cpu", "isa": "AVX2"}, lock=ANY_SHA256
+                    ),
+                    resolved_dependencies=(
+                        Resource(name="source", digest={"gitCommit": f"{decision.generation:040x}"}),
+                    ),
+                ),
+                run_details=RunDetails(
+                    metadata=Metadata(invocation_id=self.tag(decision.generation)),
+                    byproducts=(Resource(name="data/window/manifest.json", digest={"sha256": "b" * 64}),),
+                ),
+            ),
+        )
+        write_whole(folder / PROVENANCE_FILE, sign(statement_bytes(statement), KEY))

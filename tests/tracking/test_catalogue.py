@@ -1,0 +1,95 @@
+"""The catalogue of networks: versions, aliases, addresses, and players that are loaded from it."""
+
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pytest
+from mlflow.exceptions import MlflowException
+
+from tests.oracle.bitboards import pack
+from tests.tracking.server import aliases
+from zero.artifacts import sha256_bytes
+from zero.errors import LineageError
+from zero.network.torch_backend import TorchEvaluator
+from zero.tracking import champion_url, track_generation, tracked_generations
+
+
+def test_refusal_leaves_the_champion(client, go9):
+    assert aliases(client, "go9") == {"gen-0000": 1, "gen-0001": 2, "gen-0002": 3, "champion": 2, "challenger": 3}
+    assert [receipt.version for receipt in go9.receipts] == [1, 2, 3]
+
+
+def test_every_challenger_is_a_version_with_its_tags(client, go9):
+    versions = {int(v.version): v.tags for v in client.search_model_versions("name = 'zero-go9'")}
+    decisions = {number: (tags["generation"], tags["decision"], tags.get("score")) for number, tags in versions.items()}
+    assert decisions == {1: ("0", "start", None), 2: ("1", "promoted", "0.7500"), 3: ("2", "refused", "0.3750")}
+    assert [versions[number]["sha256"] for number in (1, 2, 3)] == [entry.trainee for entry in go9.ledger]
+    assert versions[3]["git_tag"] == "go9/gen-0002"
+
+
+def test_first_generation_tracked_alone_still_has_a_champion(client, server, lineage):
+    track_generation(lineage.add(promoted=False), server.uri, lineage.tag(1))
+    assert aliases(client, lineage.name) == {"gen-0000": 1, "gen-0001": 2, "champion": 1, "challenger": 2}
+
+
+def test_generation_caught_up_late_leaves_the_aliases_alone(client, server, lineage):
+    lineage.add(promoted=True)
+    track_generation(lineage.add(promoted=True), server.uri, lineage.tag(2))
+    assert tracked_generations(lineage.name, server.uri) == {2}
+    track_generation(lineage.folder(1), server.uri, lineage.tag(1))
+    assert tracked_generations(lineage.name, server.uri) == {1, 2}
+    assert aliases(client, lineage.name) == {
+        "gen-0000": 3,
+        "gen-0001": 1,
+        "gen-0002": 2,
+        "champion": 2,
+        "challenger": 2,
+    }
+
+
+@pytest.mark.parametrize(("alias", "generation"), [("champion", 1), ("challenger", 2), ("gen-0000", 0)])
+def test_registered_player_gives_the_priors_and_values_of_its_network(server, go9, monkeypatch, alias, generation):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
+    player = mlflow.pyfunc.load_model(f"models:/zero-go9@{alias}")
+    planes = np.random.default_rng(5).integers(0, 2, (7, 17, 5, 5)).astype(np.float32)
+    priors, values = np.empty((7, 26), np.float32), np.empty(7, np.float32)
+    evaluator = TorchEvaluator(go9.network(generation), go9.params.profile)
+    evaluator.evaluate(pack(planes.reshape(7, 17, 25)), priors, values)
+    found = player.predict(planes)
+    assert np.array_equal(found["prior"], priors)
+    assert np.array_equal(found["value"], values)
+    assert len(np.unique(values)) == 7
+    assert len(player.predict(planes[:0])["prior"]) == 0
+
+
+def test_registered_player_refuses_planes_of_another_board(server, go9, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    player = mlflow.pyfunc.load_model("models:/zero-go9@champion")
+    with pytest.raises(MlflowException, match="schema"):
+        player.predict(np.zeros((1, 17, 9, 9), np.float32))
+
+
+def test_registered_player_is_code_and_safetensors(client, server, go9, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    folder = Path(mlflow.artifacts.download_artifacts("models:/zero-go9@champion", dst_path=str(tmp_path)))
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    own = {"player.py", "artifacts/weights.safetensors"}
+    assert files == own | {"MLmodel", "conda.yaml", "python_env.yaml", "requirements.txt", "registered_model_meta"}
+    assert (folder / "requirements.txt").read_text().split() == ["mlflow==3.17.2", "numpy==2.4.6", "torch==2.13.0"]
+    assert sha256_bytes((folder / "artifacts" / "weights.safetensors").read_bytes()) == go9.ledger[1].champion
+
+
+def test_addresses_are_pages_of_the_server(client, server, go9):
+    experiment = client.get_experiment_by_name("go9").experiment_id
+    receipt = go9.receipts[1]
+    assert receipt.url.startswith(f"{server.uri}/#/experiments/{experiment}/runs/{receipt.run_id}?")
+    assert champion_url("go9", server.uri + "/").startswith(f"{server.uri}/#/models/zero-go9/versions/2?")
+
+
+def test_asking_for_an_unknown_lineage_makes_nothing(client, server):
+    assert tracked_generations("go99", server.uri) == set()
+    with pytest.raises(LineageError, match="no champion of lineage 'go99'"):
+        champion_url("go99", server.uri)
+    assert client.get_experiment_by_name("go99") is None

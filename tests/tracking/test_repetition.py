@@ -1,0 +1,59 @@
+"""A generation tracked twice, or by a process that was killed on the way, is there once and whole."""
+
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModelStatus
+
+from tests.tracking.server import everything
+from zero.tracking import track_generation, tracked_generations
+
+WRITING_CALLS = [
+    "create_experiment",
+    "create_registered_model",
+    "create_run",
+    "log_batch",
+    "log_inputs",
+    "log_artifact",
+    "set_terminated",
+    "create_logged_model",
+    "log_model_artifacts",
+    "finalize_logged_model",
+    "create_model_version",
+    "set_registered_model_alias",
+    "log_outputs",
+    "log_text",
+]
+"""All calls of the client that write, in the order in which they are first made."""
+
+
+def test_second_tracking_adds_nothing(client, server, go9):
+    before = everything(client, "go9")
+    receipts = [track_generation(go9.folder(number), server.uri, go9.tag(number)) for number in range(3)]
+    assert receipts == go9.receipts
+    assert everything(client, "go9") == before
+
+
+def test_tracking_killed_after_any_call_is_finished_by_the_next(client, server, go9, lineage, monkeypatch):
+    lineage.add(promoted=True)
+    for name in WRITING_CALLS:
+        real = getattr(MlflowClient, name)
+
+        def killed(self: MlflowClient, *args: Any, real: Any = real, **kwargs: Any) -> None:
+            real(self, *args, **kwargs)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(MlflowClient, name, killed)
+            track_generation(lineage.folder(1), server.uri, lineage.tag(1))
+        assert tracked_generations(lineage.name, server.uri) == set()
+    track_generation(lineage.folder(1), server.uri, lineage.tag(1))
+    track_generation(lineage.folder(0), server.uri, lineage.tag(0))
+    runs, versions, found, models = everything(client, lineage.name)
+    expected = everything(client, "go9")
+    assert runs == {key: page for key, page in expected[0].items() if key[0] in ("0", "1")} | {("", "ladder"): ANY}
+    assert len(versions) == len(models) == 2
+    assert found == {"gen-0000": 1, "gen-0001": 2, "champion": 2, "challenger": 2}
+    assert {status for _, status in models} == {LoggedModelStatus.READY}

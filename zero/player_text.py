@@ -1,0 +1,112 @@
+"""Players as they are written: the text that `zero match`, `zero gtp` and `zero play` take.
+
+| text | player |
+|---|---|
+| `go9`, `go9/gen-0012`, `weights.safetensors`, `models:/zero-go9@champion` | a network and a search (`zero.sources`) |
+| `go9,simulations=800` | the same with so many simulations a move; also `resign=-0.9`, `root=puct` |
+| `raw:go9` | the network alone |
+| `gnugo:10` | GNU Go at a level |
+| `leelaz:weights.txt,playouts=200` | Leela Zero with a weight file |
+| `gtp:COMMAND` | any program that speaks GTP, by its command line |
+| `rollout:5000` | Monte-Carlo tree search with so many random games a move |
+| `random` | a legal action, all equally likely |
+"""
+
+import re
+from typing import Literal, NamedTuple
+
+from zero.artifacts import NO_RESIGNATION
+from zero.errors import ParamsError, did_you_mean
+
+KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
+"""What may stand before a colon; anything else names a network."""
+KIND_PATTERN = re.compile("[:,]")
+OPTIONS = {
+    "network": ("simulations", "resign", "root"),
+    "raw": (),
+    "leelaz": ("playouts",),
+}
+
+
+class PlayerText(NamedTuple):
+    """A player as it was written."""
+
+    text: str
+    kind: str  # of KINDS, or "network"
+    argument: str
+    options: dict[str, str]
+
+    def whole(self, name: str, value: str, lowest: int, highest: int) -> int:
+        """A whole number of its text.
+
+        Raises:
+          ParamsError: it is none, or out of range.
+        """
+        if not value.isdecimal() or not lowest <= int(value) <= highest:
+            raise ParamsError(f"{self.text!r}: {name} {value!r} is no number from {lowest} to {highest}")
+        return int(value)
+
+    def number(self, default: int, lowest: int, highest: int) -> int:
+        """Its argument, a whole number.
+
+        Raises:
+          ParamsError: it is none, or out of range.
+        """
+        return self.whole(self.kind, self.argument or str(default), lowest, highest)
+
+    def root(self) -> Literal["puct", "gumbel"]:
+        """Its option `root`.
+
+        Raises:
+          ParamsError: there is no such root.
+        """
+        match self.options["root"]:
+            case "puct":
+                return "puct"
+            case "gumbel":
+                return "gumbel"
+            case other:
+                raise ParamsError(f"{self.text!r}: root {other!r} is neither puct nor gumbel")
+
+    def resign_threshold(self) -> float:
+        """Its option `resign`: below this value it resigns, at -1 never.
+
+        Raises:
+          ParamsError: it is no value.
+        """
+        text = self.options.get("resign", str(NO_RESIGNATION))
+        try:
+            threshold = float(text)
+        except ValueError:
+            threshold = 2.0
+        if not -1.0 <= threshold <= 1.0:
+            raise ParamsError(f"{self.text!r}: resign {text!r} is no value from -1 (never) to 1")
+        return threshold
+
+
+def parse_player(text: str) -> PlayerText:
+    """Takes the text of a player apart.
+
+    Raises:
+      ParamsError: an option that the player has not, or no network where one is needed.
+    """
+    kind = KIND_PATTERN.split(text.strip(), maxsplit=1)[0]
+    rest = text.strip()
+    if kind in KINDS:
+        rest = rest.removeprefix(kind).removeprefix(":")
+    else:
+        kind = "network"
+    if kind == "gtp":
+        return PlayerText(text, kind, rest, {})
+    argument, *pairs = rest.split(",")
+    options: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        known = OPTIONS.get(kind, ())
+        if name not in known or not equals:
+            hint = did_you_mean(name, list(known))
+            raise ParamsError(f"{text!r}: unknown option {pair!r}{hint}; {kind} has: {', '.join(known) or 'none'}")
+        options[name] = value
+    if not argument and kind in ("network", "raw", "leelaz"):
+        raise ParamsError(f"{text!r} names no player; write for example go9, raw:go9/gen-0012 or gnugo:10")
+    return PlayerText(text, kind, argument, options)
