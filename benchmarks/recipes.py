@@ -38,6 +38,8 @@ LATE, LATE_FACTOR = 0.8, 0.1
 """From this share of the time on, the learning rate is multiplied so."""
 MOST_STEPS = 10**7
 WEIGHTS = "weights.safetensors"
+WIDE = 160
+"""Columns of a table that goes to a file."""
 
 
 class Trained(NamedTuple):
@@ -158,7 +160,8 @@ def main(
         except ZeroError as error:
             typer.echo(f"recipes: {error}", err=True)
             raise typer.Exit(1) from None
-    Console().print(table_of(rows))
+    console = Console()
+    console.print(table_of(rows), width=None if console.is_terminal else WIDE)
 
 
 if __name__ == "__main__":
