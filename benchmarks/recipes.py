@@ -8,6 +8,7 @@ not compare; games do.
     python -m benchmarks.recipes .zero/workspaces/go9 network.num_blocks=6 training.optimizer=adam,training.rate=0.001
 """
 
+import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -160,8 +161,7 @@ def main(
         except ZeroError as error:
             typer.echo(f"recipes: {error}", err=True)
             raise typer.Exit(1) from None
-    console = Console()
-    console.print(table_of(rows), width=None if console.is_terminal else WIDE)
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table_of(rows))
 
 
 if __name__ == "__main__":
