@@ -38,7 +38,7 @@ def fetch(url: str, folder: Path) -> int:
     """Copies every object of a bucket to a folder, under its own name; returns how many there are.
 
     Raises:
-      BucketError: there is no such bucket, a name that would leave the folder, or a copy that differs from what was read.
+      BucketError: no such bucket, a name that would leave the folder, or a copy that differs from what was read.
     """
     files, root = fsspec.core.url_to_fs(url)
     if not files.exists(root):

@@ -48,7 +48,8 @@ class Postgres(NamedTuple):
 @contextmanager
 def postgres_server(secrets: Path) -> Iterator[Postgres]:
     """A server with these passwords; its files are deleted afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="zero-postgres-"))
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # its thousand files take seconds on a busy disk
+    folder = Path(tempfile.mkdtemp(prefix="zero-postgres-", dir=memory))
     port = free_port()
     try:
         password = folder / "password"
@@ -64,16 +65,11 @@ def postgres_server(secrets: Path) -> Iterator[Postgres]:
         _as_owner(["pg_ctl", "start", "--wait", f"--pgdata={data}", f"--log={folder}/log", f"--options={options}"])
         try:
             server = Postgres(port, secrets)
-            files = {f"{name.upper()}_DATABASE_PASSWORD_FILE": str(secrets / f"{name}-database-password")
-                     for name in ("prefect", "mlflow")}  # fmt: skip
+            given = {"PGPASSWORD": password.read_text(), **server.environment()}
+            for name in ("prefect", "mlflow"):
+                given[f"{name.upper()}_DATABASE_PASSWORD_FILE"] = str(secrets / f"{name}-database-password")
             command = ["psql", "--no-password", "--set=ON_ERROR_STOP=1", "--quiet", "--username", OWNER]
-            run(
-                [*command, "--dbname", OWNER, "--file", str(DATABASES)],
-                SOURCE_DIR,
-                PGPASSWORD=password.read_text(),
-                **server.environment(),
-                **files,
-            )
+            run([*command, "--dbname", OWNER, "--file", str(DATABASES)], SOURCE_DIR, True, **given)
             yield server
         finally:
             _as_owner(["pg_ctl", "stop", "--mode=immediate", f"--pgdata={data}"])
