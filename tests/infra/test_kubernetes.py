@@ -259,6 +259,7 @@ POSTGRES, S3 = {"zero/role": "postgres"}, {"zero/role": "s3"}
         ({"app.kubernetes.io/name": "prefect-worker"}, PREFECT, 4200, True),
         ({"app.kubernetes.io/name": "prefect-worker"}, POSTGRES, 5432, False),
         ({"app": "a stranger"}, PREFECT, 4200, False),
+        ({"app.kubernetes.io/name": "prefect-worker"}, {"app": "a stranger"}, 443, False),
     ],
 )
 def test_who_reaches_whom(source: dict[str, str], target: dict[str, str], port: int, allowed: bool) -> None:

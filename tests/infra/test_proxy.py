@@ -1,6 +1,5 @@
 """The reverse proxy, a real Caddy with certificates that it signs itself, before a server of this machine."""
 
-import http.client
 import os
 import shutil
 import socket
@@ -9,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import NamedTuple
@@ -44,12 +44,12 @@ class Proxy(NamedTuple):
     http: int
     root: Path
 
-    def get(self, host: str, context: ssl.SSLContext) -> tuple[http.client.HTTPResponse, str]:
+    def get(self, host: str, context: ssl.SSLContext) -> tuple[HTTPResponse, str]:
         """Asks for a host by TLS, at this machine."""
         plain = socket.create_connection(("127.0.0.1", self.https), timeout=10)
         with plain, context.wrap_socket(plain, server_hostname=host) as wrapped:
             wrapped.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-            answer = http.client.HTTPResponse(wrapped)
+            answer = HTTPResponse(wrapped)
             answer.begin()
             return answer, answer.read().decode()
 
@@ -115,7 +115,7 @@ def test_an_old_protocol_is_refused(proxy: Proxy) -> None:
 
 
 def test_plain_http_is_sent_to_tls(proxy: Proxy) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", proxy.http, timeout=10)
+    connection = HTTPConnection("127.0.0.1", proxy.http, timeout=10)
     connection.request("GET", "/", headers={"Host": "prefect.lab.test"})
     answer = connection.getresponse()
     assert (answer.status, answer.headers["Location"].split("/")[2].split(":")[0]) == (308, "prefect.lab.test")

@@ -162,7 +162,7 @@ def test_a_wrong_key_and_no_key_are_refused(gateway: Gateway, tmp_path: Path) ->
 
 
 def test_a_worker_needs_no_more_than_its_role_has(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    from s3fs import S3FileSystem
+    from s3fs import S3FileSystem  # type: ignore[import-untyped]
 
     from zero.artifacts import sha256_bytes
     from zero.storage import Store
