@@ -228,12 +228,12 @@ def test_scaled_servers_share_redis_and_only_one_runs_the_background_work() -> N
         {
             key: value
             for key, value in everything[name]["environment"].items()
-            if "REDIS" in key or "prefect_redis" in str(value)
+            if "prefect_redis" in str(value) or str(value) == "/run/secrets/redis-url"
         }
         for name in names
     ]
     assert shared[0] == shared[1] == shared[2]
-    assert len(shared[0]) == 6
+    assert len(shared[0]) == 8  # five modules, and the URL for each of their three connections
     assert ["--no-services" in everything[name]["command"] for name in names] == [True, True, False]
     assert "prefect" in everything["prefect-more"]["networks"]["cluster"]["aliases"]
 
@@ -267,8 +267,12 @@ def test_prefect_knows_its_settings() -> None:
     from prefect.settings.models.root import Settings
 
     known = {setting.name for setting in _get_settings_fields(Settings).values()}
-    others = variables("PREFECT_") - known - {"PREFECT_DATABASE_PASSWORD_FILE", "PREFECT_REDIS_MESSAGING_URL"}
-    assert not others  # of those two databases.sql and prefect-redis know
+    read_by_others = {
+        "PREFECT_DATABASE_PASSWORD_FILE",  # databases.sql
+        "PREFECT_REDIS_MESSAGING_URL",  # prefect-redis, which has a connection for messages and one for cleanups
+        "PREFECT_REDIS_WORKER_CLEANUP_QUEUE_URL",
+    }
+    assert not variables("PREFECT_") - known - read_by_others
 
 
 def test_mlflow_knows_its_settings() -> None:

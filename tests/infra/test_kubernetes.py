@@ -177,6 +177,15 @@ def test_the_scaled_servers_keep_the_settings_of_the_single_one() -> None:
     assert single.items() <= scaled.items()
 
 
+def test_the_scaled_servers_of_both_kinds_use_redis_alike() -> None:
+    containers = yaml.safe_load((SOURCE_DIR / "infra/compose/compose.scaled.yaml").read_text())["x-redis"]
+    values = yaml.safe_load((FOLDER / "prefect-server-scaled-values.yaml").read_text())["global"]["prefect"]["env"]
+    found = {entry["name"]: entry.get("value", "of a secret") for entry in values}
+    wanted = {name.removeprefix("SECRET_"): value for name, value in containers.items()}
+    for name, value in wanted.items():
+        assert found[name] == ("of a secret" if value.startswith("/run/secrets/") else value)
+
+
 # The job on a GPU
 
 
