@@ -1,0 +1,146 @@
+"""Buckets of the S3 store as folders, for backups: made, fetched, put back; each copy is read again and compared.
+
+    python -m infra.buckets make zero-store zero-record    makes buckets that are missing
+    python -m infra.buckets fetch s3://zero-store FOLDER    copies all objects to an empty folder
+    python -m infra.buckets put FOLDER s3://zero-store      the way back; the bucket must be empty
+    python -m infra.buckets empty s3://zero-store ...       fails unless they are empty
+
+`SHA256SUMS` in the folder, as `sha256sum --check` reads it, names every object. Where the store is and who we are say
+the AWS variables: AWS_ENDPOINT_URL_S3, AWS_SHARED_CREDENTIALS_FILE. A path instead of an s3:// URL is a folder.
+"""
+
+import argparse
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+SUMS = "SHA256SUMS"
+CHUNK_BYTES = 1 << 20
+
+
+class BucketError(Exception):
+    """A message for the person at the keyboard, with the remedy."""
+
+
+def make(names: list[str]) -> None:
+    """Makes the buckets that are missing."""
+    files = fsspec.filesystem("s3")
+    for name in names:
+        if not files.exists(name):
+            files.mkdir(name)
+        print(f"s3://{name} is there")
+
+
+def fetch(url: str, folder: Path) -> int:
+    """Copies every object of a bucket to a folder, under its own name; returns how many there are.
+
+    Raises:
+      BucketError: no such bucket, a name that would leave the folder, or a copy that differs from what was read.
+    """
+    files, root = fsspec.core.url_to_fs(url)
+    if not files.exists(root):
+        raise BucketError(f"there is no {url}; make it with `python -m infra.buckets make`, or leave it out")
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for path in sorted(files.find(root)):
+        name = inside(str(path).removeprefix(str(root)).lstrip("/"))
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with files.open(path, "rb") as source, target.open("wb") as copy:
+            wanted = digest_of(source, copy)
+        with target.open("rb") as copy:
+            if digest_of(copy) != wanted:
+                raise BucketError(f"{target} is not what was read from {url}; check the disk and fetch again")
+        lines.append(f"{wanted}  {name}\n")
+    (folder / SUMS).write_text("".join(lines))
+    return len(lines)
+
+
+def put(folder: Path, url: str) -> int:
+    """Copies every object of a fetched folder to an empty bucket; returns how many there are.
+
+    Raises:
+      BucketError: the bucket is not empty, or an object is not what its sum says, here or there.
+    """
+    require_empty([url])
+    files, root = fsspec.core.url_to_fs(url)
+    sums = [line.split("  ", 1) for line in (folder / SUMS).read_text().splitlines()]
+    for wanted, name in sums:
+        path = f"{root}/{inside(name)}"
+        if files.protocol in ("file", ("file", "local")):
+            files.makedirs(files._parent(path), exist_ok=True)
+        with (folder / name).open("rb") as copy, files.open(path, "wb") as target:
+            if digest_of(copy, target) != wanted:
+                raise BucketError(f"{folder / name} is not what {SUMS} says; take another backup")
+        with files.open(path, "rb") as there:
+            if digest_of(there) != wanted:
+                raise BucketError(f"{url} did not keep {name}; empty the bucket and put it again")
+    return len(sums)
+
+
+def require_empty(urls: list[str]) -> None:
+    """Checks that there is nothing in these buckets.
+
+    Raises:
+      BucketError: there is something.
+    """
+    for url in urls:
+        files, root = fsspec.core.url_to_fs(url)
+        if files.exists(root) and files.find(root):
+            raise BucketError(f"{url} is not empty; restore into an empty one")
+
+
+def inside(name: str) -> str:
+    """The name of an object, where it is a relative path that stays in its folder.
+
+    Raises:
+      BucketError: it is not.
+    """
+    parts = name.split("/")
+    if name == SUMS or not all(parts) or {".", ".."} & set(parts):
+        raise BucketError(f"the object {name!r} has no name that a file can have; remove it from the bucket")
+    return name
+
+
+def digest_of(source: Any, copy: Any = None) -> str:
+    """SHA-256 (hex) of an open file; what is read is written to `copy`, where there is one."""
+    digest = hashlib.sha256()
+    while chunk := source.read(CHUNK_BYTES):
+        digest.update(chunk)
+        if copy is not None:
+            copy.write(chunk)
+    return digest.hexdigest()
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a command; an error is one message and exit status 1."""
+    parser = argparse.ArgumentParser(prog="infra.buckets", description="Buckets of the S3 store as folders.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("make").add_argument("names", nargs="+")
+    commands.add_parser("empty").add_argument("urls", nargs="*")
+    for name, words in (("fetch", ("url", "folder")), ("put", ("folder", "url"))):
+        command = commands.add_parser(name)
+        for word in words:
+            command.add_argument(word, type=Path if word == "folder" else str)
+    options = parser.parse_args(arguments)
+    try:
+        match options.command:
+            case "make":
+                make(options.names)
+            case "empty":
+                require_empty(options.urls)
+            case "fetch":
+                print(f"{options.url}: {fetch(options.url, options.folder)} objects")
+            case "put":
+                print(f"{options.url}: {put(options.folder, options.url)} objects")
+    except Exception as error:  # each of fsspec's file systems fails in its own way
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

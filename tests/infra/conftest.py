@@ -1,0 +1,24 @@
+"""What the tests of the cluster share: one set of secrets, one PostgreSQL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.project import SOURCE_DIR, run
+from tests.infra.postgres import Postgres, postgres_server
+
+
+@pytest.fixture(scope="session")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that `infra/secrets` makes."""
+    folder = tmp_path_factory.mktemp("secrets")
+    run([str(SOURCE_DIR / "infra/secrets"), str(folder)], SOURCE_DIR)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def postgres(secrets: Path) -> Iterator[Postgres]:
+    """A PostgreSQL with the databases of the cluster."""
+    with postgres_server(secrets) as server:
+        yield server

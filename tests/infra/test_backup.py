@@ -1,0 +1,117 @@
+"""A backup of a real repository, PostgreSQL and buckets (folders here), restored into an empty cluster."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.end_to_end.project import SOURCE_DIR, git, run
+from tests.infra.postgres import Postgres, needs_postgres
+
+pytestmark = needs_postgres
+
+SHARD = "shards/ab/" + "ab" * 32 + ".parquet"
+CACHED = ".zero/dvc-cache/files/md5/ab/cdef"
+
+
+class Cluster(NamedTuple):
+    """A project's folder, its buckets, and how the scripts find them."""
+
+    home: Path
+    bucket: Path
+    environment: dict[str, str]
+
+    def run(self, script: str, place: Path, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Runs `infra/backup` or `infra/restore`."""
+        return run([str(SOURCE_DIR / "infra" / script), str(place)], SOURCE_DIR, check=check, **self.environment)
+
+
+class Backup(NamedTuple):
+    """A cluster with something in each of its parts, and its backup."""
+
+    cluster: Cluster
+    place: Path
+
+
+def cluster_in(folder: Path, postgres: Postgres) -> Cluster:
+    home, bucket = folder / "home", folder / "buckets/zero-store"
+    bucket.mkdir(parents=True)
+    settings = {"PYTHON": sys.executable, "ZERO_HOME": str(home), "ZERO_BUCKETS": f"file://{bucket}"}
+    return Cluster(home, bucket, settings | {"ZERO_DATABASES": "mlflow"} | postgres.environment())
+
+
+@pytest.fixture(scope="module")
+def backup(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Backup:
+    folder = tmp_path_factory.mktemp("cluster")
+    made = cluster_in(folder, postgres)
+    made.home.mkdir()
+    git(made.home, "init", "--quiet", "--initial-branch=main")
+    (made.home / "params.yaml").write_text("seed: 1\n")
+    (made.home / ".gitignore").write_text(".zero/\n")
+    git(made.home, "add", "--all")
+    git(made.home, "commit", "--quiet", "-m", "generation 0")
+    git(made.home, "tag", "go9/gen-0000")
+    git(made.home, "branch", "lineage/go9")
+    git(made.home, "notes", "--ref=zero-costs/go9", "add", "-m", "cost")
+    for path, content in ((made.home / CACHED, b"weights"), (made.bucket / SHARD, b"games")):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    postgres.ask("mlflow", "mlflow", "CREATE TABLE runs (name text); INSERT INTO runs VALUES ('gen-0001')")
+    done = made.run("backup", folder / "backups")
+    return Backup(made, Path(done.stdout.splitlines()[-1]))
+
+
+@pytest.fixture
+def empty(backup: Backup, tmp_path: Path, postgres: Postgres) -> Cluster:
+    """A cluster to restore into."""
+    postgres.ask("mlflow", "mlflow", "DROP TABLE IF EXISTS runs")
+    return cluster_in(tmp_path, postgres)
+
+
+def test_what_was_backed_up_is_restored(backup: Backup, empty: Cluster, postgres: Postgres) -> None:
+    empty.run("restore", backup.place)
+    assert git(empty.home, "for-each-ref") == git(backup.cluster.home, "for-each-ref")
+    assert (empty.home / "params.yaml").read_text() == "seed: 1\n"
+    assert git(empty.home, "status", "--porcelain") == ""
+    assert git(empty.home, "notes", "--ref=zero-costs/go9", "show", "go9/gen-0000").strip() == "cost"
+    assert (empty.home / CACHED).read_bytes() == b"weights"
+    assert (empty.bucket / SHARD).read_bytes() == b"games"
+    assert postgres.ask("mlflow", "mlflow", "SELECT name FROM runs").stdout.strip() == "gen-0001"
+
+
+def test_a_damaged_backup_is_refused_before_anything_is_written(backup: Backup, empty: Cluster, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(backup.place, damaged)
+    (damaged / "buckets/zero-store" / SHARD).write_bytes(b"gamez")
+    assert "was damaged" in empty.run("restore", damaged, check=False).stderr
+    assert not empty.home.exists()
+
+
+def test_a_folder_that_is_not_empty_is_refused(backup: Backup, empty: Cluster) -> None:
+    refused = backup.cluster.run("restore", backup.place, check=False)
+    assert f"{backup.cluster.home} is not empty" in refused.stderr
+
+
+def test_a_database_that_is_not_empty_is_refused(backup: Backup, empty: Cluster, postgres: Postgres) -> None:
+    postgres.ask("mlflow", "mlflow", "CREATE TABLE runs (name text)")
+    assert "mlflow has 1 tables" in empty.run("restore", backup.place, check=False).stderr
+    assert not empty.home.exists()
+
+
+def test_a_bucket_that_is_not_empty_is_refused(backup: Backup, empty: Cluster) -> None:
+    (empty.bucket / "something").touch()
+    assert "zero-store is not empty" in empty.run("restore", backup.place, check=False).stderr
+    assert not empty.home.exists()
+
+
+def test_a_backup_that_fails_has_no_name(backup: Backup, empty: Cluster, tmp_path: Path) -> None:
+    without_bucket = backup.cluster._replace(environment=backup.cluster.environment | {"ZERO_BUCKETS": "file:///none"})
+    assert "there is no file:///none" in without_bucket.run("backup", tmp_path / "backups", check=False).stderr
+    assert [path.name[:9] for path in (tmp_path / "backups").iterdir()] == [".partial-"]
+
+
+def test_only_the_owner_reads_a_backup(backup: Backup) -> None:
+    assert backup.place.stat().st_mode & 0o077 == 0  # what is in the folder keeps its own mode

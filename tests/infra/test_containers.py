@@ -1,0 +1,389 @@
+"""The compose files and the Dockerfile: all that can be checked without an engine."""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from tests.end_to_end.project import SOURCE_DIR
+from tests.infra.compose import BASE, COMPOSE_DIR, Tree, host_path, interpolate, load, merged, settings
+
+FILES = sorted(COMPOSE_DIR.glob("compose*.yaml"))
+STACKS: list[tuple[str, ...]] = [
+    (),
+    ("compose.gpu.yaml",),
+    ("compose.scaled.yaml",),
+    ("compose.gpu.yaml", "compose.scaled.yaml"),
+]
+SCHEMA = Path(__file__).with_name("schemas") / "compose-spec.json"
+DOCKERFILE = SOURCE_DIR / "infra/images/Dockerfile"
+DIGEST = re.compile(r"^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$")
+SECRET_WORDS = re.compile(
+    r"PASSWORD|SECRET|TOKEN|AUTH_STRING|ACCESS_KEY|_KEY$|DATABASE_URI|CONNECTION_URL|REDIS\w*URL|DOCKET_URL"
+)
+ONE_SHOT = {"prefect-migrations", "mlflow-migrations", "buckets", "deploy"}
+
+
+@cache
+def stack(*overrides: str) -> Tree:
+    return merged(*overrides)
+
+
+def services() -> list[tuple[str, str, dict[str, Any]]]:
+    """(files, name, service) of the base stack and of all files together."""
+    return [
+        ("+".join(files) or "base", name, body)
+        for files in (STACKS[0], STACKS[-1])
+        for name, body in stack(*files)["services"].items()
+    ]
+
+
+def each_service(test: Any) -> Any:
+    return pytest.mark.parametrize(
+        ("name", "service"), [pytest.param(name, body, id=f"{files}-{name}") for files, name, body in services()]
+    )(test)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_file_is_valid_by_the_compose_specification(path: Path) -> None:
+    jsonschema.validate(load(path), json.loads(SCHEMA.read_text()), jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
+def test_a_stack_is_valid_by_the_compose_specification(files: tuple[str, ...]) -> None:
+    jsonschema.validate(stack(*files), json.loads(SCHEMA.read_text()), jsonschema.Draft202012Validator)
+
+
+def has_compose() -> bool:
+    if not shutil.which("docker"):
+        return False
+    return subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
+def test_docker_compose_reads_a_stack_as_these_tests_do(files: tuple[str, ...]) -> None:
+    if not has_compose():
+        pytest.skip("docker compose is not installed")
+    words = [word for name in (BASE.name, *files) for word in ("--file", str(COMPOSE_DIR / name))]
+    command = ["docker", "compose", *words, "--env-file", str(COMPOSE_DIR / ".env.example"), "--profile", "*", "config"]
+    shown = yaml.safe_load(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert {name: body.get("image") for name, body in shown["services"].items()} == {
+        name: body.get("image") for name, body in stack(*files)["services"].items()
+    }
+
+
+@each_service
+def test_a_port_is_published_on_loopback_alone(name: str, service: dict[str, Any]) -> None:
+    for port in service.get("ports", []):
+        assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), port
+
+
+def test_three_ports_are_published() -> None:
+    published = {name: body["ports"] for name, body in stack()["services"].items() if "ports" in body}
+    assert set(published) == {"prefect", "mlflow", "s3"}
+
+
+@each_service
+def test_no_secret_is_in_the_environment(name: str, service: dict[str, Any]) -> None:
+    for variable, value in service.get("environment", {}).items():
+        if SECRET_WORDS.search(variable):
+            names_a_file = str(value).startswith("/run/secrets/")
+            without_password = "${PREFECT_SERVER_DATABASE_PASSWORD}@" in str(value)  # Prefect puts it in
+            assert names_a_file or without_password, f"{variable}={value}"
+        assert not re.search(r"://[^/$]*:[^/$]+@", str(value)), f"{variable} has a password in its URL"
+
+
+@each_service
+def test_a_secret_that_is_named_is_given(name: str, service: dict[str, Any]) -> None:
+    text = json.dumps([service.get(key) for key in ("environment", "command", "entrypoint")])
+    named = set(re.findall(r"/run/secrets/([\w.-]+)", text))
+    assert named == set(service.get("secrets", []))
+
+
+@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
+def test_every_secret_is_a_file_that_the_script_makes(files: tuple[str, ...], secrets: Path) -> None:
+    folder = host_path(settings()["ZERO_SECRETS"])
+    for name, source in stack(*files)["secrets"].items():
+        assert host_path(source["file"]) == folder / name
+        assert (secrets / name).is_file()
+    given = {name for body in stack(*files)["services"].values() for name in body.get("secrets", [])}
+    assert given == set(stack(*files)["secrets"])
+
+
+@each_service
+def test_a_service_tells_its_health_or_ends(name: str, service: dict[str, Any]) -> None:
+    if name in ONE_SHOT:
+        assert service["restart"] == "on-failure"
+    else:
+        assert service["restart"] == "unless-stopped"
+        assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+        assert {"interval", "timeout", "retries"} <= service["healthcheck"].keys()
+
+
+@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
+def test_a_service_waits_for_what_can_be_waited_for(files: tuple[str, ...]) -> None:
+    everything = stack(*files)["services"]
+    for name, service in everything.items():
+        for other, wish in service.get("depends_on", {}).items():
+            wanted = "service_completed_successfully" if other in ONE_SHOT else "service_healthy"
+            assert wish["condition"] == wanted, f"{name} waits for {other}"
+            assert other in everything
+            assert not everything[other].get("profiles"), f"{name} waits for {other}, which may not run"
+
+
+@each_service
+def test_an_image_is_pinned(name: str, service: dict[str, Any]) -> None:
+    if not service["image"].startswith("zero-"):  # those are built here
+        assert DIGEST.match(service["image"]), service["image"]
+
+
+@each_service
+def test_a_container_is_not_root_and_cannot_become_it(name: str, service: dict[str, Any]) -> None:
+    user, group = service["user"].split(":")
+    assert int(user) > 0 and int(group) > 0
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert not service.keys() & {"privileged", "cap_add", "pid", "ipc", "network_mode", "userns_mode"}
+
+
+@each_service
+def test_a_container_cannot_write_its_image(name: str, service: dict[str, Any]) -> None:
+    assert service["read_only"] is True
+    assert "/tmp" in service["tmpfs"]
+
+
+@each_service
+def test_memory_and_processes_are_limited(name: str, service: dict[str, Any]) -> None:
+    assert service["deploy"]["resources"]["limits"]["memory"]
+    assert service["pids_limit"] > 0
+
+
+@each_service
+def test_a_folder_of_the_host_is_the_clusters_own(name: str, service: dict[str, Any]) -> None:
+    project, data = host_path(settings()["ZERO_PROJECT"]), host_path(settings()["ZERO_DATA"])
+    for volume in service.get("volumes", []):
+        source = host_path(volume.split(":")[0])
+        read_only_file = volume.endswith(":ro") and source.is_file() and source.is_relative_to(COMPOSE_DIR)
+        assert read_only_file or source.is_relative_to(data) or (name == "trainer" and source == project)
+
+
+def reachable(name: str) -> set[str]:
+    """Services that share a network with this one."""
+    everything = stack()["services"]
+    mine = set(everything[name]["networks"])
+    return {other for other, body in everything.items() if mine & set(body["networks"])} - {name}
+
+
+def test_a_worker_reaches_neither_the_database_nor_the_files_of_the_store() -> None:
+    assert {"prefect", "s3"} <= reachable("worker")
+    assert not reachable("worker") & {"postgres", "store"}
+    assert reachable("store") == {"s3"}
+
+
+def test_the_networks_of_database_and_store_have_no_way_out() -> None:
+    assert {name for name, body in stack()["networks"].items() if body and body.get("internal")} == {
+        "database",
+        "storage",
+    }
+
+
+@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
+def test_a_worker_has_the_passwords_of_prefect_and_of_its_own_role(files: tuple[str, ...]) -> None:
+    workers = [body for name, body in stack(*files)["services"].items() if name == "worker" or name.startswith("gpu-")]
+    assert {frozenset(body["secrets"]) for body in workers} == {frozenset({"prefect-auth", "s3-worker"})}
+    assert {body["environment"]["AWS_SHARED_CREDENTIALS_FILE"] for body in workers} == {"/run/secrets/s3-worker"}
+
+
+def test_a_gpu_has_one_worker_that_plays_one_shard_at_a_time() -> None:
+    everything = stack("compose.gpu.yaml")["services"]
+    workers = {name: body for name, body in everything.items() if name.startswith("gpu-")}
+    for name, body in workers.items():
+        (device,) = body["deploy"]["resources"]["reservations"]["devices"]
+        assert device["device_ids"] == [name.removeprefix("gpu-")]
+        assert body["environment"]["CUDA_VISIBLE_DEVICES"] == "0"  # the only one that the container has
+        assert body["environment"]["ZERO_WORKER"].endswith(name)
+        assert body["command"][body["command"].index("--limit") + 1] == "1"
+    assert everything["worker"]["deploy"]["replicas"] == 0
+
+
+@pytest.mark.parametrize(("profile", "number"), [("", 1), ("gpus-2", 2), ("gpus-4", 4), ("gpus-8", 8)])
+def test_a_profile_has_as_many_gpus_as_it_says(profile: str, number: int) -> None:
+    everything = stack("compose.gpu.yaml")["services"]
+    workers = [body for name, body in everything.items() if name.startswith("gpu-")]
+    assert len([body for body in workers if not body.get("profiles") or profile in body["profiles"]]) == number
+
+
+def test_scaled_servers_share_redis_and_only_one_runs_the_background_work() -> None:
+    everything = stack("compose.scaled.yaml")["services"]
+    names = ("prefect", "prefect-more", "prefect-services")
+    shared = [
+        {
+            key: value
+            for key, value in everything[name]["environment"].items()
+            if "prefect_redis" in str(value) or str(value) == "/run/secrets/redis-url"
+        }
+        for name in names
+    ]
+    assert shared[0] == shared[1] == shared[2]
+    assert len(shared[0]) == 8  # five modules, and the URL for each of their three connections
+    assert ["--no-services" in everything[name]["command"] for name in names] == [True, True, False]
+    assert "prefect" in everything["prefect-more"]["networks"]["cluster"]["aliases"]
+
+
+def test_every_setting_has_an_example_and_every_example_is_a_setting() -> None:
+    used = set(re.findall(r"\$\{(ZERO_\w+)", "".join(path.read_text() for path in FILES)))
+    assert used == set(settings())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_defaults_are_those_of_the_example(path: Path) -> None:
+    needed = {name: settings()[name] for name in ("ZERO_UID", "ZERO_GID")}
+    assert load(path, needed) == load(path)
+
+
+def test_a_variable_without_a_value_is_told() -> None:
+    with pytest.raises(KeyError, match="ZERO_UID"):
+        interpolate("${ZERO_UID:?run infra/compose/prepare}", {})
+
+
+# The settings of Prefect and MLflow: a misspelt one would be passed over in silence
+
+
+def variables(prefix: str) -> set[str]:
+    found = {name for _, _, body in services() for name in body.get("environment", {})}
+    return {name.removeprefix("SECRET_") for name in found if name.removeprefix("SECRET_").startswith(prefix)}
+
+
+def test_prefect_knows_its_settings() -> None:
+    from prefect.settings.legacy import _get_settings_fields
+    from prefect.settings.models.root import Settings
+
+    known = {setting.name for setting in _get_settings_fields(Settings).values()}
+    read_by_others = {
+        "PREFECT_DATABASE_PASSWORD_FILE",  # databases.sql
+        "PREFECT_REDIS_MESSAGING_URL",  # prefect-redis, which has a connection for messages and one for cleanups
+        "PREFECT_REDIS_WORKER_CLEANUP_QUEUE_URL",
+    }
+    assert not variables("PREFECT_") - known - read_by_others
+
+
+def test_mlflow_knows_its_settings() -> None:
+    spec = importlib.util.find_spec("mlflow")  # not imported: that takes seconds
+    assert spec is not None and spec.origin is not None
+    folder = Path(spec.origin).parent
+    sources = [folder / "environment_variables.py", folder / "cli/__init__.py", folder / "utils/cli_args.py"]
+    text = "".join(path.read_text() for path in sources)
+    assert not {name for name in variables("MLFLOW_") if f'"{name}"' not in text} - {"MLFLOW_DATABASE_PASSWORD_FILE"}
+
+
+def test_prefect_puts_the_password_into_its_database_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.settings.models.root import Settings
+
+    url = stack()["services"]["prefect"]["environment"]["PREFECT_SERVER_DATABASE_CONNECTION_URL"]
+    monkeypatch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", url)
+    monkeypatch.setenv("PREFECT_SERVER_DATABASE_PASSWORD", "of-the-file")
+    found = Settings().server.database.connection_url
+    assert found is not None
+    assert found.get_secret_value() == "postgresql+asyncpg://prefect:of-the-file@postgres:5432/prefect"
+
+
+# The images
+
+
+@cache
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """(instruction, rest) of each stage of the Dockerfile, that of the stages it is built from first."""
+    text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    found: dict[str, list[tuple[str, str]]] = {}
+    name = ""
+    for line in filter(str.strip, text.splitlines()):
+        word, rest = line.split(None, 1)
+        if word == "FROM":
+            parent, _, name = rest.split()
+            found[name] = list(found.get(parent, [("FROM", parent)]))
+        else:
+            found[name].append((word, rest))
+    return found
+
+
+ROLES = ["prefect", "mlflow", "worker-cpu", "worker-cuda"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_image_is_built_from_a_pinned_base(role: str) -> None:
+    word, base = stages()[role][0]
+    assert word == "FROM"
+    assert DIGEST.match(base), base
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_image_does_not_run_as_root(role: str) -> None:
+    last_user = [rest for word, rest in stages()[role] if word == "USER"][-1]
+    assert last_user == "10001:10001"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_image_takes_its_packages_from_the_pinned_set(role: str) -> None:
+    installs = [rest for word, rest in stages()[role] if word == "RUN" and "pip install" in rest]
+    assert installs
+    for command in installs:
+        assert "--constraint constraints.txt" in command or "--no-deps --no-build-isolation --editable ." in command
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_image_gets_its_secrets_from_files(role: str) -> None:
+    assert ("ENTRYPOINT", '["with-secrets"]') in stages()[role]
+    for word, rest in stages()[role]:
+        assert not (word in ("ENV", "ARG") and re.search(r"PASSWORD|SECRET|TOKEN|_KEY\b", rest)), rest
+
+
+@pytest.mark.parametrize("role", ["worker-cpu", "worker-cuda"])
+def test_a_worker_has_the_code_that_a_shards_key_names(role: str) -> None:
+    copied = " ".join(rest for word, rest in stages()[role] if word == "COPY")
+    for name in ("constraints.txt", "flows", "zero", "prefect.yaml", "pyproject.toml"):
+        assert re.search(rf"(^|\s|/){re.escape(name)}\s", copied), name
+
+
+def test_what_an_image_copies_is_in_its_context() -> None:
+    allowed = {line[1:] for line in (SOURCE_DIR / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = [word for role in ROLES for kind, rest in stages()[role] if kind == "COPY" for word in rest.split()[:-1]]
+    for source in {word for word in copied if not word.startswith("--")}:
+        assert source.split("/")[0] in allowed, source
+        assert (SOURCE_DIR / source).exists()
+    assert "*" in (SOURCE_DIR / ".dockerignore").read_text().splitlines()
+
+
+@each_service
+def test_an_image_of_ours_is_a_target_of_the_dockerfile(name: str, service: dict[str, Any]) -> None:
+    if service["image"].startswith("zero-") and "build" in service:
+        build = service["build"]
+        assert build["target"] in ROLES
+        assert host_path(build["context"]) / build["dockerfile"] == DOCKERFILE
+
+
+def test_the_tags_of_our_images_are_the_versions_in_them() -> None:
+    pins = dict(line.split("==") for line in (SOURCE_DIR / "constraints.txt").read_text().splitlines() if "==" in line)
+    tags = {body["image"] for _, _, body in services() if body["image"].startswith("zero-")}
+    assert tags == {
+        f"zero-prefect:{pins['prefect']}",
+        f"zero-mlflow:{pins['mlflow']}",
+        "zero-worker:cpu",
+        "zero-worker:cuda",
+    }
+
+
+def test_the_servers_own_pins_contradict_none_of_the_shared_ones() -> None:
+    def names(path: Path) -> set[str]:
+        return {
+            line.split("==")[0].lower() for line in path.read_text().splitlines() if "==" in line and line[0] != "#"
+        }
+
+    assert not names(SOURCE_DIR / "infra/images/constraints-servers.txt") & names(SOURCE_DIR / "constraints.txt")

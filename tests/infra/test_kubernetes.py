@@ -1,0 +1,298 @@
+"""The Kubernetes manifests and chart values: all that can be checked without a cluster."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.end_to_end.project import SOURCE_DIR
+
+FOLDER = SOURCE_DIR / "infra/kubernetes"
+VALUES = sorted(FOLDER.glob("*-values.yaml"))
+Tree = dict[str, Any]
+
+needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+
+
+def manifests() -> list[Tree]:
+    """Every object of the manifests, as they are applied."""
+    names = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
+    return [tree for name in names for tree in yaml.safe_load_all((FOLDER / name).read_text())]
+
+
+def template() -> Tree:
+    tree: Tree = json.loads((FOLDER / "gpu-job-template.json").read_text())
+    return tree
+
+
+def values_of_run(**given: Any) -> Tree:
+    """The defaults of the template's variables, what the worker puts in, and what a deployment gives."""
+    variables = template()["variables"]["properties"].items()
+    defaults = {name: body["default"] for name, body in variables if "default" in body}
+    return {"name": "selfplay-0", "command": "python -m prefect.engine", "labels": {}, **defaults, **given}
+
+
+def job(**given: Any) -> Tree:
+    """The job that Prefect's worker makes of the template."""
+    values = values_of_run(**given)
+
+    def fill(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {key: fill(inner) for key, inner in node.items()}
+        if isinstance(node, list):
+            return [fill(inner) for inner in node]
+        if isinstance(node, str) and (whole := re.fullmatch(r"\{\{ (\w+) \}\}", node)):
+            return values[whole[1]]
+        return re.sub(r"\{\{ (\w+) \}\}", lambda found: values[found[1]], node) if isinstance(node, str) else node
+
+    tree: Tree = fill(template()["job_configuration"]["job_manifest"])
+    return tree
+
+
+def pods() -> Iterator[tuple[str, Tree]]:
+    """(name, specification) of each pod that is not a chart's."""
+    for tree in [*manifests(), job()]:
+        if tree["kind"] in ("Deployment", "Job"):
+            yield tree["metadata"].get("name", "gpu-job"), tree["spec"]["template"]["spec"]
+
+
+each_container = pytest.mark.parametrize(
+    ("pod", "container"),
+    [
+        pytest.param(pod, container, id=f"{name}-{container['name']}")
+        for name, pod in pods()
+        for container in [*pod.get("initContainers", []), *pod["containers"]]
+    ],
+)
+
+
+def at(tree: Any, wanted: str) -> Iterator[Any]:
+    """Every value of that key, at any depth."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if key == wanted:
+                yield value
+            yield from at(value, wanted)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from at(value, wanted)
+
+
+@needs_kubectl
+def test_the_manifests_are_put_together_by_kustomize() -> None:
+    done = subprocess.run(["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, check=True)
+    trees = list(yaml.safe_load_all(done.stdout))
+    assert {tree["kind"] for tree in trees} == {"ConfigMap", "Deployment", "Namespace", "NetworkPolicy", "Service"}
+    assert {tree["metadata"].get("namespace", "zero") for tree in trees} == {"zero"}
+    (chart_reads,) = [tree for tree in trees if tree["metadata"]["name"] == "zero-gpu-job-template"]
+    assert json.loads(chart_reads["data"]["baseJobTemplate.json"]) == template()
+
+
+@pytest.mark.parametrize("tree", manifests(), ids=lambda tree: f"{tree['kind']}-{tree['metadata']['name']}")
+def test_a_manifest_says_what_it_is(tree: Tree) -> None:
+    assert {"apiVersion", "kind", "metadata"} <= tree.keys()
+
+
+@each_container
+def test_a_container_asks_for_what_it_needs_and_has_a_limit(pod: Tree, container: Tree) -> None:
+    for bound in ("requests", "limits"):
+        assert {"cpu", "memory"} <= container["resources"][bound].keys()
+
+
+@each_container
+def test_a_container_has_no_rights(pod: Tree, container: Tree) -> None:
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+
+
+@each_container
+def test_what_a_container_mounts_is_there(pod: Tree, container: Tree) -> None:
+    assert {mount["name"] for mount in container["volumeMounts"]} <= {volume["name"] for volume in pod["volumes"]}
+
+
+@each_container
+def test_no_secret_is_in_the_environment_of_a_pod(pod: Tree, container: Tree) -> None:
+    entries = container["env"]
+    pairs = entries.items() if isinstance(entries, dict) else [(entry["name"], entry["value"]) for entry in entries]
+    folders = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "secrets"]
+    for name, value in pairs:
+        if re.search(r"SECRET|PASSWORD|AUTH_CONFIG|CREDENTIALS", name):
+            assert str(value).startswith(tuple(folders)), name
+
+
+def test_images_are_pinned() -> None:
+    images = [
+        container["image"] for _, pod in pods() for container in [*pod.get("initContainers", []), *pod["containers"]]
+    ]
+    for path in VALUES:
+        for image in at(yaml.safe_load(path.read_text()), "image"):
+            images.append(f"{image['repository']}:{image['prefectTag']}")
+    for image in images:
+        assert re.search(r":[\w.-]+$", image), image
+        assert "latest" not in image, image
+
+
+def test_the_charts_run_the_prefect_of_the_pinned_set() -> None:
+    pins = dict(line.split("==") for line in (SOURCE_DIR / "constraints.txt").read_text().splitlines() if "==" in line)
+    tags = [tag for path in VALUES for tag in at(yaml.safe_load(path.read_text()), "prefectTag")]
+    assert [tag.split("-")[0] for tag in tags] == [pins["prefect"]] * 2
+
+
+@pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name)
+def test_chart_values_hold_no_password(path: Path) -> None:
+    assert not re.search(r"(?i)(password|authString|connection-string)\s*:", path.read_text())
+    tree = yaml.safe_load(path.read_text())
+    assert all(auth == {"enabled": True, "existingSecret": "zero-prefect-auth"} for auth in at(tree, "basicAuth"))
+
+
+@pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name)
+def test_chart_values_give_each_pod_limits_and_no_rights(path: Path) -> None:
+    tree = yaml.safe_load(path.read_text())
+    for resources in at(tree, "resources"):
+        assert {"cpu", "memory"} == resources["requests"].keys() == resources["limits"].keys()
+    for rights in at(tree, "containerSecurityContext"):
+        assert rights["runAsNonRoot"] and rights["readOnlyRootFilesystem"] and not rights["allowPrivilegeEscalation"]
+        assert rights["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_scaled_servers_keep_the_settings_of_the_single_one() -> None:
+    single, scaled = (
+        {entry["name"]: entry for entry in yaml.safe_load((FOLDER / name).read_text())["global"]["prefect"]["env"]}
+        for name in ("prefect-server-values.yaml", "prefect-server-scaled-values.yaml")
+    )
+    assert single.items() <= scaled.items()
+
+
+def test_the_scaled_servers_of_both_kinds_use_redis_alike() -> None:
+    containers = yaml.safe_load((SOURCE_DIR / "infra/compose/compose.scaled.yaml").read_text())["x-redis"]
+    values = yaml.safe_load((FOLDER / "prefect-server-scaled-values.yaml").read_text())["global"]["prefect"]["env"]
+    found = {entry["name"]: entry.get("value", "of a secret") for entry in values}
+    wanted = {name.removeprefix("SECRET_"): value for name, value in containers.items()}
+    for name, value in wanted.items():
+        assert found[name] == ("of a secret" if value.startswith("/run/secrets/") else value)
+
+
+# The job on a GPU
+
+
+def test_a_run_has_one_gpu() -> None:
+    (container,) = job()["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+    assert container["resources"]["requests"]["nvidia.com/gpu"] == 1
+
+
+def test_a_run_that_ends_is_not_started_again_by_kubernetes() -> None:
+    assert job()["spec"]["backoffLimit"] == 0
+    assert job()["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_every_variable_of_the_template_is_used_and_every_placeholder_is_a_variable() -> None:
+    placeholders = set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(template()["job_configuration"])))
+    assert placeholders == set(template()["variables"]["properties"])
+
+
+def test_a_deployment_cannot_take_more_than_its_share() -> None:
+    asked = job(privileged=True, run_as_user=0, gpus=8, service_account_name="admin", volumes=[])
+    assert asked == job()
+
+
+def test_prefect_fills_the_template_as_these_tests_do() -> None:
+    from prefect.utilities.templating import apply_values
+
+    assert apply_values(template()["job_configuration"], values_of_run())["job_manifest"] == job()
+
+
+def test_no_placeholder_is_left_in_a_job() -> None:
+    assert "{{" not in json.dumps(job())
+
+
+# The network
+
+
+def policies() -> dict[str, Tree]:
+    return {tree["metadata"]["name"]: tree["spec"] for tree in manifests() if tree["kind"] == "NetworkPolicy"}
+
+
+def selects(policy: Tree, labels: dict[str, str]) -> bool:
+    wanted = policy["podSelector"].get("matchLabels", {})
+    return bool(wanted.items() <= labels.items())
+
+
+def reaches(source: dict[str, str], target: dict[str, str], port: int) -> bool:
+    """True where both sides allow a connection between pods of the namespace with these labels."""
+
+    def side(labels: dict[str, str], other: dict[str, str], kind: str, key: str, peer: str) -> bool:
+        mine = [policy for policy in policies().values() if selects(policy, labels) and kind in policy["policyTypes"]]
+        rules = [rule for policy in mine for rule in policy.get(key, [])]
+        return not mine or any(
+            any(entry["port"] == port for entry in rule["ports"])
+            and (peer not in rule or any("podSelector" in entry and selects(entry, other) for entry in rule[peer]))
+            for rule in rules
+        )
+
+    return side(source, target, "Egress", "egress", "to") and side(target, source, "Ingress", "ingress", "from")
+
+
+WORKER = job()["spec"]["template"]["metadata"]["labels"]
+PREFECT, MLFLOW = {"app.kubernetes.io/name": "prefect-server"}, {"app.kubernetes.io/name": "mlflow"}
+POSTGRES, S3 = {"zero/role": "postgres"}, {"zero/role": "s3"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "port", "allowed"),
+    [
+        (WORKER, PREFECT, 4200, True),
+        (WORKER, S3, 8333, True),
+        (WORKER, POSTGRES, 5432, False),
+        (WORKER, MLFLOW, 5000, False),
+        (WORKER, S3, 8888, False),
+        (WORKER, WORKER, 8080, False),
+        (PREFECT, POSTGRES, 5432, True),
+        (PREFECT, S3, 8333, False),
+        (MLFLOW, POSTGRES, 5432, True),
+        (MLFLOW, S3, 8333, True),
+        ({"app.kubernetes.io/name": "prefect-worker"}, PREFECT, 4200, True),
+        ({"app.kubernetes.io/name": "prefect-worker"}, POSTGRES, 5432, False),
+        ({"app": "a stranger"}, PREFECT, 4200, False),
+        ({"app.kubernetes.io/name": "prefect-worker"}, {"app": "a stranger"}, 443, False),
+    ],
+)
+def test_who_reaches_whom(source: dict[str, str], target: dict[str, str], port: int, allowed: bool) -> None:
+    assert reaches(source, target, port) is allowed
+
+
+# The secrets
+
+
+@needs_kubectl
+def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(secrets: Path) -> None:
+    script = str(FOLDER / "secrets")
+    done = subprocess.run([script, str(secrets)], capture_output=True, text=True, check=True)
+    made = {tree["metadata"]["name"]: tree["data"] for tree in yaml.safe_load_all(done.stdout) if tree}
+    named = {value["secretName"] for _, pod in pods() for value in at(pod, "secret")}
+    for path in VALUES:
+        tree = yaml.safe_load(path.read_text())
+        named |= {*at(tree, "existingSecret"), *(key["name"] for key in at(tree, "secretKeyRef"))}
+        named |= {body["name"] for body in [tree.get("secret", {})] if body}
+    assert set(made) == named
+    assert base64.b64decode(made["zero-prefect-auth"]["auth-string"]) == (secrets / "prefect-auth").read_bytes()
+    assert b"\n" not in base64.b64decode(made["zero-prefect-auth"]["auth-string"])  # it becomes an HTTP header
+    password = (secrets / "prefect-database-password").read_text()
+    url = f"postgresql+asyncpg://prefect:{password}@postgres:5432/prefect"
+    assert base64.b64decode(made["zero-prefect-database"]["connection-string"]).decode() == url
+    files = {value for _, pod in pods() for value in re.findall(r"/run/secrets/\w+/([\w.-]+)", json.dumps(pod))}
+    assert files == {*made["zero-mlflow"], *made["zero-s3-worker"]}

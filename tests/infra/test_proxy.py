@@ -1,0 +1,122 @@
+"""The reverse proxy, a real Caddy with certificates that it signs itself, before a server of this machine."""
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.end_to_end.project import SOURCE_DIR
+from tests.infra.servers import free_port
+
+pytestmark = pytest.mark.skipif(not shutil.which("caddy"), reason="caddy is not installed")
+
+CADDYFILE = SOURCE_DIR / "infra/proxy/Caddyfile"
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with the host that it was asked for."""
+
+    def do_GET(self) -> None:
+        body = self.headers["Host"].encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Says nothing."""
+
+
+class Proxy(NamedTuple):
+    """A proxy for lab.test, and the certificate that its clients need."""
+
+    https: int
+    http: int
+    root: Path
+
+    def get(self, host: str, context: ssl.SSLContext) -> tuple[HTTPResponse, str]:
+        """Asks for a host by TLS, at this machine."""
+        plain = socket.create_connection(("127.0.0.1", self.https), timeout=10)
+        with plain, context.wrap_socket(plain, server_hostname=host) as wrapped:
+            wrapped.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            answer = HTTPResponse(wrapped)
+            answer.begin()
+            return answer, answer.read().decode()
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    folder = tmp_path_factory.mktemp("caddy")
+    server = HTTPServer(("127.0.0.1", 0), Echo)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    made = Proxy(free_port(), free_port(), folder / "caddy/pki/authorities/local/root.crt")
+    ports = {f"ZERO_{name}_PORT": str(server.server_port) for name in ("PREFECT", "MLFLOW", "S3")}
+    ports |= {"ZERO_HTTP_PORT": str(made.http), "ZERO_HTTPS_PORT": str(made.https)}
+    names = {"ZERO_DOMAIN": "lab.test", "ZERO_TLS": "internal", "XDG_DATA_HOME": str(folder), "HOME": str(folder)}
+    with (folder / "log").open("wb") as log:
+        caddy = subprocess.Popen(
+            ["caddy", "run", "--adapter", "caddyfile", "--config", str(CADDYFILE)],
+            env=os.environ | ports | names,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        deadline = time.monotonic() + 30
+        while not (made.root.exists() and answers(made.https)):
+            assert caddy.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
+            time.sleep(0.05)
+        yield made
+    finally:
+        caddy.terminate()
+        caddy.wait(30)
+        server.shutdown()
+        server.server_close()
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("name", ["prefect", "mlflow", "s3"])
+def test_a_client_with_the_root_certificate_gets_through(proxy: Proxy, name: str) -> None:
+    answer, body = proxy.get(f"{name}.lab.test", ssl.create_default_context(cafile=str(proxy.root)))
+    assert (answer.status, body) == (200, f"{name}.lab.test")  # S3 signs the host, MLflow has a list of those it allows
+    assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
+
+
+def test_a_client_without_it_refuses_the_proxy(proxy: Proxy) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        proxy.get("prefect.lab.test", ssl.create_default_context())
+
+
+def test_another_host_is_refused(proxy: Proxy) -> None:
+    with pytest.raises(ssl.SSLError):
+        proxy.get("evil.test", ssl.create_default_context(cafile=str(proxy.root)))
+
+
+def test_an_old_protocol_is_refused(proxy: Proxy) -> None:
+    context = ssl.create_default_context(cafile=str(proxy.root))
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLSv1_1 is deprecated"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, OSError)):
+        proxy.get("prefect.lab.test", context)
+
+
+def test_plain_http_is_sent_to_tls(proxy: Proxy) -> None:
+    connection = HTTPConnection("127.0.0.1", proxy.http, timeout=10)
+    connection.request("GET", "/", headers={"Host": "prefect.lab.test"})
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Location"].split("/")[2].split(":")[0]) == (308, "prefect.lab.test")
+    connection.close()
