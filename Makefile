@@ -7,23 +7,25 @@ LINEAGE ?= go9
 PRESET ?=
 N ?= 3
 ARGS ?=
+WORKERS ?=
 
 python := .venv/bin/python
 local := $(python) -m infra.local
 run := $(local) exec
+cluster := $(python) -m infra.cluster
 watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 # Of what Prefect shows of a run: its log, and the states that matter. Tracebacks and the rest are on the run's page.
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
-.PHONY: help setup generation campaign up down status bench drill test rules bounds check format clean
+.PHONY: help setup generation campaign up down status cluster cluster-down cluster-status bench drill test rules bounds check format clean
 
 help: ## this list
 	@echo 'AlphaGo Zero as a project whose every generation can be rebuilt and audited.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (of a new lineage; else params.yaml) N=$(N) ARGS="of pytest or the benchmarks" PYTHON=python3.12'
+	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (of a new lineage; else params.yaml) N=$(N) WORKERS=4 ARGS="of pytest or the benchmarks" PYTHON=python3.12'
 	@echo '           ZERO_PREFECT_PORT, ZERO_MLFLOW_PORT (free ones, from 4200 and 5000, where they are not set)'
 
 setup: ## the virtual environment .venv with the pinned packages
@@ -50,6 +52,15 @@ status: setup ## what runs, and where the lineages stand
 
 down: ## cancel what runs and stop the servers and the worker
 	@[ ! -x $(python) ] || $(local) down
+
+cluster: setup ## a whole cluster on this machine with WORKERS workers: PostgreSQL, S3 store, Prefect, MLflow, with passwords
+	@$(cluster) up $(if $(WORKERS),--workers $(WORKERS))
+
+cluster-status: setup ## what of the cluster runs, where, and where its passwords are
+	@$(cluster) status
+
+cluster-down: ## cancel what runs on the cluster and stop all of it
+	@[ ! -x $(python) ] || $(cluster) down
 
 bench: setup ## how fast this machine is: the table of docs/performance.md, also as benchmarks/results/latest.json
 	@$(python) -m benchmarks --out benchmarks/results/latest.json $(ARGS)

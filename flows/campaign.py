@@ -8,18 +8,21 @@ from pydantic import Field
 from flows.generation import generation
 from zero.artifacts import PromotionDecision
 from zero.lineage import clear_stop, find_workspace, stop_requested, writer_lock
+from zero.params import ExecutorKind
 from zero.settings import home_dir
 
 
 @flow(name="zero-campaign", flow_run_name="{lineage}", persist_result=True, result_serializer="json")
-def campaign(lineage: str = "go9", num_generations: Annotated[int, Field(ge=1)] = 3) -> list[PromotionDecision]:
+def campaign(
+    lineage: str = "go9", num_generations: Annotated[int, Field(ge=1)] = 3, executor: ExecutorKind | None = None
+) -> list[PromotionDecision]:
     """Makes generations until there are enough, or until `zero stop` was typed; a refused challenger is one as well."""
     workspace = find_workspace(home_dir(), lineage)
     with writer_lock(workspace):  # a campaign that may not write takes no request back
         clear_stop(workspace)
     decisions: list[PromotionDecision] = []
     while len(decisions) < num_generations and not stop_requested(workspace):
-        decisions.append(generation(lineage))
+        decisions.append(generation(lineage, executor))
     get_run_logger().info(f"{len(decisions)} of {num_generations} generations of {lineage} made")
     clear_stop(workspace)
     return decisions

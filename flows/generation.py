@@ -5,10 +5,11 @@ from prefect.runtime import flow_run
 
 from flows.processes import settings_of_children
 from flows.reports import report_generation, summary
-from flows.tasks import play_missing_shards, prepare, registry, run_stage, yardsticks
+from flows.tasks import play_missing_shards, playing_ahead, prepare, registry, run_stage, train_in_pool, yardsticks
 from zero.artifacts import PromotionDecision, read_manifest
 from zero.errors import ZeroError
 from zero.lineage import find_workspace, writer_lock
+from zero.params import ExecutorKind, load_params
 from zero.record import generation_tag, read_ledger
 from zero.settings import home_dir, open_store
 
@@ -23,8 +24,8 @@ def run_name() -> str:
 
 
 @flow(name="zero-generation", flow_run_name=run_name, persist_result=True, result_serializer="json")
-def generation(lineage: str = "go9") -> PromotionDecision:
-    """One turn of the loop: play, learn, and let the better player stay."""
+def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> PromotionDecision:
+    """One turn of the loop: play, learn, and let the better player stay; `executor` instead of that of params.yaml."""
     home = home_dir()
     workspace = find_workspace(home, lineage)
     with (
@@ -33,13 +34,17 @@ def generation(lineage: str = "go9") -> PromotionDecision:
         settings_of_children(ZERO_STORE=store.url, ZERO_PROGRESS="json"),
     ):
         turn = prepare(workspace, lineage)
-        play_missing_shards(workspace, turn, "selfplay", store)
+        kind = executor or load_params(workspace).executor.kind
+        play_missing_shards(workspace, turn, "selfplay", store, kind)
         run_stage(workspace, turn, "selfplay")
-        run_stage(workspace, turn, "replay")
-        run_stage(workspace, turn, "training", unit="steps")
-        play_missing_shards(workspace, turn, "gating", store)
-        run_stage(workspace, turn, "gating")
-        run_stage(workspace, turn, "verification", unit="games")
+        with playing_ahead(workspace, turn, store, kind):
+            run_stage(workspace, turn, "replay")
+            if kind == "pool":
+                train_in_pool(workspace)
+            run_stage(workspace, turn, "training", unit="steps")
+            play_missing_shards(workspace, turn, "gating", store, kind)
+            run_stage(workspace, turn, "gating")
+            run_stage(workspace, turn, "verification", unit="games")
         decision = read_manifest(workspace / "metrics", PromotionDecision, "gating.json")
         recorded = registry(workspace, turn)
     report_generation(decision, recorded)

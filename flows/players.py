@@ -1,35 +1,54 @@
-"""Who plays the shards of a run: processes of this machine, or workers of the `zero` pool."""
+"""Who plays the shards of a run: processes of this machine, or workers of the pool `zero-gpu`."""
 
 import contextlib
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from threading import Lock
 
-from prefect.client.schemas.objects import FlowRun
-from prefect.deployments import run_deployment
-from prefect.exceptions import MissingResult
-
-from zero.errors import StorageError, WorkerError
+from flows.pool import RunEndedError, Runs
+from zero.errors import StorageError
 from zero.params import Params
-from zero.shards.executor import Executor, LocalExecutor, Progress, ShardFailedError, num_local_processes
+from zero.shards.executor import Executor, LocalExecutor, Progress
 from zero.shards.spec import ShardReceipt, ShardSpec
+from zero.shards.worker import finished_receipt
 from zero.storage import Store
 
 SHARD_DEPLOYMENT = "zero-shard/zero-shard"
-POLL_SECONDS = 2.0
 
 
-class RunEndedError(Exception):
-    """A shard was given up because its run is over; no reason to play it again."""
+class Interruption:
+    """Lets one thread end what others play."""
+
+    def __init__(self) -> None:
+        """Nothing plays yet."""
+        self._lock = Lock()
+        self._over = False
+        self._enders: list[Callable[[], None]] = []
+
+    def ends(self, ender: Callable[[], None]) -> None:
+        """From now on `ender` is called when all shall end; at once, where it shall already."""
+        with self._lock:
+            self._enders.append(ender)
+            over = self._over
+        if over:
+            ender()
+
+    def interrupt(self) -> None:
+        """Ends what plays, and what would begin later."""
+        with self._lock:
+            self._over = True
+            enders = list(self._enders)
+        for ender in enders:
+            ender()
 
 
 class Players:
     """An executor that many tasks share, and that tells the death of a worker from the end of the run."""
 
-    def __init__(self, executor: Executor) -> None:
-        """Wraps `executor`."""
+    def __init__(self, executor: Executor, close: Callable[[], None] = lambda: None) -> None:
+        """Wraps `executor`, which `close` ends in the middle of a game."""
         self._executor = executor
+        self._close = close
         self._over = False
 
     def play(self, spec: ShardSpec, progress: Progress) -> ShardReceipt:
@@ -48,60 +67,50 @@ class Players:
         raise RunEndedError(f"{spec.kind} from game {spec.first_game}: given up, the run is over")
 
     def give_up(self) -> None:
-        """From now on no shard is begun, and one that fails is not played again."""
+        """Ends what is being played; no shard is begun any more, and none that fails is played again."""
         self._over = True
+        self._close()
 
 
-class PoolExecutor:
-    """Plays each shard as a run of the `zero-shard` deployment; its result must be readable here, as the store is."""
+class PoolPlayers:
+    """Plays shards as runs of the `zero-shard` deployment; the receipts are read from the store, as the games are."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, runs: Runs) -> None:
         """Plays into `store`, which the workers must use as well."""
         self._store = store
+        self._runs = runs
+        self._seconds: list[float] = []
 
-    def play(self, spec: ShardSpec, progress: Progress | None = None) -> ShardReceipt:
-        """See `zero.shards.executor.Executor`."""
-        run = cast(
-            FlowRun,
-            run_deployment(
-                SHARD_DEPLOYMENT,
-                parameters={"spec": spec.model_dump(mode="json")},
-                poll_interval=POLL_SECONDS,
-                idempotency_key=f"{spec.key()}-{uuid.uuid4()}",  # a second try is a second run
-            ),
+    def play(self, specs: Sequence[ShardSpec], key: str) -> list[ShardReceipt]:
+        """Plays shards one after the other on one worker; `key` names this try.
+
+        Raises:
+          WorkerError: they were not all played; worth another try, for those that were are not played again.
+          StorageError: they were, but not into this store.
+        """
+        name = self._runs.run(
+            SHARD_DEPLOYMENT, {"specs": [spec.model_dump(mode="json") for spec in specs]}, specs[0].kind, key
         )
-        if run.state is None or not run.state.is_completed():
-            ended = f"run {run.name} of {SHARD_DEPLOYMENT}: {run.state}"
-            raise ShardFailedError(ended) if run.state and run.state.is_failed() else WorkerError(ended)
-        try:
-            receipt = ShardReceipt.model_validate(run.state.result())
-        except (MissingResult, OSError, ValueError):
+        receipts = [finished_receipt(spec, self._store) for spec in specs]
+        if None in receipts:
             raise StorageError(
-                f"the result of run {run.name} cannot be read here; give all workers one result storage"
-            ) from None
-        if self._store.get_shard(spec.key()) is None:
-            raise StorageError(
-                f"run {run.name} did not play into the store {self._store.url}; give every worker the same ZERO_STORE"
+                f"run {name} did not play into the store {self._store.url}; give every worker the same ZERO_STORE"
             )
-        if progress:
-            progress(spec.num_games, spec.num_games)
-        return receipt
+        played = [receipt for receipt in receipts if receipt]
+        self._seconds += [receipt.seconds for receipt in played]
+        return played
 
-
-def num_players(params: Params, num_shards: int) -> int:
-    """Shards of a run that are played at once: by as many processes of this machine, or as the pool's workers can."""
-    return num_shards if params.executor.kind == "pool" else min(num_local_processes(params), num_shards)
+    def seconds_a_shard(self) -> float | None:
+        """What a shard took so far, on average; None where none has ended."""
+        return sum(self._seconds) / len(self._seconds) if self._seconds else None
 
 
 @contextlib.contextmanager
 def players(workspace: Path, params: Params, store: Store, num_at_once: int) -> Iterator[Players]:
-    """Players as the parameters say; leaving ends those of this machine, also in the middle of a game."""
-    if params.executor.kind == "pool":
-        yield Players(PoolExecutor(store))
-        return
+    """Players of this machine; leaving ends them, also in the middle of a game."""
     num_gpus = num_at_once if params.profile.device == "cuda" else 0
     with LocalExecutor(workspace, num_at_once, store.url, num_gpus) as executor:
-        team = Players(executor)
+        team = Players(executor, executor.close)
         try:
             yield team
         finally:

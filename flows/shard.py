@@ -1,18 +1,44 @@
-"""The flow `zero-shard`: one shard of games on any machine that has this code and reaches the store."""
+"""The flow `zero-shard`: shards of games on any machine that has this code and reaches the store."""
 
+import time
+from functools import partial
 from pathlib import Path
 
 from prefect import flow, get_run_logger
+from prefect.runtime import flow_run
 
+from flows.orphans import alone_on_gpu, end_with_worker
 from flows.reports import ProgressBar
+from zero.errors import ZeroError
 from zero.settings import open_store
-from zero.shards.spec import ShardReceipt, ShardSpec
+from zero.shards.spec import ShardSpec
 from zero.shards.worker import play_into_store
 
+REFUSAL_SECONDS = 20.0
+"""How long a run that cannot be done here waits before it fails: meanwhile other workers take what is asked again."""
 
-@flow(name="zero-shard", flow_run_name="{spec.kind}-{spec.first_game}", persist_result=True, result_serializer="json")
-def shard(spec: ShardSpec) -> ShardReceipt:
-    """Plays a shard into the store, where the weights of its players must be."""
-    with open_store(Path.cwd()) as store:
-        bar = ProgressBar("shard", spec.kind, "games", spec.num_games, get_run_logger().info)
-        return play_into_store(spec, store, lambda done: bar.show(spec.key(), done))
+
+def run_name() -> str:
+    """Name of a run in Prefect."""
+    specs = flow_run.parameters["specs"]
+    first = specs[0] if isinstance(specs[0], dict) else specs[0].model_dump()
+    return f"{first['kind']}-{first['first_game']}"
+
+
+@flow(name="zero-shard", flow_run_name=run_name)
+def shard(specs: list[ShardSpec]) -> None:
+    """Plays shards into the store, where the weights of their players must be; those that are there are not played."""
+    end_with_worker()
+    logger = get_run_logger()
+    total = sum(spec.num_games for spec in specs)
+    try:
+        with alone_on_gpu(), open_store(Path.cwd()) as store:
+            bar = ProgressBar("shard", specs[0].kind, "games", total, logger.info)
+            for number, spec in enumerate(specs):
+                receipt = play_into_store(spec, store, partial(bar.show, spec.key()), is_first=number == 0)
+                bar.show(spec.key(), spec.num_games)
+                logger.info(f"shard {receipt.key[:12]} is {receipt.sha256[:12]}: {receipt.num_games} games")
+    except ZeroError as error:
+        logger.error(f"{error}")
+        time.sleep(REFUSAL_SECONDS)
+        raise

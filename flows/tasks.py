@@ -3,26 +3,36 @@
 A shard or a stage whose process was killed is tried again; one that fails by itself would fail again and is not.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
+from prefect.runtime import flow_run, task_run
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import ValidationError
 
-from flows.players import Players, num_players, players
+from flows.players import Interruption, Players, PoolPlayers, players
+from flows.pool import Runs, num_workers, shards_a_run
 from flows.processes import run_dvc_stage, run_zero, settings_of_children
 from flows.reports import ProgressBar, Recorded
 from zero import replay
 from zero.artifacts import GenerationId
 from zero.errors import LineageError, WorkerError
-from zero.params import load_params
+from zero.params import ExecutorKind, load_params
 from zero.set_aside import lacks_games
+from zero.shards.executor import num_local_processes
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.storage import Store
+
+TRAIN_DEPLOYMENT = "zero-train/zero-train"
+POOL_RETRIES = 5
+"""Further tries of a run on the pool: a worker with other code or a wrong key may take some of them."""
 
 
 def was_killed(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
@@ -33,7 +43,7 @@ def was_killed(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
 def receipt_name(run: TaskRunContext, parameters: dict[str, Any]) -> str:
     """Name of the JSON file of a receipt: found again by a retry of the same run, and by no other run."""
     spec: ShardSpec = parameters["spec"]
-    return f"receipt-{run.task_run.flow_run_id}-{spec.kind}-{spec.first_game}"
+    return f"receipt-{run.task_run.flow_run_id}-{_name(spec)}"
 
 
 @task(task_run_name="prepare", cache_policy=NO_CACHE)
@@ -44,10 +54,11 @@ def prepare(workspace: Path, lineage: str) -> GenerationId:
 
 
 @task(task_run_name="plan-{stage}", cache_policy=NO_CACHE)
-def plan(workspace: Path, stage: str) -> list[ShardSpec]:
-    """The shards of a stage that the store lacks."""
+def plan(workspace: Path, stage: str, ahead: bool = False) -> list[ShardSpec]:
+    """The shards of a stage that the store lacks; `ahead`: of the next generation."""
     logger = get_run_logger()
-    lines = run_zero(workspace, "plan", stage, "--missing", listen=logger.info)
+    words = ("plan", stage, "--missing", *(("--next",) if ahead else ()))
+    lines = run_zero(workspace, *words, listen=logger.info)
     try:
         return [ShardSpec.model_validate(line) for line in lines]
     except ValidationError:
@@ -77,21 +88,141 @@ def play_shard(spec: ShardSpec, number: int, team: Players, bar: ProgressBar) ->
     return receipt
 
 
-def play_missing_shards(workspace: Path, turn: GenerationId, stage: str, store: Store) -> list[ShardReceipt]:
-    """Plays the shards of a stage that the store lacks, as many at once as there are players."""
-    specs = plan(workspace, stage)
+@task(
+    task_run_name="{name}",
+    cache_policy=NO_CACHE,
+    retries=POOL_RETRIES,
+    retry_delay_seconds=1,
+    retry_condition_fn=was_killed,
+)
+def play_run(specs: list[ShardSpec], name: str, team: PoolPlayers, bar: ProgressBar) -> list[ShardReceipt]:
+    """Plays shards on one worker of the pool; where that fails, on another."""
+    run = task_run.get_run_count()
+    receipts = team.play(specs, f"{flow_run.id}-{_name(specs[0])}-{run}")
+    for receipt in receipts:
+        bar.show(receipt.key, receipt.num_games)
+    evaluations = sum(receipt.num_evaluations for receipt in receipts)
+    workers = ", ".join(sorted({receipt.worker for receipt in receipts}))
+    get_run_logger().info(f"{sum(spec.num_games for spec in specs)} games by {workers}, {evaluations} evaluations")
+    return receipts
+
+
+def play_missing_shards(
+    workspace: Path,
+    turn: GenerationId,
+    stage: str,
+    store: Store,
+    executor: ExecutorKind,
+    ahead: Interruption | None = None,
+) -> list[ShardReceipt]:
+    """Plays the shards of a stage that the store lacks, as many at once as there are players.
+
+    Args:
+      workspace: of the lineage.
+      turn: the generation.
+      stage: `selfplay` or `gating`.
+      store: where they go.
+      executor: who plays.
+      ahead: given, the next generation's are played, until it interrupts them.
+    """
+    specs = plan(workspace, stage, ahead is not None)
+    interruption = ahead or Interruption()
     if not specs:
         return []
+    if executor == "pool":
+        return play_in_pool(specs, turn, stage, store, interruption)
     params = load_params(workspace)
-    bar = ProgressBar(turn.lineage, stage, "games", sum(spec.num_games for spec in specs), get_run_logger().info)
-    num_at_once = num_players(params, len(specs))
+    bar = _bar(specs, turn, stage)
+    num_at_once = min(num_local_processes(params), len(specs))
     runner: ThreadPoolTaskRunner[ShardReceipt] = ThreadPoolTaskRunner(max_workers=num_at_once)
     with runner, players(workspace, params, store, num_at_once) as team:
+        interruption.ends(team.give_up)
         runs = [
             runner.submit(play_shard, {"spec": spec, "number": number, "team": team, "bar": bar})
             for number, spec in enumerate(specs)
         ]
         return [run.result() for run in runs]
+
+
+def play_in_pool(
+    specs: list[ShardSpec], turn: GenerationId, stage: str, store: Store, interruption: Interruption
+) -> list[ShardReceipt]:
+    """Plays shards by runs on the pool's workers: some more at once than there are workers, so that none waits."""
+    bar = _bar(specs, turn, stage)
+    workers = num_workers()
+    num_at_once = workers + max(1, workers // 16)
+    runner: ThreadPoolTaskRunner[list[ShardReceipt]] = ThreadPoolTaskRunner(max_workers=num_at_once)
+    left, runs = list(specs), []
+    places = Semaphore(num_at_once)
+    with runner, Runs() as asked:
+        interruption.ends(asked.give_up)
+        team = PoolPlayers(store, asked)
+        while left:
+            places.acquire()
+            size = shards_a_run(len(left), num_at_once, team.seconds_a_shard())
+            some, left = left[:size], left[size:]
+            name = f"{stage}-{some[0].first_game}"
+            run = runner.submit(play_run, {"specs": some, "name": name, "team": team, "bar": bar})
+            run.add_done_callback(lambda _: places.release())
+            runs.append(run)
+        return [receipt for run in runs for receipt in run.result()]
+
+
+@task(task_run_name="selfplay-ahead", cache_policy=NO_CACHE)
+def play_ahead(
+    workspace: Path, turn: GenerationId, store: Store, executor: ExecutorKind, interruption: Interruption
+) -> None:
+    """Plays the next generation's games into the store."""
+    play_missing_shards(workspace, turn, "selfplay", store, executor, interruption)
+
+
+@contextlib.contextmanager
+def playing_ahead(workspace: Path, turn: GenerationId, store: Store, executor: ExecutorKind) -> Iterator[None]:
+    """The next generation's games are played meanwhile, where the parameters say so; leaving waits for their end.
+
+    What is not played then, for whatever reason, the next generation plays itself.
+    """
+    if not load_params(workspace).selfplay.overlap:
+        yield
+        return
+    interruption = Interruption()
+    run = play_ahead.submit(workspace, turn, store, executor, interruption)
+    try:
+        yield
+    except BaseException:
+        interruption.interrupt()
+        raise
+    finally:
+        run.wait()
+    if not run.state.is_completed():
+        get_run_logger().warning(f"not all games of the next generation were played: {run.state.message}")
+
+
+def _name(spec: ShardSpec) -> str:
+    """A shard among all of a run, which may be of two generations."""
+    return f"{spec.generation}-{spec.kind}-{spec.first_game}"
+
+
+def _bar(specs: list[ShardSpec], turn: GenerationId, stage: str) -> ProgressBar:
+    total = sum(spec.num_games for spec in specs)
+    return ProgressBar(turn.lineage, stage, "games", total, get_run_logger().info)
+
+
+@task(
+    task_run_name="train-in-pool",
+    cache_policy=NO_CACHE,
+    retries=POOL_RETRIES,
+    retry_delay_seconds=1,
+    retry_condition_fn=was_killed,
+)
+def train_in_pool(workspace: Path) -> None:
+    """Has the training of a generation done on a worker of the pool, unless the store has its outcome."""
+    logger = get_run_logger()
+    for spec in run_zero(workspace, "plan", "training", "--missing", listen=logger.info):
+        with Runs() as asked:
+            key = f"{flow_run.id}-training-{task_run.get_run_count()}"
+            name = asked.run(TRAIN_DEPLOYMENT, {"spec": spec}, "training", key)
+        logger.info(f"trained by run {name}")
 
 
 @task(task_run_name="{stage}", cache_policy=NO_CACHE, retries=2, retry_delay_seconds=1, retry_condition_fn=was_killed)

@@ -1,13 +1,20 @@
-"""What the servers of this machine answer over HTTP; standard library only, and no proxy is asked."""
+"""What the servers of this machine answer over HTTP; standard library only, and no proxy is asked.
 
+A server with a password has it in its URL here (`http://zero:PASSWORD@127.0.0.1:4200/api`): it is sent as a header.
+"""
+
+import base64
 import json
 import urllib.request
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 HOST = "127.0.0.1"
 POOL = "zero"
-FLOWS = ["zero-generation", "zero-campaign", "zero-shard"]
+OPEN_STATES = ("RUNNING", "PENDING", "CANCELLING")
+FLOWS = ["zero-generation", "zero-campaign", "zero-shard", "zero-train"]
 
 
 def address(port: int) -> str:
@@ -15,14 +22,22 @@ def address(port: int) -> str:
     return f"http://{HOST}:{port}"
 
 
-def fetch(url: str, body: dict[str, Any] | None = None) -> Any:
+def fetch(url: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
     """What a server of this machine answers, as JSON where it is; no proxy is asked.
+
+    By default a GET, or a POST where there is a body.
 
     Raises:
       OSError: it does not answer, or answers with an error.
     """
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    parts = urlsplit(url)
+    credentials, at, place = parts.netloc.rpartition("@")
+    if at:
+        headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
+        url = urlunsplit(parts._replace(netloc=place))
+    request = urllib.request.Request(url, data=data, headers=headers, method=method)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=10) as answer:
         text = answer.read().decode()
@@ -38,24 +53,30 @@ def answers(url: str) -> bool:
     return True
 
 
-def worker_is_online(api: str, since: datetime) -> bool:
-    """True where a worker of the pool has been heard of since then."""
+def worker_is_online(api: str, since: datetime, pool: str = POOL, worker: str | None = None) -> bool:
+    """True where a worker of the pool, or the one of that name, has been heard of since then."""
     try:
-        workers = fetch(f"{api}/work_pools/{POOL}/workers/filter", {})
+        workers = fetch(f"{api}/work_pools/{pool}/workers/filter", {})
     except (OSError, ValueError):
         return False
-    return any(datetime.fromisoformat(worker["last_heartbeat_time"]) >= since for worker in workers)
+    return any(
+        datetime.fromisoformat(found["last_heartbeat_time"]) >= since
+        for found in workers
+        if worker in (None, found["name"])
+    )
 
 
-def open_runs(api: str, states: list[str]) -> list[str]:
+def open_runs(api: str, states: Sequence[str], flows: Sequence[str] = FLOWS) -> list[str]:
     """Ids of the runs of our flows in these states."""
-    wanted = {"flows": {"name": {"any_": FLOWS}}, "flow_runs": {"state": {"type": {"any_": states}}}}
+    wanted = {"flows": {"name": {"any_": list(flows)}}, "flow_runs": {"state": {"type": {"any_": list(states)}}}}
     return [run["id"] for run in fetch(f"{api}/flow_runs/filter", wanted)]
 
 
-def close_runs(api: str, state: str, message: str) -> int:
+def close_runs(
+    api: str, state: str, message: str, states: Sequence[str] = OPEN_STATES, flows: Sequence[str] = FLOWS
+) -> int:
     """Puts the runs that nobody will end into a state; returns how many there were."""
-    runs = open_runs(api, ["RUNNING", "PENDING", "CANCELLING"])
+    runs = open_runs(api, states, flows)
     for run in runs:
         fetch(f"{api}/flow_runs/{run}/set_state", {"state": {"type": state, "message": message}, "force": True})
     return len(runs)

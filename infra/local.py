@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from infra.api import POOL, address, answers, close_runs, open_runs, worker_is_online
+from infra.pools import make_pools
 from infra.processes import lives, read_record, write_json
 from infra.services import (
     PROJECT_DIR,
-    TITLES,
     USUAL_PORTS,
     Home,
     LocalError,
@@ -35,9 +35,11 @@ from infra.services import (
     server_command,
     start,
     stop,
+    title,
     wait_for,
 )
 
+SERVICES = ("prefect", "mlflow", "worker")
 HEALTH_PATHS = {"prefect": "/api/health", "mlflow": "/health"}
 START_SECONDS = 240.0
 """Time limit of a start: 10 s on an idle machine, a minute on a busy one that compiles every module first."""
@@ -64,7 +66,7 @@ def up(home: Home, ports: dict[str, int | None], seconds: float) -> None:
     for name in new:
         chosen[name] = choose_port(name, ports[name], before[name], set(chosen.values()))
     if new:
-        say("starting " + " and ".join(TITLES[name] for name in new) + " ...")
+        say("starting " + " and ".join(title(name) for name in new) + " ...")
     if any(record and record.port != chosen[name] for name, record in before.items()):
         stop(home, "worker")  # it knows the old addresses
     for name in new:
@@ -76,6 +78,7 @@ def up(home: Home, ports: dict[str, int | None], seconds: float) -> None:
         wait_for(home, name, lambda name=name: answers(address(chosen[name]) + HEALTH_PATHS[name]), seconds)  # type: ignore[misc]
 
     api = address(chosen["prefect"]) + "/api"
+    make_pools(api)
     if home.record("worker") is None:
         stop(home, "worker")  # what a killed one left behind
         close_runs(api, "CRASHED", "the worker had stopped")
@@ -100,18 +103,18 @@ def down(home: Home) -> None:
             while open_runs(api, ["CANCELLING"]) and time.monotonic() < deadline:
                 time.sleep(0.5)
     home.servers.unlink(missing_ok=True)
-    stopped = [TITLES[name] for name in ("worker", "mlflow", "prefect") if stop(home, name)]
+    stopped = [title(name) for name in reversed(SERVICES) if stop(home, name)]
     say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 def status(home: Home) -> bool:
     """Prints what runs and where; True where all of it is well."""
     well = []
-    for name, title in TITLES.items():
+    for name in SERVICES:
         record = home.record(name)
         place = address(record.port) if record and name in HEALTH_PATHS else f'pool "{POOL}"'
         well.append(record is not None and (name not in HEALTH_PATHS or answers(place + HEALTH_PATHS[name])))
-        say(f"{title:<8} {'up' if well[-1] else 'down':<5} {place if well[-1] else '':<24} log: {home.log(name)}")
+        say(f"{title(name):<8} {'up' if well[-1] else 'down':<5} {place if well[-1] else '':<24} log: {home.log(name)}")
     return all(well)
 
 
@@ -163,7 +166,7 @@ class Parser(argparse.ArgumentParser):
         Raises:
           LocalError: always.
         """
-        raise LocalError(f"{message}; see `python -m infra.local --help`")
+        raise LocalError(f"{message}; see `python -m {self.prog} --help`")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -171,9 +174,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(prog="infra.local", description="Prefect, MLflow and a worker on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
     upward = commands.add_parser("up", help="start what does not run, and deploy the flows")
-    for name, title in (("prefect", "Prefect"), ("mlflow", "MLflow")):
+    for name in USUAL_PORTS:
         variable = f"ZERO_{name.upper()}_PORT"
-        text = f"port of {title}; by default ${variable}, else {USUAL_PORTS[name]} or the next that is free"
+        text = f"port of {title(name)}; by default ${variable}, else {USUAL_PORTS[name]} or the next that is free"
         upward.add_argument(f"--{name}-port", type=port_number, default=os.environ.get(variable) or None, help=text)
     upward.add_argument("--timeout", type=float, default=START_SECONDS, help="seconds that a server may take to start")
     commands.add_parser("down", help="stop all of it")

@@ -75,11 +75,11 @@ def process_tree(record: Record) -> list[Process]:
     return [process for process in table if process.pid in ours]
 
 
-def end_processes(processes: Iterable[Process], seconds: float) -> None:
-    """Asks processes to end, and forces those that have not after that time."""
+def end_processes(processes: Iterable[Process], seconds: float, request: signal.Signals = signal.SIGTERM) -> None:
+    """Asks processes to end, by that signal, and forces those that have not after that time."""
     left = [process for process in processes if lives(process)]
     for process in left:
-        _send(process, signal.SIGTERM)
+        _send(process, request)
     deadline = time.monotonic() + seconds
     while left and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
@@ -96,10 +96,10 @@ def _send(process: Process, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-def end_service(record: Record, seconds: float) -> bool:
+def end_service(record: Record, seconds: float, request: signal.Signals = signal.SIGTERM) -> bool:
     """Ends a service and every process it started, its leader first. Returns False where none of them ran."""
     tree = process_tree(record)
-    end_processes([process for process in tree if process.pid == record.pid], seconds)
+    end_processes([process for process in tree if process.pid == record.pid], seconds, request)
     end_processes({*tree, *process_tree(record)}, REST_SECONDS)
     return bool(tree)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,10 +16,13 @@ from infra.processes import Record, end_service, lives, read_record, start_servi
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 USUAL_PORTS = {"prefect": 4200, "mlflow": 5000}
-TITLES = {"prefect": "Prefect", "mlflow": "MLflow", "worker": "worker"}
+TITLES = {"prefect": "Prefect", "mlflow": "MLflow", "postgres": "PostgreSQL", "store": "SeaweedFS"}
+"""What a service is called in messages, where that is not its own name."""
 PORTS_TRIED = 100
-STOP_SECONDS = {"worker": 20.0, "mlflow": 10.0, "prefect": 10.0}
+STOP_SECONDS = {"mlflow": 10.0, "prefect": 10.0}
+WORKER_STOP_SECONDS = 20.0
 """Patience with a polite end."""
+REMEDY = "try `make down`, then `make up` (a busy machine needs a longer `python -m infra.local up --timeout`)"
 LOG_LINES = 12
 QUIET = {
     "DO_NOT_TRACK": "true",  # Prefect reads this word, not 1
@@ -94,21 +98,29 @@ def server_command(home: Home, name: str, port: int) -> list[str]:
     return [sys.executable, "-m", "mlflow", "server", *place, "--workers", "1", *kept, *allowed]
 
 
-def start(home: Home, name: str, command: list[str], env: dict[str, str], port: int) -> None:
-    """Starts a service and records it."""
-    record = start_service(command, env, home.state, home.log(name), port)
+def title(name: str) -> str:
+    """What a service is called in a message."""
+    return TITLES.get(name, name)
+
+
+def start(
+    home: Home, name: str, command: list[str], env: dict[str, str], port: int, folder: Path | None = None
+) -> None:
+    """Starts a service, in a folder or where the state is, and records it."""
+    record = start_service(command, env, folder or home.state, home.log(name), port)
     write_json(home.record_path(name), record._asdict())
 
 
-def stop(home: Home, name: str) -> bool:
+def stop(home: Home, name: str, seconds: float | None = None, request: signal.Signals = signal.SIGTERM) -> bool:
     """Ends a service, or what a dead one left behind. Returns False where nothing ran."""
     record = read_record(home.record_path(name))
-    ran = record is not None and end_service(record, STOP_SECONDS[name])
+    patience = STOP_SECONDS.get(name, WORKER_STOP_SECONDS) if seconds is None else seconds
+    ran = record is not None and end_service(record, patience, request)
     home.record_path(name).unlink(missing_ok=True)
     return ran
 
 
-def wait_for(home: Home, name: str, is_healthy: Callable[[], bool], seconds: float) -> None:
+def wait_for(home: Home, name: str, is_healthy: Callable[[], bool], seconds: float, remedy: str = REMEDY) -> None:
     """Returns once a service is healthy.
 
     Raises:
@@ -117,12 +129,9 @@ def wait_for(home: Home, name: str, is_healthy: Callable[[], bool], seconds: flo
     deadline = time.monotonic() + seconds
     while not is_healthy():
         if home.record(name) is None:
-            raise LocalError(f"{TITLES[name]} ended while it started; {log_end(home.log(name))}")
+            raise LocalError(f"{title(name)} ended while it started; {log_end(home.log(name))}")
         if time.monotonic() > deadline:
-            raise LocalError(
-                f"{TITLES[name]} was not ready after {seconds:.0f} s; try `make down`, then `make up` (a busy machine "
-                f"needs a longer `python -m infra.local up --timeout`); {log_end(home.log(name))}"
-            )
+            raise LocalError(f"{title(name)} was not ready after {seconds:.0f} s; {remedy}; {log_end(home.log(name))}")
         time.sleep(0.2)
 
 
@@ -135,17 +144,18 @@ def log_end(path: Path) -> str:
     return "\n  ".join([f"the end of {path}:", *lines]) if lines else f"its log {path} is empty"
 
 
-def choose_port(name: str, given: int | None, before: Record | None, taken: set[int]) -> int:
+def choose_port(name: str, given: int | None, before: Record | None, taken: set[int], usual: int | None = None) -> int:
     """The port given; else the one it had, the usual one, or the next that is free.
 
     Raises:
       LocalError: the port given is in use, or none is free.
     """
-    variable, usual = f"ZERO_{name.upper()}_PORT", USUAL_PORTS[name]
+    variable = f"ZERO_{name.upper()}_PORT"
+    usual = USUAL_PORTS[name] if usual is None else usual
     if given is not None:
         if given in taken or not port_is_free(given):
             raise LocalError(
-                f"port {given} for {TITLES[name]} is in use by another program; stop that program, set {variable} to "
+                f"port {given} for {title(name)} is in use by another program; stop that program, set {variable} to "
                 "another port, or leave it unset for a free one"
             )
         return given
@@ -153,9 +163,9 @@ def choose_port(name: str, given: int | None, before: Record | None, taken: set[
     free = (port for port in [*wanted, *range(usual, usual + PORTS_TRIED)] if port not in taken and port_is_free(port))
     port: int | None = next(free, None)
     if port is None:
-        raise LocalError(f"no free port for {TITLES[name]} among {usual} to {usual + PORTS_TRIED - 1}; set {variable}")
+        raise LocalError(f"no free port for {title(name)} among {usual} to {usual + PORTS_TRIED - 1}; set {variable}")
     if port not in (*wanted, usual):
-        say(f"port {usual} is in use by another program: {TITLES[name]} takes {port} (set {variable} to choose)")
+        say(f"port {usual} is in use by another program: {title(name)} takes {port} (set {variable} to choose)")
     return port
 
 

@@ -81,7 +81,7 @@ def test_a_renamed_source_changes_the_folder(copy_of_package):
     assert _jit.kernel_cache_dir() != before
 
 
-@pytest.mark.parametrize("name", ["cli/app.py", "params.py", "network/tower.py"])
+@pytest.mark.parametrize("name", ["cli/app.py", "params/play.py", "network/tower.py"])
 def test_an_edit_elsewhere_keeps_the_folder(copy_of_package, name):
     before = _jit.kernel_cache_dir()
     edit(copy_of_package / name)

@@ -62,6 +62,13 @@ def test_a_digest_does_not_see_how_a_file_is_written():
     assert params_digest(parse_params(text)) == params_digest(parsed(tree))
 
 
+def test_a_file_from_before_there_was_overlap_has_the_digests_of_one_without_it():
+    old, off, on = parsed(smoke()), *(parsed(with_value("selfplay.overlap", value)) for value in (False, True))
+    assert old == off and "overlap" not in off.model_dump()["selfplay"]
+    sees = {stage for stage in (None, *STAGE_SECTIONS) if params_digest(on, stage) != params_digest(off, stage)}
+    assert sees == {None, "selfplay", "replay", "verification"}
+
+
 def test_digests_of_stages_differ():
     params = parsed(smoke())
     assert len({params_digest(params, stage) for stage in (None, *STAGE_SECTIONS)}) == len(STAGE_SECTIONS) + 1

@@ -254,6 +254,42 @@ def test_a_server_that_fails_in_its_own_way_is_reported(monkeypatch, method, cal
         call(store)
 
 
+def test_a_server_that_is_away_for_a_while_is_asked_again(monkeypatch):
+    store = Store(f"memory://store-{uuid.uuid4().hex}")
+    answers = [ConnectionRefusedError("no one listens"), OSError(errno.EREMOTEIO, "internal error"), DATA]
+
+    def cat_file(path):
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(store._files, "cat_file", cat_file)
+    monkeypatch.setattr("zero.storage.FIRST_PAUSE", 0.001)
+    assert store.get_weights(sha256_bytes(DATA)) == DATA
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("no one listens"), PermissionError("wrong key")])
+def test_a_server_that_stays_away_or_refuses_is_reported(monkeypatch, error):
+    store = Store(f"memory://store-{uuid.uuid4().hex}")
+
+    def cat_file(path):
+        raise error
+
+    monkeypatch.setattr(store._files, "cat_file", cat_file)
+    monkeypatch.setattr("zero.storage.OUTAGE_SECONDS", 0.5 if isinstance(error, ConnectionError) else 1e9)
+    monkeypatch.setattr("zero.storage.FIRST_PAUSE", 0.01)
+    with pytest.raises(StorageError, match=f"does not answer: {error}"):
+        store.get_weights(sha256_bytes(DATA))
+
+
+def test_files_and_what_came_out_of_a_training_come_back(store):
+    digest = store.put_file(DATA)
+    assert store.get_file(digest) == DATA and store.get_file("f" * 64) is None
+    store.put_training(KEY, b"one")
+    assert store.get_trainings(KEY) == [b"one"] and store.get_trainings("e" * 64) == []
+
+
 def test_s3_without_credentials_is_reported(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)

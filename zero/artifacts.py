@@ -118,7 +118,10 @@ class Checkpoint(Manifest):
 
 
 class Champion(Manifest):
-    """`state/champion`: the best player, which plays the games of the next generation."""
+    """`state/champion`: the best player, which plays the games of the next generation.
+
+    With `selfplay.overlap` those are played by `state/champion/selfplay`: an earlier champion, or the same again.
+    """
 
     generation: int
     """Generation whose challenger it was."""
@@ -172,6 +175,8 @@ class GenerationId(Manifest):
     number: int
     resign_threshold: float
     """A player resigns below it, see `zero.resignation`; NO_RESIGNATION: nobody does."""
+    player: Sha256 | None = Field(default=None, exclude_if=lambda digest: digest is None)
+    """Weights of `state/champion/selfplay`, which play with `selfplay.overlap`; None where there are none."""
 
 
 class Source(Manifest):

@@ -1,7 +1,8 @@
 """Rollback and branch: a lineage goes on from an earlier generation, or a new one begins there.
 
 Both are recorded as a decision is: a line of the ledger that names its source, a signed statement, a commit, a tag.
-They restore what the source generation left to the next one: champion, trainee, window and threshold of resignation.
+They restore what the source generation left to the next one: champion, trainee, window, threshold of resignation, and
+who plays where self-play overlaps.
 A rollback keeps the code and the parameters of the lineage's head and takes the next number; a branch takes code,
 parameters and number of its source, so that its next generation has the random streams that the source's had.
 """
@@ -74,7 +75,8 @@ class Left(NamedTuple):
 
     entry: LedgerEntry
     source: Source
-    resign_threshold: float
+    next_generation: GenerationId
+    """Its threshold of resignation, and who plays its games."""
 
 
 def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
@@ -153,8 +155,7 @@ def restore_left(home: Path, tag: str, folder: Path) -> Left:
     if entry.kind == "decision":
         roll_forward(folder, entry)
     commit = git(folder, "rev-parse", "HEAD").strip()
-    threshold = current_generation(folder).resign_threshold
-    return Left(entry, Source(tag=tag, commit=commit, line=line_digest(entry)), threshold)
+    return Left(entry, Source(tag=tag, commit=commit, line=line_digest(entry)), current_generation(folder))
 
 
 def entry_at(home: Path, tag: str) -> LedgerEntry:
@@ -218,7 +219,7 @@ def _write_record(
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    current = GenerationId(lineage=lineage, number=number, resign_threshold=left.resign_threshold)
+    current = left.next_generation.model_copy(update={"lineage": lineage, "number": number})
     write_manifest(folder / "state", current, GENERATION_FILE)
     inputs = [Resource(name=SOURCE, digest={"sha256": left.entry.provenance}, annotations={"tag": left.source.tag})]
     if before is not None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero.artifacts import (
-    NO_RESIGNATION,
     Champion,
     Checkpoint,
     GenerationId,
@@ -31,10 +30,10 @@ from zero.costs import generation_costs, notes_ref, write_note
 from zero.debris import clear_debris
 from zero.errors import LineageError, ZeroError
 from zero.lineage import GENERATION_FILE, STATE_OUTS, check_workspace, committed_ledger, current_generation
-from zero.params import load_params, params_digest
+from zero.params import PARAMS_FILE, load_params, overlap_of, params_digest
 from zero.record import LEDGER_FILE, append_entry, entry_of, generation_tag, last_line_digest, parse_ledger
 from zero.selfplay import METRICS_FILE as SELFPLAY_METRICS
-from zero.selfplay import SelfplayMetrics
+from zero.selfplay import PLAYER_DIR, SelfplayMetrics, following_threshold, player_of
 from zero.settings import open_store
 from zero.statements import check_key, decision_statement, write_statement
 
@@ -72,7 +71,11 @@ def prepare(workspace: Path) -> GenerationId:
     if not all((workspace / out / "manifest.json").exists() for out in STATE_OUTS):
         dvc(workspace, "checkout", "--quiet", *(f"{out}.dvc" for out in STATE_OUTS))
     _check_state(workspace, entry)
-    return current_generation(workspace)
+    current = current_generation(workspace)
+    if current.player is not None:
+        player = player_of(workspace, load_params(workspace), current)
+        checked_path(player.champion.weights, player.folder)
+    return current
 
 
 def advance(workspace: Path, number: int | None = None) -> Advanced:
@@ -121,13 +124,7 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
         dvc(workspace, "checkout", "--quiet", "--force", CHALLENGER_DIR, WINDOW_DIR)
     if not _holds(workspace, entry):
         raise LineageError(f"{workspace} does not hold the data of generation {entry.generation}; try `dvc pull` there")
-    if entry.champion_generation == entry.generation:
-        challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
-        champion = Champion(generation=entry.generation, network=challenger.network, weights=challenger.weights)
-        weights = checked_path(challenger.weights, workspace / CHALLENGER_DIR)
-        with _replacing(workspace / CHAMPION_DIR) as building:
-            link_or_copy(weights, building / champion.weights.path)
-            write_manifest(building, champion)
+    player = _roll_champion(workspace, entry, entry.decision)
     for source, target in ((CHALLENGER_DIR, TRAINEE_DIR), (WINDOW_DIR, REPLAY_DIR)):
         with _replacing(workspace / target) as building:
             for path in sorted((workspace / source).iterdir()):
@@ -138,9 +135,50 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
     next_id = GenerationId(
         lineage=entry.lineage,
         number=entry.generation + 1,
-        resign_threshold=metrics.resignation.following.threshold if metrics.resignation else NO_RESIGNATION,
+        resign_threshold=following_threshold(metrics),
+        player=player,
     )
     write_manifest(workspace / "state", next_id, GENERATION_FILE)
+
+
+def _roll_champion(workspace: Path, entry: LedgerEntry, decision: PromotionDecision) -> str | None:
+    """Sets up `state/champion`; the weights of who plays the next games, where self-play overlaps.
+
+    Whether it does is for the parameters that were recorded: a commit on top of them is the next generation's.
+    """
+    overlap = overlap_of(git(workspace, "show", f"{_commit_of_last_entry(workspace)}:{PARAMS_FILE}"))
+    promoted = entry.champion_generation == entry.generation
+    alone = (workspace / CHAMPION_DIR / "manifest.json").exists() and not (workspace / PLAYER_DIR).exists()
+    if alone and not promoted and not overlap:
+        return None
+    before = None if promoted and not overlap else _champion_before(workspace, entry, decision)
+    if promoted:
+        challenger = read_manifest(workspace / CHALLENGER_DIR, Checkpoint)
+        champion = Champion(generation=entry.generation, network=challenger.network, weights=challenger.weights)
+    else:
+        assert before is not None
+        champion = before
+    with _replacing(workspace / CHAMPION_DIR) as building:
+        _put_champion(champion, workspace / (CHALLENGER_DIR if promoted else CHAMPION_DIR), building)
+        if overlap and before is not None:
+            _put_champion(before, workspace / CHAMPION_DIR, building / Path(PLAYER_DIR).name)
+    return decision.champion if overlap else None
+
+
+def _champion_before(workspace: Path, entry: LedgerEntry, decision: PromotionDecision) -> Champion:
+    """The champion that the generation began with; put back where a killed call has replaced it."""
+    if (workspace / CHAMPION_DIR / "manifest.json").exists():
+        champion = read_manifest(workspace / CHAMPION_DIR, Champion)
+        if champion.weights.sha256 == decision.champion and champion.generation < entry.generation:
+            return champion
+    git(workspace, "checkout", _commit_of_last_entry(workspace), "--", f"{CHAMPION_DIR}.dvc")
+    dvc(workspace, "checkout", "--quiet", "--force", CHAMPION_DIR)
+    return read_manifest(workspace / CHAMPION_DIR, Champion)
+
+
+def _put_champion(champion: Champion, source: Path, target: Path) -> None:
+    link_or_copy(checked_path(champion.weights, source), target / champion.weights.path)
+    write_manifest(target, champion)
 
 
 def finish(workspace: Path, entry: LedgerEntry) -> None:

@@ -1,10 +1,17 @@
-"""Stage 1, self-play: the champion plays against itself. Reads `state/champion`, writes `data/games`."""
+"""Stage 1, self-play: the champion plays against itself. Reads `state/champion`, writes `data/games`.
+
+With `selfplay.overlap` it is the champion that stood when the generation before began, `state/champion/selfplay`. So
+the next generation's games can be planned as soon as this one's have been played, and who plays them, and when, has no
+part in what they are.
+"""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from zero.artifacts import (
+    NO_RESIGNATION,
     RESIGNATION,
     Champion,
     GameSet,
@@ -15,6 +22,7 @@ from zero.artifacts import (
     read_manifest,
     write_manifest,
 )
+from zero.errors import LineageError, StorageError
 from zero.params import Params, SelfplayParams, load_params, params_digest
 from zero.resignation import Resignation, calibrate
 from zero.shards.collect import collect_games
@@ -23,6 +31,9 @@ from zero.shards.records import GameColumns
 from zero.shards.spec import ShardSpec, engine_fingerprint, plan_shards
 from zero.storage import Store
 
+CHAMPION_DIR = "state/champion"
+PLAYER_DIR = "state/champion/selfplay"
+"""Who plays with `selfplay.overlap`: inside the champion's folder, so that what depends on that depends on this."""
 GAMES_DIR = "data/games"
 METRICS_FILE = "selfplay.json"
 
@@ -49,14 +60,67 @@ class SelfplayMetrics(Manifest):
     """None where the parameters have no resignation."""
 
 
+class Player(NamedTuple):
+    """Who plays, with the folder of its manifest and weights."""
+
+    champion: Champion
+    folder: Path
+
+
+def player_of(folder: Path, params: Params, generation: GenerationId) -> Player:
+    """Who plays the generation's games: the champion, or with `selfplay.overlap` the one that the state names.
+
+    Raises:
+      StorageError: it is not there, or is another one than the state names.
+    """
+    if not params.selfplay.overlap or generation.player is None:
+        return Player(read_manifest(folder / CHAMPION_DIR, Champion), folder / CHAMPION_DIR)
+    champion = read_manifest(folder / PLAYER_DIR, Champion)
+    if champion.weights.sha256 != generation.player:
+        raise StorageError(
+            f"{folder / PLAYER_DIR} is {champion.weights.sha256[:12]}, state/generation.json says "
+            f"{generation.player[:12]}; restore it with `git checkout HEAD -- state dvc.lock && dvc checkout --force`"
+        )
+    return Player(champion, folder / PLAYER_DIR)
+
+
 def plan(folder: Path, store: Store) -> list[ShardSpec]:
-    """The stage's shards; puts the champion's weights into the store, where the workers find them."""
+    """The stage's shards; puts the player's weights into the store, where the workers find them."""
     params = load_params(folder)
     generation = read_manifest(folder / "state", GenerationId, "generation.json")
-    champion = read_manifest(folder / "state/champion", Champion)
-    digest = store.put_weights(checked_path(champion.weights, folder / "state/champion").read_bytes())
-    threshold = generation.resign_threshold
-    return plan_shards(params, "selfplay", params.selfplay, generation.number, (digest,), threshold)
+    player = player_of(folder, params, generation)
+    return _plan(params, generation.number, player, generation.resign_threshold, store)
+
+
+def plan_next(folder: Path, store: Store) -> list[ShardSpec]:
+    """The shards that the next generation will plan, as soon as the games of this one are there.
+
+    They are by the champion that this generation began with, whatever its match says, with the threshold of resignation
+    that its games gave.
+
+    Raises:
+      LineageError: self-play does not overlap, or it is too early, or too late.
+    """
+    params = load_params(folder)
+    if not params.selfplay.overlap:
+        raise LineageError(
+            "the next generation's self-play is by the champion that this one's match decides; set selfplay.overlap to "
+            "true in params.yaml and commit it, to play by the one that stood when this generation began"
+        )
+    generation = read_manifest(folder / "state", GenerationId, "generation.json")
+    threshold = _threshold_after(folder, generation)
+    champion = read_manifest(folder / CHAMPION_DIR, Champion)
+    if champion.generation >= generation.number:
+        raise LineageError(
+            f"generation {generation.number} of {generation.lineage} has just been decided, and the next one is being "
+            "set up; plan it without --next when `zero advance` is done"
+        )
+    return _plan(params, generation.number + 1, Player(champion, folder / CHAMPION_DIR), threshold, store)
+
+
+def following_threshold(metrics: SelfplayMetrics) -> float:
+    """The threshold of resignation of the generation after the one whose games those are."""
+    return metrics.resignation.following.threshold if metrics.resignation else NO_RESIGNATION
 
 
 def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet:
@@ -94,6 +158,32 @@ def metrics_of(games: GameColumns, selfplay: SelfplayParams, resign_threshold: f
         target_positions=int((np.diff(games.visit_offsets) > 0).sum()),
         resignation=resignation,
     )
+
+
+def _plan(params: Params, number: int, player: Player, threshold: float, store: Store) -> list[ShardSpec]:
+    digest = store.put_weights(checked_path(player.champion.weights, player.folder).read_bytes())
+    return plan_shards(params, "selfplay", params.selfplay, number, (digest,), threshold)
+
+
+def _threshold_after(folder: Path, generation: GenerationId) -> float:
+    """The threshold that the games of this generation's self-play stage give.
+
+    Raises:
+      LineageError: the stage is not done.
+    """
+    early = LineageError(
+        f"the self-play of generation {generation.number} of {generation.lineage} is not done, and its games set the "
+        f"next one's threshold of resignation; run `dvc repro selfplay` in {folder} first"
+    )
+    try:
+        games = read_manifest(folder / GAMES_DIR, GameSet)
+        metrics = read_manifest(folder / "metrics", SelfplayMetrics, METRICS_FILE)
+    except StorageError:
+        raise early from None
+    made = (games.origin.lineage, games.origin.generation, games.num_games, games.num_positions)
+    if made != (generation.lineage, generation.number, metrics.num_games, metrics.num_positions):
+        raise early  # they are of the generation before, or its metrics are not written yet
+    return following_threshold(metrics)
 
 
 def _origin(params: Params, generation: GenerationId, specs: list[ShardSpec]) -> Origin:

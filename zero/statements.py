@@ -8,6 +8,7 @@ from zero.artifacts import (
     Checkpoint,
     FileRef,
     GameSet,
+    GenerationId,
     LedgerEntry,
     PromotionDecision,
     Window,
@@ -44,7 +45,10 @@ from zero.signing import public_pem, signing_key
 
 PARENT = "parent-provenance"
 SOURCE = "source-provenance"
+PLAYER = "player"
+"""Who played the games, where self-play overlapped and the state named it."""
 CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = "state/champion", "state/trainee", "state/replay"
+PLAYER_DIR = "state/champion/selfplay"
 GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR = "data/games", "data/window", "models/challenger", "data/match"
 METRICS = ("selfplay.json", "replay.json", "training.json", "gating.json", "verification.json")
 
@@ -94,6 +98,7 @@ def decision_statement(workspace: Path, decision: PromotionDecision, before: Led
         inputs=(
             Resource(name=PARENT, digest={"sha256": before.provenance}),
             Resource(name="champion", digest={"sha256": champion.weights.sha256}),
+            *_player(workspace),
             Resource(name="trainee", digest={"sha256": trainee.trainee.sha256}),
             Resource(name="trainee-optimizer", digest={"sha256": trainee.optimizer.sha256}),
             *shards,
@@ -114,7 +119,9 @@ def state_statement(workspace: Path, kind: str, tag: str, inputs: tuple[Resource
     trainee = read_manifest(workspace / TRAINEE_DIR, Checkpoint)
     window = read_manifest(workspace / REPLAY_DIR, Window)
     shards = tuple(_file(REPLAY_DIR, each.shard.file, key=each.shard.key) for each in window.shards)
-    subject = (_file(CHAMPION_DIR, champion.weights), _file(TRAINEE_DIR, trainee.weights))
+    subject = [_file(CHAMPION_DIR, champion.weights), _file(TRAINEE_DIR, trainee.weights)]
+    if _generation(workspace).player is not None:
+        subject.append(_file(PLAYER_DIR, read_manifest(workspace / PLAYER_DIR, Champion).weights))
     return new_statement(
         workspace, kind, tag, (*subject, *_others(TRAINEE_DIR, trainee)), (*inputs, *shards), (), engine={}
     )
@@ -173,6 +180,17 @@ def new_statement(
             run_details=RunDetails(metadata=Metadata(invocation_id=tag), byproducts=byproducts),
         ),
     )
+
+
+def _player(workspace: Path) -> tuple[Resource, ...]:
+    player = _generation(workspace).player
+    if player is None or not load_params(workspace).selfplay.overlap:
+        return ()
+    return (Resource(name=PLAYER, digest={"sha256": player}),)
+
+
+def _generation(workspace: Path) -> GenerationId:
+    return read_manifest(workspace / "state", GenerationId, "generation.json")
 
 
 def _others(folder: str, checkpoint: Checkpoint) -> tuple[Resource, ...]:

@@ -2,19 +2,25 @@
 
 A put is whole or nothing; a read checks the content; a bad object is set aside, so that it is computed again.
 Layout: `weights/<sha256>.safetensors`, `shards/<kk>/<key>.<sha256>.parquet` (kk: first two digits of the key),
-`receipts/<kk>/<key>.<sha256>.<worker>.json` (who played a shard, and what it cost), `set-aside/` for bad objects, each
-with its reason in a text file beside it. The object's own hash is in its name, so that a reader can check it with
-nothing else at hand.
+`receipts/<kk>/<key>.<sha256>.<worker>.json` (who played a shard, and what it cost), `files/<sha256>` and
+`trainings/<kk>/<key>.<sha256>.json` (a training that was done elsewhere: its files by hash), `set-aside/` for bad
+objects, each with its reason in a text file beside it. The object's own hash is in its name, so that a reader can check
+it with nothing else at hand.
 
 Each of fsspec's file systems fails in its own way (an S3 server that is down or wants other credentials: botocore's
-errors, which are no OSError), so any exception of theirs becomes a `StorageError` here.
+errors, which are no OSError), so any exception of theirs becomes a `StorageError` here: of a server that does not
+answer only after it was asked again for a while.
 """
 
+import errno
+import logging
 import os
 import re
+import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import fsspec
 
@@ -26,6 +32,15 @@ UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 """What the name of a worker may have that a file name should not."""
 REASON_SUFFIX = ".reason.txt"
 ALTERED = "altered: its content is not the one that its name says"
+OUTAGE_SECONDS = 180.0
+"""How long a server that does not answer is asked again: a restart takes some seconds, a careful one a minute."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+NO_ANSWER = {errno.EREMOTEIO, errno.EBUSY, errno.EHOSTUNREACH, errno.ENETUNREACH}
+"""An S3 server's "internal error" and "slow down", and a network that is away."""
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class StoredShard(NamedTuple):
@@ -120,6 +135,48 @@ class Store:
         """True where a shard of that key is listed; its content is checked when it is read."""
         return bool(self._shard_names(key))
 
+    def put_file(self, data: bytes) -> str:
+        """Stores a file under its SHA-256, and returns that."""
+        digest = sha256_bytes(data)
+        self._put(f"files/{digest}", data)
+        return digest
+
+    def get_file(self, sha256: str) -> bytes | None:
+        """A file by its SHA-256, checked; None where it is missing or was altered (and is then set aside)."""
+        data = self._get(f"files/{sha256}")
+        if data is not None and sha256_bytes(data) != sha256:
+            self._set_aside(f"files/{sha256}", ALTERED)
+            return None
+        return data
+
+    def put_training(self, key: str, data: bytes) -> None:
+        """Stores what came out of a training: the list of its files, which are stored before it."""
+        self._put(f"trainings/{key[:2]}/{key}.{sha256_bytes(data)}.json", data)
+
+    def get_trainings(self, key: str) -> list[bytes]:
+        """What came out of a training, one list of files for each different outcome; altered ones are set aside."""
+        found = []
+        for name in self._names("trainings", key, ".json"):
+            data = self._get(name)
+            if data is not None and sha256_bytes(data) == name.rsplit(".", 2)[-2]:
+                found.append(data)
+            elif data is not None:
+                self._set_aside(name, ALTERED)
+        return found
+
+    def _asked(self, work: Callable[[], T]) -> T:
+        """What `work` gives; a server that does not answer is asked again, for `OUTAGE_SECONDS` in all."""
+        deadline, pause = time.monotonic() + OUTAGE_SECONDS, FIRST_PAUSE
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                if self._local or not is_outage(error) or time.monotonic() + pause > deadline:
+                    raise
+                log.warning("the store %s does not answer (%s); asking again in %.0f s", self.url, error, pause)
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
     def _shard_names(self, key: str) -> list[str]:
         return self._names("shards", key, ".parquet")
 
@@ -127,7 +184,7 @@ class Store:
         folder = f"{self._root}/{kind}/{key[:2]}"
         try:
             self._files.invalidate_cache(folder)
-            listed: list[Any] = self._files.ls(folder, detail=False)
+            listed: list[Any] = self._asked(lambda: self._files.ls(folder, detail=False))
         except FileNotFoundError:
             return []
         except Exception as error:
@@ -138,10 +195,10 @@ class Store:
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._root}/{name}"
         try:
-            if self._files.exists(path) and self._files.size(path) == len(data):
+            if self._asked(lambda: self._files.exists(path) and self._files.size(path) == len(data)):
                 return
             if not self._local:
-                self._files.pipe_file(path, data)  # an object store's put is whole or nothing
+                self._asked(lambda: self._files.pipe_file(path, data))  # an object store's put is whole or nothing
                 return
             target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +216,7 @@ class Store:
 
     def _get(self, name: str) -> bytes | None:
         try:
-            return bytes(self._files.cat_file(f"{self._root}/{name}"))
+            return bytes(self._asked(lambda: self._files.cat_file(f"{self._root}/{name}")))
         except FileNotFoundError:
             return None
         except Exception as error:
@@ -175,3 +232,15 @@ class Store:
             self._files.rm_file(f"{target}{REASON_SUFFIX}")
         except Exception as error:
             raise StorageError(f"cannot set aside {name} in the store {self.url}: {error}") from None
+
+
+def is_outage(error: BaseException) -> bool:
+    """True where a server did not answer or asked for patience, so that the same request may be answered later.
+
+    Botocore is imported here and not above: only who has met an error pays the 0.1 s.
+    """
+    from botocore.exceptions import HTTPClientError  # type: ignore[import-untyped]
+
+    return isinstance(error, (ConnectionError, TimeoutError, HTTPClientError)) or (
+        isinstance(error, OSError) and error.errno in NO_ANSWER
+    )

@@ -103,11 +103,25 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
     """
     params = load_params(folder)
     profile = params.profile
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
     window = read_manifest(folder / WINDOW_DIR, Window)
     trainee = read_manifest(folder / TRAINEE_DIR, Checkpoint)
     check_trainee(trainee, params)
-    origin = Origin(
+    origin = training_origin(folder, params)
+    prepare_torch(profile, profile.training_threads)
+    if profile.training_processes == 1:
+        trained = train(folder, params, origin, trainee, window, None, progress)
+    else:
+        trained = run_together(train, (folder, params, origin, trainee, window), profile, progress)
+    checkpoint = _write_challenger(folder, params, origin, window, trained)
+    remove_checkpoints(folder)
+    log.info("generation %d: trained to step %d, loss %.4f", origin.generation, trained.step, trained.curve[-1].loss)
+    return checkpoint
+
+
+def training_origin(folder: Path, params: Params) -> Origin:
+    """What the stage's outcome is made of, before it is made."""
+    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    return Origin(
         stage=STAGE,
         lineage=generation.lineage,
         generation=generation.number,
@@ -119,15 +133,6 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
             TRAINEE_DIR: sha256_file(folder / TRAINEE_DIR / MANIFEST_FILE),
         },
     )
-    prepare_torch(profile, profile.training_threads)
-    if profile.training_processes == 1:
-        trained = train(folder, params, origin, trainee, window, None, progress)
-    else:
-        trained = run_together(train, (folder, params, origin, trainee, window), profile, progress)
-    checkpoint = _write_challenger(folder, params, origin, window, trained)
-    remove_checkpoints(folder)
-    log.info("generation %d: trained to step %d, loss %.4f", generation.number, trained.step, trained.curve[-1].loss)
-    return checkpoint
 
 
 def check_trainee(trainee: Checkpoint, params: Params) -> None:

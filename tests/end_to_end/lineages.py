@@ -16,7 +16,8 @@ ON_THE_RECORDED = (
     *("tests/audit/test_audit.py", "tests/audit/test_data.py", "tests/audit/test_git.py", "tests/audit/test_impact.py"),
     *("tests/audit/test_play.py", "tests/audit/test_registry.py", "tests/audit/test_statements.py"),
     *("tests/end_to_end/test_determinism.py", "tests/end_to_end/test_operations.py"),
-    *("tests/end_to_end/test_reproduce.py", "tests/end_to_end/test_smoke_loop.py", "tests/tracking/test_rebuild.py"),
+    *("tests/end_to_end/test_overlap.py", "tests/end_to_end/test_reproduce.py", "tests/end_to_end/test_smoke_loop.py"),
+    "tests/tracking/test_rebuild.py",
     *("tests/interop/test_folder.py", "tests/ladder/test_ladder.py", "tests/yardsticks/test_filling.py"),
 )
 """Files with tests on the recorded lineage: one process makes it once for all of them."""

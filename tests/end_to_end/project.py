@@ -12,6 +12,20 @@ COPIED = (
     *("zero", "flows", "infra", ".dvc/config", ".dvcignore", ".gitignore", "constraints.txt", "dvc.yaml"),
     *("params.yaml", "prefect.yaml", "pyproject.toml"),
 )
+DYING = """
+import os, sys
+from zero import commands
+run, (dead_at, *words) = commands._run, sys.argv[1:]
+def dying(command, folder):
+    if dead_at in " ".join(map(str, command)):
+        os._exit(9)
+    return run(command, folder)
+commands._run = dying
+sys.argv = ["zero", *words]
+from zero.cli import main
+main()
+"""
+"""The command line of a process that dies instead of running the first git or DVC command with those words."""
 HIDDEN = ("ZERO_STORE", "ZERO_HOME", "ZERO_WRITER", "ZERO_PROGRESS", "MLFLOW_TRACKING_URI", "PREFECT_API_URL")
 
 
@@ -61,6 +75,12 @@ def run(command: list[str], folder: Path, check: bool = True, **environment: str
     if check:
         assert done.returncode == 0, f"{command} gave {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def killed(home: Path, dead_at: str, *words: str, **environment: str) -> None:
+    """Runs a command of `zero` that dies before the first git or DVC command with the words `dead_at`."""
+    done = run([sys.executable, "-c", DYING, dead_at, *words], home, check=False, **environment)
+    assert done.returncode == 9, done.stderr
 
 
 def edit_params(text: str, **values: object) -> str:

@@ -2,32 +2,17 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import edit_params, git, run, zero
+from tests.end_to_end.project import edit_params, git, killed, run, zero
 from zero.artifacts import Champion, Checkpoint, GameSet, GenerationId, Window, read_manifest, sha256_bytes
 from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
 from zero.record import line_digest, read_ledger
 
 DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
-DYING = """
-import os, sys
-from zero import commands
-run, (dead_at, *words) = commands._run, sys.argv[1:]
-def dying(command, folder):
-    if dead_at in " ".join(map(str, command)):
-        os._exit(9)
-    return run(command, folder)
-commands._run = dying
-sys.argv = ["zero", *words]
-from zero.cli import main
-main()
-"""
-"""The command line of a process that dies instead of running the first git or DVC command with those words."""
 
 
 def restored(workspace: Path) -> tuple[str, str, list[str]]:
@@ -116,11 +101,6 @@ def uninterrupted(home: Path, *words: str) -> "subprocess.CompletedProcess[str]"
     return zero(home, *words, check=True, **DATES)
 
 
-def killed(home: Path, dead_at: str, *words: str) -> None:
-    done = run([sys.executable, "-c", DYING, dead_at, *words], home, check=False, **DATES)
-    assert done.returncode == 9, done.stderr
-
-
 @pytest.fixture(scope="module")
 def expected(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The commits of a rollback and of a branch that nothing interrupts."""
@@ -135,7 +115,7 @@ def test_a_killed_rollback_is_finished_by_a_second_one(
     lineage: Lineage, expected: dict[str, str], dead_at: str
 ) -> None:
     words = ("rollback", "tiny", "tiny/gen-0001")
-    killed(lineage.home, dead_at, *words)
+    killed(lineage.home, dead_at, *words, **DATES)
     uninterrupted(lineage.home, *words)
     assert git(lineage.home, "rev-parse", "tiny/gen-0003").strip() == expected["tiny/gen-0003"]
     assert json.loads(zero(lineage.home, "prepare", "tiny").stdout)["generation"]["number"] == 4
@@ -145,7 +125,7 @@ def test_a_killed_rollback_is_finished_by_a_second_one(
 @pytest.mark.parametrize("dead_at", ["push --quiet --atomic"])
 def test_a_killed_branch_is_finished_by_a_second_one(lineage: Lineage, expected: dict[str, str], dead_at: str) -> None:
     words = ("branch", "tiny", "tiny/gen-0001", "kid")
-    killed(lineage.home, dead_at, *words)
+    killed(lineage.home, dead_at, *words, **DATES)
     assert not lineage.named("kid").workspace.exists()
     uninterrupted(lineage.home, *words)
     assert git(lineage.home, "rev-parse", "kid/gen-0001").strip() == expected["kid/gen-0001"]

@@ -20,8 +20,8 @@ class Loop:
         self.stop_in = stop_in
         self.made = 0
 
-    def generation(self, lineage: str) -> PromotionDecision:
-        assert lineage == "tiny"
+    def generation(self, lineage: str, executor: str | None) -> PromotionDecision:
+        assert lineage == "tiny" and executor is None
         self.made += 1
         if self.made == self.stop_in:
             request_stop(self.workspace)

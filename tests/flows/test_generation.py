@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,8 +19,6 @@ from tests.infra.servers import Servers
 from zero.costs import read_note
 from zero.lineage import workspace_dir, writer_lock
 from zero.record import read_ledger
-from zero.shards.spec import ShardReceipt, ShardSpec
-from zero.storage import Store
 from zero.yardsticks.table import read_yardsticks, yardsticks_dir
 
 RUN = ("prefect", "deployment", "run")
@@ -196,29 +193,3 @@ def test_an_unknown_lineage_fails_with_those_there_are(servers: Servers, workspa
     done = servers.typed(*RUN, "zero-generation", "--param", "lineage=go7", "--watch", check=False)
     assert done.returncode == 1
     assert "unknown lineage 'go7'; there are: " in log_of(servers, last_run(servers, "zero-generation"))
-
-
-def test_a_shard_is_played_into_the_store_by_a_worker_of_the_pool(servers: Servers, workspace: Path) -> None:
-    planned = zero(workspace, "plan", "selfplay").stdout.splitlines()[0]
-    spec = ShardSpec.model_validate_json(planned).model_copy(update={"seed": 99})
-    store = Store(str(servers.home / ".zero/store"))
-    code = f"""
-from flows.players import PoolExecutor
-from zero.shards.spec import ShardReceipt, ShardSpec
-from zero.storage import Store
-from zero.yardsticks.table import read_yardsticks, yardsticks_dir
-spec = ShardSpec.model_validate_json({spec.model_dump_json()!r})
-print(PoolExecutor(Store({store.url!r})).play(spec).model_dump_json())
-"""
-    said = servers.local("exec", sys.executable, "-c", code).stdout.splitlines()[-1]
-    shard = store.get_shard(spec.key())
-    assert shard is not None and ShardReceipt.model_validate_json(said).sha256 == shard.sha256
-
-
-def test_a_shard_of_other_code_fails_with_the_reason(servers: Servers, workspace: Path) -> None:
-    planned = zero(workspace, "plan", "selfplay").stdout.splitlines()[0]
-    spec = ShardSpec.model_validate_json(planned).model_copy(update={"seed": 98, "engine": "e" * 64})
-    words = json.dumps({"spec": spec.model_dump(mode="json")})
-    done = servers.typed(*RUN, "zero-shard", "--params", words, "--watch", check=False)
-    assert done.returncode == 1
-    assert "engine is" in last_run(servers, "zero-shard")["state"]["message"]

@@ -3,11 +3,11 @@
 import pytest
 from prefect.client.schemas.objects import State, StateType, TaskRun
 
-from flows.players import Players, RunEndedError, num_players
+from flows.players import Interruption, Players
+from flows.pool import MAX_START_SHARE, START_SECONDS, RunEndedError, shards_a_run
 from flows.tasks import was_killed
-from tests.flows.examples import receipt, smoke_params, spec
+from tests.flows.examples import receipt, spec
 from zero.errors import StorageError, WorkerError
-from zero.params import Params
 from zero.shards.executor import Progress
 from zero.shards.spec import ShardReceipt, ShardSpec
 
@@ -29,12 +29,6 @@ class Script:
 def failed_with(error: Exception) -> bool:
     run = TaskRun(task_key="play_shard", dynamic_key="0")
     return was_killed(None, run, State(type=StateType.FAILED, data=error))
-
-
-def with_executor(kind: str, num_processes: int) -> Params:
-    params = smoke_params()
-    chosen = params.executor.model_copy(update={"kind": kind, "num_processes": num_processes})
-    return params.model_copy(update={"executor": chosen})
 
 
 def test_a_shard_is_played_with_progress() -> None:
@@ -81,8 +75,30 @@ def test_only_a_death_is_tried_again(error: Exception, again: bool) -> None:
     assert failed_with(error) is again
 
 
-@pytest.mark.parametrize(
-    ("kind", "num_processes", "num_shards", "expected"), [("local", 3, 8, 3), ("local", 3, 2, 2), ("pool", 3, 8, 8)]
-)
-def test_shards_at_once(kind: str, num_processes: int, num_shards: int, expected: int) -> None:
-    assert num_players(with_executor(kind, num_processes), num_shards) == expected
+def test_a_few_long_shards_are_a_run_each() -> None:
+    assert [shards_a_run(left, 5, seconds=200.0) for left in (64, 9, 1)] == [1, 1, 1]
+
+
+def test_short_shards_share_a_run_so_that_its_start_costs_a_twentieth() -> None:
+    assert START_SECONDS / (shards_a_run(1000, 5, seconds=10.0) * 10.0) <= MAX_START_SHARE
+
+
+def test_no_run_is_given_more_than_its_share_of_what_is_left() -> None:
+    assert [shards_a_run(left, 4, seconds=1.0) for left in (16, 5, 1)] == [4, 2, 1]
+    assert shards_a_run(16, 4, seconds=None) == 2
+
+
+def test_an_interruption_ends_what_plays_and_what_would_begin_later() -> None:
+    ended: list[str] = []
+    interruption = Interruption()
+    interruption.ends(lambda: ended.append("early"))
+    assert ended == []
+    interruption.interrupt()
+    interruption.ends(lambda: ended.append("late"))
+    assert ended == ["early", "late"]
+
+
+def test_the_end_of_the_run_ends_a_game() -> None:
+    closed: list[bool] = []
+    Players(Script(), lambda: closed.append(True)).give_up()
+    assert closed == [True]

@@ -1,4 +1,4 @@
-"""What the tests of the cluster share: one set of secrets, one PostgreSQL."""
+"""What the tests of the cluster share: one set of secrets, one PostgreSQL, one whole cluster."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.project import SOURCE_DIR, run
+from tests.infra.cluster import Stack, cluster_stack
 from tests.infra.postgres import Postgres, postgres_server
 
 
@@ -22,3 +23,10 @@ def postgres(secrets: Path) -> Iterator[Postgres]:
     """A PostgreSQL with the databases of the cluster."""
     with postgres_server(secrets) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """A cluster with one worker; its tests are in one group (`xdist_group`), so that one is started and not several."""
+    with cluster_stack(num_workers=1) as started:
+        yield started

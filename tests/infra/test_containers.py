@@ -197,9 +197,15 @@ def test_the_networks_of_database_and_store_have_no_way_out() -> None:
 
 @pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
 def test_a_worker_has_the_passwords_of_prefect_and_of_its_own_role(files: tuple[str, ...]) -> None:
-    workers = [body for name, body in stack(*files)["services"].items() if name == "worker" or name.startswith("gpu-")]
-    assert {frozenset(body["secrets"]) for body in workers} == {frozenset({"prefect-auth", "s3-worker"})}
-    assert {body["environment"]["AWS_SHARED_CREDENTIALS_FILE"] for body in workers} == {"/run/secrets/s3-worker"}
+    everything = stack(*files)["services"]
+    trains = {"learner", "gpu-0"} & set(everything)
+    workers = {name for name in everything if name == "worker" or name.startswith("gpu-")} | trains
+    for name in workers:
+        key, body = "s3-training" if name in trains else "s3-worker", everything[name]
+        assert set(body["secrets"]) == {"prefect-auth", key}
+        assert body["environment"]["AWS_SHARED_CREDENTIALS_FILE"] == f"/run/secrets/{key}"
+        served = {word.removeprefix("--work-queue=") for word in body["command"] if word.startswith("--work-queue=")}
+        assert served == (set() if name in trains else {"gate", "selfplay"})
 
 
 def test_a_gpu_has_one_worker_that_plays_one_shard_at_a_time() -> None:
@@ -210,8 +216,8 @@ def test_a_gpu_has_one_worker_that_plays_one_shard_at_a_time() -> None:
         assert device["device_ids"] == [name.removeprefix("gpu-")]
         assert body["environment"]["CUDA_VISIBLE_DEVICES"] == "0"  # the only one that the container has
         assert body["environment"]["ZERO_WORKER"].endswith(name)
-        assert body["command"][body["command"].index("--limit") + 1] == "1"
-    assert everything["worker"]["deploy"]["replicas"] == 0
+        assert "--limit=1" in body["command"]
+    assert {everything[name]["deploy"]["replicas"] for name in ("worker", "learner")} == {0}
 
 
 @pytest.mark.parametrize(("profile", "number"), [("", 1), ("gpus-2", 2), ("gpus-4", 4), ("gpus-8", 8)])

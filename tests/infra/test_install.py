@@ -16,8 +16,11 @@ from tests.end_to_end.project import SOURCE_DIR, run
 BASH = shutil.which("bash") or "/bin/bash"
 
 
+CONSTRAINTS = ("constraints.txt", "infra/images/constraints-servers.txt")
+
+
 def pins() -> dict[str, Version]:
-    lines = (SOURCE_DIR / "constraints.txt").read_text().splitlines()
+    lines = [line for name in CONSTRAINTS for line in (SOURCE_DIR / name).read_text().splitlines()]
     pairs = [line.split("==") for line in lines if not line.startswith("#")]
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
@@ -56,15 +59,15 @@ def test_the_pins_are_within_the_ranges() -> None:
 
 
 def test_no_pin_names_a_machine_or_a_build() -> None:
-    lines = (SOURCE_DIR / "constraints.txt").read_text().splitlines()
+    lines = [line for name in CONSTRAINTS for line in (SOURCE_DIR / name).read_text().splitlines()]
     assert [line for line in lines if not re.fullmatch(r"#.*|[A-Za-z0-9._-]+==[0-9][0-9a-z.]*", line)] == []
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
     """A folder with what the set-up reads."""
-    for name in ("infra/setup", "pyproject.toml", "constraints.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in ("infra/setup", "pyproject.toml", *CONSTRAINTS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(SOURCE_DIR / name, tmp_path / name)
     return tmp_path
 

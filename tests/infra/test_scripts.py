@@ -1,7 +1,9 @@
 """The shell scripts and the Dockerfile, by the linters that are installed."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,14 @@ def scripts() -> list[Path]:
 
 def name_of(path: Path) -> str:
     return path.relative_to(SOURCE_DIR).as_posix()
+
+
+def linter(name: str) -> str:
+    """Path of a linter, beside this Python where its package is installed."""
+    found = shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if not found:
+        pytest.skip(f"{name} is not installed")
+    return found
 
 
 each_script = pytest.mark.parametrize("path", scripts(), ids=name_of)
@@ -43,14 +53,10 @@ def test_bash_can_read_a_script(path: Path) -> None:
 
 @each_script
 def test_shellcheck_has_nothing_to_say(path: Path) -> None:
-    if not shutil.which("shellcheck"):
-        pytest.skip("shellcheck is not installed")
-    done = subprocess.run(["shellcheck", str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([linter("shellcheck"), str(path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_hadolint_has_nothing_to_say() -> None:
-    if not shutil.which("hadolint"):
-        pytest.skip("hadolint is not installed")
-    done = subprocess.run(["hadolint", str(DOCKERFILE)], capture_output=True, text=True, check=False)
+    done = subprocess.run([linter("hadolint"), str(DOCKERFILE)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")

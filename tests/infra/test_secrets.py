@@ -66,7 +66,7 @@ def test_a_changed_password_tells_which_files_no_longer_fit(tmp_path: Path) -> N
 
 def test_the_store_knows_the_credentials_of_each_role(secrets: Path) -> None:
     identities = json.loads((secrets / "s3-identities.json").read_text())["identities"]
-    assert [entry["name"] for entry in identities] == ["admin", "backup", "mlflow", "trainer", "worker"]
+    assert [entry["name"] for entry in identities] == ["admin", "backup", "mlflow", "trainer", "training", "worker"]
     for entry in identities:
         (key,) = entry["credentials"]
         assert (key["accessKey"], key["secretKey"]) == credentials(secrets, entry["name"])

@@ -1,12 +1,9 @@
-"""What each role of `infra/secrets` may do in the S3 store: a real SeaweedFS, started as compose.yaml starts it."""
+"""What each role of `infra/secrets` may do in the S3 store: a real SeaweedFS."""
 
 import shutil
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +11,10 @@ import botocore.session  # type: ignore[import-untyped]
 import pytest
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
-from tests.end_to_end.project import SOURCE_DIR, run
-from tests.infra.compose import merged
-from tests.infra.servers import free_port
+from tests.infra.cluster import Stack, needs_cluster
 from tests.infra.test_secrets import credentials
 
-pytestmark = pytest.mark.skipif(not shutil.which("weed"), reason="SeaweedFS (weed) is not installed")
+pytestmark = [needs_cluster, pytest.mark.xdist_group("cluster")]
 
 WEIGHTS = "weights/" + "ab" * 32 + ".safetensors"
 SHARD = "shards/ab/" + "ab" * 32 + "." + "cd" * 32 + ".parquet"
@@ -40,54 +35,13 @@ class Gateway(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def gateway(secrets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    folder = tmp_path_factory.mktemp("seaweedfs")
-    names = ("master", "volume", "filer", "s3")
-    ports = {name: free_port() for name in names}
-    grpc = {name: free_port() for name in names}
-    services = merged()["services"]
-    store = [*services["store"]["command"], *(f"-{n}.port={ports[n]}" for n in names[:3])]
-    store += [f"-{n}.port.grpc={grpc[n]}" for n in names[:3]]
-    filer = f"127.0.0.1:{ports['filer']}.{grpc['filer']}"
-    s3 = [*services["s3"]["command"], f"-filer={filer}", f"-port={ports['s3']}", f"-port.grpc={grpc['s3']}"]
-    here = {"-ip=store": "-ip=127.0.0.1", "-ip.bind=0.0.0.0": "-ip.bind=127.0.0.1", "-dir=/data": f"-dir={folder}"}
-    here |= {"-config=/run/secrets/s3-identities.json": f"-config={secrets}/s3-identities.json"}
-    processes = []
-    with (folder / "log").open("wb") as log:
-        try:
-            for words, url in (
-                (store, f"http://127.0.0.1:{ports['filer']}/"),
-                (s3, f"http://127.0.0.1:{ports['s3']}/status"),
-            ):
-                command = ["weed", *(here.get(word, word) for word in words)]
-                processes.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
-                wait_for(url, folder / "log")
-            made = Gateway(f"http://127.0.0.1:{ports['s3']}", secrets)
-            settings = {"AWS_ENDPOINT_URL_S3": made.url, "AWS_SHARED_CREDENTIALS_FILE": str(secrets / "s3-admin")}
-            run(
-                [sys.executable, "-m", "infra.buckets", *services["buckets"]["command"][3:]],
-                SOURCE_DIR,
-                True,
-                **settings,
-            )
-            for key in (WEIGHTS, SHARD, "set-aside/old"):
-                made.client("trainer").put_object(Bucket="zero-store", Key=key, Body=b"bytes")
-            yield made
-        finally:
-            for process in reversed(processes):
-                process.terminate()
-                process.wait(30)
-
-
-def wait_for(url: str, log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=2).close()
-            return
-        except OSError:
-            assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
-            time.sleep(0.1)
+def gateway(stack: Stack) -> Gateway:
+    made = Gateway(f"http://127.0.0.1:{stack.cluster.ports['s3']}", stack.cluster.secrets)
+    for key in (WEIGHTS, SHARD, "set-aside/old"):
+        made.client("trainer").put_object(Bucket="zero-store", Key=key, Body=b"bytes")
+    made.client("trainer").put_object(Bucket="zero-record", Key="files/a", Body=b"bytes")
+    made.client("mlflow").put_object(Bucket="zero-mlflow", Key="1/model", Body=b"bytes")
+    return made
 
 
 def is_refused(call: Callable[..., Any], **words: str | bytes) -> bool:
@@ -121,6 +75,11 @@ def test_a_worker_reads_weights(gateway: Gateway) -> None:
         ("zero-store", "shards"),
         ("zero-store", "shards-of-mine/a"),
         ("zero-store", "shards/../weights/a"),
+        ("zero-store", "shards/ab/../../weights/a"),
+        ("zero-store", "shards/../../zero-record/a"),
+        ("zero-store", "shards\\..\\weights\\a"),
+        ("zero-store", "files/a"),
+        ("zero-store", "trainings/ab/a"),
         ("zero-record", "shards/ab/a"),
         ("zero-mlflow", "1/model"),
     ],
@@ -132,11 +91,27 @@ def test_a_worker_puts_nothing_elsewhere(gateway: Gateway, bucket: str, key: str
 def test_a_worker_reads_and_lists_nothing_else(gateway: Gateway) -> None:
     worker = gateway.client("worker")
     assert is_refused(worker.get_object, Bucket="zero-store", Key="set-aside/old")
+    assert is_refused(worker.get_object, Bucket="zero-store", Key="shards/../set-aside/old")
+    assert is_refused(worker.get_object, Bucket="zero-store", Key="shards/../../zero-record/files/a")
+    assert is_refused(worker.get_object, Bucket="zero-record", Key="files/a")
+    assert is_refused(worker.get_object, Bucket="zero-mlflow", Key="1/model")
+    assert is_refused(worker.copy_object, Bucket="zero-store", Key="shards/ab/a", CopySource="zero-record/files/a")
+    for prefix in ("shards/../weights/", "shards/../../zero-record/"):  # SeaweedFS finds nothing under such a name
+        assert worker.list_objects_v2(Bucket="zero-store", Prefix=prefix)["KeyCount"] == 0
     assert is_refused(worker.list_objects_v2, Bucket="zero-store")
     assert is_refused(worker.list_objects_v2, Bucket="zero-store", Prefix="weights/")
     assert is_refused(worker.list_objects_v2, Bucket="zero-record")
     assert is_refused(worker.delete_object, Bucket="zero-store", Key=WEIGHTS)
     assert is_refused(worker.create_bucket, Bucket="mine")
+
+
+def test_a_worker_that_trains_puts_trainings_and_no_weights(gateway: Gateway) -> None:
+    training = gateway.client("training")
+    for key in ("files/" + "ab" * 32, "trainings/ab/a.json", SHARD):
+        training.put_object(Bucket="zero-store", Key=key, Body=b"bytes")
+        assert training.get_object(Bucket="zero-store", Key=key)["Body"].read() == b"bytes"
+    assert is_refused(training.put_object, Bucket="zero-store", Key=WEIGHTS, Body=b"bytes")
+    assert is_refused(training.put_object, Bucket="zero-record", Key="files/a", Body=b"bytes")
 
 
 def test_mlflow_has_its_own_bucket_alone(gateway: Gateway) -> None:

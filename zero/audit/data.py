@@ -109,10 +109,10 @@ def _check_rows(
     decision = generation.entry.decision if generation.entry else None
     if decision is None:
         return
-    challenger = decision.champion if path == GAMES_DIR else decision.challenger
-    players = [
-        (challenger, decision.champion) if game % 2 == 0 else (decision.champion, challenger) for game in numbers
-    ]
+    one, other = decision.challenger, decision.champion
+    if path == GAMES_DIR:
+        one = other = generation.played_by or decision.champion
+    players = [(one, other) if game % 2 == 0 else (other, one) for game in numbers]
     for colour, found, expected in (
         ("Black", columns.black, tuple(black for black, _ in players)),
         ("White", columns.white, tuple(white for _, white in players)),
@@ -142,7 +142,8 @@ def planned(generation: Generation, path: str, params: Params) -> list[ShardSpec
     if generation.engines.get(kind) != _own_engine(kind):
         return []
     stage = params.selfplay if path == GAMES_DIR else params.gating
-    weights = (decision.champion,) if path == GAMES_DIR else (decision.challenger, decision.champion)
+    player = generation.played_by or decision.champion
+    weights = (player,) if path == GAMES_DIR else (decision.challenger, decision.champion)
     profile = generation.envelope.statement.found.profile
     plain = params.model_copy(update={"profile": _plain(params.profile)})  # that of this machine is replaced below
     specs = plan_shards(plain, kind, stage, generation.number, weights, identity.resign_threshold)  # type: ignore[arg-type] # a Literal
@@ -210,6 +211,7 @@ def _check_origins(generation: Generation) -> Iterator[Drift]:
     if params is None or decision is None:
         return
     inputs: dict[str, dict[str, str | None]] = {
+        "selfplay": {"champion": generation.played_by},
         "replay": {path: _manifest_digest(generation, path) for path in (GAMES_DIR, REPLAY_DIR)},
         "training": {path: _manifest_digest(generation, path) for path in (WINDOW_DIR, TRAINEE_DIR)},
         "gating": {"challenger": decision.challenger, "champion": decision.champion},

@@ -24,14 +24,24 @@ from zero.artifacts import (
 from zero.audit.history import History, Line
 from zero.audit.objects import DataCache, Digests, source_digest
 from zero.errors import LineageError, ParamsError
-from zero.params import Params, parse_params
+from zero.params import PARAMS_FILE, Params, overlap_of, parse_params
 from zero.provenance import PROVENANCE_FILE, Envelope, read_envelope
 from zero.record import generation_tag
-from zero.statements import CHALLENGER_DIR, CHAMPION_DIR, GAMES_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR, WINDOW_DIR
+from zero.statements import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    GAMES_DIR,
+    MATCH_DIR,
+    PLAYER_DIR,
+    REPLAY_DIR,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+)
 
 LOCK_FILE = "dvc.lock"
 DATA_OUTS = (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)
 STATE_OUTS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
+PLAYER_NAME = PLAYER_DIR.removeprefix(f"{CHAMPION_DIR}/")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -52,6 +62,10 @@ class State(NamedTuple):
     trainee: str
     window: tuple[WindowShard, ...] | None
     """Its games; None where the manifest is not here."""
+    player: str | None
+    """Weights of an earlier champion, or of the same, that play its games if self-play overlaps then; None: none is."""
+    player_generation: int | None
+    """Generation whose challenger that was; None where it is not known, or there is none."""
 
 
 class Generation:
@@ -142,9 +156,18 @@ class Generation:
     def params(self) -> Params | None:
         """Its parameters; None where this version of the program cannot read them."""
         try:
-            return parse_params((self.file("params.yaml") or b"").decode(errors="replace"))
+            return parse_params(self._params_text)
         except ParamsError:
             return None
+
+    @cached_property
+    def overlap(self) -> bool:
+        """Whether self-play overlapped, by the parameters that were recorded, of whatever version."""
+        return overlap_of(self._params_text)
+
+    @property
+    def _params_text(self) -> str:
+        return (self.file(PARAMS_FILE) or b"").decode(errors="replace")
 
     @cached_property
     def identity(self) -> GenerationId | None:
@@ -231,6 +254,11 @@ class Generation:
         return _model(Champion, self.manifest_bytes(CHAMPION_DIR))
 
     @cached_property
+    def player(self) -> Champion | None:
+        """Manifest of `state/champion/selfplay`; there is one where self-play overlaps."""
+        return _model(Champion, self.data(CHAMPION_DIR, f"{PLAYER_NAME}/{MANIFEST_FILE}"))
+
+    @cached_property
     def trainee(self) -> Checkpoint | None:
         """Manifest of `state/trainee`."""
         return _model(Checkpoint, self.manifest_bytes(TRAINEE_DIR))
@@ -256,7 +284,11 @@ class Generation:
             window = self.window if path == WINDOW_DIR else self.replay
             return tuple(each.shard.file for each in window.shards) if window else ()
         if path == CHAMPION_DIR:
-            return (self.champion.weights,) if self.champion else ()
+            refs = [self.champion.weights] if self.champion else []
+            if self.player is not None:
+                weights = self.player.weights
+                refs.append(weights.model_copy(update={"path": f"{PLAYER_NAME}/{weights.path}"}))
+            return tuple(refs)
         checkpoint = self.challenger if path == CHALLENGER_DIR else self.trainee
         if checkpoint is None:
             return ()
@@ -269,12 +301,29 @@ class Generation:
         entry = self.entry
         if entry is None:
             return None
+        left = self.source.after if self.source else None
         if self.source is not None:
-            shards = self.source.after.window if self.source.after else None
+            shards = left.window if left else None
         else:
             window = self.window if entry.kind == "decision" else self.replay
             shards = window.shards if window else None
-        return State(entry.champion, entry.champion_generation, entry.trainee, shards)
+        player, number = self.identity.player if self.identity else None, None
+        if entry.decision is not None:
+            before = self.before.entry if self.before and self.overlap else None
+            player = entry.decision.champion if self.overlap else None
+            number = before.champion_generation if before else None
+        elif left is not None:
+            player, number = left.player, left.player_generation
+        return State(entry.champion, entry.champion_generation, entry.trainee, shards, player, number)
+
+    @property
+    def played_by(self) -> str | None:
+        """Weights that its self-play is by, as the lines of the ledger have it; None where it has none."""
+        entry = self.entry
+        if entry is None or entry.decision is None:
+            return None
+        state = self.before.after if self.before and self.overlap else None
+        return state.player if state and state.player else entry.decision.champion
 
 
 def _model(kind: type[Model], data: bytes | None) -> Model | None:

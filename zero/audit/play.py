@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from zero.artifacts import MatchResult
+from zero.artifacts import MANIFEST_FILE, MatchResult
 from zero.audit.data import AGAIN, shard
-from zero.audit.evidence import Generation
+from zero.audit.evidence import PLAYER_NAME, Generation, State
 from zero.audit.findings import Drift, differs
 from zero.games.rules import rules_of
 from zero.gating import decide, match_result
 from zero.play.adjudication import adjudicate, fault_text
 from zero.shards.records import GameColumns, concatenate
-from zero.statements import CHAMPION_DIR, MATCH_DIR, TRAINEE_DIR
+from zero.statements import CHAMPION_DIR, MATCH_DIR, PLAYER_DIR, TRAINEE_DIR
 
 GATING_FILE = "metrics/gating.json"
 
@@ -107,6 +107,7 @@ def check_parent(generation: Generation) -> Iterator[Drift]:
         yield from differs(
             f"{CHAMPION_DIR}.dvc", "its generation", champion.generation, state.champion_generation, remedy
         )
+    yield from _check_player(generation, state, remedy)
     if generation.trainee is not None:
         yield from differs(f"{TRAINEE_DIR}.dvc", "trainee", generation.trainee.trainee.sha256, state.trainee, remedy)
     if generation.challenger is not None and entry.decision is not None:
@@ -115,6 +116,19 @@ def check_parent(generation: Generation) -> Iterator[Drift]:
         yield from differs(where, "trainee", generation.challenger.trainee.sha256, entry.trainee, remedy)
     yield from _check_dependencies(generation, remedy)
     yield from _check_source(generation)
+
+
+def _check_player(generation: Generation, state: State, remedy: str) -> Iterator[Drift]:
+    """Who plays where self-play overlaps is the champion that stood when the generation before began, and is here."""
+    if generation.identity is not None:
+        yield from differs("state/generation.json", "player", generation.identity.player, state.player, remedy)
+    found = generation.player
+    listed = generation.object_of(CHAMPION_DIR, f"{PLAYER_NAME}/{MANIFEST_FILE}")
+    if generation.champion is None or (found is None and listed is not None):
+        return  # it is not here, which the check of data tells
+    yield from differs(f"{CHAMPION_DIR}.dvc", PLAYER_DIR, found.weights.sha256 if found else None, state.player, remedy)
+    if found is not None and state.player_generation is not None:
+        yield from differs(f"{CHAMPION_DIR}.dvc", "its generation", found.generation, state.player_generation, remedy)
 
 
 def _check_dependencies(generation: Generation, remedy: str) -> Iterator[Drift]:

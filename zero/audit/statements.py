@@ -14,6 +14,7 @@ from zero.statements import (
     MATCH_DIR,
     METRICS,
     PARENT,
+    PLAYER,
     REPLAY_DIR,
     SOURCE,
     TRAINEE_DIR,
@@ -91,6 +92,9 @@ def expected_dependencies(generation: Generation) -> dict[str, str]:
     if decided is None:
         return _files(REPLAY_DIR, generation)
     found = {"champion": decided.champion}
+    state = generation.before.after if generation.before and generation.overlap else None
+    if state is not None and state.player is not None:
+        found[PLAYER] = state.player
     if generation.trainee is not None:
         found |= {"trainee": generation.trainee.trainee.sha256}
         found |= {"trainee-optimizer": generation.trainee.optimizer.sha256}

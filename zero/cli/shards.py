@@ -44,15 +44,30 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
 
 @app.command(rich_help_panel=SHARDS)
 def plan(
-    stage: Annotated[Literal["selfplay", "gating"], typer.Argument(help="The stage whose shards to plan.")],
+    stage: Annotated[Literal["selfplay", "training", "gating"], typer.Argument(help="The stage to plan.")],
     missing: Annotated[bool, typer.Option("--missing", help="Only those that the store lacks.")] = False,
+    ahead: Annotated[
+        bool, typer.Option("--next", help="Self-play of the next generation; where selfplay.overlap is true.")
+    ] = False,
 ) -> None:
-    """Prints the specifications of a stage's shards, one JSON object a line."""
+    """Prints the specifications of a stage's shards, or of a training, one JSON object a line."""
+    if ahead and stage != "selfplay":
+        raise ZeroError(f"{stage} of the next generation cannot be planned yet; `--next` is for selfplay")
+    if stage == "training":
+        from zero.training_store import plan as plan_training
+
+        with open_store(Path.cwd()) as store:
+            if training := plan_training(Path.cwd(), store, missing):
+                typer.echo(training.model_dump_json())
+        return
     from zero import gating as gating_stage
     from zero import selfplay as selfplay_stage
     from zero.shards.collect import missing_shards
 
     with open_store(Path.cwd()) as store:
-        specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(Path.cwd(), store)
+        if ahead:
+            specs = selfplay_stage.plan_next(Path.cwd(), store)
+        else:
+            specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(Path.cwd(), store)
         for spec in missing_shards(specs, store) if missing else specs:
             typer.echo(spec.model_dump_json())

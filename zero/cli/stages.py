@@ -37,9 +37,10 @@ def training() -> None:
     profile = load_params(Path.cwd()).profile
     prepare_torch(profile, profile.training_threads)
     from zero.training import run
+    from zero.training_store import fetch
 
-    with _at_work("training") as here, progress_of("training", "steps") as progress:
-        checkpoint = run(here, progress)
+    with _at_work("training") as here, open_store(here) as store, progress_of("training", "steps") as progress:
+        checkpoint = fetch(here, store) or run(here, progress)
     typer.echo(f"challenger {checkpoint.weights.sha256[:12]} after {checkpoint.step} steps")
 
 

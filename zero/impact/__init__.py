@@ -15,7 +15,7 @@ from zero.audit.evidence import Generation
 from zero.audit.history import known_lineages
 from zero.impact.subjects import Subject, names_of, resolve
 from zero.provenance import Resource
-from zero.statements import GAMES_DIR, MATCH_DIR, WINDOW_DIR
+from zero.statements import GAMES_DIR, MATCH_DIR, PLAYER, WINDOW_DIR
 from zero.storage import Store
 
 SHOWN_NAMES = 3
@@ -106,7 +106,8 @@ def _follow(generation: Generation, subject: Subject, touched: _Touched) -> tupl
     trainee = by_name.get("trainee", False) or by_name.get("trainee-optimizer", False)
     games = [each for name, each in statement.dependencies.items() if name.startswith(f"{GAMES_DIR}/")]
     match = [each for name, each in statement.dependencies.items() if name.startswith(f"{MATCH_DIR}/")]
-    if everything or champion:
+    player = by_name[PLAYER] or _chosen_by(generation, PLAYER) in touched.decisions if PLAYER in by_name else champion
+    if everything or player:
         _touch(games, touched)
     if everything or window or trainee or any(_is_touched(each, touched) for each in games):
         _touch(statement.subject, touched)
@@ -139,20 +140,21 @@ def _inputs(generation: Generation, subject: Subject, touched: _Touched) -> tupl
     ]
     if inherited:
         descent.append(f"uses {_listed(inherited)}, which come from it")
-    chosen = _chosen_by(generation)
-    if chosen in touched.decisions:
-        descent.append(f"its champion was chosen by {chosen}")
+    for name in ("champion", PLAYER) if PLAYER in statement.dependencies else ("champion",):
+        chosen = _chosen_by(generation, name)
+        if chosen in touched.decisions:
+            descent.append(f"its {name} was chosen by {chosen}")
     return direct, descent
 
 
-def _chosen_by(generation: Generation) -> str | None:
-    """Tag of the generation whose decision left the champion that this one starts with."""
+def _chosen_by(generation: Generation, name: str = "champion") -> str | None:
+    """Tag of the generation whose decision left the champion that this one starts with; PLAYER: the earlier one."""
     start = generation.source or generation.before
     if start is None:
         return None
     while start.source is not None:  # a rollback decides nothing
         start = start.source
-    return start.tag
+    return _chosen_by(start) if name == PLAYER else start.tag
 
 
 def _touch(resources: Iterable[Resource], touched: _Touched) -> None:

@@ -11,6 +11,7 @@ from zero.artifacts import (
     Champion,
     Checkpoint,
     FileRef,
+    GenerationId,
     LedgerEntry,
     Window,
     checked_path,
@@ -20,10 +21,11 @@ from zero.artifacts import (
 )
 from zero.commands import dvc, git
 from zero.errors import LineageError, StorageError
-from zero.lineage import STATE_OUTS
+from zero.lineage import GENERATION_FILE, STATE_OUTS
 from zero.provenance import KEY_FILE, PROVENANCE_FILE, Statement, read_envelope, signed_by, statement_digest
 from zero.record import generation_tag, read_ledger
 from zero.reproduce.pipeline import output_of, recorded_lock
+from zero.statements import PLAYER, PLAYER_DIR
 
 CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = STATE_OUTS
 WINDOW_DIR = "data/window"
@@ -60,6 +62,7 @@ def check_inputs(clone: Path, tag: str) -> Inputs:
     window = read_manifest(clone / REPLAY_DIR, Window)
     named: list[tuple[str, FileRef, tuple[str, ...]]] = [
         (CHAMPION_DIR, champion.weights, ("champion",)),
+        *_player(clone),
         (TRAINEE_DIR, trainee.trainee, ("trainee",)),
         (TRAINEE_DIR, trainee.weights, ()),
         (TRAINEE_DIR, trainee.optimizer, ("trainee-optimizer",)),
@@ -77,6 +80,13 @@ def check_inputs(clone: Path, tag: str) -> Inputs:
     ):
         _check_said(str(clone / name), found, wanted, tag)
     return Inputs(entry, statement, len({folder + ref.path for folder, ref, _ in named}) + 2)
+
+
+def _player(clone: Path) -> list[tuple[str, FileRef, tuple[str, ...]]]:
+    """Who plays the games where self-play overlaps."""
+    if read_manifest(clone / "state", GenerationId, GENERATION_FILE).player is None:
+        return []
+    return [(PLAYER_DIR, read_manifest(clone / PLAYER_DIR, Champion).weights, (PLAYER,))]
 
 
 def profile_here(clone: Path) -> dict[str, str]:

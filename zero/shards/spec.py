@@ -13,7 +13,7 @@ from zero.params import GameParams, GatingParams, Params, ProfileParams, SearchP
 PACKAGE_DIR = Path(__file__).resolve().parents[1]
 LOCK_FILE = PACKAGE_DIR.parent / "constraints.txt"
 
-BASE_SOURCES = ("_jit.py", "errors.py", "params.py", "artifacts.py")
+BASE_SOURCES = ("_jit.py", "errors.py", "params", "artifacts.py")
 PLAY_SOURCES = (
     *(*BASE_SOURCES, "games", "search", "network", "shards", "storage.py"),
     *("play/adjudication.py", "play/boards.py", "play/moves.py", "play/shard.py", "play/slots.py"),

@@ -16,6 +16,7 @@ from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.provenance import PROVENANCE_FILE
 from zero.record import generation_tag
+from zero.statements import PLAYER
 from zero.tracking.files import Generation, Point, TrainingData
 
 WINDOW_MANIFEST = "data/window/manifest.json"
@@ -141,8 +142,9 @@ def stage_pages(generation: Generation) -> list[Page]:
         "gating": ["metrics/gating.json", *(["data/match/sample.sgf"] if has_sample else [])],
     }
     match = {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
+    player = provenance.dependencies.get(PLAYER)
     tags = {
-        "selfplay": {"zero.champion": decision.champion},
+        "selfplay": {"zero.champion": player.sha256 if player else decision.champion},
         "training": {
             "zero.challenger": decision.challenger,
             "zero.window": provenance.byproducts[WINDOW_MANIFEST].sha256,

@@ -1,0 +1,261 @@
+"""64 workers that sleep instead of playing: what Prefect, its database and the store do, and how busy workers are.
+
+    python -m infra.cluster up --workers 0
+    python -m infra.cluster exec --as worker-1 python -m benchmarks.scaling --out benchmarks/results/scaling.json
+
+Real are Prefect's server on PostgreSQL, the S3 store, the code of `flows` that asks for runs and reads the store, and
+Prefect's worker: its polling, its states, its heartbeats. What is not: a worker's process sleeps for the time that its
+start and its shards would take, then stores a shard and a receipt of the usual size. Sleeps, and they alone, may be
+shorter than real by `--faster`: the servers then have so much more to do, and their answers cost so much more.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+import httpx
+from prefect import flow, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Completed, Running
+from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
+from s3fs import S3FileSystem  # type: ignore[import-untyped]
+
+from flows import pool
+from flows.players import Interruption
+from flows.tasks import play_in_pool
+from zero.artifacts import GenerationId, canonical_json, sha256_bytes
+from zero.params import parse_params
+from zero.presets import preset_text
+from zero.settings import open_store
+from zero.shards.spec import ShardReceipt, ShardSpec
+from zero.storage import Store
+
+HEARTBEAT_SECONDS = 30.0
+SPREAD = 0.2
+"""Shards take from 1 - so much to 1 + so much of the mean."""
+
+
+class Load:
+    """What all of it has cost so far: seconds asleep as a player, and requests by kind."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.played = 0.0
+        self.starts = 0
+        self.requests: Counter[str] = Counter()
+        self.lock = threading.Lock()
+
+    def shard_seconds(self, spec: ShardSpec) -> float:
+        """How long a shard takes: the same each time."""
+        part = random.Random(spec.first_game).uniform(1.0 - SPREAD, 1.0 + SPREAD)
+        return float(self.arguments.shard_seconds * part)
+
+    def count(self, kind: str) -> None:
+        """One request more."""
+        with self.lock:
+            self.requests[kind] += 1
+
+
+class SleepingWorker(ProcessWorker):
+    """Prefect's process worker, with a sleep in the place of the process."""
+
+    load: Load
+    store: Store
+
+    async def run(
+        self,
+        flow_run: FlowRun,
+        configuration: ProcessJobConfiguration,
+        task_status: anyio.abc.TaskStatus[int] | None = None,
+    ) -> ProcessWorkerResult:
+        """Does what `python -m prefect.engine` asks of the server, and sleeps where it would work."""
+        load, faster = self.load, self.load.arguments.faster
+        if task_status:
+            task_status.started(1)
+        await anyio.sleep(pool.START_SECONDS)
+        async with get_client() as client:
+            await client.read_flow_run(flow_run.id)
+            await client.read_flow(flow_run.flow_id)
+            if flow_run.deployment_id:
+                await client.read_deployment(flow_run.deployment_id)
+            await client.set_flow_run_state(flow_run.id, Running())
+            load.starts += 1
+            for tree in flow_run.parameters["specs"]:
+                spec = ShardSpec.model_validate(tree)
+                seconds = load.shard_seconds(spec) / faster
+                await anyio.sleep(seconds)
+                load.played += seconds
+                await anyio.to_thread.run_sync(put, spec, self.store, seconds, self.name)
+            await client.set_flow_run_state(flow_run.id, Completed())
+        return ProcessWorkerResult(status_code=0, identifier="asleep")
+
+
+def put(spec: ShardSpec, store: Store, seconds: float, worker: str) -> None:
+    """Stores what a shard would have been, 4 KB a game, and its receipt."""
+    if store.has_shard(spec.key()):
+        return
+    data = random.Random(spec.first_game).randbytes(4096 * spec.num_games)
+    receipt = ShardReceipt(
+        key=spec.key(),
+        sha256=sha256_bytes(data),
+        kind=spec.kind,
+        first_game=spec.first_game,
+        num_games=spec.num_games,
+        num_evaluations=0,
+        worker=worker,
+        begun=time.time() - seconds,
+        seconds=seconds,
+        cpu_seconds=0.0,
+        gpu_seconds=0.0,
+        joules=None,
+        pid=1,
+    )
+    store.put_receipt(receipt.key, receipt.sha256, worker, canonical_json(receipt))
+    store.put_shard(receipt.key, data)
+
+
+def specs_of(arguments: argparse.Namespace) -> list[ShardSpec]:
+    """The shards of a generation of so many games; of a lineage that nobody has played."""
+    params = parse_params(preset_text("go19-paper"))
+    seed = int.from_bytes(uuid4().bytes[:6])
+    return [
+        ShardSpec(
+            kind="selfplay",
+            game=params.game,
+            search=params.search,
+            weights=("a" * 64,),
+            seed=seed,
+            generation=1,
+            first_game=first,
+            num_games=min(arguments.games_a_shard, arguments.games - first),
+            num_slots=1,
+            num_simulations=params.selfplay.num_simulations,
+            temperature_moves=0,
+            dirichlet_concentration=0.0,
+            dirichlet_fraction=0.0,
+            forced_playouts=0.0,
+            full_search_fraction=1.0,
+            fast_simulations=1,
+            calibration_fraction=0.0,
+            resign_threshold=-1.0,
+            device=params.profile,
+            engine="e" * 64,
+            lock_file="f" * 64,
+            profile={},
+        )
+        for first in range(0, arguments.games, arguments.games_a_shard)
+    ]
+
+
+@contextlib.contextmanager
+def counted(load: Load) -> Iterator[None]:
+    """Counts requests to Prefect's server and to the store meanwhile."""
+    send, send_async, call = httpx.Client.send, httpx.AsyncClient.send, S3FileSystem._call_s3
+
+    def counting(self: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+        load.count(f"Prefect {path_of(request)}")
+        return send(self, request, **options)
+
+    async def counting_async(self: httpx.AsyncClient, request: httpx.Request, **options: Any) -> httpx.Response:
+        load.count(f"Prefect {path_of(request)}")
+        return await send_async(self, request, **options)
+
+    async def counting_s3(self: S3FileSystem, method: str, *words: Any, **options: Any) -> Any:
+        load.count(f"S3 {method}")
+        return await call(self, method, *words, **options)
+
+    httpx.Client.send, httpx.AsyncClient.send, S3FileSystem._call_s3 = counting, counting_async, counting_s3  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        httpx.Client.send, httpx.AsyncClient.send, S3FileSystem._call_s3 = send, send_async, call  # type: ignore[method-assign]
+
+
+def path_of(request: httpx.Request) -> str:
+    """A request without what differs from run to run."""
+    parts = [part for part in request.url.path.split("/") if part not in ("", "api")]
+    return f"{request.method} /" + "/".join("*" if len(part) == 36 else part for part in parts)
+
+
+async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Plays a generation by sleeping workers; what was seen."""
+    load = Load(arguments)
+    pool.START_SECONDS = arguments.start_seconds / arguments.faster
+    specs = specs_of(arguments)
+    with open_store(Path.cwd()) as store:
+        SleepingWorker.load, SleepingWorker.store = load, store
+
+        @flow(name="scaling")
+        def parent() -> int:
+            return len(
+                play_in_pool(
+                    specs,
+                    GenerationId(lineage="scaling", number=1, resign_threshold=-1.0),
+                    "selfplay",
+                    store,
+                    Interruption(),
+                )
+            )
+
+        workers = [
+            SleepingWorker(work_pool_name=pool.POOL, name=f"asleep-{i}", limit=1) for i in range(arguments.workers)
+        ]
+        async with anyio.create_task_group() as group:
+            for worker in workers:
+                group.start_soon(worker.start)
+            while await anyio.to_thread.run_sync(pool.num_workers) < arguments.workers:
+                await anyio.sleep(1.0)
+            load.requests.clear()
+            begun = time.monotonic()
+            with counted(load):
+                played = await anyio.to_thread.run_sync(parent)
+            wall = time.monotonic() - begun
+            group.cancel_scope.cancel()
+    return {
+        "workers": arguments.workers,
+        "games": arguments.games,
+        "shards": len(specs),
+        "shards_played": played,
+        "runs": load.starts,
+        "shard_seconds": arguments.shard_seconds,
+        "start_seconds": arguments.start_seconds,
+        "faster": arguments.faster,
+        "wall_seconds": round(wall, 1),
+        "busy": round(load.played / (arguments.workers * wall), 4),
+        "requests": dict(load.requests.most_common()),
+        "requests_a_second": round(sum(load.requests.values()) / wall, 1),
+    }
+
+
+def main(words: list[str]) -> int:
+    """Measures and prints JSON."""
+    parser = argparse.ArgumentParser(prog="benchmarks.scaling", description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, default=64)
+    parser.add_argument("--games", type=int, default=25_000)
+    parser.add_argument("--games-a-shard", type=int, default=25)
+    parser.add_argument("--shard-seconds", type=float, default=160.0, help="what a shard would take, on average")
+    parser.add_argument("--start-seconds", type=float, default=8.0, help="what the start of a run would take")
+    parser.add_argument("--faster", type=float, default=4.0, help="sleeps are so many times shorter")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args(words)
+    seen = json.dumps(asyncio.run(measure(arguments)), indent=1)
+    if arguments.out:
+        arguments.out.write_text(seen + "\n")
+    print(seen)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,338 @@
+"""A cluster on this machine without containers: the servers of `infra/compose`, with passwords, and N workers.
+
+    python -m infra.cluster up --workers 4      start what does not run: again, it starts nothing
+    python -m infra.cluster down                cancel what runs, stop all of it
+    python -m infra.cluster status              what runs, where, and where the passwords are
+    python -m infra.cluster exec prefect deployment run zero-generation     a command as the trainer
+    python -m infra.cluster exec --as worker-1 COMMAND...                   a command as a worker
+    python -m infra.cluster stop|start|restart PART    postgres, store, prefect, mlflow, trainer, worker-1 ...
+
+Everything it keeps is in `.zero/cluster`. For tests and small labs; standard library only.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+from infra.api import HOST, OPEN_STATES, POOL, address, close_runs, open_runs, worker_is_online
+from infra.automations import WATCHED, install
+from infra.cluster_database import end_orphans, make_databases, make_folder
+from infra.cluster_parts import (
+    BUCKETS,
+    PORTS,
+    Cluster,
+    command_of,
+    environment_of,
+    gpus,
+    is_well,
+    read_cluster,
+    request_to_end,
+    script,
+)
+from infra.local import CANCEL_SECONDS, START_SECONDS, Parser, alone, port_number
+from infra.pools import WORKER_POOL, make_pools
+from infra.processes import Record, write_json
+from infra.services import PROJECT_DIR, Home, LocalError, choose_port, deploy, say, start, stop, title, wait_for
+
+SHOWN = {"postgres": "postgres", "store": "s3", "prefect": "prefect", "mlflow": "mlflow"}
+"""The port of each server that its clients know."""
+STOP_SECONDS = {"trainer": 60.0, "worker": 60.0, "postgres": 30.0, "store": 30.0}
+"""Patience with a polite end, by kind: a worker may finish what it plays."""
+REFUSAL_SECONDS = 30.0
+REMEDY = "a busy machine needs a longer `python -m infra.cluster up --timeout`"
+
+
+def up(home: Home, num_workers: int | None, seconds: float) -> Cluster:
+    """Brings up everything that is not.
+
+    Raises:
+      LocalError: a port is in use, a program is missing, or a part does not start in time.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker that inherits "ignored" could not be stopped
+    home.state.mkdir(parents=True, exist_ok=True)
+    home.state.chmod(0o711)  # the databases' user goes through it
+    for folder in ("run", "logs", "store"):
+        (home.state / folder).mkdir(mode=0o700, exist_ok=True)
+    cluster = plan(home, num_workers)
+    make_secrets(cluster)
+    write_json(home.state / "cluster.json", {"ports": cluster.ports, "workers": cluster.num_workers})
+    for name in surplus(cluster):
+        end(cluster, name)
+
+    missing = [name for name in cluster.parts if home.record(name) is None]
+    if missing:
+        say("starting " + ", ".join(title(name) for name in missing) + " ...")
+    for name in ("postgres", "store"):
+        begin(cluster, name, missing)
+    for name in ("postgres", "store"):
+        wait_for(home, name, lambda name=name: is_well(cluster, name), seconds, REMEDY)  # type: ignore[misc]
+    make_databases(cluster)
+    for name in ("prefect", "mlflow"):
+        begin(cluster, name, missing)
+    if "store" in missing:
+        make_buckets(cluster, seconds)
+    wait_for(home, "prefect", lambda: is_well(cluster, "prefect"), seconds, REMEDY)
+    patiently(cluster, lambda: make_pools(cluster.api))
+    patiently(cluster, lambda: install(cluster.api))
+    patiently(cluster, lambda: close_lost_runs(cluster, missing))
+    since = datetime.now(UTC)
+    players = [name for name in ("trainer", *cluster.workers) if name in missing]
+    for name in players:
+        begin(cluster, name, missing)
+    deploy(home, cluster.api, environment_of(cluster, "trainer"))
+    for name in players:
+        wait_for_worker(cluster, name, since, seconds)
+    wait_for(home, "mlflow", lambda: is_well(cluster, "mlflow"), seconds, REMEDY)
+    return cluster
+
+
+def plan(home: Home, num_workers: int | None) -> Cluster:
+    """The cluster that shall run: on the ports it has, where any of it runs; else on those it had, or free ones."""
+    before = read_cluster(home)
+    if num_workers is None:
+        num_workers = before.num_workers if before else max(1, len(gpus()))
+    if before and any(home.record(name) for name in before.parts):
+        return before._replace(num_workers=num_workers)
+    for path in (home.state / "run").glob("*.json"):
+        stop(home, path.stem)  # what killed ones left behind still holds their ports
+    ports: dict[str, int] = {}
+    for name, usual in PORTS.items():
+        had = Record(0, "", before.ports[name]) if before else None
+        given = os.environ.get(f"ZERO_{name.upper()}_PORT")
+        ports[name] = choose_port(name, port_number(given) if given else None, had, set(ports.values()), usual)
+    return Cluster(home, ports, num_workers)
+
+
+def make_secrets(cluster: Cluster) -> None:
+    """Makes the passwords and keys that are missing, and anew what is made of them.
+
+    Raises:
+      LocalError: `infra/secrets` failed.
+    """
+    for name in ("mlflow-database-url", "mlflow-auth.ini", "s3-identities.json"):
+        (cluster.secrets / name).unlink(missing_ok=True)
+    env = os.environ | {"ZERO_POSTGRES": f"{HOST}:{cluster.ports['postgres']}"}
+    done = subprocess.run(
+        [script("secrets"), str(cluster.secrets)], env=env, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise LocalError(f"infra/secrets failed: {done.stderr.strip()}")
+
+
+def begin(cluster: Cluster, name: str, missing: list[str]) -> None:
+    """Starts a part, if it is missing, after the end of what a killed one left behind."""
+    if name not in missing:
+        return
+    home = cluster.home
+    stop(home, name)
+    if name == "postgres":
+        make_folder(cluster)
+        end_orphans(cluster)
+    port = cluster.ports[SHOWN.get(name, "prefect")]
+    folder = home.state / "store" if name == "store" else home.state
+    start(home, name, command_of(cluster, name), environment_of(cluster, name), port, folder)
+
+
+def end(cluster: Cluster, name: str) -> bool:
+    """Stops a part. Returns False where it did not run."""
+    return stop(cluster.home, name, STOP_SECONDS.get(kind_of(name)), request_to_end(name))
+
+
+def wait_for_worker(cluster: Cluster, name: str, since: datetime, seconds: float) -> None:
+    """Returns once Prefect has heard of a worker."""
+    pool = POOL if name == "trainer" else WORKER_POOL
+    wait_for(cluster.home, name, lambda: worker_is_online(cluster.api, since, pool, name), seconds, REMEDY)
+
+
+def make_buckets(cluster: Cluster, seconds: float) -> None:
+    """Makes the buckets that are missing; the store may need a moment until it can keep something.
+
+    Raises:
+      LocalError: they could not be made in that time.
+    """
+    env = environment_of(cluster, "trainer") | {"AWS_SHARED_CREDENTIALS_FILE": str(cluster.secrets / "s3-admin")}
+    deadline = time.monotonic() + seconds
+    while True:
+        done = subprocess.run(
+            [sys.executable, "-m", "infra.buckets", "make", *BUCKETS],
+            cwd=PROJECT_DIR,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            return
+        if time.monotonic() > deadline:
+            raise LocalError(f"the buckets could not be made: {done.stderr.strip()}")
+
+
+def patiently(cluster: Cluster, work: Callable[[], object]) -> None:
+    """Does something by Prefect's API; again, where the server still has connections to a database that was restarted.
+
+    Raises:
+      LocalError: the server refused for some time.
+    """
+    deadline = time.monotonic() + REFUSAL_SECONDS
+    while True:
+        try:
+            work()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise LocalError(f"Prefect refused: {error}; see {cluster.home.log('prefect')}") from None
+        time.sleep(0.5)
+
+
+def close_lost_runs(cluster: Cluster, missing: list[str]) -> None:
+    """Says of the runs of a trainer that is gone, and of workers that all are, that they crashed."""
+    if "trainer" in missing:
+        close_runs(cluster.api, "CRASHED", "the trainer had stopped", flows=("zero-generation", "zero-campaign"))
+    if set(cluster.workers) <= set(missing):
+        close_runs(cluster.api, "CRASHED", "the workers had stopped", flows=WATCHED)
+
+
+def down(cluster: Cluster) -> None:
+    """Cancels the runs and stops everything; the workers first, so that their runs can still say how they ended."""
+    home = cluster.home
+    if home.record("prefect") and any(home.record(name) for name in ("trainer", *cluster.workers)):
+        with contextlib.suppress(OSError, ValueError):
+            while close_runs(cluster.api, "CANCELLED", "the cluster is being stopped", ("SCHEDULED",), WATCHED):
+                pass  # 200 a request
+            deadline = time.monotonic() + CANCEL_SECONDS
+            if close_runs(cluster.api, "CANCELLING", "the cluster is being stopped", OPEN_STATES):
+                say("cancelling what runs ...")
+            while open_runs(cluster.api, ["CANCELLING"]) and time.monotonic() < deadline:
+                time.sleep(0.5)
+    players = [*surplus(cluster), *reversed(cluster.workers), "trainer"]
+    with ThreadPoolExecutor(len(players)) as together:  # each may take its time
+        did_run = dict(zip(players, together.map(lambda name: end(cluster, name), players), strict=True))
+    for name in ("mlflow", "prefect", "store", "postgres"):
+        did_run[name] = end(cluster, name)
+    ended = [title(name) for name, ran in did_run.items() if ran]
+    say(f"stopped: {', '.join(ended)}" if ended else "nothing was running")
+
+
+def surplus(cluster: Cluster) -> list[str]:
+    """Workers that were started when there were more."""
+    started = [path.stem for path in (cluster.home.state / "run").glob("worker-*.json")]
+    return sorted(set(started) - set(cluster.workers))
+
+
+def change(cluster: Cluster, what: str, name: str, seconds: float) -> None:
+    """Stops, starts or restarts one part.
+
+    Raises:
+      LocalError: there is no such part, or it does not start in time.
+    """
+    if name not in cluster.parts:
+        raise LocalError(f"there is no {name!r} here; the parts are {', '.join(cluster.parts)}")
+    if what in ("stop", "restart"):
+        end(cluster, name)
+    if what in ("start", "restart") and cluster.home.record(name) is None:
+        since = datetime.now(UTC)
+        begin(cluster, name, [name])
+        if name in SHOWN:
+            wait_for(cluster.home, name, lambda: is_well(cluster, name), seconds, REMEDY)
+        else:
+            wait_for_worker(cluster, name, since, seconds)
+
+
+def status(cluster: Cluster) -> bool:
+    """Prints what runs and where; True where all of it is well."""
+    well = []
+    for name in cluster.parts:
+        well.append(cluster.home.record(name) is not None and is_well(cluster, name))
+        place = f"{HOST}:{cluster.ports[SHOWN[name]]}" if name in SHOWN else ""
+        if name in ("prefect", "mlflow", "store"):
+            place = address(cluster.ports[SHOWN[name]])
+        say(f"{title(name):<10} {'up' if well[-1] else 'down':<5} {place:<22} log: {cluster.home.log(name)}")
+    say(f"passwords: {cluster.secrets} (Prefect: prefect-auth; MLflow: user zero, mlflow-password; S3: s3-ROLE)")
+    return all(well)
+
+
+def execute(cluster: Cluster, role: str, command: list[str]) -> None:
+    """Becomes the command, with the environment of a part.
+
+    Raises:
+      LocalError: there is no such part or command.
+    """
+    if role not in cluster.parts:
+        raise LocalError(f"there is no {role!r} here; the parts are {', '.join(cluster.parts)}")
+    env = environment_of(cluster, role)
+    try:
+        os.execvpe(command[0], command, env)
+    except OSError as error:
+        raise LocalError(f"cannot run {command[0]!r}: {error.strerror}") from None
+
+
+def kind_of(name: str) -> str:
+    """The name of a part without its number."""
+    return name.partition("-")[0]
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = Parser(prog="infra.cluster", description="The servers of a cluster, and its workers, on this machine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    upward = commands.add_parser("up", help="start what does not run")
+    upward.add_argument("--workers", type=int, help="workers that play; by default one a GPU, or as many as before")
+    commands.add_parser("down", help="stop all of it")
+    commands.add_parser("status", help="what runs, and where")
+    run = commands.add_parser("exec", help="run a command with the environment of a part")
+    run.add_argument("--as", dest="role", default="trainer", metavar="PART", help="by default the trainer")
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="command")
+    for word in ("stop", "start", "restart"):
+        one = commands.add_parser(word, help=f"{word} one part")
+        one.add_argument("part")
+    for command in commands.choices.values():
+        command.add_argument(
+            "--timeout", type=float, default=START_SECONDS, help="seconds that a part may take to start"
+        )
+    options = parser.parse_args(arguments)
+    if options.command == "exec" and not options.words:
+        parser.error("exec needs a command")
+    if options.command == "up" and options.workers is not None and options.workers < 1:
+        parser.error(f"--workers {options.workers}: at least one must play")
+    return options
+
+
+def main() -> int:
+    """Runs a command; an error is one message and exit status 1."""
+    home = Home(Path(os.environ.get("ZERO_HOME") or PROJECT_DIR).resolve() / ".zero" / "cluster")
+    try:
+        options = parse(sys.argv[1:])
+        if options.command == "up":
+            with alone(home):
+                status(up(home, options.workers, options.timeout))
+            return 0
+        cluster = read_cluster(home)
+        if cluster is None:
+            raise LocalError(f"there is no cluster in {home.state}; start one with `make cluster`")
+        if options.command == "status":
+            return 0 if status(cluster) else 1
+        if options.command == "exec":
+            execute(cluster, options.role, options.words)
+        with alone(home):
+            if options.command == "down":
+                down(cluster)
+            else:
+                change(cluster, options.command, options.part, options.timeout)
+    except LocalError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

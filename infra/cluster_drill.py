@@ -1,0 +1,331 @@
+"""What goes wrong in a cluster, done to a real one: each fault in the middle of a generation, and what came of it.
+
+    python -m infra.cluster up --workers 4
+    python -m infra.cluster_drill --log faults.json                       all faults, or those of --only
+    python -m infra.cluster_drill --only sigterm,postgres-restarted
+
+For each fault a lineage of its own is made and one generation of it is played by the pool; while it plays, the fault is
+done. The generation must finish, and `zero reproduce` must compute the same hashes from nothing on one process of this
+machine. The log has a line a fault: times, runs and how they ended. What is in the log is not done again.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from infra.api import fetch
+from infra.cluster import change
+from infra.cluster_parts import Cluster, environment_of, read_cluster
+from infra.pools import WORKER_POOL
+from infra.processes import process_tree
+from infra.services import PROJECT_DIR, Home, LocalError, say
+from zero.presets import preset_text
+
+MINUTE = 60.0
+START_TIMEOUT = 240.0
+RUN_SECONDS = 900.0
+"""The longest that a generation may take, whatever happens."""
+STAGES = ("zero-shard", "zero-train")
+
+
+class Ground(NamedTuple):
+    """Where a fault is done."""
+
+    cluster: Cluster
+    lineage: str
+    run: "subprocess.Popen[str]"
+
+    def busy_worker(self) -> str:
+        """A worker that is playing at this moment; waits for one."""
+        deadline = time.monotonic() + RUN_SECONDS
+        while time.monotonic() < deadline and self.run.poll() is None:
+            for name in self.cluster.workers:
+                if self.child_of(name):
+                    time.sleep(4.0)  # it is past its imports
+                    if self.child_of(name):
+                        return name
+            time.sleep(0.2)
+        raise LocalError("no worker was ever busy")
+
+    def child_of(self, worker: str) -> int | None:
+        """Process of the run that a worker is at; None where it is idle."""
+        record = self.cluster.home.record(worker)
+        below = [process for process in process_tree(record) if process.pid != record.pid] if record else []
+        return below[0].pid if below else None
+
+    def pid_of(self, part: str) -> int:
+        """Process of a part."""
+        record = self.cluster.home.record(part)
+        if record is None:
+            raise LocalError(f"{part} does not run; `python -m infra.cluster up`")
+        return record.pid
+
+
+Fault = Callable[[Ground], None]
+
+
+def worker_killed(ground: Ground) -> None:
+    """Kill -9 of a worker; its child goes on, and must end by itself."""
+    name = ground.busy_worker()
+    os.kill(ground.pid_of(name), signal.SIGKILL)
+    time.sleep(10.0)
+    change(ground.cluster, "start", name, START_TIMEOUT)
+
+
+def child_killed(ground: Ground) -> None:
+    """Kill -9 of the process that plays."""
+    child = ground.child_of(ground.busy_worker())
+    if child:
+        os.kill(child, signal.SIGKILL)
+
+
+def both_killed(ground: Ground) -> None:
+    """Kill -9 of a worker and its child at once: nobody is left to say so but the heartbeats."""
+    name = ground.busy_worker()
+    child = ground.child_of(name)
+    os.kill(ground.pid_of(name), signal.SIGKILL)
+    if child:
+        os.kill(child, signal.SIGKILL)
+    time.sleep(10.0)
+    change(ground.cluster, "start", name, START_TIMEOUT)
+
+
+def worker_terminated(ground: Ground) -> None:
+    """SIGTERM to a worker: it finishes what it plays and ends."""
+    name = ground.busy_worker()
+    os.kill(ground.pid_of(name), signal.SIGTERM)
+    deadline = time.monotonic() + RUN_SECONDS
+    while ground.cluster.home.record(name) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    change(ground.cluster, "start", name, START_TIMEOUT)
+
+
+def restarted(part: str) -> Fault:
+    """A server stopped and started while workers play."""
+
+    def fault(ground: Ground) -> None:
+        ground.busy_worker()
+        change(ground.cluster, "restart", part, START_TIMEOUT)
+
+    return fault
+
+
+def away_for_a_minute(part: str) -> Fault:
+    """A server that is away for a minute while workers play."""
+
+    def fault(ground: Ground) -> None:
+        ground.busy_worker()
+        change(ground.cluster, "stop", part, START_TIMEOUT)
+        time.sleep(MINUTE)
+        change(ground.cluster, "start", part, START_TIMEOUT)
+
+    return fault
+
+
+def mlflow_away(ground: Ground) -> None:
+    """MLflow away for a minute, from before the generation is recorded."""
+    change(ground.cluster, "stop", "mlflow", START_TIMEOUT)
+    while ground.run.poll() is None and not _has_match(ground):
+        time.sleep(0.5)
+    time.sleep(MINUTE)
+    change(ground.cluster, "start", "mlflow", START_TIMEOUT)
+
+
+def _has_match(ground: Ground) -> bool:
+    return (ground.cluster.home.state.parent / "workspaces" / ground.lineage / "metrics/gating.json").exists()
+
+
+def worker_with_other_code(ground: Ground) -> None:
+    """A fifth worker whose code plays in another way."""
+    folder = ground.cluster.home.state / "other-code"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name in ("zero", "flows", "infra"):
+        shutil.copytree(PROJECT_DIR / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("constraints.txt", "pyproject.toml", "prefect.yaml"):
+        shutil.copyfile(PROJECT_DIR / name, folder / name)
+    with (folder / "zero/play/shard.py").open("a") as source:
+        source.write("\n# other code\n")
+    _with_stranger(ground, {"PYTHONPATH": str(folder)}, folder)
+
+
+def worker_with_wrong_key(ground: Ground) -> None:
+    """A fifth worker whose key the store does not know."""
+    keys = ground.cluster.home.state / "wrong-key"
+    keys.write_text("[default]\naws_access_key_id = nobody\naws_secret_access_key = nothing\n")
+    _with_stranger(ground, {"AWS_SHARED_CREDENTIALS_FILE": str(keys)}, ground.cluster.home.state)
+
+
+def _with_stranger(ground: Ground, changes: dict[str, str], folder: Path) -> None:
+    """A worker with another environment serves the pool until the generation ends."""
+    env = environment_of(ground.cluster, "worker-3") | changes
+    words = ["prefect", "worker", "start", "--pool", WORKER_POOL, "--type", "process", "--limit", "1"]
+    log = ground.cluster.home.log(f"stranger-{ground.lineage}")
+    with log.open("w") as output:
+        stranger = subprocess.Popen(
+            [sys.executable, "-m", *words, "--name", "stranger"],
+            cwd=folder,
+            env=env,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        ground.run.wait(RUN_SECONDS)
+    finally:
+        stranger.send_signal(signal.SIGTERM)
+        try:
+            stranger.wait(60.0)
+        except subprocess.TimeoutExpired:
+            stranger.kill()
+
+
+def slow_worker(ground: Ground) -> None:
+    """A worker whose process stands still for 40 s."""
+    child = ground.child_of(ground.busy_worker())
+    if child:
+        os.kill(child, signal.SIGSTOP)
+        time.sleep(40.0)
+        os.kill(child, signal.SIGCONT)
+
+
+def second_campaign(ground: Ground) -> None:
+    """A second run for the same lineage, which must fail at once and say who writes."""
+    ground.busy_worker()
+    second = start_generation(ground.cluster, ground.lineage, "zero-campaign")
+    said = second.communicate(timeout=RUN_SECONDS)[0]
+    if second.returncode == 0 or "is being written by" not in said:
+        raise LocalError(f"the second campaign was not refused (exit status {second.returncode}):\n{said}")
+
+
+FAULTS: dict[str, Fault] = {
+    "none": lambda ground: None,
+    "worker-killed": worker_killed,
+    "child-killed": child_killed,
+    "both-killed": both_killed,
+    "sigterm": worker_terminated,
+    "prefect-restarted": restarted("prefect"),
+    "postgres-restarted": restarted("postgres"),
+    "mlflow-away": mlflow_away,
+    "store-away": away_for_a_minute("store"),
+    "other-code": worker_with_other_code,
+    "wrong-key": worker_with_wrong_key,
+    "slow-worker": slow_worker,
+    "second-campaign": second_campaign,
+}
+
+
+def start_generation(cluster: Cluster, lineage: str, flow: str = "zero-generation") -> "subprocess.Popen[str]":
+    """Starts a generation that is played by the pool."""
+    words = ["prefect", "deployment", "run", f"{flow}/{flow}", "--param", f"lineage={lineage}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", *words, "--param", "executor=pool", "--watch"],
+        cwd=PROJECT_DIR,
+        env=environment_of(cluster, "trainer") | {"COLUMNS": "400"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def as_trainer(cluster: Cluster, *words: str) -> str:
+    """What a command of `zero` says.
+
+    Raises:
+      LocalError: it failed.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "zero", *words],
+        cwd=cluster.home.state.parent.parent,
+        env=environment_of(cluster, "trainer"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise LocalError(f"zero {' '.join(words)}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def runs_since(cluster: Cluster, since: float) -> Counter[str]:
+    """How the runs on the workers ended, those that began since then."""
+    after = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(since))
+    wanted = {"flows": {"name": {"any_": list(STAGES)}}, "flow_runs": {"expected_start_time": {"after_": after}}}
+    return Counter(run["state"]["name"] for run in fetch(f"{cluster.api}/flow_runs/filter", wanted))
+
+
+def drill(cluster: Cluster, name: str, seed: int, preset: str) -> dict[str, Any]:
+    """One fault, and what came of it.
+
+    Raises:
+      LocalError: the generation did not finish, or its hashes are others.
+    """
+    params = yaml.safe_load(preset_text(preset))
+    params["seed"] = seed
+    if preset == "smoke":  # so large that there is a middle: eight shards of some seconds
+        params["selfplay"] |= {"num_games": 96, "num_simulations": 24}
+    file = cluster.home.state / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(params, sort_keys=False))
+    lineage = f"fault-{name}-{seed}"
+    as_trainer(cluster, "new", lineage, "--params", str(file))
+    began = time.time()
+    run = start_generation(cluster, lineage)
+    try:
+        FAULTS[name](Ground(cluster, lineage, run))
+        said = run.communicate(timeout=RUN_SECONDS)[0]
+    finally:
+        run.kill()
+    seconds = time.time() - began
+    if run.returncode:
+        raise LocalError(f"the generation ended with status {run.returncode}:\n{said[-3000:]}")
+    reproduced = as_trainer(cluster, "reproduce", f"{lineage}/gen-0001")
+    return {
+        "fault": name,
+        "seconds": round(seconds, 1),
+        "runs": dict(runs_since(cluster, began)),
+        "reproduced": reproduced.strip().splitlines()[-1],
+    }
+
+
+def main(words: list[str]) -> int:
+    """Does the faults; exit status 1 where one of them did harm."""
+    parser = argparse.ArgumentParser(prog="infra.cluster_drill", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=",".join(FAULTS), help="some of: " + ", ".join(FAULTS))
+    parser.add_argument("--log", type=Path, default=Path("cluster-drill.json"), help="by default cluster-drill.json")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000)
+    parser.add_argument("--preset", default="smoke")
+    options = parser.parse_args(words)
+    cluster = read_cluster(Home(Path(os.environ.get("ZERO_HOME") or PROJECT_DIR).resolve() / ".zero" / "cluster"))
+    unknown = set(options.only.split(",")) - set(FAULTS)
+    if cluster is None or unknown:
+        say(f"error: {f'no fault is called {sorted(unknown)}' if unknown else 'no cluster; `make cluster` first'}")
+        return 1
+    log: list[dict[str, Any]] = json.loads(options.log.read_text()) if options.log.exists() else []
+    harmed = 0
+    for number, name in enumerate(options.only.split(",")):
+        if any(line["fault"] == name and "harm" not in line for line in log):
+            continue
+        try:
+            line = drill(cluster, name, options.seed + number, options.preset)
+        except (LocalError, subprocess.TimeoutExpired, OSError) as error:
+            line = {"fault": name, "harm": str(error)}
+            harmed += 1
+        say(json.dumps(line))
+        log.append(line)
+        options.log.write_text(json.dumps(log, indent=1) + "\n")
+    return 1 if harmed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

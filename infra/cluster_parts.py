@@ -1,0 +1,291 @@
+"""The parts of a cluster without containers: what each is, the environment its role needs, how it is known to be well.
+
+Every server listens on loopback and asks for a password. What is kept is in `.zero/cluster`; the passwords are files of
+`infra/secrets` in `.zero/cluster/secrets`. Standard library only.
+"""
+
+import glob
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from infra.api import HOST, POOL, address, answers
+from infra.pools import QUEUES, WORKER_POOL
+from infra.services import PROJECT_DIR, QUIET, Home, LocalError
+
+PORTS = {
+    **{"postgres": 5432, "s3": 8333, "prefect": 4200, "mlflow": 5000},
+    **{"filer": 8888, "master": 9333, "volume": 8080},
+    **{"s3_grpc": 18333, "filer_grpc": 18888, "master_grpc": 19333, "volume_grpc": 18080},
+}
+"""The usual port of everything that listens."""
+BUCKETS = ("zero-store", "zero-record", "zero-mlflow")
+NUM_TRAINING = 2
+"""So many of the workers, the first ones, may train as well: their key puts what a training makes. The others play."""
+POSTGRES_USER = "postgres"
+KEPT = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM", "LD_LIBRARY_PATH", "XDG_CACHE_HOME"),
+    *("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "COLUMNS"),
+    "ZERO_KERNEL_CACHE",
+)
+"""What a part gets of the environment of the person who started it, beside the locale."""
+
+
+class Cluster(NamedTuple):
+    """One cluster of this machine: where it is, its ports, and how many workers play."""
+
+    home: Home
+    ports: dict[str, int]
+    num_workers: int
+
+    @property
+    def secrets(self) -> Path:
+        """Folder of the passwords and keys."""
+        return self.home.state / "secrets"
+
+    def secret(self, name: str) -> str:
+        """What is in a file of secrets."""
+        return (self.secrets / name).read_text().strip()
+
+    @property
+    def api(self) -> str:
+        """Prefect's API, with its password: not to be shown."""
+        return f"http://{self.secret('prefect-auth')}@{HOST}:{self.ports['prefect']}/api"
+
+    @property
+    def workers(self) -> list[str]:
+        """Names of those that play, after the trainer."""
+        return [f"worker-{number}" for number in range(1, self.num_workers + 1)]
+
+    @property
+    def parts(self) -> list[str]:
+        """Everything that runs, in the order of its start."""
+        return ["postgres", "store", "prefect", "mlflow", "trainer", *self.workers]
+
+
+def read_cluster(home: Home) -> Cluster | None:
+    """The cluster that was started here; None where there was none."""
+    try:
+        tree = json.loads((home.state / "cluster.json").read_text())
+        return Cluster(home, {name: int(tree["ports"][name]) for name in PORTS}, int(tree["workers"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+# What each part is
+
+
+def command_of(cluster: Cluster, name: str) -> list[str]:
+    """Command line of a part."""
+    ports = cluster.ports
+    python = [sys.executable, "-m"]
+    match name:
+        case "postgres":
+            options = {"port": ports["postgres"], "listen_addresses": HOST, "unix_socket_directories": ""}
+            words = [f"--{key}={value}" for key, value in options.items()]
+            return as_owner([postgres_program("postgres"), "-D", str(postgres_folder(cluster.home)), *words])
+        case "store":
+            return [program("weed"), "server", *store_options(cluster)]
+        case "prefect":
+            return [*python, "prefect", "server", "start", "--host", HOST, "--port", str(ports["prefect"])]
+        case "mlflow":
+            place = ["--host", HOST, "--port", str(ports["mlflow"]), "--workers", "1"]
+            return [*python, "mlflow", "server", "--app-name", "basic-auth", *place]
+    worker = [*python, "prefect", "worker", "start", "--type", "process", "--limit", "1", "--name", name]
+    match role_of(name):
+        case "trainer":
+            return [*worker, "--pool", POOL]
+        case "training":
+            return [*worker, "--pool", WORKER_POOL]
+    queues = [word for queue in QUEUES if queue != "train" for word in ("--work-queue", queue)]
+    return [*worker, "--pool", WORKER_POOL, *queues]
+
+
+def role_of(name: str) -> str:
+    """Role of a part that works: the name of its key to the store."""
+    if name == "trainer":
+        return name
+    return "training" if int(name.rpartition("-")[2]) <= NUM_TRAINING else "worker"
+
+
+def store_options(cluster: Cluster) -> list[str]:
+    """Options of SeaweedFS: one process, whose S3 gateway asks for keys and knows what each role may do."""
+    ports = cluster.ports
+    folder = cluster.home.state / "store"
+    options = [f"-ip={HOST}", f"-ip.bind={HOST}", f"-dir={folder}", "-filer", "-s3", "-volume.max=0"]
+    options += [f"-s3.config={cluster.secrets}/s3-identities.json", "-s3.port.iceberg=0", "-s3.port.lance=0"]
+    options += ["-master.volumeSizeLimitMB=1024", "-master.telemetry=false", "-volume.preStopSeconds=1"]
+    for server in ("master", "volume", "filer", "s3"):
+        options += [f"-{server}.port={ports[server]}", f"-{server}.port.grpc={ports[f'{server}_grpc']}"]
+    return options
+
+
+def environment_of(cluster: Cluster, name: str) -> dict[str, str]:
+    """Environment of a part: what its role needs and nothing of what other roles have.
+
+    Raises:
+      LocalError: there are fewer GPUs than workers.
+    """
+    secret, ports, state = cluster.secret, cluster.ports, cluster.home.state
+    env = {key: value for key, value in os.environ.items() if key in KEPT or key.startswith("LC_")} | QUIET
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+    env["NO_PROXY"] = f"{HOST},localhost"
+    s3 = {"AWS_ENDPOINT_URL_S3": address(ports["s3"]), "AWS_DEFAULT_REGION": "us-east-1"}
+    match name:
+        case "postgres" | "store":
+            return env
+        case "prefect":
+            database = f"{secret('prefect-database-password')}@{HOST}:{ports['postgres']}/prefect"
+            return env | {
+                "PREFECT_HOME": str(state / "prefect"),
+                "PREFECT_SERVER_API_AUTH_STRING": secret("prefect-auth"),
+                "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://prefect:{database}",
+                "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+                "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",
+                "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
+            }
+        case "mlflow":
+            return (
+                env
+                | s3
+                | {
+                    "AWS_SHARED_CREDENTIALS_FILE": str(cluster.secrets / "s3-mlflow"),
+                    "MLFLOW_S3_ENDPOINT_URL": address(ports["s3"]),
+                    "MLFLOW_ARTIFACTS_DESTINATION": "s3://zero-mlflow",
+                    "MLFLOW_AUTH_CONFIG_PATH": str(cluster.secrets / "mlflow-auth.ini"),
+                    "MLFLOW_BACKEND_STORE_URI": secret("mlflow-database-url"),
+                    "MLFLOW_FLASK_SERVER_SECRET_KEY": secret("mlflow-flask-key"),
+                    "MLFLOW_SERVER_ALLOWED_HOSTS": f"{HOST}:{ports['mlflow']},localhost:{ports['mlflow']}",
+                    "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": address(ports["mlflow"]),
+                    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+                }
+            )
+    role = role_of(name)
+    env |= s3 | {
+        "AWS_SHARED_CREDENTIALS_FILE": str(cluster.secrets / f"s3-{role}"),
+        "PREFECT_HOME": str(state / name),
+        "PREFECT_API_URL": address(ports["prefect"]) + "/api",
+        "PREFECT_API_AUTH_STRING": secret("prefect-auth"),
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "ZERO_HOME": str(cluster.home.state.parent.parent),
+        "ZERO_STORE": "s3://zero-store",
+        "ZERO_WORKER": f"{socket.gethostname().partition('.')[0]}-{name}",
+    }
+    if role != "trainer":
+        return env | gpu_of(name)
+    return env | {
+        "MLFLOW_TRACKING_URI": address(ports["mlflow"]),
+        "MLFLOW_TRACKING_USERNAME": "zero",
+        "MLFLOW_TRACKING_PASSWORD": secret("mlflow-password"),
+    }
+
+
+def gpus() -> list[str]:
+    """GPUs that the workers may use, as CUDA names them; CUDA_VISIBLE_DEVICES (empty: none) limits them."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return [name.strip() for name in given.split(",") if name.strip()]
+    if not shutil.which("nvidia-smi"):
+        return []
+    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
+    return [str(number) for number, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU ")]
+
+
+def gpu_of(worker: str) -> dict[str, str]:
+    """The one GPU that a worker sees; no two see the same one, and none is seen where there is none.
+
+    Raises:
+      LocalError: there are fewer GPUs than workers.
+    """
+    there, number = gpus(), int(worker.rpartition("-")[2])
+    if there and number > len(there):
+        raise LocalError(
+            f"{worker} would share a GPU: this machine has {len(there)}; start as many workers, or set "
+            "CUDA_VISIBLE_DEVICES= for workers that play on cores"
+        )
+    return {"CUDA_VISIBLE_DEVICES": there[number - 1] if there else ""}
+
+
+def request_to_end(name: str) -> signal.Signals:
+    """Signal that ends a part well: PostgreSQL would wait for its clients at the usual one."""
+    return signal.SIGINT if name == "postgres" else signal.SIGTERM
+
+
+def is_well(cluster: Cluster, name: str) -> bool:
+    """True where a server answers; a worker is asked for by `infra.api.worker_is_online`."""
+    match name:
+        case "postgres":
+            words = ["--quiet", f"--host={HOST}", f"--port={cluster.ports['postgres']}", "--timeout=5"]
+            return subprocess.run([postgres_program("pg_isready"), *words], check=False).returncode == 0
+        case "store":
+            return answers(address(cluster.ports["s3"]) + "/status")
+        case "prefect":
+            return answers(address(cluster.ports["prefect"]) + "/api/ready")
+        case "mlflow":
+            return answers(address(cluster.ports["mlflow"]) + "/health")
+    return cluster.home.record(name) is not None
+
+
+# Programs
+
+
+def program(name: str) -> str:
+    """Path of a program, beside this interpreter or on the PATH.
+
+    Raises:
+      LocalError: there is none.
+    """
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    found = shutil.which(name, path=places)
+    if found is None:
+        raise LocalError(f"there is no {name!r} here; `make setup` installs it")
+    return found
+
+
+def postgres_program(name: str) -> str:
+    """Path of a program of PostgreSQL: on the PATH, or the newest where Debian puts them.
+
+    Raises:
+      LocalError: there is none.
+    """
+    kept = glob.glob(f"/usr/lib/postgresql/*/bin/{name}")
+    newest = sorted(kept, key=lambda path: int(Path(path).parts[4].partition(".")[0]))[-1:]
+    found = shutil.which(name) or next(iter(newest), None)
+    if found is None:
+        raise LocalError(f"PostgreSQL's {name!r} is not installed; on Debian: apt install postgresql")
+    return found
+
+
+def postgres_folder(home: Home) -> Path:
+    """Folder of the databases."""
+    return home.state / "postgres"
+
+
+def as_owner(command: list[str]) -> list[str]:
+    """The command as the user that PostgreSQL shall be: ourselves, but never root, which it refuses to be.
+
+    Raises:
+      LocalError: we are root and there is no user `postgres`.
+    """
+    if os.geteuid() != 0:
+        return command
+    try:
+        pwd.getpwnam(POSTGRES_USER)
+    except KeyError:
+        raise LocalError(
+            f"root cannot run PostgreSQL and there is no user {POSTGRES_USER!r}; use another user"
+        ) from None
+    return ["setpriv", f"--reuid={POSTGRES_USER}", f"--regid={POSTGRES_USER}", "--clear-groups", *command]
+
+
+def script(name: str) -> str:
+    """Path of a script of this folder."""
+    return str(PROJECT_DIR / "infra" / name)

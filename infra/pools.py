@@ -1,0 +1,62 @@
+"""What Prefect's server must have before it schedules for a cluster: work pools, their queues, the automation.
+
+    python -m infra.pools        makes what is missing on the server of PREFECT_API_URL (PREFECT_API_AUTH_STRING)
+
+The pool `zero` is the trainer's: generations and campaigns. Workers serve `zero-gpu`, where a match comes before a
+training and that before self-play. Standard library only.
+"""
+
+import os
+import sys
+import urllib.error
+from urllib.parse import urlsplit, urlunsplit
+
+from infra.api import POOL, fetch
+from infra.automations import install
+
+WORKER_POOL = "zero-gpu"
+QUEUES = {"gate": 1, "train": 2, "selfplay": 3}
+"""Queues of the workers' pool and their priorities: the smallest is served first."""
+
+
+def make_pools(api: str) -> None:
+    """Makes the work pools and queues that are missing.
+
+    Raises:
+      OSError: the server does not answer, or refuses.
+    """
+    known = fetch(f"{api}/collections/views/aggregate-worker-metadata")
+    template = known["prefect"]["process"]["default_base_job_configuration"]
+    for pool in (POOL, WORKER_POOL):
+        _make(f"{api}/work_pools/", {"name": pool, "type": "process", "base_job_template": template})
+    for queue, priority in QUEUES.items():
+        _make(f"{api}/work_pools/{WORKER_POOL}/queues", {"name": queue, "priority": priority})
+
+
+def _make(url: str, body: dict[str, object]) -> None:
+    try:
+        fetch(url, body)
+    except urllib.error.HTTPError as error:
+        if error.code != 409:  # it is there
+            raise
+
+
+def main() -> int:
+    """Makes what is missing; an error is one message and exit status 1."""
+    parts = urlsplit(os.environ.get("PREFECT_API_URL", ""))
+    password = os.environ.get("PREFECT_API_AUTH_STRING")
+    api = urlunsplit(parts._replace(netloc=f"{password}@{parts.netloc}" if password else parts.netloc)).rstrip("/")
+    try:
+        if not parts.netloc:
+            raise OSError("PREFECT_API_URL does not say which server")
+        make_pools(api)
+        install(api)
+    except (OSError, ValueError) as error:
+        print(f"error: {parts.geturl()}: {error}", file=sys.stderr)
+        return 1
+    print(f"the pools {POOL} and {WORKER_POOL}, the queues {', '.join(QUEUES)} and the automation are there")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

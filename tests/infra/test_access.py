@@ -1,0 +1,142 @@
+"""Who gets in where, on a real cluster: passwords, hosts, names, and what a part is told."""
+
+import time
+import uuid
+from datetime import UTC, datetime
+
+import psutil
+import pytest
+
+from infra import automations
+from tests.infra.cluster import Stack, needs_cluster
+
+pytestmark = [needs_cluster, pytest.mark.xdist_group("cluster")]
+
+EXPERIMENT = "/api/2.0/mlflow/experiments/get?experiment_id=0"
+ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
+
+
+def mlflow_user(stack: Stack) -> str:
+    return f"zero:{stack.cluster.secret('mlflow-password')}"
+
+
+@pytest.mark.parametrize("user", ["", "zero:wrong", "zero:", "wrong"])
+@pytest.mark.parametrize("path", ["/admin/version", "/work_pools/zero", "/variables/name/health"])
+def test_prefect_refuses_who_has_no_password(stack: Stack, user: str, path: str) -> None:
+    assert stack.ask("prefect", f"/api{path}", user).status == 401
+
+
+def test_nobody_starts_a_run_without_a_password(stack: Stack) -> None:
+    deployment = stack.prefect("/deployments/name/zero-shard/zero-shard")["id"]
+    path = f"/api/deployments/{deployment}/create_flow_run"
+    for user in ("", "zero:wrong", mlflow_user(stack)):
+        assert stack.ask("prefect", path, user, "POST", b"{}").status == 401
+
+
+@pytest.mark.parametrize("user", ["", "zero:wrong", "admin:password1234"])  # the last is MLflow's own default
+def test_mlflow_refuses_who_has_no_password(stack: Stack, user: str) -> None:
+    assert stack.ask("mlflow", EXPERIMENT, user).status == 401
+    assert stack.ask("mlflow", "/", user).status == 401
+    assert stack.ask("mlflow", f"{ARTIFACTS}?path=", user).status == 401
+    assert stack.ask("mlflow", f"{ARTIFACTS}/a/b", user, "PUT", b"bytes").status == 401
+
+
+def test_mlflow_refuses_a_foreign_host(stack: Stack) -> None:
+    refused = stack.ask("mlflow", EXPERIMENT, mlflow_user(stack), host="evil.example")
+    assert (refused.status, "Invalid Host header" in refused.text) == (403, True)
+    assert stack.ask("mlflow", EXPERIMENT, mlflow_user(stack)).status == 200
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a/" + "x" * 2000, "x" * 60_000])
+def test_mlflow_refuses_an_artifact_whose_name_is_too_long(stack: Stack, name: str) -> None:
+    before = stack.ask("mlflow", f"{ARTIFACTS}?path=", mlflow_user(stack)).text
+    refused = stack.ask("mlflow", f"{ARTIFACTS}/{name}", mlflow_user(stack), "PUT", b"bytes")
+    assert refused.status >= 400
+    assert "Traceback" not in refused.text and len(refused.text) < 200
+    assert stack.ask("mlflow", f"{ARTIFACTS}?path=", mlflow_user(stack)) == (200, before)
+
+
+@pytest.mark.parametrize(
+    "path", ["../../zero-store/a", "a/../../b", "..%2f..%2fb", "%252e%252e/b", "file:///etc/passwd"]
+)
+def test_mlflow_refuses_a_path_that_leaves_its_folder(stack: Stack, path: str) -> None:
+    for method, body in (("GET", None), ("PUT", b"bytes"), ("DELETE", None)):
+        assert stack.ask("mlflow", f"{ARTIFACTS}/{path}", mlflow_user(stack), method, body).status == 400
+
+
+def test_everything_listens_on_loopback_alone(stack: Stack) -> None:
+    heard = set()
+    for name in stack.cluster.parts:
+        leader = stack.process(name)
+        for process in (leader, *leader.children(recursive=True)):
+            sockets = process.net_connections("inet")
+            heard |= {one.laddr for one in sockets if one.status == psutil.CONN_LISTEN}
+    assert {address.ip for address in heard} == {"127.0.0.1"}
+    assert {address.port for address in heard} >= set(stack.cluster.ports.values())
+
+
+def test_a_worker_is_told_nothing_of_other_roles(stack: Stack) -> None:
+    told = " ".join(f"{key}={value}" for key, value in stack.process("worker-1").environ().items())
+    assert stack.cluster.secret("prefect-auth") in told
+    for name in ("mlflow-password", "postgres-password", "prefect-database-password"):
+        assert stack.cluster.secret(name) not in told
+    assert "MLFLOW_TRACKING" not in told and "s3-trainer" not in told and "s3-admin" not in told
+
+
+def test_status_tells_where_all_is_and_no_password(stack: Stack) -> None:
+    said = stack.command("status")
+    assert " down " not in said and str(stack.cluster.secrets) in said
+    for path in stack.cluster.secrets.iterdir():
+        assert path.read_text().strip() not in said
+
+
+def test_killed_parts_come_back_and_the_others_stay(stack: Stack) -> None:
+    stack.command("up")
+    before = {name: stack.process(name).pid for name in stack.cluster.parts}
+    for name in ("postgres", "worker-1"):
+        stack.process(name).kill()
+    assert "starting PostgreSQL, worker-1 ..." in stack.command("up")
+    after = {name: stack.process(name).pid for name in stack.cluster.parts}
+    assert {name for name in before if before[name] != after[name]} == {"postgres", "worker-1"}
+    assert stack.prefect("/work_pools/zero-gpu")["type"] == "process"
+
+
+def test_the_queues_have_their_priorities(stack: Stack) -> None:
+    queues = stack.prefect("/work_pools/zero-gpu/queues/filter", {})
+    found = {queue["name"]: queue["priority"] for queue in queues}
+    assert found["gate"] < found["train"] < found["selfplay"] < found["default"]
+
+
+def test_a_run_whose_heartbeats_stop_has_crashed(stack: Stack) -> None:
+    """The run is the server's alone: its heartbeat is sent from here, as Prefect's engine sends it."""
+    automations.install(stack.cluster.api, silence_seconds=10)  # the least that the server takes
+    flow = stack.prefect("/flows/", {"name": "zero-shard"})["id"]
+    runs = {}
+    try:
+        for name in ("silent", "ended"):
+            runs[name] = stack.prefect("/flow_runs/", {"flow_id": flow, "state": {"type": "RUNNING"}})["id"]
+            send_heartbeat(stack, runs[name], flow)
+        stack.prefect(f"/flow_runs/{runs['ended']}/set_state", {"state": {"type": "COMPLETED"}})
+        deadline = time.monotonic() + 60
+        while (state := stack.prefect(f"/flow_runs/{runs['silent']}")["state"])["type"] == "RUNNING":
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        assert (state["type"], "no heartbeat for 10 s" in state["message"]) == ("CRASHED", True)
+        assert stack.prefect(f"/flow_runs/{runs['ended']}")["state"]["type"] == "COMPLETED"
+    finally:
+        automations.install(stack.cluster.api)
+    found = stack.prefect("/automations/filter", {})
+    assert [one["name"] for one in found] == [automations.NAME]
+    assert found[0]["trigger"]["within"] == automations.SILENCE_SECONDS
+
+
+def send_heartbeat(stack: Stack, run: str, flow: str) -> None:
+    related = {"prefect.resource.id": f"prefect.flow.{flow}", "prefect.resource.name": "zero-shard"}
+    told = {
+        "id": str(uuid.uuid4()),
+        "occurred": datetime.now(UTC).isoformat(),
+        "event": automations.HEARTBEAT,
+        "resource": {"prefect.resource.id": f"prefect.flow-run.{run}"},
+        "related": [{**related, "prefect.resource.role": "flow"}],
+    }
+    stack.prefect("/events", [told])
