@@ -17,9 +17,10 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.deployments import run_deployment
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelling, Crashed
 
-from zero.errors import WorkerError
+from zero.errors import ServerError, WorkerError
 
 POOL = "zero-gpu"
 QUEUES = {"gating": "gate", "training": "train", "selfplay": "selfplay"}
@@ -190,16 +191,21 @@ class _Loneliness:
 
 
 def num_workers(client: SyncPrefectClient | None = None) -> int:
-    """Workers of the pool that Prefect's server has heard of lately; 0 also where there is no such pool yet."""
+    """Workers of the pool that Prefect's server has heard of lately.
+
+    Raises:
+      ServerError: there is no such pool.
+    """
     with contextlib.ExitStack() as stack:
         asked = client or stack.enter_context(get_client(sync_client=True))
         try:
             found = asked.request(
-                "POST", "/work_pools/{work_pool_name}/workers/filter", {"work_pool_name": POOL}, json={}
+                "POST", "/work_pools/{work_pool_name}/workers/filter", path_params={"work_pool_name": POOL}, json={}
             ).json()
-        except Exception as error:
-            log.warning("the workers of the pool %s are not known: %s", POOL, error)
-            return 0
+        except PrefectHTTPStatusError as error:
+            if error.response.status_code != 404:
+                raise
+            raise ServerError(f"there is no work pool {POOL}; make it with `python -m infra.pools`") from None
     return sum(worker["status"] == "ONLINE" for worker in found)
 
 
