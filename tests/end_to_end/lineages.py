@@ -23,6 +23,12 @@ ON_THE_RECORDED = (
 """Files with tests on the recorded lineage: one process makes it once for all of them."""
 ON_ONE_SERVER = tuple(f"tests/tracking/test_{name}.py" for name in ("catalogue", "refusals", "repetition", "runs"))
 """Files with tests on the MLflow server that `tests/tracking/conftest.py` starts."""
+ON_THE_SERVERS = ("tests/flows/test_generation.py", "tests/flows/test_plugin.py", "tests/infra/test_local.py")
+"""Files with tests on what `make up` starts."""
+ON_THE_CLUSTER = ("tests/infra/test_access.py", "tests/infra/test_pool.py", "tests/infra/test_store_roles.py")
+"""Files with tests on what `make cluster` starts."""
+SHARED = {"recorded": ON_THE_RECORDED, "servers": ON_THE_SERVERS, "stack": ON_THE_CLUSTER}
+"""Fixtures that cost much, and the files whose tests use them."""
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
 HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]
 
@@ -84,11 +90,11 @@ def copy_of(lineage: Lineage, folder: Path) -> Lineage:
 
 
 class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Where tests run in several processes, those of a file share one, as do those on one lineage or server."""
+    """Where tests run in several processes, those of a file share one, as do those on one lineage or servers."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0]
-        return next((files[0] for files in (ON_THE_RECORDED, ON_ONE_SERVER) if file in files), file)
+        return next((files[0] for files in (*SHARED.values(), ON_ONE_SERVER) if file in files), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessAFile:
@@ -97,10 +103,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProc
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps the list of files complete."""
+    """Keeps the lists of files complete."""
     for item in items:
-        if "recorded" in getattr(item, "fixturenames", ()) and item.nodeid.split("::")[0] not in ON_THE_RECORDED:
-            raise pytest.UsageError(f"{item.nodeid} uses the recorded lineage; name its file in {__name__}")
+        for fixture, files in SHARED.items():
+            if fixture in getattr(item, "fixturenames", ()) and item.nodeid.split("::")[0] not in files:
+                raise pytest.UsageError(f"{item.nodeid} uses the fixture {fixture!r}; name its file in {__name__}")
 
 
 @pytest.fixture(scope="session")

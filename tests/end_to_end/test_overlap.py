@@ -80,16 +80,6 @@ def test_what_a_player_touched_includes_the_games_it_played(overlapped: Lineage)
     assert "uses player" in told[0] and "its player was chosen by tiny/gen-0002" in told
 
 
-def test_a_rollback_restores_who_plays_and_the_record_agrees(overlapped: Lineage, tmp_path: Path) -> None:
-    copy = copy_of(overlapped, tmp_path)
-    zero(copy.home, "rollback", "tiny", "tiny/gen-0003")
-    ledger = read_ledger(copy.workspace)
-    assert read_manifest(copy.workspace / "state", GenerationId, "generation.json").player == ledger[2].champion
-    spec = json.loads(zero(copy.workspace, "plan", "selfplay").stdout.splitlines()[0])
-    assert (spec["generation"], spec["weights"]) == (6, [ledger[2].champion])
-    assert Record(copy.home).drifts() == []
-
-
 def test_an_audit_sees_that_others_played_than_the_parameters_say(overlapped: Lineage, tmp_path: Path) -> None:
     record = Record(copy_of(overlapped, tmp_path).home)
     params = json.loads(record.read(4, "params.yaml"))

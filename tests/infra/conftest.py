@@ -27,6 +27,6 @@ def postgres(secrets: Path) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
-    """A cluster with one worker; its tests are in one group (`xdist_group`), so that one is started and not several."""
+    """A cluster with one worker; one process runs the tests of all files that use it, so that one is started."""
     with cluster_stack(num_workers=1) as started:
         yield started

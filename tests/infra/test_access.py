@@ -10,7 +10,7 @@ import pytest
 from infra import automations
 from tests.infra.cluster import Stack, needs_cluster
 
-pytestmark = [needs_cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = needs_cluster
 
 EXPERIMENT = "/api/2.0/mlflow/experiments/get?experiment_id=0"
 ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"

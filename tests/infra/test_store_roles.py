@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 from tests.infra.cluster import Stack, needs_cluster
 from tests.infra.test_secrets import credentials
 
-pytestmark = [needs_cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = needs_cluster
 
 WEIGHTS = "weights/" + "ab" * 32 + ".safetensors"
 SHARD = "shards/ab/" + "ab" * 32 + "." + "cd" * 32 + ".parquet"
