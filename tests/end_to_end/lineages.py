@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.end_to_end.project import dvc, edit_params, git, make_project, zero
 from zero.presets import preset_text
@@ -90,7 +91,16 @@ def copy_of(lineage: Lineage, folder: Path) -> Lineage:
 
 
 class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Where tests run in several processes, those of a file share one, as do those on one lineage or servers."""
+    """Where tests run in several processes, those of a file share one, as do those on one lineage or servers.
+
+    The latter take minutes, so they are begun with: what is begun last should be short.
+    """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        for files in reversed(SHARED.values()):
+            if files[0] in self.workqueue:
+                self.workqueue.move_to_end(files[0], last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0]

@@ -1,4 +1,4 @@
-"""A generation that is killed at six moments is bit for bit the one that was not; the whole is `make drill`."""
+"""A generation that is killed at two moments is bit for bit the one that was not; the whole is `make drill`."""
 
 from pathlib import Path
 
@@ -14,8 +14,6 @@ from zero.costs import read_note
 
 MOMENTS = (
     "selfplay: mid-shard, the worker alone",
-    "selfplay: dvc's rwlock cut short",
-    "training: second checkpoint, the stage alone",
     "advance: before git tag",
 )
 
@@ -33,13 +31,13 @@ def reference(place: Place) -> Reference:
 
 @pytest.fixture(scope="module")
 def killed(place: Place, reference: Reference) -> tuple[str, list[Line]]:
-    """The same generation again, killed four times."""
+    """The same generation again, killed twice."""
     put_back(place, BASE)
     moments = [moment for moment in generation_moments(str(place.home), 1) if moment.name in MOMENTS]
     return drill_generation(place, reference, 1, "a test", moments, 0, print)
 
 
-def test_a_generation_that_is_killed_four_times_has_the_same_commit_objects_and_shards(
+def test_a_generation_that_is_killed_twice_has_the_same_commit_objects_and_shards(
     killed: tuple[str, list[Line]],
 ) -> None:
     result, lines = killed

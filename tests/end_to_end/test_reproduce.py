@@ -14,7 +14,6 @@ import yaml
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import environment_of, git, zero
 from zero.artifacts import sha256_bytes
-from zero.record import read_ledger
 
 OTHER_ISA = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 
@@ -46,15 +45,6 @@ def test_the_seeded_network_is_made_again(recorded: Lineage) -> None:
     (stage,) = found["stages"]
     assert found["equal"] and stage["stage"] == "start"
     assert [out["path"] for out in stage["outs"]] == ["state/champion", "state/trainee", "state/replay"]
-
-
-def test_a_sample_plays_some_shards_again(gone_on: Lineage) -> None:
-    """Here of a generation after a rollback, whose champion and window are those of an earlier one."""
-    assert read_ledger(gone_on.workspace)[-1].generation == 4
-    found = reproduced(gone_on.home, "tiny/gen-0004", "--sample", "1")
-    assert found["equal"] and found["lock_equal"] is None
-    folders = [[out["path"].rpartition("/")[0] for out in stage["outs"]] for stage in found["stages"]]
-    assert folders == [["data/games"], ["data/match"]]
 
 
 def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tmp_path: Path) -> None:

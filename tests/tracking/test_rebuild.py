@@ -146,11 +146,6 @@ def test_a_deleted_experiment_is_written_again(gone_on: Lineage, tracked: Tracke
     assert dump(tracked.server, "kid") == tracked.dumps["kid"]
 
 
-def test_rebuilding_twice_changes_nothing(gone_on: Lineage, tracked: Tracked) -> None:
-    track(gone_on, "kid", tracked.server, "--rebuild")
-    assert dump(tracked.server, "kid") == tracked.dumps["kid"]
-
-
 def test_runs_bear_the_time_of_their_commit(gone_on: Lineage, tracked: Tracked) -> None:
     run = tracked.dumps["tiny"]["runs"]["tiny/gen-0001 generation"]
     recorded = 1000 * int(git(gone_on.home, "log", "-1", "--format=%ct", "tiny/gen-0001"))
