@@ -9,13 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
+from prefect import get_run_logger
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.states import Crashed
 
+from zero.errors import ZeroError
+
 WATCH_SECONDS = 1.0
 ORPHANED = 3
 """Exit status of a run whose worker is gone."""
+REFUSAL_SECONDS = 20.0
 GPU_SECONDS = 60.0
 """How long a run waits for the GPU of one before it that is about to end."""
 
@@ -37,6 +41,17 @@ def end_with_worker() -> None:
         os._exit(ORPHANED)
 
     Thread(target=watch, name="watcher of the worker", daemon=True).start()
+
+
+@contextlib.contextmanager
+def refusing_slowly() -> Iterator[None]:
+    """A run that cannot be done here waits before it fails: meanwhile other workers take what is asked again."""
+    try:
+        yield
+    except ZeroError as error:
+        get_run_logger().error(f"{error}")
+        time.sleep(REFUSAL_SECONDS)
+        raise
 
 
 @contextlib.contextmanager

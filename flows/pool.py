@@ -9,8 +9,9 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from threading import Condition, Event, Thread
-from typing import Any, NamedTuple, cast
+from concurrent.futures import CancelledError, Future
+from threading import Condition, Thread
+from typing import Any, cast
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -44,19 +45,12 @@ class RunEndedError(Exception):
     """What was asked for was given up because the run that asked is over; no reason to try again."""
 
 
-class Ended(NamedTuple):
-    """How a run ended."""
-
-    name: str
-    state: State[Any]
-
-
 class Runs:
     """Runs that this flow has asked for. A context manager: leaving it cancels those that have not ended."""
 
     def __init__(self) -> None:
         """Asks for nothing yet."""
-        self._waiting: dict[UUID, tuple[Event, list[Ended]]] = {}
+        self._waiting: dict[UUID, Future[State[Any]]] = {}
         self._changed = Condition()
         self._over = False
         self._watcher: Thread | None = None
@@ -89,24 +83,24 @@ class Runs:
                 deployment, parameters=parameters, timeout=0, idempotency_key=key, work_queue_name=QUEUES[stage]
             ),
         )
-        event, ends = Event(), cast("list[Ended]", [])
+        end: Future[State[Any]] = Future()
         with self._changed:
             if self._over:
                 self._cancel([made.id])
                 raise RunEndedError(f"run {made.name} of {deployment} was given up, the flow is over")
-            self._waiting[made.id] = (event, ends)
+            self._waiting[made.id] = end
             if self._watcher is None:
                 self._watcher = Thread(target=self._watch, name="watcher of runs", daemon=True)
                 self._watcher.start()
             self._changed.notify_all()
-        event.wait()
-        if not ends:
+        try:
+            state = end.result()
+        except CancelledError:
             raise RunEndedError(
                 f"run {made.name} of {deployment} was given up: {self._failure or 'the flow is over'}"
             ) from self._failure
-        if not ends[0].state.is_completed():
-            said = ends[0].state.message or "it said nothing"
-            raise WorkerError(f"run {made.name} of {deployment} is {ends[0].state.name}: {said}")
+        if not state.is_completed():
+            raise WorkerError(f"run {made.name} of {deployment} is {state.name}: {state.message or 'it said nothing'}")
         return made.name
 
     def is_over(self) -> bool:
@@ -121,8 +115,8 @@ class Runs:
             self._changed.notify_all()
         if left:
             self._cancel(list(left))
-        for event, _ in left.values():
-            event.set()
+        for end in left.values():
+            end.cancel()
 
     def _watch(self) -> None:
         answered = time.monotonic()
@@ -159,10 +153,9 @@ class Runs:
             client.set_flow_run_state(run.id, state, force=True)
         if state.is_final():
             with self._changed:
-                entry = self._waiting.pop(run.id, None)
-            if entry:
-                entry[1].append(Ended(run.name, state))
-                entry[0].set()
+                end = self._waiting.pop(run.id, None)
+            if end:
+                end.set_result(state)
 
     @staticmethod
     def _cancel(runs: list[UUID]) -> None:

@@ -1,21 +1,16 @@
 """The flow `zero-shard`: shards of games on any machine that has this code and reaches the store."""
 
-import time
 from functools import partial
 from pathlib import Path
 
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
-from flows.orphans import alone_on_gpu, end_with_worker
+from flows.orphans import alone_on_gpu, end_with_worker, refusing_slowly
 from flows.reports import ProgressBar
-from zero.errors import ZeroError
 from zero.settings import open_store
 from zero.shards.spec import ShardSpec
 from zero.shards.worker import play_into_store
-
-REFUSAL_SECONDS = 20.0
-"""How long a run that cannot be done here waits before it fails: meanwhile other workers take what is asked again."""
 
 
 def run_name() -> str:
@@ -31,14 +26,9 @@ def shard(specs: list[ShardSpec]) -> None:
     end_with_worker()
     logger = get_run_logger()
     total = sum(spec.num_games for spec in specs)
-    try:
-        with alone_on_gpu(), open_store(Path.cwd()) as store:
-            bar = ProgressBar("shard", specs[0].kind, "games", total, logger.info)
-            for number, spec in enumerate(specs):
-                receipt = play_into_store(spec, store, partial(bar.show, spec.key()), is_first=number == 0)
-                bar.show(spec.key(), spec.num_games)
-                logger.info(f"shard {receipt.key[:12]} is {receipt.sha256[:12]}: {receipt.num_games} games")
-    except ZeroError as error:
-        logger.error(f"{error}")
-        time.sleep(REFUSAL_SECONDS)
-        raise
+    with refusing_slowly(), alone_on_gpu(), open_store(Path.cwd()) as store:
+        bar = ProgressBar("shard", specs[0].kind, "games", total, logger.info)
+        for number, spec in enumerate(specs):
+            receipt = play_into_store(spec, store, partial(bar.show, spec.key()), is_first=number == 0)
+            bar.show(spec.key(), spec.num_games)
+            logger.info(f"shard {receipt.key[:12]} is {receipt.sha256[:12]}: {receipt.num_games} games")

@@ -1,14 +1,10 @@
 """The flow `zero-train`: a training on a machine with this code that reaches the store, on all its GPUs."""
 
-import time
-
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
-from flows.orphans import alone_on_gpu, end_with_worker
+from flows.orphans import alone_on_gpu, end_with_worker, refusing_slowly
 from flows.reports import ProgressBar
-from flows.shard import REFUSAL_SECONDS
-from zero.errors import ZeroError
 from zero.settings import STATE_FOLDER, home_dir, open_store
 from zero.training_store import TrainingSpec, train_into_store
 
@@ -32,10 +28,5 @@ def train(spec: TrainingSpec) -> None:
             bars.append(ProgressBar(spec.origin.lineage, "training", "steps", total, logger.info))
         bars[0].show("training", done)
 
-    try:
-        with alone_on_gpu(), open_store(home) as store:
-            train_into_store(spec, store, home / STATE_FOLDER / "trainings" / spec.key(), show)
-    except ZeroError as error:
-        logger.error(f"{error}")
-        time.sleep(REFUSAL_SECONDS)
-        raise
+    with refusing_slowly(), alone_on_gpu(), open_store(home) as store:
+        train_into_store(spec, store, home / STATE_FOLDER / "trainings" / spec.key(), show)

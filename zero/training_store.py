@@ -27,7 +27,7 @@ from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
 from zero.params import PARAMS_FILE, load_params
 from zero.shards.meter import worker_name
-from zero.shards.spec import engine_fingerprint, lock_file_digest
+from zero.shards.spec import check_code, lock_file_digest
 from zero.storage import Store
 from zero.training import CHALLENGER_DIR, METRICS_FILE, PLOT_FILE, STAGE, TRAINEE_DIR, run, training_origin
 from zero.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR
@@ -92,15 +92,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
       LineageError: this machine has other sources, another package lock or another profile than the spec names.
       StorageError: a file is not in the store, or it cannot be written.
     """
-    for name, wanted, here in (
-        ("engine", spec.origin.engine, engine_fingerprint(STAGE)),
-        ("lock file", spec.lock_file, lock_file_digest()),
-    ):
-        if wanted != here:
-            raise LineageError(
-                f"this worker's {name} is {here[:12]}, the training wants {wanted[:12]}; check out the lineage's code "
-                "here"
-            )
+    check_code(STAGE, spec.origin.engine, spec.lock_file)
     if _outcomes(spec.key(), store):
         return
     for path, digest in spec.files.items():

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from zero.artifacts import NO_RESIGNATION, Manifest, Sha256, canonical_json, sha256_bytes, sha256_file
+from zero.errors import LineageError
 from zero.network.profile import execution_profile
 from zero.params import GameParams, GatingParams, Params, ProfileParams, SearchParams, SelfplayParams
 
@@ -135,6 +136,20 @@ def stage_sources(stage: str) -> list[Path]:
 def lock_file_digest() -> str:
     """SHA-256 (hex) of the pinned set of packages, `constraints.txt`."""
     return sha256_file(LOCK_FILE)
+
+
+def check_code(stage: str, engine: str, lock_file: str) -> None:
+    """Checks that this checkout has the sources of a stage, and the package lock, that a specification names.
+
+    Raises:
+      LineageError: it has others.
+    """
+    pairs = (("engine", engine, engine_fingerprint(stage)), ("lock file", lock_file, lock_file_digest()))
+    for name, wanted, here in pairs:
+        if wanted != here:
+            raise LineageError(
+                f"this worker's {name} is {here[:12]}, {stage} wants {wanted[:12]}; check out the lineage's code here"
+            )
 
 
 def shard_profile(profile: ProfileParams) -> dict[str, str]:

@@ -30,8 +30,7 @@ from zero.shards.spec import (
     PartialShard,
     ShardReceipt,
     ShardSpec,
-    engine_fingerprint,
-    lock_file_digest,
+    check_code,
     shard_profile,
 )
 from zero.storage import Store
@@ -57,14 +56,7 @@ def play_into_store(
       LineageError: this checkout has other sources or another package lock than the spec names.
       StorageError: the weights are not in the store, or the store cannot be written.
     """
-    for name, wanted, here in (
-        ("engine", spec.engine, engine_fingerprint(spec.kind)),
-        ("lock file", spec.lock_file, lock_file_digest()),
-    ):
-        if wanted != here:
-            raise LineageError(
-                f"this worker's {name} is {here[:12]}, the shard wants {wanted[:12]}; check out the lineage's code here"
-            )
+    check_code(spec.kind, spec.engine, spec.lock_file)
     stop_after = spec.stop_after if isinstance(spec, PartialShard) else 0
     if not stop_after and (receipt := finished_receipt(spec, store)):
         return receipt
