@@ -5,6 +5,8 @@ A server with a password has it in its URL here (`http://zero:PASSWORD@127.0.0.1
 
 import base64
 import json
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,6 +17,9 @@ HOST = "127.0.0.1"
 POOL = "zero"
 OPEN_STATES = ("RUNNING", "PENDING", "CANCELLING")
 FLOWS = ["zero-generation", "zero-campaign", "zero-shard", "zero-train"]
+BUSY = 503
+"""Prefect's server says so while its SQLite file is locked by another writer."""
+BUSY_SECONDS = 30.0
 
 
 def address(port: int) -> str:
@@ -22,10 +27,12 @@ def address(port: int) -> str:
     return f"http://{HOST}:{port}"
 
 
-def fetch(url: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
+def fetch(
+    url: str, body: dict[str, Any] | None = None, method: str | None = None, patience: float = BUSY_SECONDS
+) -> Any:
     """What a server of this machine answers, as JSON where it is; no proxy is asked.
 
-    By default a GET, or a POST where there is a body.
+    By default a GET, or a POST where there is a body. A server that says it is busy is asked again, for `patience` seconds.
 
     Raises:
       OSError: it does not answer, or answers with an error.
@@ -39,15 +46,23 @@ def fetch(url: str, body: dict[str, Any] | None = None, method: str | None = Non
         url = urlunsplit(parts._replace(netloc=place))
     request = urllib.request.Request(url, data=data, headers=headers, method=method)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=10) as answer:
-        text = answer.read().decode()
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            with opener.open(request, timeout=10) as answer:
+                text = answer.read().decode()
+            break
+        except urllib.error.HTTPError as error:
+            if error.code != BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.5)
     return json.loads(text) if text.startswith(("{", "[")) else text
 
 
 def answers(url: str) -> bool:
     """True where a GET succeeds."""
     try:
-        fetch(url)
+        fetch(url, patience=0)
     except (OSError, ValueError):
         return False
     return True

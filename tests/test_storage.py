@@ -6,6 +6,7 @@ import threading
 import uuid
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from zero.artifacts import sha256_bytes
@@ -296,6 +297,7 @@ def test_s3_without_credentials_is_reported(monkeypatch):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()  # another test's has credentials
     with pytest.raises(StorageError, match=r"the store s3://bucket/store does not answer: .*credentials"):
         Store("s3://bucket/store").has_shard(KEY)
 
