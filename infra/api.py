@@ -32,7 +32,7 @@ def fetch(
 ) -> Any:
     """What a server of this machine answers, as JSON where it is; no proxy is asked.
 
-    By default a GET, or a POST where there is a body. A server that says it is busy is asked again, for `patience` seconds.
+    By default a GET, or a POST where there is a body. One that says it is busy is asked again for `patience` seconds.
 
     Raises:
       OSError: it does not answer, or answers with an error.
