@@ -1,18 +1,21 @@
 """64 workers that sleep instead of playing: what Prefect, its database and the store do, and how busy workers are.
 
-    python -m infra.cluster up --workers 0
+    python -m infra.cluster up --workers 1
+    python -m infra.cluster stop worker-1          it would play in earnest
     python -m infra.cluster exec --as worker-1 python -m benchmarks.scaling --out benchmarks/results/scaling.json
 
 Real are Prefect's server on PostgreSQL, the S3 store, the code of `flows` that asks for runs and reads the store, and
 Prefect's worker: its polling, its states, its heartbeats. What is not: a worker's process sleeps for the time that its
-start and its shards would take, then stores a shard and a receipt of the usual size. Sleeps, and they alone, may be
-shorter than real by `--faster`: the servers then have so much more to do, and their answers cost so much more.
+start and its shards would take, then stores a shard and a receipt of the usual size. Sleeps and the time between two
+heartbeats may be shorter than real by `--faster`: the servers then have so much more to do, and their answers cost so
+much more. A worker is busy while it plays; its starts and its waiting are what is lost.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
 import sys
 import threading
@@ -25,9 +28,11 @@ from uuid import uuid4
 
 import anyio
 import anyio.to_thread
+import asyncpg  # type: ignore[import-untyped]
 import httpx
 from prefect import flow, get_client
 from prefect.client.schemas.objects import FlowRun
+from prefect.events import emit_event
 from prefect.states import Completed, Running
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 from s3fs import S3FileSystem  # type: ignore[import-untyped]
@@ -35,6 +40,9 @@ from s3fs import S3FileSystem  # type: ignore[import-untyped]
 from flows import pool
 from flows.players import Interruption
 from flows.tasks import play_in_pool
+from infra.api import HOST
+from infra.cluster_parts import Cluster, read_cluster
+from infra.services import Home, LocalError
 from zero.artifacts import GenerationId, canonical_json, sha256_bytes
 from zero.params import parse_params
 from zero.presets import preset_text
@@ -92,14 +100,27 @@ class SleepingWorker(ProcessWorker):
                 await client.read_deployment(flow_run.deployment_id)
             await client.set_flow_run_state(flow_run.id, Running())
             load.starts += 1
-            for tree in flow_run.parameters["specs"]:
-                spec = ShardSpec.model_validate(tree)
-                seconds = load.shard_seconds(spec) / faster
-                await anyio.sleep(seconds)
-                load.played += seconds
-                await anyio.to_thread.run_sync(put, spec, self.store, seconds, self.name)
+            async with anyio.create_task_group() as group:
+                group.start_soon(beat, flow_run, HEARTBEAT_SECONDS / faster, load)
+                for tree in flow_run.parameters["specs"]:
+                    spec = ShardSpec.model_validate(tree)
+                    seconds = load.shard_seconds(spec) / faster
+                    await anyio.sleep(seconds)
+                    load.played += seconds
+                    await anyio.to_thread.run_sync(put, spec, self.store, seconds, self.name)
+                group.cancel_scope.cancel()
             await client.set_flow_run_state(flow_run.id, Completed())
         return ProcessWorkerResult(status_code=0, identifier="asleep")
+
+
+async def beat(flow_run: FlowRun, pause: float, load: Load) -> None:
+    """The heartbeats of a run, as Prefect's engine sends them."""
+    resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": flow_run.name}
+    flow = {"prefect.resource.id": f"prefect.flow.{flow_run.flow_id}", "prefect.resource.role": "flow"}
+    while True:
+        emit_event("prefect.flow-run.heartbeat", resource, related=[flow | {"prefect.resource.name": "zero-shard"}])
+        load.count("Prefect heartbeat")
+        await anyio.sleep(pause)
 
 
 def put(spec: ShardSpec, store: Store, seconds: float, worker: str) -> None:
@@ -183,6 +204,21 @@ def counted(load: Load) -> Iterator[None]:
         httpx.Client.send, httpx.AsyncClient.send, S3FileSystem._call_s3 = send, send_async, call  # type: ignore[method-assign]
 
 
+async def database_of(cluster: Cluster) -> dict[str, int]:
+    """How much the database of Prefect's server has done and holds."""
+    password = cluster.secret("prefect-database-password")
+    at = {"host": HOST, "port": cluster.ports["postgres"], "user": "prefect", "database": "prefect"}
+    connection = await asyncpg.connect(**at, password=password)
+    try:
+        row = await connection.fetchrow(
+            "SELECT xact_commit, tup_inserted, tup_updated, pg_database_size(datname) AS bytes"
+            " FROM pg_stat_database WHERE datname = 'prefect'"
+        )
+    finally:
+        await connection.close()
+    return dict(row)
+
+
 def path_of(request: httpx.Request) -> str:
     """A request without what differs from run to run."""
     parts = [part for part in request.url.path.split("/") if part not in ("", "api")]
@@ -191,6 +227,9 @@ def path_of(request: httpx.Request) -> str:
 
 async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Plays a generation by sleeping workers; what was seen."""
+    cluster = read_cluster(Home(Path(os.environ["ZERO_HOME"]) / ".zero/cluster"))
+    if cluster is None:
+        raise LocalError("no cluster; start it as this module's first lines say")
     load = Load(arguments)
     pool.START_SECONDS = arguments.start_seconds / arguments.faster
     specs = specs_of(arguments)
@@ -218,10 +257,13 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             while await anyio.to_thread.run_sync(pool.num_workers) < arguments.workers:
                 await anyio.sleep(1.0)
             load.requests.clear()
+            before = await database_of(cluster)
             begun = time.monotonic()
             with counted(load):
                 played = await anyio.to_thread.run_sync(parent)
             wall = time.monotonic() - begun
+            await anyio.sleep(5.0)  # PostgreSQL's counters are a little late
+            after = await database_of(cluster)
             group.cancel_scope.cancel()
     return {
         "workers": arguments.workers,
@@ -234,6 +276,7 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "faster": arguments.faster,
         "wall_seconds": round(wall, 1),
         "busy": round(load.played / (arguments.workers * wall), 4),
+        "database": {name: after[name] - before[name] for name in after},
         "requests": dict(load.requests.most_common()),
         "requests_a_second": round(sum(load.requests.values()) / wall, 1),
     }
@@ -244,8 +287,8 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.scaling", description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--games", type=int, default=25_000)
-    parser.add_argument("--games-a-shard", type=int, default=25)
-    parser.add_argument("--shard-seconds", type=float, default=160.0, help="what a shard would take, on average")
+    parser.add_argument("--games-a-shard", type=int, default=10)
+    parser.add_argument("--shard-seconds", type=float, default=64.0, help="what a shard would take, on average")
     parser.add_argument("--start-seconds", type=float, default=8.0, help="what the start of a run would take")
     parser.add_argument("--faster", type=float, default=4.0, help="sleeps are so many times shorter")
     parser.add_argument("--out", type=Path)

@@ -8,7 +8,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -25,6 +25,12 @@ BUSY_SECONDS = 30.0
 def address(port: int) -> str:
     """Address of a server of this machine."""
     return f"http://{HOST}:{port}"
+
+
+def api_of_environment(env: Mapping[str, str]) -> str:
+    """Prefect's API as PREFECT_API_URL and PREFECT_API_AUTH_STRING say; empty where they do not."""
+    parts, password = urlsplit(env.get("PREFECT_API_URL", "")), env.get("PREFECT_API_AUTH_STRING")
+    return urlunsplit(parts._replace(netloc=f"{password}@{parts.netloc}" if password else parts.netloc)).rstrip("/")
 
 
 def fetch(

@@ -18,16 +18,17 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 
 import yaml
 
-from infra.api import fetch
+from infra.api import OPEN_STATES, close_runs, fetch, open_runs
+from infra.automations import WATCHED
 from infra.cluster import change
-from infra.cluster_parts import Cluster, environment_of, read_cluster
-from infra.pools import WORKER_POOL
+from infra.cluster_parts import Cluster, command_of, environment_of, read_cluster
 from infra.processes import process_tree
 from infra.services import PROJECT_DIR, Home, LocalError, say
 from zero.presets import preset_text
@@ -36,7 +37,45 @@ MINUTE = 60.0
 START_TIMEOUT = 240.0
 RUN_SECONDS = 900.0
 """The longest that a generation may take, whatever happens."""
-STAGES = ("zero-shard", "zero-train")
+ENDS = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+class Run(NamedTuple):
+    """A run of a flow on the cluster, as Prefect's server knows it."""
+
+    api: str
+    id: str
+
+    def state(self) -> dict[str, Any] | None:
+        """Its state; None while the server does not answer."""
+        try:
+            state: dict[str, Any] = fetch(f"{self.api}/flow_runs/{self.id}")["state"]
+        except HTTPError as error:
+            if error.code < 500:
+                raise
+            return None
+        except OSError:
+            return None
+        return state
+
+    def is_over(self) -> bool:
+        """True where it ended, well or not."""
+        state = self.state()
+        return state is not None and state["type"] in ENDS
+
+    def wait(self) -> dict[str, Any]:
+        """The state that it ended in.
+
+        Raises:
+          LocalError: it goes on after `RUN_SECONDS`.
+        """
+        deadline = time.monotonic() + RUN_SECONDS
+        while time.monotonic() < deadline:
+            state = self.state()
+            if state is not None and state["type"] in ENDS:
+                return state
+            time.sleep(1.0)
+        raise LocalError(f"the run {self.id} has not ended in {RUN_SECONDS:.0f} s: {self.state()}")
 
 
 class Ground(NamedTuple):
@@ -44,12 +83,12 @@ class Ground(NamedTuple):
 
     cluster: Cluster
     lineage: str
-    run: "subprocess.Popen[str]"
+    run: Run
 
     def busy_worker(self) -> str:
         """A worker that is playing at this moment; waits for one."""
         deadline = time.monotonic() + RUN_SECONDS
-        while time.monotonic() < deadline and self.run.poll() is None:
+        while time.monotonic() < deadline and not self.run.is_over():
             for name in self.cluster.workers:
                 if self.child_of(name):
                     time.sleep(4.0)  # it is past its imports
@@ -57,6 +96,14 @@ class Ground(NamedTuple):
                         return name
             time.sleep(0.2)
         raise LocalError("no worker was ever busy")
+
+    def busy_child(self) -> tuple[str, int]:
+        """A worker that is playing at this moment, and the process that plays for it."""
+        while True:
+            name = self.busy_worker()
+            child = self.child_of(name)
+            if child:
+                return name, child
 
     def child_of(self, worker: str) -> int | None:
         """Process of the run that a worker is at; None where it is idle."""
@@ -85,28 +132,26 @@ def worker_killed(ground: Ground) -> None:
 
 def child_killed(ground: Ground) -> None:
     """Kill -9 of the process that plays."""
-    child = ground.child_of(ground.busy_worker())
-    if child:
-        os.kill(child, signal.SIGKILL)
+    os.kill(ground.busy_child()[1], signal.SIGKILL)
 
 
 def both_killed(ground: Ground) -> None:
     """Kill -9 of a worker and its child at once: nobody is left to say so but the heartbeats."""
-    name = ground.busy_worker()
-    child = ground.child_of(name)
+    name, child = ground.busy_child()
     os.kill(ground.pid_of(name), signal.SIGKILL)
-    if child:
-        os.kill(child, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
     time.sleep(10.0)
     change(ground.cluster, "start", name, START_TIMEOUT)
 
 
 def worker_terminated(ground: Ground) -> None:
-    """SIGTERM to a worker: it finishes what it plays and ends."""
+    """SIGTERM to a worker: it ends what it plays, hands the shard back and ends."""
     name = ground.busy_worker()
     os.kill(ground.pid_of(name), signal.SIGTERM)
-    deadline = time.monotonic() + RUN_SECONDS
-    while ground.cluster.home.record(name) and time.monotonic() < deadline:
+    deadline = time.monotonic() + START_TIMEOUT
+    while ground.cluster.home.record(name):
+        if time.monotonic() > deadline:
+            raise LocalError(f"{name} has not ended {START_TIMEOUT:.0f} s after SIGTERM")
         time.sleep(0.5)
     change(ground.cluster, "start", name, START_TIMEOUT)
 
@@ -136,7 +181,7 @@ def away_for_a_minute(part: str) -> Fault:
 def mlflow_away(ground: Ground) -> None:
     """MLflow away for a minute, from before the generation is recorded."""
     change(ground.cluster, "stop", "mlflow", START_TIMEOUT)
-    while ground.run.poll() is None and not _has_match(ground):
+    while not ground.run.is_over() and not _has_match(ground):
         time.sleep(0.5)
     time.sleep(MINUTE)
     change(ground.cluster, "start", "mlflow", START_TIMEOUT)
@@ -168,45 +213,45 @@ def worker_with_wrong_key(ground: Ground) -> None:
 
 
 def _with_stranger(ground: Ground, changes: dict[str, str], folder: Path) -> None:
-    """A worker with another environment serves the pool until the generation ends."""
-    env = environment_of(ground.cluster, "worker-3") | changes
-    words = ["prefect", "worker", "start", "--pool", WORKER_POOL, "--type", "process", "--limit", "1"]
-    log = ground.cluster.home.log(f"stranger-{ground.lineage}")
+    """A worker with another environment serves the pool until the generation ends; it must have failed at something."""
+    cluster = ground.cluster
+    log = cluster.home.log(f"stranger-{ground.lineage}")
     with log.open("w") as output:
         stranger = subprocess.Popen(
-            [sys.executable, "-m", *words, "--name", "stranger"],
+            [*command_of(cluster, "worker-3"), "--name", "stranger"],
             cwd=folder,
-            env=env,
+            env=environment_of(cluster, "worker-3") | {"ZERO_WORKER": "stranger"} | changes,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     try:
-        ground.run.wait(RUN_SECONDS)
+        ground.run.wait()
+        ended = stranger.poll()
     finally:
         stranger.send_signal(signal.SIGTERM)
         try:
             stranger.wait(60.0)
         except subprocess.TimeoutExpired:
             stranger.kill()
+    if ended is not None or not runs_of(ground.run, states=("FAILED",)):
+        raise LocalError(f"the stranger ended ({ended}) or was asked for nothing: see {log}")
 
 
 def slow_worker(ground: Ground) -> None:
     """A worker whose process stands still for 40 s."""
-    child = ground.child_of(ground.busy_worker())
-    if child:
-        os.kill(child, signal.SIGSTOP)
-        time.sleep(40.0)
-        os.kill(child, signal.SIGCONT)
+    child = ground.busy_child()[1]
+    os.kill(child, signal.SIGSTOP)
+    time.sleep(40.0)
+    os.kill(child, signal.SIGCONT)
 
 
 def second_campaign(ground: Ground) -> None:
     """A second run for the same lineage, which must fail at once and say who writes."""
     ground.busy_worker()
-    second = start_generation(ground.cluster, ground.lineage, "zero-campaign")
-    said = second.communicate(timeout=RUN_SECONDS)[0]
-    if second.returncode == 0 or "is being written by" not in said:
-        raise LocalError(f"the second campaign was not refused (exit status {second.returncode}):\n{said}")
+    end = start_generation(ground.cluster, ground.lineage, "zero-campaign").wait()
+    if end["type"] != "FAILED" or "is being written by" not in end["message"] or ground.run.is_over():
+        raise LocalError(f"the second campaign was not refused beside the first: {end['type']}: {end['message']}")
 
 
 FAULTS: dict[str, Fault] = {
@@ -226,17 +271,11 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-def start_generation(cluster: Cluster, lineage: str, flow: str = "zero-generation") -> "subprocess.Popen[str]":
-    """Starts a generation that is played by the pool."""
-    words = ["prefect", "deployment", "run", f"{flow}/{flow}", "--param", f"lineage={lineage}"]
-    return subprocess.Popen(
-        [sys.executable, "-m", *words, "--param", "executor=pool", "--watch"],
-        cwd=PROJECT_DIR,
-        env=environment_of(cluster, "trainer") | {"COLUMNS": "400"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def start_generation(cluster: Cluster, lineage: str, flow: str = "zero-generation") -> Run:
+    """Asks for a generation that is played by the pool."""
+    deployment = fetch(f"{cluster.api}/deployments/name/{flow}/{flow}")["id"]
+    asked = {"parameters": {"lineage": lineage, "executor": "pool"}, "state": {"type": "SCHEDULED"}}
+    return Run(cluster.api, fetch(f"{cluster.api}/deployments/{deployment}/create_flow_run", asked)["id"])
 
 
 def as_trainer(cluster: Cluster, *words: str) -> str:
@@ -258,11 +297,21 @@ def as_trainer(cluster: Cluster, *words: str) -> str:
     return done.stdout
 
 
-def runs_since(cluster: Cluster, since: float) -> Counter[str]:
-    """How the runs on the workers ended, those that began since then."""
-    after = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(since))
-    wanted = {"flows": {"name": {"any_": list(STAGES)}}, "flow_runs": {"expected_start_time": {"after_": after}}}
-    return Counter(run["state"]["name"] for run in fetch(f"{cluster.api}/flow_runs/filter", wanted))
+def runs_of(run: Run, states: Sequence[str] = ENDS) -> Counter[str]:
+    """How the runs on the workers that began since this one ended."""
+    begun = fetch(f"{run.api}/flow_runs/{run.id}")["created"]
+    filters = {"state": {"type": {"any_": list(states)}}, "expected_start_time": {"after_": begun}}
+    wanted = {"flows": {"name": {"any_": list(WATCHED)}}, "flow_runs": filters}
+    return Counter(found["state"]["name"] for found in fetch(f"{run.api}/flow_runs/filter", wanted))
+
+
+def end_all(cluster: Cluster) -> None:
+    """Cancels what a fault has left running, and waits for its end: the next one needs the workers."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while open_runs(cluster.api, OPEN_STATES) and time.monotonic() < deadline:
+        close_runs(cluster.api, "CANCELLED", "the fault is over", ("SCHEDULED",))
+        close_runs(cluster.api, "CANCELLING", "the fault is over", ("RUNNING", "PENDING"))
+        time.sleep(2.0)
 
 
 def drill(cluster: Cluster, name: str, seed: int, preset: str) -> dict[str, Any]:
@@ -283,17 +332,17 @@ def drill(cluster: Cluster, name: str, seed: int, preset: str) -> dict[str, Any]
     run = start_generation(cluster, lineage)
     try:
         FAULTS[name](Ground(cluster, lineage, run))
-        said = run.communicate(timeout=RUN_SECONDS)[0]
+        end = run.wait()
     finally:
-        run.kill()
+        end_all(cluster)
     seconds = time.time() - began
-    if run.returncode:
-        raise LocalError(f"the generation ended with status {run.returncode}:\n{said[-3000:]}")
+    if end["type"] != "COMPLETED":
+        raise LocalError(f"the generation ended as {end['type']}: {end['message']}")
     reproduced = as_trainer(cluster, "reproduce", f"{lineage}/gen-0001")
     return {
         "fault": name,
         "seconds": round(seconds, 1),
-        "runs": dict(runs_since(cluster, began)),
+        "runs": dict(runs_of(run)),
         "reproduced": reproduced.strip().splitlines()[-1],
     }
 
@@ -318,7 +367,7 @@ def main(words: list[str]) -> int:
             continue
         try:
             line = drill(cluster, name, options.seed + number, options.preset)
-        except (LocalError, subprocess.TimeoutExpired, OSError) as error:
+        except (LocalError, OSError) as error:
             line = {"fault": name, "harm": str(error)}
             harmed += 1
         say(json.dumps(line))

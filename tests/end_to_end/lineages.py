@@ -1,7 +1,10 @@
 """Lineages of the `smoke` preset with real generations, made once a session, and copies that a test may spoil."""
 
+import fcntl
+import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,23 +16,23 @@ from xdist.workermanage import WorkerController
 from tests.end_to_end.project import dvc, edit_params, git, make_project, zero
 from zero.presets import preset_text
 
-ON_THE_RECORDED = (
-    *("tests/audit/test_audit.py", "tests/audit/test_data.py", "tests/audit/test_git.py", "tests/audit/test_impact.py"),
-    *("tests/audit/test_play.py", "tests/audit/test_registry.py", "tests/audit/test_statements.py"),
-    *("tests/end_to_end/test_determinism.py", "tests/end_to_end/test_operations.py"),
-    *("tests/end_to_end/test_overlap.py", "tests/end_to_end/test_reproduce.py", "tests/end_to_end/test_smoke_loop.py"),
-    "tests/tracking/test_rebuild.py",
-    *("tests/interop/test_folder.py", "tests/ladder/test_ladder.py", "tests/yardsticks/test_filling.py"),
-)
-"""Files with tests on the recorded lineage: one process makes it once for all of them."""
 ON_ONE_SERVER = tuple(f"tests/tracking/test_{name}.py" for name in ("catalogue", "refusals", "repetition", "runs"))
 """Files with tests on the MLflow server that `tests/tracking/conftest.py` starts."""
-ON_THE_SERVERS = ("tests/flows/test_generation.py", "tests/flows/test_plugin.py", "tests/infra/test_local.py")
+ON_THE_SERVERS = (
+    *("tests/flows/test_generation.py", "tests/flows/test_plugin.py", "tests/flows/test_pool.py"),
+    "tests/infra/test_local.py",
+)
 """Files with tests on what `make up` starts."""
 ON_THE_CLUSTER = ("tests/infra/test_access.py", "tests/infra/test_pool.py", "tests/infra/test_store_roles.py")
 """Files with tests on what `make cluster` starts."""
-SHARED = {"recorded": ON_THE_RECORDED, "servers": ON_THE_SERVERS, "stack": ON_THE_CLUSTER}
-"""Fixtures that cost much, and the files whose tests use them."""
+SHARED = {"servers": ON_THE_SERVERS, "stack": ON_THE_CLUSTER}
+"""Fixtures that a process cannot share with others, and the files whose tests use them."""
+FIRST = (
+    *("tests/audit/test_registry.py", ON_THE_SERVERS[0], "tests/end_to_end/test_bad_games.py"),
+    *("tests/end_to_end/test_operations.py", "tests/end_to_end/test_reproduce.py", "tests/end_to_end/test_overlap.py"),
+    *("tests/tracking/test_rebuild.py", "tests/end_to_end/test_crashes.py", ON_THE_CLUSTER[0]),
+)
+"""Files that take minutes, in the order in which they are begun: what is begun last should be short."""
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
 HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]
 
@@ -63,10 +66,10 @@ def make_lineage(home: Path, num_processes: int) -> Lineage:
     return Lineage(home, home / ".zero/workspaces/tiny")
 
 
-def let_the_next_be_refused(lineage: Lineage) -> None:
+def let_the_next_be_refused(lineage: Lineage, **values: object) -> None:
     """The next challenger is hardly another player than the champion, and would have to win every game."""
     path = lineage.workspace / "params.yaml"
-    changes = {"gating__threshold": ONLY_IF_ALL_ARE_WON, "training__learning_rate": HARDLY_ANYTHING}
+    changes = {"gating__threshold": ONLY_IF_ALL_ARE_WON, "training__learning_rate": HARDLY_ANYTHING, **values}
     path.write_text(edit_params(path.read_text(), **changes))
     git(lineage.workspace, "commit", "--quiet", "-m", "next", "params.yaml")
 
@@ -78,33 +81,46 @@ def make_generation(lineage: Lineage) -> None:
     zero(lineage.home, "advance", lineage.name)
 
 
+def fill_store_backwards(lineage: Lineage, stage: str, folder: Path) -> int:
+    """Plays the shards of a stage one by one, the last first; how many they are."""
+    specs = zero(lineage.workspace, "plan", stage, "--missing").stdout.splitlines()
+    for number, spec in reversed([*enumerate(specs)]):
+        path = folder / f"{stage}-{number}.json"
+        path.write_text(spec)
+        receipt = json.loads(zero(lineage.workspace, "shard", str(path)).stdout.splitlines()[-1])
+        assert receipt["first_game"] == json.loads(spec)["first_game"]
+    assert zero(lineage.workspace, "plan", stage, "--missing").stdout == ""
+    return len(specs)
+
+
 def copy_of(lineage: Lineage, folder: Path) -> Lineage:
     """A copy of the whole project, which shares nothing with it."""
     home = folder / "home"
     shutil.copytree(lineage.home, home, symlinks=True)
     copy = Lineage(home, home / ".zero/workspaces" / lineage.name)
-    git(copy.workspace, "remote", "set-url", "origin", str(home))
-    cache = str(home / ".zero/dvc-cache")
-    dvc(copy.workspace, "config", "--local", "cache.dir", cache)
-    dvc(copy.workspace, "remote", "modify", "--local", "record", "url", cache)
+    for settings in (".git/config", ".dvc/config.local"):  # origin; the cache, also as a remote
+        for file in copy.workspace.parent.glob(f"*/{settings}"):
+            file.write_text(file.read_text().replace(str(lineage.home), str(home)))
     return copy
 
 
 class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Where tests run in several processes, those of a file share one, as do those on one lineage or servers.
-
-    The latter take minutes, so they are begun with: what is begun last should be short.
-    """
+    """Where tests run in several processes, those of a file share one, as do those on the same servers."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        for files in reversed(SHARED.values()):
-            if files[0] in self.workqueue:
-                self.workqueue.move_to_end(files[0], last=False)
+        for file in reversed(FIRST):
+            if file in self.workqueue:
+                self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0]
         return next((files[0] for files in (*SHARED.values(), ON_ONE_SERVER) if file in files), file)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many processes again as there are cores: a third of the time tests wait for servers."""
+    return (os.cpu_count() or 1) * 3 // 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessAFile:
@@ -120,29 +136,57 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 raise pytest.UsageError(f"{item.nodeid} uses the fixture {fixture!r}; name its file in {__name__}")
 
 
+def made_once(name: str, make: Callable[[Path], Lineage], factory: pytest.TempPathFactory) -> Lineage:
+    """A copy of a lineage that one of the processes in which tests run makes, in `make`'s folder, for all of them."""
+    base = factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    made = shared / "made"
+    with shared.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            shutil.rmtree(shared, ignore_errors=True)
+            shared.mkdir()
+            make(shared)
+            made.touch()
+    return copy_of(Lineage(shared / "home", shared / "home/.zero/workspaces/tiny"), factory.mktemp(name))
+
+
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lineage]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     """Generations 0, 1 (promoted) and 2 (refused), played on one process. Only read by tests."""
-    lineage = make_lineage(tmp_path_factory.mktemp("recorded"), num_processes=1)
-    make_generation(lineage)
-    let_the_next_be_refused(lineage)
-    make_generation(lineage)
-    yield lineage
+
+    def make(folder: Path) -> Lineage:
+        lineage = make_lineage(folder / "home", num_processes=1)
+        make_generation(lineage)
+        let_the_next_be_refused(lineage)
+        make_generation(lineage)
+        return lineage
+
+    return made_once("recorded", make, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def gone_on(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     """A copy in which `tiny` is rolled back to generation 1 (as number 3) and goes on with generation 4.
 
-    Lineage `kid` branches from generation 1 and goes on as `tiny` did, with its generation 2. Only read by tests.
+    Lineage `kid` branches from generation 1 and goes on as `tiny` did, with its generation 2: no game is taken from
+    the store, those of self-play are played elsewhere, the last shard first, and the match by two processes. Only read
+    by tests.
     """
-    lineage = copy_of(recorded, tmp_path_factory.mktemp("gone-on"))
-    zero(lineage.home, "rollback", "tiny", "tiny/gen-0001")
-    make_generation(lineage)
-    zero(lineage.home, "branch", "tiny", "tiny/gen-0001", "kid")
-    let_the_next_be_refused(lineage.named("kid"))
-    make_generation(lineage.named("kid"))
-    return lineage
+
+    def make(folder: Path) -> Lineage:
+        lineage = copy_of(recorded, folder)
+        zero(lineage.home, "rollback", "tiny", "tiny/gen-0001")
+        make_generation(lineage)
+        zero(lineage.home, "branch", "tiny", "tiny/gen-0001", "kid")
+        let_the_next_be_refused(lineage.named("kid"), executor__num_processes=2)
+        shutil.rmtree(lineage.home / ".zero/store/shards")
+        zero(lineage.home, "prepare", "kid")
+        assert fill_store_backwards(lineage.named("kid"), "selfplay", folder) == 2
+        make_generation(lineage.named("kid"))
+        return lineage
+
+    return made_once("gone-on", make, tmp_path_factory)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The whole loop on the `smoke` preset, by `dvc repro` and `zero advance`; its equality is in test_determinism."""
+"""The whole loop on the `smoke` preset, by `dvc repro` and `zero advance`; test_operations shows that bits repeat."""
 
 import os
 import subprocess
