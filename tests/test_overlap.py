@@ -9,7 +9,8 @@ from tests.parameters import selfplay_params
 from zero.artifacts import Champion, GameSet, GenerationId, canonical_json, file_ref, read_manifest, write_manifest
 from zero.errors import LineageError, StorageError
 from zero.params import Params, overlap_of
-from zero.selfplay import METRICS_FILE, PLAYER_DIR, SelfplayMetrics, metrics_of, plan, plan_next, player_of
+from zero.places import PLAYER_DIR
+from zero.selfplay import METRICS_FILE, SelfplayMetrics, metrics_of, plan, plan_next, player_of
 from zero.shards.records import concatenate, read_records
 from zero.storage import Store
 

@@ -31,9 +31,10 @@ from zero.debris import clear_debris
 from zero.errors import LineageError, ZeroError
 from zero.lineage import GENERATION_FILE, STATE_OUTS, check_workspace, committed_ledger, current_generation
 from zero.params import PARAMS_FILE, load_params, overlap_of, params_digest
+from zero.places import PLAYER_DIR
 from zero.record import LEDGER_FILE, append_entry, entry_of, generation_tag, last_line_digest, parse_ledger
 from zero.selfplay import METRICS_FILE as SELFPLAY_METRICS
-from zero.selfplay import PLAYER_DIR, SelfplayMetrics, following_threshold, player_of
+from zero.selfplay import SelfplayMetrics, following_threshold, player_of
 from zero.settings import open_store
 from zero.statements import check_key, decision_statement, write_statement
 

@@ -24,6 +24,7 @@ from zero.artifacts import (
 )
 from zero.errors import LineageError, StorageError
 from zero.params import Params, SelfplayParams, load_params, params_digest
+from zero.places import PLAYER_DIR
 from zero.resignation import Resignation, calibrate
 from zero.shards.collect import collect_games
 from zero.shards.executor import Progress
@@ -32,8 +33,6 @@ from zero.shards.spec import ShardSpec, engine_fingerprint, plan_shards
 from zero.storage import Store
 
 CHAMPION_DIR = "state/champion"
-PLAYER_DIR = "state/champion/selfplay"
-"""Who plays with `selfplay.overlap`: inside the champion's folder, so that what depends on that depends on this."""
 GAMES_DIR = "data/games"
 METRICS_FILE = "selfplay.json"
 

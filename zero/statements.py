@@ -21,6 +21,7 @@ from zero.commands import git
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
 from zero.params import load_params
+from zero.places import PLAYER_DIR
 from zero.provenance import (
     BUILD_TYPE,
     KEY_FILE,
@@ -48,7 +49,6 @@ SOURCE = "source-provenance"
 PLAYER = "player"
 """Who played the games, where self-play overlapped and the state named it."""
 CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = "state/champion", "state/trainee", "state/replay"
-PLAYER_DIR = "state/champion/selfplay"
 GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR = "data/games", "data/window", "models/challenger", "data/match"
 METRICS = ("selfplay.json", "replay.json", "training.json", "gating.json", "verification.json")
 

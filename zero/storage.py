@@ -10,12 +10,16 @@ it with nothing else at hand.
 Each of fsspec's file systems fails in its own way (an S3 server that is down or wants other credentials: botocore's
 errors, which are no OSError), so any exception of theirs becomes a `StorageError` here: of a server that does not
 answer only after it was asked again for a while.
+
+Who has no right to set a bad object aside, a worker with its key, tells of it and takes it as missing. A put of what
+its name says heals it: it reads what is there, and writes over what differs.
 """
 
 import errno
 import logging
 import os
 import re
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -35,8 +39,9 @@ ALTERED = "altered: its content is not the one that its name says"
 OUTAGE_SECONDS = 180.0
 """How long a server that does not answer is asked again: a restart takes some seconds, a careful one a minute."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
-NO_ANSWER = {errno.EREMOTEIO, errno.EBUSY, errno.EHOSTUNREACH, errno.ENETUNREACH}
-"""An S3 server's "internal error" and "slow down", and a network that is away."""
+NO_ANSWER = {errno.EHOSTUNREACH, errno.ENETUNREACH}
+LATER = {429, 500, 502, 503, 504}
+"""What an S3 server, or a proxy before it, answers where the same request may do well later (HTTP status)."""
 
 T = TypeVar("T")
 
@@ -88,10 +93,7 @@ class Store:
                 f"weights {sha256[:12]} are not in the store {self.url}; run the stage again to put them"
             )
         if sha256_bytes(data) != sha256:
-            self._set_aside(name, ALTERED)
-            raise StorageError(
-                f"weights {sha256[:12]} in the store {self.url} were altered and set aside; run the stage again"
-            )
+            raise StorageError(f"{name} in the store {self.url} {self._set_altered_aside(name)}")
         return data
 
     def put_shard(self, key: str, data: bytes) -> str:
@@ -104,22 +106,23 @@ class Store:
         """The shard of a spec key, checked; None where it is missing or was altered (and is then set aside)."""
         for name in self._shard_names(key):
             digest = name.rsplit(".", 2)[-2]
-            data = self._get(name)
-            if data is None:
-                continue
-            if sha256_bytes(data) == digest:
+            data = self._checked(name, digest)
+            if data is not None:
                 return StoredShard(data, digest)
-            self._set_aside(name, ALTERED)
         return None
 
     def set_aside_shard(self, key: str, reason: str) -> bool:
         """Takes the shard of a spec key out of use, so that it is played again; False where there is none.
 
         What was stored stays in `set-aside/`, and `reason` in a text file beside it.
+
+        Raises:
+          StorageError: the store does not answer, or this machine may not.
         """
         names = self._shard_names(key)
         for name in names:
-            self._set_aside(name, reason)
+            if not self._set_aside(name, reason):
+                raise StorageError(f"cannot set aside {name} in the store {self.url}: no right to do so")
         return bool(names)
 
     def put_receipt(self, key: str, sha256: str, worker: str, data: bytes) -> None:
@@ -143,11 +146,7 @@ class Store:
 
     def get_file(self, sha256: str) -> bytes | None:
         """A file by its SHA-256, checked; None where it is missing or was altered (and is then set aside)."""
-        data = self._get(f"files/{sha256}")
-        if data is not None and sha256_bytes(data) != sha256:
-            self._set_aside(f"files/{sha256}", ALTERED)
-            return None
-        return data
+        return self._checked(f"files/{sha256}", sha256)
 
     def put_training(self, key: str, data: bytes) -> None:
         """Stores what came out of a training: the list of its files, which are stored before it."""
@@ -155,14 +154,9 @@ class Store:
 
     def get_trainings(self, key: str) -> list[bytes]:
         """What came out of a training, one list of files for each different outcome; altered ones are set aside."""
-        found = []
-        for name in self._names("trainings", key, ".json"):
-            data = self._get(name)
-            if data is not None and sha256_bytes(data) == name.rsplit(".", 2)[-2]:
-                found.append(data)
-            elif data is not None:
-                self._set_aside(name, ALTERED)
-        return found
+        names = self._names("trainings", key, ".json")
+        found = [self._checked(name, name.rsplit(".", 2)[-2]) for name in names]
+        return [data for data in found if data is not None]
 
     def _asked(self, work: Callable[[], T]) -> T:
         """What `work` gives; a server that does not answer is asked again, for `OUTAGE_SECONDS` in all."""
@@ -195,8 +189,11 @@ class Store:
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._root}/{name}"
         try:
-            if self._asked(lambda: self._files.exists(path) and self._files.size(path) == len(data)):
+            found = self._read(name)
+            if found == data:
                 return
+            if found is not None:
+                log.warning("%s in the store %s is not what is put there now; it is written over", name, self.url)
             if not self._local:
                 self._asked(lambda: self._files.pipe_file(path, data))  # an object store's put is whole or nothing
                 return
@@ -214,33 +211,65 @@ class Store:
         except Exception as error:
             raise StorageError(f"cannot write to the store {self.url}: {error}; free space or set ZERO_STORE") from None
 
-    def _get(self, name: str) -> bytes | None:
+    def _read(self, name: str) -> bytes | None:
         try:
             return bytes(self._asked(lambda: self._files.cat_file(f"{self._root}/{name}")))
         except FileNotFoundError:
             return None
+
+    def _get(self, name: str) -> bytes | None:
+        try:
+            return self._read(name)
         except Exception as error:
             raise StorageError(f"the store {self.url} does not answer: {error}") from None
 
-    def _set_aside(self, name: str, reason: str) -> None:
+    def _checked(self, name: str, sha256: str) -> bytes | None:
+        """An object; None where it is missing or was altered (and is then set aside)."""
+        data = self._get(name)
+        if data is None or sha256_bytes(data) == sha256:
+            return data
+        log.warning("%s in the store %s %s", name, self.url, self._set_altered_aside(name))
+        return None
+
+    def _set_altered_aside(self, name: str) -> str:
+        """Sets an altered object aside where this machine may; what happened and what to do, in words."""
+        if self._set_aside(name, ALTERED):
+            return "was altered and is set aside; run the stage again"
+        return "is altered, and this machine may not set it aside; run the generation again: the trainer writes it anew"
+
+    def _set_aside(self, name: str, reason: str) -> bool:
+        """Moves an object to `set-aside/`, with the reason; False where this machine may not."""
         target = f"{self._root}/{BAD_FOLDER}/{name.rsplit('/', 1)[-1]}.{uuid.uuid4().hex[:8]}"
+        note = f"{target}{REASON_SUFFIX}"
         try:
-            self._files.makedirs(f"{self._root}/{BAD_FOLDER}", exist_ok=True)
-            self._files.pipe_file(f"{target}{REASON_SUFFIX}", f"{reason}\n".encode())
-            self._files.mv(f"{self._root}/{name}", target)
-        except FileNotFoundError:  # another process was quicker, and has told why
-            self._files.rm_file(f"{target}{REASON_SUFFIX}")
+            if self._local:  # elsewhere there are no folders
+                self._files.makedirs(f"{self._root}/{BAD_FOLDER}", exist_ok=True)
+            self._asked(lambda: self._files.pipe_file(note, f"{reason}\n".encode()))
+            try:
+                self._asked(lambda: self._files.mv(f"{self._root}/{name}", target))
+            except FileNotFoundError:  # another process was quicker, and has told why
+                self._asked(lambda: self._files.rm_file(note))
+        except PermissionError:
+            return False
         except Exception as error:
             raise StorageError(f"cannot set aside {name} in the store {self.url}: {error}") from None
+        return True
 
 
 def is_outage(error: BaseException) -> bool:
     """True where a server did not answer or asked for patience, so that the same request may be answered later.
 
-    Botocore is imported here and not above: only who has met an error pays the 0.1 s.
+    Aiobotocore says of a server that is away, or whose name is not known, what is no OSError; an answer of HTTP becomes
+    an OSError whose cause has the status (`s3fs.errors`). Where botocore is not imported, the error is not its own.
     """
-    from botocore.exceptions import HTTPClientError  # type: ignore[import-untyped]
-
-    return isinstance(error, (ConnectionError, TimeoutError, HTTPClientError)) or (
-        isinstance(error, OSError) and error.errno in NO_ANSWER
+    if isinstance(error, ConnectionError | TimeoutError) or (isinstance(error, OSError) and error.errno in NO_ANSWER):
+        return True
+    answer: Any = getattr(error.__cause__, "response", None)
+    if isinstance(answer, dict) and answer.get("ResponseMetadata", {}).get("HTTPStatusCode") in LATER:
+        return True
+    names: Any = sys.modules.get("botocore.exceptions")
+    return (
+        names is not None
+        and isinstance(error, (names.ConnectionError, names.HTTPClientError))
+        and not isinstance(error, names.SSLError)  # of a certificate: it stays as it is
     )

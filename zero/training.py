@@ -36,6 +36,7 @@ from zero.network.parallel import Peers, run_together
 from zero.network.profile import prepare_torch
 from zero.network.weights import load_network
 from zero.params import Params, load_params, params_digest
+from zero.places import CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
 from zero.play.samples import SampleBatch, SampleGames, Sampler, new_sample_batch, target_moves
 from zero.resume import Progress as Checkpointed
 from zero.resume import SavedTraining, load_training, remove_checkpoints, resume_dir, save_training
@@ -44,13 +45,8 @@ from zero.shards.spec import engine_fingerprint
 from zero.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR, read_window
 
 STAGE = "training"
-TRAINEE_DIR = "state/trainee"
-CHALLENGER_DIR = "models/challenger"
-METRICS_FILE = "metrics/training.json"
-PLOT_FILE = "plots/training.csv"
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
-RAW_WEIGHTS_FILE = "raw-weights.safetensors"
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
 """Threads that make batches, by device; changes no bits."""
 
@@ -337,7 +333,7 @@ def _write_challenger(folder: Path, params: Params, origin: Origin, window: Wind
         window_games=window.num_games,
         window_positions=window.num_positions,
     )
-    write_whole(folder / METRICS_FILE, canonical_json(metrics))
-    write_whole(folder / PLOT_FILE, curve_text(trained.curve).encode())
+    write_whole(folder / TRAINING_METRICS, canonical_json(metrics))
+    write_whole(folder / TRAINING_CURVE, curve_text(trained.curve).encode())
     write_manifest(directory, checkpoint)
     return checkpoint

@@ -1,13 +1,16 @@
 """A training done on another machine: what it reads and what it makes go by way of the store, as files by hash.
 
-The stage `training` takes the outcome from the store where it is there, and computes it where it is not, as the other
-stages do with shards. What a worker puts is believed like a shard; `zero reproduce` computes the training again.
+The stage `training` takes the outcome from the store where it is there whole, and computes it where it is not, as the
+other stages do with shards. What a worker puts is believed like a shard; `zero reproduce` computes the training again.
+
+Torch is imported in functions, and only after the profile's environment was set: some of it is read once.
 """
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -18,23 +21,20 @@ from zero.artifacts import (
     Origin,
     Sha256,
     canonical_json,
-    checked_path,
-    read_manifest,
     sha256_bytes,
     write_whole,
 )
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
-from zero.params import PARAMS_FILE, load_params
+from zero.params import PARAMS_FILE, load_params, parse_params
+from zero.places import CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
 from zero.shards.meter import worker_name
 from zero.shards.spec import check_code, lock_file_digest
 from zero.storage import Store
-from zero.training import CHALLENGER_DIR, METRICS_FILE, PLOT_FILE, STAGE, TRAINEE_DIR, run, training_origin
 from zero.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR
 
 READ = (f"{STATE_DIR}/{GENERATION_FILE}", TRAINEE_DIR, WINDOW_DIR)
 """What training reads in a workspace beside the parameters; folders with all that is in them."""
-MADE = (CHALLENGER_DIR, METRICS_FILE, PLOT_FILE)
 
 Progress = Callable[[int, int], None]
 
@@ -65,6 +65,14 @@ class TrainingOutcome(Manifest):
     worker: str
 
 
+class Finished(NamedTuple):
+    """An outcome that the store has whole."""
+
+    checkpoint: Checkpoint
+    files: dict[str, bytes]
+    worker: str
+
+
 def plan(folder: Path, store: Store, missing: bool) -> TrainingSpec | None:
     """The training of a workspace, everything it reads put into the store; None if only what is `missing` is wanted.
 
@@ -72,7 +80,7 @@ def plan(folder: Path, store: Store, missing: bool) -> TrainingSpec | None:
       ParamsError, StorageError: as `zero.training.run`.
     """
     spec = _spec(folder)
-    if missing and _outcomes(spec.key(), store):
+    if missing and _finished(spec, store):
         return None
     paths = [path for place in READ for path in _files(folder, place)]
     files = {path: store.put_file((folder / path).read_bytes()) for path in (PARAMS_FILE, *paths)}
@@ -80,34 +88,38 @@ def plan(folder: Path, store: Store, missing: bool) -> TrainingSpec | None:
 
 
 def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: Progress | None = None) -> None:
-    """Does a training and puts its outcome into the store.
+    """Does a training and puts its outcome into the store, unless it is there.
 
     Args:
       spec: what to do.
       store: where its files are, and where the outcome goes.
-      folder: to work in; what an interrupted try has left there is gone on with. Removed at the end.
+      folder: to work in; what an interrupted try has left there is gone on with. Removed at the end, and with it those
+        beside it that are named by the key of a training which is in the store.
       progress: see `zero.training.run`.
 
     Raises:
-      LineageError: this machine has other sources, another package lock or another profile than the spec names.
+      LineageError: this machine has other sources, another package lock or another profile than the spec names, or the
+        files are of another training.
       StorageError: a file is not in the store, or it cannot be written.
     """
-    check_code(STAGE, spec.origin.engine, spec.lock_file)
-    if _outcomes(spec.key(), store):
-        return
-    for path, digest in spec.files.items():
-        data = store.get_file(digest)
-        if data is None:
-            raise StorageError(f"{path} ({digest[:12]}) is not in the store {store.url}; start the training again")
-        write_whole(_inside(folder, path), data)
-    for name, here in execution_profile(load_params(folder).profile).items():
-        if spec.profile.get(name) != here:
-            raise LineageError(f"this worker's {name} is {here}, the training wants {spec.profile.get(name)}")
-    run(folder, progress)
-    made = [path for place in MADE for path in _files(folder, place)]
-    files = {path: store.put_file((folder / path).read_bytes()) for path in made}
-    outcome = TrainingOutcome(key=spec.key(), files=files, worker=worker_name())
-    store.put_training(spec.key(), canonical_json(outcome))
+    check_code("training", spec.origin.engine, spec.lock_file)
+    _remove_leftovers(folder, store)
+    if not _finished(spec, store):
+        places = {path: _inside(folder, path) for path in spec.files}
+        params = parse_params(_input(spec, PARAMS_FILE, store).decode())
+        for name, here in execution_profile(params.profile).items():
+            if spec.profile.get(name) != here:
+                raise LineageError(f"this worker's {name} is {here}, the training wants {spec.profile.get(name)}")
+        from zero.training import run, training_origin
+
+        for path, place in places.items():
+            write_whole(place, _input(spec, path, store))
+        if training_origin(folder, params) != spec.origin:
+            raise LineageError(f"the files of training {spec.key()[:12]} are of another; start the generation again")
+        made = _made(run(folder, progress))
+        files = {path: store.put_file((folder / path).read_bytes()) for path in made}
+        outcome = TrainingOutcome(key=spec.key(), files=files, worker=worker_name())
+        store.put_training(spec.key(), canonical_json(outcome))
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -117,45 +129,98 @@ def fetch(folder: Path, store: Store) -> Checkpoint | None:
     Raises:
       ParamsError, StorageError: as `zero.training.run`.
     """
-    spec = _spec(folder)
-    for outcome in _outcomes(spec.key(), store):
-        contents = {path: store.get_file(digest) for path, digest in outcome.files.items()}
-        whole = {path: data for path, data in contents.items() if data is not None}
-        if len(whole) < len(contents) or f"{CHALLENGER_DIR}/{MANIFEST_FILE}" not in whole:
-            continue
-        for path, data in whole.items():
-            write_whole(_inside(folder, path), data)
-        checkpoint = read_manifest(folder / CHALLENGER_DIR, Checkpoint)
-        checked_path(checkpoint.weights, folder / CHALLENGER_DIR)
-        if checkpoint.raw_weights is None:
-            (folder / CHALLENGER_DIR / "raw-weights.safetensors").unlink(missing_ok=True)
-        log.info("training was done by %s", outcome.worker)
-        return checkpoint
-    return None
+    found = _finished(_spec(folder), store)
+    if found is None:
+        return None
+    for path in _made(found.checkpoint):
+        write_whole(folder / path, found.files[path])
+    if found.checkpoint.raw_weights is None:
+        (folder / CHALLENGER_DIR / RAW_WEIGHTS_FILE).unlink(missing_ok=True)
+    log.info("training was done by %s", found.worker)
+    return found.checkpoint
 
 
 def _spec(folder: Path) -> TrainingSpec:
     params = load_params(folder)
-    return TrainingSpec(
-        origin=training_origin(folder, params),
-        lock_file=lock_file_digest(),
-        profile=execution_profile(params.profile),
-        files={},
-    )
+    profile = execution_profile(params.profile)
+    from zero.training import training_origin
+
+    origin = training_origin(folder, params)
+    return TrainingSpec(origin=origin, lock_file=lock_file_digest(), profile=profile, files={})
 
 
-def _outcomes(key: str, store: Store) -> list[TrainingOutcome]:
+def _finished(spec: TrainingSpec, store: Store) -> Finished | None:
+    """The outcome of a training, its files read and checked; the first by name of those that are whole."""
     outcomes = []
-    for data in store.get_trainings(key):
+    for data in store.get_trainings(spec.key()):
         try:
-            outcome = TrainingOutcome.model_validate_json(data)
+            outcomes.append(TrainingOutcome.model_validate_json(data))
         except ValidationError:
             continue  # of another version of this program
-        if outcome.key == key:
-            outcomes.append(outcome)
-    if len({tuple(sorted(outcome.files.items())) for outcome in outcomes}) > 1:
+    found = []
+    for outcome in outcomes:
+        contents = {path: store.get_file(digest) for path, digest in outcome.files.items()}
+        files = {path: content for path, content in contents.items() if content is not None}
+        try:
+            found.append(Finished(_checkpoint(spec, outcome, files), files, outcome.worker))
+        except StorageError as error:
+            log.warning("what %s made of training %s is not used: %s", outcome.worker, spec.key()[:12], error)
+    if any(other.files != found[0].files for other in found):
         log.warning("two workers made different challengers of one training; the first by name is taken")
-    return outcomes
+    return found[0] if found else None
+
+
+def _checkpoint(spec: TrainingSpec, outcome: TrainingOutcome, files: Mapping[str, bytes]) -> Checkpoint:
+    """The checkpoint of an outcome that is one of this training, and whole.
+
+    Raises:
+      StorageError: it is not.
+    """
+    if lost := sorted(outcome.files.keys() - files.keys()):
+        raise StorageError(f"the store lacks {', '.join(lost)}")
+    manifest = f"{CHALLENGER_DIR}/{MANIFEST_FILE}"
+    try:
+        checkpoint = Checkpoint.model_validate_json(files.get(manifest, b""))
+    except ValidationError:
+        raise StorageError(f"{manifest} is no manifest of a challenger") from None
+    if outcome.key != spec.key() or checkpoint.origin != spec.origin:
+        raise StorageError("it is of another training")
+    made = _made(checkpoint)
+    if set(made) != set(files) or any(digest not in (None, outcome.files[path]) for path, digest in made.items()):
+        raise StorageError(f"its files are not those that {manifest} names")
+    return checkpoint
+
+
+def _made(checkpoint: Checkpoint) -> dict[str, str | None]:
+    """The files of a challenger by path in the workspace, with the digests that its manifest tells; that one last.
+
+    Raises:
+      StorageError: a path leads elsewhere.
+    """
+    refs = (checkpoint.weights, checkpoint.optimizer, *filter(None, [checkpoint.raw_weights]))
+    if any("/" in ref.path or ref.path in ("", ".", "..") for ref in refs):
+        raise StorageError(f"a challenger has no files at {', '.join(ref.path for ref in refs)}")
+    files: dict[str, str | None] = {f"{CHALLENGER_DIR}/{ref.path}": ref.sha256 for ref in refs}
+    return files | dict.fromkeys((TRAINING_METRICS, TRAINING_CURVE, f"{CHALLENGER_DIR}/{MANIFEST_FILE}"))
+
+
+def _input(spec: TrainingSpec, path: str, store: Store) -> bytes:
+    """A file that a training reads.
+
+    Raises:
+      StorageError: the store lacks it.
+    """
+    content = store.get_file(spec.files[path]) if path in spec.files else None
+    if content is None:
+        raise StorageError(f"{path} of a training is not in the store {store.url}; run the generation again to put it")
+    return content
+
+
+def _remove_leftovers(folder: Path, store: Store) -> None:
+    """Removes what killed tries of other trainings have left beside `folder`, where the store has their outcome."""
+    for other in folder.parent.glob("*"):
+        if other != folder and store.get_trainings(other.name):
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _files(folder: Path, place: str) -> list[str]:
@@ -167,13 +232,12 @@ def _files(folder: Path, place: str) -> list[str]:
 
 
 def _inside(folder: Path, path: str) -> Path:
-    """The place of a file in a workspace.
+    """The place of a file that training reads.
 
     Raises:
-      StorageError: its path leads out of the places that a training reads or writes.
+      StorageError: its path leads elsewhere.
     """
-    parts = path.split("/")
-    known = path == PARAMS_FILE or any(path == place or path.startswith(f"{place}/") for place in (*READ, *MADE))
-    if not known or {"", ".", ".."} & set(parts):
-        raise StorageError(f"{path!r} is no file of a training; somebody else has written into this store")
+    known = path == PARAMS_FILE or any(path == place or path.startswith(f"{place}/") for place in READ)
+    if not known or {"", ".", ".."} & set(path.split("/")):
+        raise StorageError(f"{path!r} is no file that training reads; somebody else has asked for this training")
     return folder / path

@@ -25,6 +25,7 @@ from zero.audit.history import History, Line
 from zero.audit.objects import DataCache, Digests, source_digest
 from zero.errors import LineageError, ParamsError
 from zero.params import PARAMS_FILE, Params, overlap_of, parse_params
+from zero.places import PLAYER_DIR
 from zero.provenance import PROVENANCE_FILE, Envelope, read_envelope
 from zero.record import generation_tag
 from zero.statements import (
@@ -32,7 +33,6 @@ from zero.statements import (
     CHAMPION_DIR,
     GAMES_DIR,
     MATCH_DIR,
-    PLAYER_DIR,
     REPLAY_DIR,
     TRAINEE_DIR,
     WINDOW_DIR,

@@ -8,9 +8,10 @@ from zero.audit.evidence import PLAYER_NAME, Generation, State
 from zero.audit.findings import Drift, differs
 from zero.games.rules import rules_of
 from zero.gating import decide, match_result
+from zero.places import PLAYER_DIR
 from zero.play.adjudication import adjudicate, fault_text
 from zero.shards.records import GameColumns, concatenate
-from zero.statements import CHAMPION_DIR, MATCH_DIR, PLAYER_DIR, TRAINEE_DIR
+from zero.statements import CHAMPION_DIR, MATCH_DIR, TRAINEE_DIR
 
 GATING_FILE = "metrics/gating.json"
 

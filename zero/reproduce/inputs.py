@@ -22,10 +22,11 @@ from zero.artifacts import (
 from zero.commands import dvc, git
 from zero.errors import LineageError, StorageError
 from zero.lineage import GENERATION_FILE, STATE_OUTS
+from zero.places import PLAYER_DIR
 from zero.provenance import KEY_FILE, PROVENANCE_FILE, Statement, read_envelope, signed_by, statement_digest
 from zero.record import generation_tag, read_ledger
 from zero.reproduce.pipeline import output_of, recorded_lock
-from zero.statements import PLAYER, PLAYER_DIR
+from zero.statements import PLAYER
 
 CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = STATE_OUTS
 WINDOW_DIR = "data/window"

@@ -67,7 +67,7 @@ class LocalExecutor:
           folder: checkout whose code plays.
           num_processes: shards played at once; further calls wait.
           store_url: the store the shards go to.
-          num_gpus: worker i is given GPU i % num_gpus; 0: none is chosen for it.
+          num_gpus: worker i is given GPU i % num_gpus of those this process sees; 0: none is chosen for it.
         """
         self._folder = folder
         self._store_url = store_url
@@ -133,7 +133,7 @@ class _Worker:
     def __init__(self, folder: Path, store_url: str, gpu: int | None) -> None:
         environment = {**os.environ, "ZERO_STORE": store_url, "PYTHONUNBUFFERED": "1"}
         if gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
+            environment["CUDA_VISIBLE_DEVICES"] = gpu_name(gpu)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self._process = subprocess.Popen(
             [sys.executable, "-m", "zero", "worker"],
@@ -193,6 +193,15 @@ class _Worker:
         self._log.seek(max(0, self._log.tell() - LOG_TAIL_BYTES))
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return f"; its last words: {lines[-1]}" if lines else ""
+
+
+def gpu_name(number: int) -> str:
+    """What CUDA calls that GPU of those which this process sees."""
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if seen is None:
+        return str(number)
+    names = [name.strip() for name in seen.split(",") if name.strip()]
+    return names[number % len(names)] if names else ""
 
 
 def play_all(

@@ -1,0 +1,13 @@
+"""Where things lie in a lineage's workspace, as far as several modules must agree. Nothing but names.
+
+A module of names alone brings in no library: who asks for a training need not have torch in memory.
+"""
+
+PLAYER_DIR = "state/champion/selfplay"
+"""Who plays with `selfplay.overlap`: inside the champion's folder, so that what depends on that depends on this."""
+TRAINEE_DIR = "state/trainee"
+CHALLENGER_DIR = "models/challenger"
+RAW_WEIGHTS_FILE = "raw-weights.safetensors"
+"""In the challenger's folder: its weights without the moving average, where there is one."""
+TRAINING_METRICS = "metrics/training.json"
+TRAINING_CURVE = "plots/training.csv"
