@@ -88,6 +88,6 @@ format: setup ## mend the style and format of the sources
 	$(python) -m ruff format
 
 clean: ## stop the servers, remove .venv and caches; the lineages in .zero are kept
-	@[ ! -x $(python) ] || $(local) down
+	@[ ! -x $(python) ] || { $(local) down && $(cluster) down; }
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	@find . -path ./.zero -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

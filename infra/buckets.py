@@ -1,6 +1,6 @@
 """Buckets of the S3 store as folders, for backups: made, fetched, put back; each copy is read again and compared.
 
-    python -m infra.buckets make zero-store zero-record    makes buckets that are missing
+    python -m infra.buckets make zero-store zero-mlflow    makes buckets that are missing
     python -m infra.buckets fetch s3://zero-store FOLDER    copies all objects to an empty folder
     python -m infra.buckets put FOLDER s3://zero-store      the way back; the bucket must be empty
     python -m infra.buckets empty s3://zero-store ...       fails unless they are empty

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from infra.api import HOST, OPEN_STATES, POOL, address, close_runs, open_runs, worker_is_online
 from infra.automations import WATCHED, install
-from infra.cluster_database import end_orphans, make_databases, make_folder
+from infra.cluster_database import end_orphans, is_whole, make_databases, make_folder
 from infra.cluster_parts import (
     BUCKETS,
     PORTS,
@@ -36,16 +36,17 @@ from infra.cluster_parts import (
     read_cluster,
     request_to_end,
     script,
+    write_cluster,
 )
 from infra.local import CANCEL_SECONDS, START_SECONDS, Parser, alone, port_number
 from infra.pools import WORKER_POOL, make_pools
-from infra.processes import Record, write_json
+from infra.processes import Record
 from infra.services import PROJECT_DIR, Home, LocalError, choose_port, deploy, say, start, stop, title, wait_for
 
 SHOWN = {"postgres": "postgres", "store": "s3", "prefect": "prefect", "mlflow": "mlflow"}
 """The port of each server that its clients know."""
 STOP_SECONDS = {"trainer": 60.0, "worker": 60.0, "postgres": 30.0, "store": 30.0}
-"""Patience with a polite end, by kind: a worker may finish what it plays."""
+"""Patience with a polite end, by kind: a worker ends its run, says so, and what was in hand is played again."""
 REFUSAL_SECONDS = 30.0
 REMEDY = "a busy machine needs a longer `python -m infra.cluster up --timeout`"
 
@@ -56,16 +57,17 @@ def up(home: Home, num_workers: int | None, seconds: float) -> Cluster:
     Raises:
       LocalError: a port is in use, a program is missing, or a part does not start in time.
     """
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker that inherits "ignored" could not be stopped
     home.state.mkdir(parents=True, exist_ok=True)
     home.state.chmod(0o711)  # the databases' user goes through it
     for folder in ("run", "logs", "store"):
         (home.state / folder).mkdir(mode=0o700, exist_ok=True)
     cluster = plan(home, num_workers)
     make_secrets(cluster)
-    write_json(home.state / "cluster.json", {"ports": cluster.ports, "workers": cluster.num_workers})
+    write_cluster(cluster)
     for name in surplus(cluster):
         end(cluster, name)
+    if not is_whole(cluster):
+        end(cluster, "postgres")  # cut short while its databases were made: it is made again
 
     missing = [name for name in cluster.parts if home.record(name) is None]
     if missing:
@@ -106,9 +108,21 @@ def plan(home: Home, num_workers: int | None) -> Cluster:
     ports: dict[str, int] = {}
     for name, usual in PORTS.items():
         had = Record(0, "", before.ports[name]) if before else None
-        given = os.environ.get(f"ZERO_{name.upper()}_PORT")
-        ports[name] = choose_port(name, port_number(given) if given else None, had, set(ports.values()), usual)
-    return Cluster(home, ports, num_workers)
+        ports[name] = choose_port(name, given_port(name), had, set(ports.values()), usual)
+    return Cluster(home, ports, num_workers, tuple(gpus()))
+
+
+def given_port(name: str) -> int | None:
+    """The port that the environment chooses.
+
+    Raises:
+      LocalError: it is no port.
+    """
+    variable = f"ZERO_{name.upper()}_PORT"
+    try:
+        return port_number(os.environ[variable]) if os.environ.get(variable) else None
+    except argparse.ArgumentTypeError as error:
+        raise LocalError(f"{variable}: {error}") from None
 
 
 def make_secrets(cluster: Cluster) -> None:
@@ -131,6 +145,7 @@ def begin(cluster: Cluster, name: str, missing: list[str]) -> None:
     """Starts a part, if it is missing, after the end of what a killed one left behind."""
     if name not in missing:
         return
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a part that inherits "ignored" could not be stopped
     home = cluster.home
     stop(home, name)
     if name == "postgres":
@@ -315,6 +330,9 @@ def main() -> int:
                 status(up(home, options.workers, options.timeout))
             return 0
         cluster = read_cluster(home)
+        if cluster is None and options.command == "down":
+            say("nothing was running")
+            return 0
         if cluster is None:
             raise LocalError(f"there is no cluster in {home.state}; start one with `make cluster`")
         if options.command == "status":

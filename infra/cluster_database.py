@@ -21,15 +21,24 @@ END_SECONDS = 10.0
 def make_folder(cluster: Cluster) -> None:
     """Makes the folder of a PostgreSQL whose superuser has a password, unless a whole one is there.
 
+    One that was begun here and has no databases yet is made again; any other is left alone.
+
     Raises:
-      LocalError: its user cannot enter the folder, or `initdb` failed.
+      LocalError: the folder is another PostgreSQL's, its user cannot enter it, or `initdb` failed.
     """
     folder, password = postgres_folder(cluster.home), cluster.home.state / "postgres-password"
     if is_whole(cluster):
         return
-    if folder.exists():
+    if begun(cluster).exists() and folder.exists():
         shutil.rmtree(folder)  # cut short while its databases were made: nothing has been written to them
-    folder.mkdir(mode=0o700)
+    if folder.exists() and any(folder.iterdir()):
+        raise LocalError(
+            f"{folder} is another PostgreSQL's, perhaps that of a cluster in containers, and was not touched; move it "
+            "away, or keep this cluster elsewhere (ZERO_HOME)"
+        )
+    stamp(cluster).unlink(missing_ok=True)
+    begun(cluster).touch()
+    folder.mkdir(mode=0o700, exist_ok=True)
     password.unlink(missing_ok=True)
     password.touch(mode=0o600)
     password.write_text(cluster.secret("postgres-password"))
@@ -78,7 +87,12 @@ def make_databases(cluster: Cluster) -> None:
     )
     if done.returncode:
         raise LocalError(f"the databases could not be made: {done.stderr.strip()}")
-    stamp(cluster).touch()
+    begun(cluster).replace(stamp(cluster))
+
+
+def begun(cluster: Cluster) -> Path:
+    """File that says that the folder was begun here and has no databases yet; it becomes the stamp."""
+    return cluster.home.state / "postgres-begun"
 
 
 def stamp(cluster: Cluster) -> Path:

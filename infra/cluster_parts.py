@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from infra.api import HOST, POOL, address, answers
 from infra.pools import QUEUES, WORKER_POOL
+from infra.processes import write_json
 from infra.services import PROJECT_DIR, QUIET, Home, LocalError
 
 PORTS = {
@@ -26,9 +27,11 @@ PORTS = {
     **{"s3_grpc": 18333, "filer_grpc": 18888, "master_grpc": 19333, "volume_grpc": 18080},
 }
 """The usual port of everything that listens."""
-BUCKETS = ("zero-store", "zero-record", "zero-mlflow")
+BUCKETS = ("zero-store", "zero-mlflow")
 NUM_TRAINING = 2
 """So many of the workers, the first ones, may train as well: their key puts what a training makes. The others play."""
+TRAINER_LIMIT = "4"
+"""Generations and campaigns at once, of as many lineages."""
 POSTGRES_USER = "postgres"
 KEPT = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM", "LD_LIBRARY_PATH", "XDG_CACHE_HOME"),
@@ -39,11 +42,13 @@ KEPT = (
 
 
 class Cluster(NamedTuple):
-    """One cluster of this machine: where it is, its ports, and how many workers play."""
+    """One cluster of this machine: where it is, its ports, how many workers play, and on which GPUs."""
 
     home: Home
     ports: dict[str, int]
     num_workers: int
+    gpus: tuple[str, ...] = ()
+    """As CUDA names them; a part that is started again gets its own, whatever the shell says."""
 
     @property
     def secrets(self) -> Path:
@@ -74,9 +79,16 @@ def read_cluster(home: Home) -> Cluster | None:
     """The cluster that was started here; None where there was none."""
     try:
         tree = json.loads((home.state / "cluster.json").read_text())
-        return Cluster(home, {name: int(tree["ports"][name]) for name in PORTS}, int(tree["workers"]))
+        ports = {name: int(tree["ports"][name]) for name in PORTS}
+        return Cluster(home, ports, int(tree["workers"]), tuple(tree.get("gpus", [])))
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def write_cluster(cluster: Cluster) -> None:
+    """Writes down what `read_cluster` reads."""
+    tree = {"ports": cluster.ports, "workers": cluster.num_workers, "gpus": cluster.gpus}
+    write_json(cluster.home.state / "cluster.json", tree)
 
 
 # What each part is
@@ -98,14 +110,14 @@ def command_of(cluster: Cluster, name: str) -> list[str]:
         case "mlflow":
             place = ["--host", HOST, "--port", str(ports["mlflow"]), "--workers", "1"]
             return [*python, "mlflow", "server", "--app-name", "basic-auth", *place]
-    worker = [*python, "prefect", "worker", "start", "--type", "process", "--limit", "1", "--name", name]
+    worker = [*python, "prefect", "worker", "start", "--type", "process", "--name", name]
     match role_of(name):
-        case "trainer":
-            return [*worker, "--pool", POOL]
+        case "trainer":  # several, so that a second run for a lineage is refused and does not wait
+            return [*worker, "--limit", TRAINER_LIMIT, "--pool", POOL]
         case "training":
-            return [*worker, "--pool", WORKER_POOL]
+            return [*worker, "--limit", "1", "--pool", WORKER_POOL]
     queues = [word for queue in QUEUES if queue != "train" for word in ("--work-queue", queue)]
-    return [*worker, "--pool", WORKER_POOL, *queues]
+    return [*worker, "--limit", "1", "--pool", WORKER_POOL, *queues]
 
 
 def role_of(name: str) -> str:
@@ -175,13 +187,16 @@ def environment_of(cluster: Cluster, name: str) -> dict[str, str]:
         "PREFECT_API_AUTH_STRING": secret("prefect-auth"),
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "PREFECT_CLIENT_MAX_RETRIES": "6",  # waits of 2, 4 ... 64 s: a restart of Prefect's server takes less,
+        "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",  # and of its database, without which it answers so
         "ZERO_HOME": str(cluster.home.state.parent.parent),
         "ZERO_STORE": "s3://zero-store",
         "ZERO_WORKER": f"{socket.gethostname().partition('.')[0]}-{name}",
     }
     if role != "trainer":
-        return env | gpu_of(name)
+        return env | {"CUDA_VISIBLE_DEVICES": gpu_of(cluster, name)}
     return env | {
+        "CUDA_VISIBLE_DEVICES": ",".join(cluster.gpus),
         "MLFLOW_TRACKING_URI": address(ports["mlflow"]),
         "MLFLOW_TRACKING_USERNAME": "zero",
         "MLFLOW_TRACKING_PASSWORD": secret("mlflow-password"),
@@ -199,19 +214,19 @@ def gpus() -> list[str]:
     return [str(number) for number, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU ")]
 
 
-def gpu_of(worker: str) -> dict[str, str]:
+def gpu_of(cluster: Cluster, worker: str) -> str:
     """The one GPU that a worker sees; no two see the same one, and none is seen where there is none.
 
     Raises:
       LocalError: there are fewer GPUs than workers.
     """
-    there, number = gpus(), int(worker.rpartition("-")[2])
-    if there and number > len(there):
+    number = int(worker.rpartition("-")[2])
+    if cluster.gpus and number > len(cluster.gpus):
         raise LocalError(
-            f"{worker} would share a GPU: this machine has {len(there)}; start as many workers, or set "
-            "CUDA_VISIBLE_DEVICES= for workers that play on cores"
+            f"{worker} would share a GPU: this cluster has {len(cluster.gpus)}; start as many workers, or stop it and "
+            "set CUDA_VISIBLE_DEVICES= for workers that play on cores"
         )
-    return {"CUDA_VISIBLE_DEVICES": there[number - 1] if there else ""}
+    return cluster.gpus[number - 1] if cluster.gpus else ""
 
 
 def request_to_end(name: str) -> signal.Signals:

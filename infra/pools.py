@@ -3,15 +3,14 @@
     python -m infra.pools        makes what is missing on the server of PREFECT_API_URL (PREFECT_API_AUTH_STRING)
 
 The pool `zero` is the trainer's: generations and campaigns. Workers serve `zero-gpu`, where a match comes before a
-training and that before self-play. Standard library only.
+training and that before self-play; a pool that is there keeps its type. Standard library only.
 """
 
 import os
 import sys
 import urllib.error
-from urllib.parse import urlsplit, urlunsplit
 
-from infra.api import POOL, fetch
+from infra.api import POOL, api_of_environment, fetch
 from infra.automations import install
 
 WORKER_POOL = "zero-gpu"
@@ -43,18 +42,18 @@ def _make(url: str, body: dict[str, object]) -> None:
 
 def main() -> int:
     """Makes what is missing; an error is one message and exit status 1."""
-    parts = urlsplit(os.environ.get("PREFECT_API_URL", ""))
-    password = os.environ.get("PREFECT_API_AUTH_STRING")
-    api = urlunsplit(parts._replace(netloc=f"{password}@{parts.netloc}" if password else parts.netloc)).rstrip("/")
+    api = api_of_environment(os.environ)
     try:
-        if not parts.netloc:
+        if not api:
             raise OSError("PREFECT_API_URL does not say which server")
         make_pools(api)
         install(api)
+        kind = fetch(f"{api}/work_pools/{WORKER_POOL}")["type"]
     except (OSError, ValueError) as error:
-        print(f"error: {parts.geturl()}: {error}", file=sys.stderr)
+        print(f"error: {os.environ.get('PREFECT_API_URL', '')}: {error}", file=sys.stderr)
         return 1
-    print(f"the pools {POOL} and {WORKER_POOL}, the queues {', '.join(QUEUES)} and the automation are there")
+    queues = ", ".join(QUEUES)
+    print(f"the pools {POOL} and {WORKER_POOL} (type {kind}), the queues {queues} and the automation are there")
     return 0
 
 

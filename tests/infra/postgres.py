@@ -12,13 +12,24 @@ from typing import NamedTuple
 
 import pytest
 
+from infra.cluster_parts import postgres_program
+from infra.services import LocalError
 from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.servers import free_port
 
 OWNER = "postgres"
 DATABASES = SOURCE_DIR / "infra/compose/postgres/databases.sql"
 
-needs_postgres = pytest.mark.skipif(not shutil.which("initdb"), reason="PostgreSQL (initdb) is not installed")
+
+def is_installed() -> bool:
+    """True where a PostgreSQL can be started."""
+    try:
+        return bool(postgres_program("initdb"))
+    except LocalError:
+        return False
+
+
+needs_postgres = pytest.mark.skipif(not is_installed(), reason="PostgreSQL (initdb) is not installed")
 
 
 class Postgres(NamedTuple):
@@ -60,9 +71,10 @@ def postgres_server(secrets: Path) -> Iterator[Postgres]:
                 os.chown(path, owner.pw_uid, owner.pw_gid)
         data = folder / "data"
         scram = ["--auth-local=scram-sha-256", "--auth-host=scram-sha-256", "--data-checksums"]  # as in compose.yaml
-        _as_owner(["initdb", "--no-sync", f"--username={OWNER}", f"--pwfile={password}", *scram, f"--pgdata={data}"])
+        make, control = postgres_program("initdb"), postgres_program("pg_ctl")
+        _as_owner([make, "--no-sync", f"--username={OWNER}", f"--pwfile={password}", *scram, f"--pgdata={data}"])
         options = f"-c port={port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-        _as_owner(["pg_ctl", "start", "--wait", f"--pgdata={data}", f"--log={folder}/log", f"--options={options}"])
+        _as_owner([control, "start", "--wait", f"--pgdata={data}", f"--log={folder}/log", f"--options={options}"])
         try:
             server = Postgres(port, secrets)
             given = {"PGPASSWORD": password.read_text(), **server.environment()}
@@ -72,7 +84,7 @@ def postgres_server(secrets: Path) -> Iterator[Postgres]:
             run([*command, "--dbname", OWNER, "--file", str(DATABASES)], SOURCE_DIR, True, **given)
             yield server
         finally:
-            _as_owner(["pg_ctl", "stop", "--mode=immediate", f"--pgdata={data}"])
+            _as_owner([control, "stop", "--mode=immediate", f"--pgdata={data}"])
     finally:
         shutil.rmtree(folder)
 

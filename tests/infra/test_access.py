@@ -93,11 +93,12 @@ def test_status_tells_where_all_is_and_no_password(stack: Stack) -> None:
 def test_killed_parts_come_back_and_the_others_stay(stack: Stack) -> None:
     stack.command("up")
     before = {name: stack.process(name).pid for name in stack.cluster.parts}
-    for name in ("postgres", "worker-1"):
+    killed = ("postgres", "prefect", "worker-1")  # Prefect as well: it hears of no new automation after such an outage
+    for name in killed:
         stack.process(name).kill()
-    assert "starting PostgreSQL, worker-1 ..." in stack.command("up")
+    assert "starting PostgreSQL, Prefect, worker-1 ..." in stack.command("up")
     after = {name: stack.process(name).pid for name in stack.cluster.parts}
-    assert {name for name in before if before[name] != after[name]} == {"postgres", "worker-1"}
+    assert {name for name in before if before[name] != after[name]} == set(killed)
     assert stack.prefect("/work_pools/zero-gpu")["type"] == "process"
 
 

@@ -107,6 +107,34 @@ def test_a_bucket_that_is_not_empty_is_refused(backup: Backup, empty: Cluster) -
     assert not empty.home.exists()
 
 
+RECORDING = """#!/bin/bash
+set -e
+if [ "$1" = pg_dump ]; then
+  cd "$ZERO_HOME"
+  echo later >{cached}-later
+  echo later >{bucket}/weights-later
+  git -c user.name=zero -c user.email=zero@localhost commit --quiet --allow-empty -m "generation 1"
+fi
+exec "$@"
+"""
+
+
+def test_a_generation_that_is_recorded_meanwhile_is_not_there_without_its_data(backup: Backup, tmp_path: Path) -> None:
+    at_work = cluster_in(tmp_path, Postgres(0, tmp_path))
+    shutil.copytree(backup.cluster.home, at_work.home)
+    recording = tmp_path / "recording"
+    recording.write_text(RECORDING.format(cached=at_work.home / CACHED, bucket=at_work.bucket))
+    recording.chmod(0o755)
+    where = {**backup.cluster.environment, "ZERO_POSTGRES_RUN": str(recording)}
+    where |= {name: at_work.environment[name] for name in ("ZERO_HOME", "ZERO_BUCKETS")}
+    place = Path(at_work._replace(environment=where).run("backup", tmp_path / "backups").stdout.splitlines()[-1])
+    assert git(at_work.home, "log", "-1", "--format=%s").strip() == "generation 1"
+    git(tmp_path, "clone", "--quiet", str(place / "git.bundle"), "copy")
+    assert git(tmp_path / "copy", "log", "-1", "--format=%s").strip() == "generation 0"
+    assert (place / "buckets/zero-store/weights-later").exists()
+    assert list((place / "dvc-cache").rglob("*-later"))
+
+
 def test_a_backup_that_fails_has_no_name(backup: Backup, empty: Cluster, tmp_path: Path) -> None:
     without_bucket = backup.cluster._replace(environment=backup.cluster.environment | {"ZERO_BUCKETS": "file:///none"})
     assert "there is no file:///none" in without_bucket.run("backup", tmp_path / "backups", check=False).stderr

@@ -1,10 +1,13 @@
 """What each part of a cluster without containers is started with; the running one is in test_access.py."""
 
+from pathlib import Path
+
 import pytest
 
 from infra import pools
-from infra.cluster import parse
-from infra.cluster_parts import PORTS, Cluster, command_of, environment_of, gpu_of
+from infra.cluster import given_port, main, parse
+from infra.cluster_database import make_folder
+from infra.cluster_parts import PORTS, Cluster, command_of, environment_of, read_cluster, write_cluster
 from infra.services import Home, LocalError
 from tests.end_to_end.project import SOURCE_DIR, run
 
@@ -16,20 +19,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     return Cluster(home, PORTS, 4)
 
 
-@pytest.fixture(autouse=True)
-def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+def seen(cluster: Cluster, *parts: str) -> list[str]:
+    return [environment_of(cluster, part)["CUDA_VISIBLE_DEVICES"] for part in parts]
 
 
-def test_each_worker_sees_one_gpu_and_no_two_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert [gpu_of(f"worker-{number}")["CUDA_VISIBLE_DEVICES"] for number in (1, 2)] == ["3", "5"]
-    with pytest.raises(LocalError, match="worker-3 would share a GPU: this machine has 2"):
-        gpu_of("worker-3")
+def test_each_worker_sees_one_gpu_whatever_shell_starts_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cluster(cluster._replace(gpus=("3", "5")))
+    with_gpus = read_cluster(cluster.home)
+    assert with_gpus is not None
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    assert seen(with_gpus, "worker-1", "worker-2", "trainer") == ["3", "5", "3,5"]
+    with pytest.raises(LocalError, match="worker-3 would share a GPU: this cluster has 2"):
+        environment_of(with_gpus, "worker-3")
 
 
-def test_without_gpus_any_number_of_workers_sees_none() -> None:
-    assert {gpu_of(f"worker-{number}")["CUDA_VISIBLE_DEVICES"] for number in range(1, 9)} == {""}
+def test_without_gpus_any_number_of_workers_sees_none(cluster: Cluster) -> None:
+    assert set(seen(cluster, "trainer", *(f"worker-{number}" for number in range(1, 9)))) == {""}
 
 
 def test_only_workers_with_the_key_for_it_are_asked_to_train(cluster: Cluster) -> None:
@@ -52,6 +57,31 @@ def test_no_password_is_on_a_command_line(cluster: Cluster, monkeypatch: pytest.
     words = " ".join(word for part in cluster.parts for word in command_of(cluster, part))
     for path in cluster.secrets.iterdir():
         assert path.read_text().strip() not in words
+
+
+@pytest.mark.parametrize("left", [(), ("postgres-made",)])  # the second: its folder was removed since
+def test_the_postgresql_of_others_is_left_alone(cluster: Cluster, left: tuple[str, ...]) -> None:
+    home = Home(cluster.home.state / f"beside-{len(left)}")
+    kept = home.state / "postgres/base/1"
+    kept.parent.mkdir(parents=True)
+    for path in (kept, *(home.state / name for name in left)):
+        path.touch()
+    with pytest.raises(LocalError, match="is another PostgreSQL's"):
+        make_folder(cluster._replace(home=home))
+    assert kept.exists()
+
+
+def test_a_port_that_is_none_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZERO_S3_PORT", "abc")
+    with pytest.raises(LocalError, match="ZERO_S3_PORT: 'abc' is no port"):
+        given_port("s3")
+
+
+def test_where_there_is_no_cluster_there_is_nothing_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZERO_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["infra.cluster", "down"])
+    assert main() == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_workers_are_refused_in_one_line() -> None:

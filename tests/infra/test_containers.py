@@ -1,20 +1,17 @@
-"""The compose files and the Dockerfile: all that can be checked without an engine."""
+"""The compose files: all that can be checked without an engine. The images are in test_images.py."""
 
 import importlib.util
 import json
 import re
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
-import yaml
 
 from tests.end_to_end.project import SOURCE_DIR
-from tests.infra.compose import BASE, COMPOSE_DIR, Tree, host_path, interpolate, load, merged, settings
+from tests.infra.compose import COMPOSE_DIR, Tree, host_path, interpolate, load, merged, settings
 
 FILES = sorted(COMPOSE_DIR.glob("compose*.yaml"))
 STACKS: list[tuple[str, ...]] = [
@@ -24,7 +21,6 @@ STACKS: list[tuple[str, ...]] = [
     ("compose.gpu.yaml", "compose.scaled.yaml"),
 ]
 SCHEMA = Path(__file__).with_name("schemas") / "compose-spec.json"
-DOCKERFILE = SOURCE_DIR / "infra/images/Dockerfile"
 DIGEST = re.compile(r"^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$")
 SECRET_WORDS = re.compile(
     r"PASSWORD|SECRET|TOKEN|AUTH_STRING|ACCESS_KEY|_KEY$|DATABASE_URI|CONNECTION_URL|REDIS\w*URL|DOCKET_URL"
@@ -60,24 +56,6 @@ def test_a_file_is_valid_by_the_compose_specification(path: Path) -> None:
 @pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
 def test_a_stack_is_valid_by_the_compose_specification(files: tuple[str, ...]) -> None:
     jsonschema.validate(stack(*files), json.loads(SCHEMA.read_text()), jsonschema.Draft202012Validator)
-
-
-def has_compose() -> bool:
-    if not shutil.which("docker"):
-        return False
-    return subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
-def test_docker_compose_reads_a_stack_as_these_tests_do(files: tuple[str, ...]) -> None:
-    if not has_compose():
-        pytest.skip("docker compose is not installed")
-    words = [word for name in (BASE.name, *files) for word in ("--file", str(COMPOSE_DIR / name))]
-    command = ["docker", "compose", *words, "--env-file", str(COMPOSE_DIR / ".env.example"), "--profile", "*", "config"]
-    shown = yaml.safe_load(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert {name: body.get("image") for name, body in shown["services"].items()} == {
-        name: body.get("image") for name, body in stack(*files)["services"].items()
-    }
 
 
 @each_service
@@ -158,6 +136,26 @@ def test_a_container_is_not_root_and_cannot_become_it(name: str, service: dict[s
 def test_a_container_cannot_write_its_image(name: str, service: dict[str, Any]) -> None:
     assert service["read_only"] is True
     assert "/tmp" in service["tmpfs"]
+
+
+@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
+def test_who_asks_prefect_waits_out_a_restart(files: tuple[str, ...]) -> None:
+    services = stack(*files)["services"].items()
+    told = [body["environment"] for _, body in services if "PREFECT_API_URL" in body.get("environment", {})]
+    assert told
+    for environment in told:
+        assert sum(2**count for count in range(1, 1 + int(environment["PREFECT_CLIENT_MAX_RETRIES"]))) >= 120  # seconds
+        assert environment["PREFECT_CLIENT_RETRY_EXTRA_CODES"] == "500"
+
+
+def test_the_cluster_without_containers_keeps_its_data_elsewhere() -> None:
+    assert host_path(settings()["ZERO_DATA"]) != SOURCE_DIR / ".zero/cluster"
+
+
+@each_service
+def test_no_shell_puts_a_secret_on_a_command_line(name: str, service: dict[str, Any]) -> None:
+    words = [service.get("command") or [], service.get("entrypoint") or []]
+    assert not [word for word in words[0] + words[1] if "$" in word]
 
 
 @each_service
@@ -299,97 +297,3 @@ def test_prefect_puts_the_password_into_its_database_url(monkeypatch: pytest.Mon
     found = Settings().server.database.connection_url
     assert found is not None
     assert found.get_secret_value() == "postgresql+asyncpg://prefect:of-the-file@postgres:5432/prefect"
-
-
-# The images
-
-
-@cache
-def stages() -> dict[str, list[tuple[str, str]]]:
-    """(instruction, rest) of each stage of the Dockerfile, that of the stages it is built from first."""
-    text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    found: dict[str, list[tuple[str, str]]] = {}
-    name = ""
-    for line in filter(str.strip, text.splitlines()):
-        word, rest = line.split(None, 1)
-        if word == "FROM":
-            parent, _, name = rest.split()
-            found[name] = list(found.get(parent, [("FROM", parent)]))
-        else:
-            found[name].append((word, rest))
-    return found
-
-
-ROLES = ["prefect", "mlflow", "worker-cpu", "worker-cuda"]
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_an_image_is_built_from_a_pinned_base(role: str) -> None:
-    word, base = stages()[role][0]
-    assert word == "FROM"
-    assert DIGEST.match(base), base
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_an_image_does_not_run_as_root(role: str) -> None:
-    last_user = [rest for word, rest in stages()[role] if word == "USER"][-1]
-    assert last_user == "10001:10001"
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_an_image_takes_its_packages_from_the_pinned_set(role: str) -> None:
-    installs = [rest for word, rest in stages()[role] if word == "RUN" and "pip install" in rest]
-    assert installs
-    for command in installs:
-        assert "--constraint constraints.txt" in command or "--no-deps --no-build-isolation --editable ." in command
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_an_image_gets_its_secrets_from_files(role: str) -> None:
-    assert ("ENTRYPOINT", '["with-secrets"]') in stages()[role]
-    for word, rest in stages()[role]:
-        assert not (word in ("ENV", "ARG") and re.search(r"PASSWORD|SECRET|TOKEN|_KEY\b", rest)), rest
-
-
-@pytest.mark.parametrize("role", ["worker-cpu", "worker-cuda"])
-def test_a_worker_has_the_code_that_a_shards_key_names(role: str) -> None:
-    copied = " ".join(rest for word, rest in stages()[role] if word == "COPY")
-    for name in ("constraints.txt", "flows", "zero", "prefect.yaml", "pyproject.toml"):
-        assert re.search(rf"(^|\s|/){re.escape(name)}\s", copied), name
-
-
-def test_what_an_image_copies_is_in_its_context() -> None:
-    allowed = {line[1:] for line in (SOURCE_DIR / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    copied = [word for role in ROLES for kind, rest in stages()[role] if kind == "COPY" for word in rest.split()[:-1]]
-    for source in {word for word in copied if not word.startswith("--")}:
-        assert source.split("/")[0] in allowed, source
-        assert (SOURCE_DIR / source).exists()
-    assert "*" in (SOURCE_DIR / ".dockerignore").read_text().splitlines()
-
-
-@each_service
-def test_an_image_of_ours_is_a_target_of_the_dockerfile(name: str, service: dict[str, Any]) -> None:
-    if service["image"].startswith("zero-") and "build" in service:
-        build = service["build"]
-        assert build["target"] in ROLES
-        assert host_path(build["context"]) / build["dockerfile"] == DOCKERFILE
-
-
-def test_the_tags_of_our_images_are_the_versions_in_them() -> None:
-    pins = dict(line.split("==") for line in (SOURCE_DIR / "constraints.txt").read_text().splitlines() if "==" in line)
-    tags = {body["image"] for _, _, body in services() if body["image"].startswith("zero-")}
-    assert tags == {
-        f"zero-prefect:{pins['prefect']}",
-        f"zero-mlflow:{pins['mlflow']}",
-        "zero-worker:cpu",
-        "zero-worker:cuda",
-    }
-
-
-def test_the_servers_own_pins_contradict_none_of_the_shared_ones() -> None:
-    def names(path: Path) -> set[str]:
-        return {
-            line.split("==")[0].lower() for line in path.read_text().splitlines() if "==" in line and line[0] != "#"
-        }
-
-    assert not names(SOURCE_DIR / "infra/images/constraints-servers.txt") & names(SOURCE_DIR / "constraints.txt")

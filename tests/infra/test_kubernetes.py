@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra import pools
 from tests.end_to_end.project import SOURCE_DIR
 
 FOLDER = SOURCE_DIR / "infra/kubernetes"
@@ -128,7 +129,7 @@ def test_what_a_container_mounts_is_there(pod: Tree, container: Tree) -> None:
 def test_no_secret_is_in_the_environment_of_a_pod(pod: Tree, container: Tree) -> None:
     entries = container["env"]
     pairs = entries.items() if isinstance(entries, dict) else [(entry["name"], entry["value"]) for entry in entries]
-    folders = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "secrets"]
+    folders = [path for mount in container["volumeMounts"] if (path := mount["mountPath"]).startswith("/run/secrets/")]
     for name, value in pairs:
         if re.search(r"SECRET|PASSWORD|AUTH_CONFIG|CREDENTIALS", name):
             assert str(value).startswith(tuple(folders)), name
@@ -193,6 +194,22 @@ def test_a_run_has_one_gpu() -> None:
     (container,) = job()["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
     assert container["resources"]["requests"]["nvidia.com/gpu"] == 1
+
+
+def test_the_learner_is_a_worker_of_the_queue_train_that_has_the_key_for_it() -> None:
+    (learner,) = [tree for tree in manifests() if tree["metadata"]["name"] == "learner"]
+    pod = learner["spec"]["template"]["spec"]
+    words = pod["containers"][0]["args"]
+    assert {"--work-queue=train", "--no-create-pool-if-not-found"} <= set(words)
+    (values,) = [yaml.safe_load(path.read_text()) for path in VALUES if path.name == "prefect-worker-values.yaml"]
+    served = {word.removeprefix("--work-queue=") for word in words if word.startswith("--work-queue=")}
+    assert served.isdisjoint(values["worker"]["config"]["workQueues"])
+    assert served | set(values["worker"]["config"]["workQueues"]) == set(pools.QUEUES)
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts["trainings"] == "/srv/zero/.zero/trainings"
+    (key,) = [volume["secret"] for volume in pod["volumes"] if volume["name"] == "secrets"]
+    path = f"{mounts['secrets']}/{key['items'][0]['path']}"
+    assert (key["secretName"], path) == ("zero-s3-training", values_of_run()["env"]["AWS_SHARED_CREDENTIALS_FILE"])
 
 
 def test_a_run_that_ends_is_not_started_again_by_kubernetes() -> None:
@@ -294,5 +311,12 @@ def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(secrets: Path
     password = (secrets / "prefect-database-password").read_text()
     url = f"postgresql+asyncpg://prefect:{password}@postgres:5432/prefect"
     assert base64.b64decode(made["zero-prefect-database"]["connection-string"]).decode() == url
-    files = {value for _, pod in pods() for value in re.findall(r"/run/secrets/\w+/([\w.-]+)", json.dumps(pod))}
-    assert files == {*made["zero-mlflow"], *made["zero-s3-worker"]}
+    for _, pod in pods():
+        told = [body["env"] for body in [*pod.get("initContainers", []), *pod["containers"]]]
+        files = set(re.findall(r"/run/secrets/\w+/([\w.-]+)", json.dumps(told)))
+        given: set[str] = set()
+        for value in at(pod, "secret"):
+            items = value.get("items", [{"key": key, "path": key} for key in made[value["secretName"]]])
+            assert {item["key"] for item in items} <= set(made[value["secretName"]])
+            given |= {item["path"] for item in items}
+        assert given - {"s3"} <= files <= given

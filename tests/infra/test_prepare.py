@@ -41,7 +41,7 @@ def test_the_user_owns_secrets_and_folders(checkout: Path) -> None:
     lines = (checkout / "infra/compose/.env").read_text().splitlines()
     owner = pwd.getpwnam(USER)
     assert f"ZERO_UID={owner.pw_uid}" in lines
-    for name in ("secrets/s3-worker", "cluster/postgres", "cluster/store", "cluster/kernels"):
+    for name in ("secrets/s3-worker", "containers/postgres", "containers/store", "containers/trainings"):
         assert (checkout / ".zero" / name).stat().st_uid == owner.pw_uid
 
 

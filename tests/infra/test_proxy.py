@@ -1,5 +1,6 @@
 """The reverse proxy, a real Caddy with certificates that it signs itself, before a server of this machine."""
 
+import json
 import os
 import shutil
 import socket
@@ -44,11 +45,11 @@ class Proxy(NamedTuple):
     http: int
     root: Path
 
-    def get(self, host: str, context: ssl.SSLContext) -> tuple[HTTPResponse, str]:
+    def get(self, host: str, context: ssl.SSLContext, path: str = "/") -> tuple[HTTPResponse, str]:
         """Asks for a host by TLS, at this machine."""
         plain = socket.create_connection(("127.0.0.1", self.https), timeout=10)
         with plain, context.wrap_socket(plain, server_hostname=host) as wrapped:
-            wrapped.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            wrapped.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             answer = HTTPResponse(wrapped)
             answer.begin()
             return answer, answer.read().decode()
@@ -72,7 +73,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         )
     try:
         deadline = time.monotonic() + 30
-        while not (made.root.exists() and answers(made.https)):
+        while not all(has_certificate(made, name) for name in ("prefect", "mlflow", "s3")):
             assert caddy.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
             time.sleep(0.05)
         yield made
@@ -83,9 +84,13 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         server.server_close()
 
 
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def has_certificate(proxy: Proxy, name: str) -> bool:
+    """True once Caddy, which makes them one after the other, has one for that name."""
+    try:
+        proxy.get(f"{name}.lab.test", ssl.create_default_context(cafile=str(proxy.root)))
+    except OSError:  # ssl's errors are of this kind
+        return False
+    return True
 
 
 @pytest.mark.parametrize("name", ["prefect", "mlflow", "s3"])
@@ -93,6 +98,21 @@ def test_a_client_with_the_root_certificate_gets_through(proxy: Proxy, name: str
     answer, body = proxy.get(f"{name}.lab.test", ssl.create_default_context(cafile=str(proxy.root)))
     assert (answer.status, body) == (200, f"{name}.lab.test")  # S3 signs the host, MLflow has a list of those it allows
     assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
+
+
+@pytest.mark.parametrize(("length", "status"), [(255, 200), (256, 400)])
+def test_mlflow_is_not_asked_for_an_artifact_whose_name_is_too_long(proxy: Proxy, length: int, status: int) -> None:
+    path = "/api/2.0/mlflow-artifacts/artifacts/a/" + "x" * length + "/b"
+    answer, _ = proxy.get("mlflow.lab.test", ssl.create_default_context(cafile=str(proxy.root)), path)
+    assert answer.status == status
+
+
+def test_certificates_are_asked_for_without_a_made_up_contact() -> None:
+    command = ["caddy", "adapt", "--adapter", "caddyfile", "--config", str(CADDYFILE)]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("ZERO_")}
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    (policy,) = json.loads(shown)["apps"]["tls"]["automation"]["policies"]
+    assert policy["issuers"] == [{"module": "acme"}]
 
 
 def test_a_client_without_it_refuses_the_proxy(proxy: Proxy) -> None:

@@ -97,8 +97,7 @@ def test_a_worker_has_exactly_these_actions(secrets: Path) -> None:
         ("Write", "zero-store", RECEIPT, True),
         ("Write", "zero-store", "set-aside/abcd", False),
         ("List", "zero-store", "", False),
-        ("Read", "zero-record", "files/md5/ab/cd", False),
-        ("Write", "zero-record", "shards/ab/abcd.parquet", False),
+        ("Write", "zero-mlflow", "shards/ab/abcd.parquet", False),
         ("Read", "zero-mlflow", "1/model", False),
         ("Admin", "zero-store", "", False),
     ],
@@ -107,19 +106,15 @@ def test_what_a_worker_may_do(secrets: Path, action: str, bucket: str, name: str
     assert may(secrets, "worker", action, bucket, name) is allowed
 
 
-def test_mlflow_has_its_own_bucket_and_the_trainer_the_others(secrets: Path) -> None:
+def test_mlflow_has_its_own_bucket_and_the_trainer_the_other(secrets: Path) -> None:
     reach = {
-        role: {
-            bucket
-            for bucket in ("zero-store", "zero-record", "zero-mlflow")
-            if may(secrets, role, "Write", bucket, "a")
-        }
+        role: {bucket for bucket in ("zero-store", "zero-mlflow") if may(secrets, role, "Write", bucket, "a")}
         for role in ("admin", "backup", "mlflow", "trainer")
     }
-    assert reach["admin"] == {"zero-store", "zero-record", "zero-mlflow"}
+    assert reach["admin"] == {"zero-store", "zero-mlflow"}
     assert reach["backup"] == set()
     assert reach["mlflow"] == {"zero-mlflow"}
-    assert reach["trainer"] == {"zero-store", "zero-record"}
+    assert reach["trainer"] == {"zero-store"}
 
 
 def test_a_command_gets_a_secret_from_its_file(tmp_path: Path) -> None:

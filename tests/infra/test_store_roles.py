@@ -39,7 +39,6 @@ def gateway(stack: Stack) -> Gateway:
     made = Gateway(f"http://127.0.0.1:{stack.cluster.ports['s3']}", stack.cluster.secrets)
     for key in (WEIGHTS, SHARD, "set-aside/old"):
         made.client("trainer").put_object(Bucket="zero-store", Key=key, Body=b"bytes")
-    made.client("trainer").put_object(Bucket="zero-record", Key="files/a", Body=b"bytes")
     made.client("mlflow").put_object(Bucket="zero-mlflow", Key="1/model", Body=b"bytes")
     return made
 
@@ -76,11 +75,11 @@ def test_a_worker_reads_weights(gateway: Gateway) -> None:
         ("zero-store", "shards-of-mine/a"),
         ("zero-store", "shards/../weights/a"),
         ("zero-store", "shards/ab/../../weights/a"),
-        ("zero-store", "shards/../../zero-record/a"),
+        ("zero-store", "shards/../../zero-mlflow/a"),
         ("zero-store", "shards\\..\\weights\\a"),
         ("zero-store", "files/a"),
         ("zero-store", "trainings/ab/a"),
-        ("zero-record", "shards/ab/a"),
+        ("zero-mlflow", "shards/ab/a"),
         ("zero-mlflow", "1/model"),
     ],
 )
@@ -92,15 +91,14 @@ def test_a_worker_reads_and_lists_nothing_else(gateway: Gateway) -> None:
     worker = gateway.client("worker")
     assert is_refused(worker.get_object, Bucket="zero-store", Key="set-aside/old")
     assert is_refused(worker.get_object, Bucket="zero-store", Key="shards/../set-aside/old")
-    assert is_refused(worker.get_object, Bucket="zero-store", Key="shards/../../zero-record/files/a")
-    assert is_refused(worker.get_object, Bucket="zero-record", Key="files/a")
+    assert is_refused(worker.get_object, Bucket="zero-store", Key="shards/../../zero-mlflow/1/model")
     assert is_refused(worker.get_object, Bucket="zero-mlflow", Key="1/model")
-    assert is_refused(worker.copy_object, Bucket="zero-store", Key="shards/ab/a", CopySource="zero-record/files/a")
-    for prefix in ("shards/../weights/", "shards/../../zero-record/"):  # SeaweedFS finds nothing under such a name
+    assert is_refused(worker.copy_object, Bucket="zero-store", Key="shards/ab/a", CopySource="zero-mlflow/1/model")
+    for prefix in ("shards/../weights/", "shards/../../zero-mlflow/"):  # SeaweedFS finds nothing under such a name
         assert worker.list_objects_v2(Bucket="zero-store", Prefix=prefix)["KeyCount"] == 0
     assert is_refused(worker.list_objects_v2, Bucket="zero-store")
     assert is_refused(worker.list_objects_v2, Bucket="zero-store", Prefix="weights/")
-    assert is_refused(worker.list_objects_v2, Bucket="zero-record")
+    assert is_refused(worker.list_objects_v2, Bucket="zero-mlflow")
     assert is_refused(worker.delete_object, Bucket="zero-store", Key=WEIGHTS)
     assert is_refused(worker.create_bucket, Bucket="mine")
 
@@ -111,7 +109,7 @@ def test_a_worker_that_trains_puts_trainings_and_no_weights(gateway: Gateway) ->
         training.put_object(Bucket="zero-store", Key=key, Body=b"bytes")
         assert training.get_object(Bucket="zero-store", Key=key)["Body"].read() == b"bytes"
     assert is_refused(training.put_object, Bucket="zero-store", Key=WEIGHTS, Body=b"bytes")
-    assert is_refused(training.put_object, Bucket="zero-record", Key="files/a", Body=b"bytes")
+    assert is_refused(training.put_object, Bucket="zero-mlflow", Key="files/a", Body=b"bytes")
 
 
 def test_mlflow_has_its_own_bucket_alone(gateway: Gateway) -> None:

@@ -10,7 +10,7 @@ from zero.errors import WorkerError
 from zero.network.weights import new_network, weights_bytes
 from zero.params import Params, parse_params
 from zero.presets import preset_text
-from zero.shards.executor import LocalExecutor, ShardFailedError, num_local_processes, play_all
+from zero.shards.executor import LocalExecutor, ShardFailedError, gpu_name, num_local_processes, play_all
 from zero.shards.records import read_records
 from zero.shards.spec import ShardReceipt, ShardSpec, plan_shards
 from zero.storage import Store
@@ -31,6 +31,18 @@ def store(tmp_path: Path) -> Store:
 def specs_of(params: Params, store: Store) -> list[ShardSpec]:
     digest = store.put_weights(weights_bytes(new_network(params.network, params.game, params.seed)))
     return plan_shards(params, "selfplay", params.selfplay, 1, (digest,))
+
+
+@pytest.mark.parametrize(
+    ("seen", "names"), [(None, ["0", "1", "2"]), ("3,5", ["3", "5", "3"]), ("GPU-a", ["GPU-a"] * 3), ("", [""] * 3)]
+)
+def test_a_worker_is_given_one_of_the_gpus_that_are_seen(
+    monkeypatch: pytest.MonkeyPatch, seen: str | None, names: list[str]
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if seen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+    assert [gpu_name(number) for number in range(3)] == names
 
 
 def is_running(pid: int) -> bool:

@@ -1,0 +1,121 @@
+"""The Dockerfile: all that can be checked without an engine."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.project import SOURCE_DIR
+from tests.infra.compose import host_path, settings
+from tests.infra.test_containers import DIGEST, each_service, services, stack
+
+DOCKERFILE = SOURCE_DIR / "infra/images/Dockerfile"
+
+
+@cache
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """(instruction, rest) of each stage of the Dockerfile, that of the stages it is built from first."""
+    text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    found: dict[str, list[tuple[str, str]]] = {}
+    name = ""
+    for line in filter(str.strip, text.splitlines()):
+        word, rest = line.split(None, 1)
+        if word == "FROM":
+            parent, _, name = rest.split()
+            found[name] = list(found.get(parent, [("FROM", parent)]))
+        else:
+            found[name].append((word, rest))
+    return found
+
+
+ROLES = ["prefect", "mlflow", "worker-cpu", "worker-cuda"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_image_is_built_from_a_pinned_base(role: str) -> None:
+    word, base = stages()[role][0]
+    assert word == "FROM"
+    assert DIGEST.match(base), base
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_image_does_not_run_as_root(role: str) -> None:
+    last_user = [rest for word, rest in stages()[role] if word == "USER"][-1]
+    assert last_user == "10001:10001"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_image_takes_its_packages_from_the_pinned_set(role: str) -> None:
+    installs = [rest for word, rest in stages()[role] if word == "RUN" and "pip install" in rest]
+    assert installs
+    for command in installs:
+        assert "--constraint constraints.txt" in command or "--no-deps --no-build-isolation --editable ." in command
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_image_gets_its_secrets_from_files(role: str) -> None:
+    assert ("ENTRYPOINT", '["with-secrets"]') in stages()[role]
+    for word, rest in stages()[role]:
+        assert not (word in ("ENV", "ARG") and re.search(r"PASSWORD|SECRET|TOKEN|_KEY\b", rest)), rest
+
+
+@pytest.mark.parametrize("role", ["worker-cpu", "worker-cuda"])
+def test_a_worker_has_the_code_that_a_shards_key_names(role: str) -> None:
+    copied = " ".join(rest for word, rest in stages()[role] if word == "COPY")
+    for name in ("constraints.txt", "flows", "zero", "prefect.yaml", "pyproject.toml"):
+        assert re.search(rf"(^|\s|/){re.escape(name)}\s", copied), name
+
+
+def test_what_an_image_copies_is_in_its_context() -> None:
+    allowed = {line[1:] for line in (SOURCE_DIR / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = [word for role in ROLES for kind, rest in stages()[role] if kind == "COPY" for word in rest.split()[:-1]]
+    for source in {word for word in copied if not word.startswith("--")}:
+        assert source.split("/")[0] in allowed, source
+        assert (SOURCE_DIR / source).exists()
+    assert "*" in (SOURCE_DIR / ".dockerignore").read_text().splitlines()
+
+
+@each_service
+def test_an_image_of_ours_is_a_target_of_the_dockerfile(name: str, service: dict[str, Any]) -> None:
+    if service["image"].startswith("zero-") and "build" in service:
+        build = service["build"]
+        assert build["target"] in ROLES
+        assert host_path(build["context"]) / build["dockerfile"] == DOCKERFILE
+
+
+def test_the_tags_of_our_images_are_the_versions_in_them() -> None:
+    pins = dict(line.split("==") for line in (SOURCE_DIR / "constraints.txt").read_text().splitlines() if "==" in line)
+    tags = {body["image"] for _, _, body in services() if body["image"].startswith("zero-")}
+    assert tags == {
+        f"zero-prefect:{pins['prefect']}",
+        f"zero-mlflow:{pins['mlflow']}",
+        "zero-worker:cpu",
+        "zero-worker:cuda",
+    }
+
+
+def test_the_servers_own_pins_contradict_none_of_the_shared_ones() -> None:
+    def names(path: Path) -> set[str]:
+        return {
+            line.split("==")[0].lower() for line in path.read_text().splitlines() if "==" in line and line[0] != "#"
+        }
+
+    assert not names(SOURCE_DIR / "infra/images/constraints-servers.txt") & names(SOURCE_DIR / "constraints.txt")
+
+
+def test_dvc_keeps_its_notes_where_the_trainer_can_write() -> None:
+    """By default it makes /var/tmp/dvc, in the image."""
+    words = " ".join(rest for word, rest in stages()["worker-cpu"] if word == "ENV").split()
+    assert "DVC_SITE_CACHE_DIR=/tmp/dvc" in words
+    assert "/tmp" in stack()["services"]["trainer"]["tmpfs"]
+
+
+@pytest.mark.parametrize(("files", "name"), [((), "learner"), (("compose.gpu.yaml",), "gpu-0")])
+def test_who_trains_can_write_where_a_training_works(files: tuple[str, ...], name: str) -> None:
+    """`flows.training` works in $ZERO_HOME/.zero/trainings; the folder of the host is made by `prepare`."""
+    words = " ".join(rest for word, rest in stages()["worker-cuda"] if word == "ENV").split()
+    (home,) = [word.removeprefix("ZERO_HOME=") for word in words if word.startswith("ZERO_HOME=")]
+    mounts = {volume.split(":")[1]: volume.split(":")[0] for volume in stack(*files)["services"][name]["volumes"]}
+    assert host_path(mounts[f"{home}/.zero/trainings"]) == host_path(settings()["ZERO_DATA"]) / "trainings"
