@@ -18,11 +18,11 @@ def campaign(
 ) -> list[PromotionDecision]:
     """Makes generations until there are enough, or until `zero stop` was typed; a refused challenger is one as well."""
     workspace = find_workspace(home_dir(), lineage)
-    with writer_lock(workspace):  # a campaign that may not write takes no request back
-        clear_stop(workspace)
     decisions: list[PromotionDecision] = []
-    while len(decisions) < num_generations and not stop_requested(workspace):
-        decisions.append(generation(lineage, executor))
+    with writer_lock(workspace):  # to the end: nobody else begins between two generations, or takes a request back
+        clear_stop(workspace)
+        while len(decisions) < num_generations and not stop_requested(workspace):
+            decisions.append(generation(lineage, executor))
+        clear_stop(workspace)
     get_run_logger().info(f"{len(decisions)} of {num_generations} generations of {lineage} made")
-    clear_stop(workspace)
     return decisions

@@ -11,32 +11,39 @@ from threading import Thread
 
 from prefect import get_run_logger
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Crashed
+from prefect.states import Crashed, Failed
 
+from flows.plugin import WORKER_VARIABLE
 from zero.errors import ZeroError
 
 WATCH_SECONDS = 1.0
 ORPHANED = 3
 """Exit status of a run whose worker is gone."""
-REFUSAL_SECONDS = 20.0
+REFUSED = "Refused"
+"""Name of the state of a run that its worker cannot do: it has other code, a wrong key, no store."""
+REFUSAL_SECONDS = 60.0
+"""How long a worker that has failed takes nothing; others are asked again within seconds."""
 GPU_SECONDS = 60.0
 """How long a run waits for the GPU of one before it that is about to end."""
 
 
 def end_with_worker() -> None:
-    """From now on this process ends when its parent does, and says so to Prefect: the run is soon done elsewhere.
+    """From now on this process ends when its worker does, and says so to Prefect: the run is soon done elsewhere.
 
-    Prefect would let the child of a killed worker go on and never know how it ended.
+    Prefect would let the child of a killed worker go on and never know how it ended. Where the worker does not say who
+    it is (flows/plugin.py), it is the parent, unless that is the first process of a machine or a container.
     """
-    parent, run = os.getppid(), flow_run.id
-    if parent <= 1 or not run:  # the first process of a container has no worker above it
+    worker, run = int(os.environ.get(WORKER_VARIABLE) or os.getppid()), flow_run.id
+    if not run or (worker <= 1 and WORKER_VARIABLE not in os.environ):
         return
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while worker in _ancestors():
             time.sleep(WATCH_SECONDS)
-        Thread(target=_say_crashed, args=(str(run),), daemon=True).start()
+        lost: State[None] = Crashed(message="its worker was killed")
+        Thread(target=_say, args=(str(run), lost), kwargs={"force": True}, daemon=True).start()
         time.sleep(2 * WATCH_SECONDS)  # a server that does not answer finds it out by the heartbeats that stop
         os._exit(ORPHANED)
 
@@ -45,11 +52,13 @@ def end_with_worker() -> None:
 
 @contextlib.contextmanager
 def refusing_slowly() -> Iterator[None]:
-    """A run that cannot be done here waits before it fails: meanwhile other workers take what is asked again."""
+    """A run that cannot be done here says so and stays: its worker takes nothing while others are asked to do it."""
     try:
         yield
-    except ZeroError as error:
-        get_run_logger().error(f"{error}")
+    except Exception as error:
+        words, name = (str(error), REFUSED) if isinstance(error, ZeroError) else (repr(error), None)
+        get_run_logger().error(words)
+        _say(str(flow_run.id), Failed(name=name, message=words))  # Prefect's engine sets a like one when all is over
         time.sleep(REFUSAL_SECONDS)
         raise
 
@@ -80,6 +89,17 @@ def alone_on_gpu() -> Iterator[None]:
         yield
 
 
-def _say_crashed(run: str) -> None:
+def _ancestors() -> Iterator[int]:
+    """Numbers of the parent, of its parent and so on; of the parent alone where there is no /proc."""
+    process = os.getppid()
+    while process > 0:
+        yield process
+        try:
+            process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return
+
+
+def _say(run: str, state: State[None], force: bool = False) -> None:
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:
-        client.set_flow_run_state(run, Crashed(message="its worker was killed"), force=True)
+        client.set_flow_run_state(run, state, force=force)

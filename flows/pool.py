@@ -1,42 +1,53 @@
 """Runs of other deployments on the workers of the pool `zero-gpu`: asked for, watched, and what their end means.
 
-One thread watches all runs of a flow, with one request for up to 200 of them, however many threads wait. Prefect's
-client asks a server that does not answer again for a minute; the watcher goes on asking for `OUTAGE_SECONDS`.
+One thread watches all runs of a flow, with one request for up to 200 of them, however many threads wait. What a server
+that is away was asked is asked again for `OUTAGE_SECONDS`.
 """
 
 import contextlib
+import itertools
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from threading import Condition, Thread
 from typing import Any, cast
 from uuid import UUID
 
+import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, WorkerFilter, WorkerFilterStatus
+from prefect.client.schemas.objects import FlowRun, State, StateType, WorkQueueStatus
 from prefect.deployments import run_deployment
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling, Crashed
 
-from zero.errors import ServerError, WorkerError
+from flows.orphans import REFUSED
+from zero.errors import ServerError, WorkerError, ZeroError
 
 POOL = "zero-gpu"
 QUEUES = {"gating": "gate", "training": "train", "selfplay": "selfplay"}
 """Queue of the pool for a stage; `gate` is served before `train`, and that before `selfplay` (prefect.yaml)."""
 POLL_SECONDS = 2.0
 FILTER_LIMIT = 200
-"""Most runs that Prefect's server gives in one answer."""
+"""Most runs, or workers, that Prefect's server gives in one answer."""
 OUTAGE_SECONDS = 600.0
+AGAIN_SECONDS = 5.0
+"""Between two times that a run is asked for while the server is away."""
 PENDING_SECONDS = 180.0
 """A run that a worker has taken and not begun in this time was lost with its worker; a start takes 3 to 20 s."""
+POD_SECONDS = 900.0
+"""The same where a run is a pod: its node may have to start first (pod_watch_timeout_seconds in infra/kubernetes)."""
+REFUSED_SECONDS = 1800.0
+"""How long others are asked to do what was refused, while no run of the flow is completed."""
+WIDTH_SECONDS = 10.0
+"""How old the number of workers may be: some come while a stage is played."""
 LONELY_SECONDS = 60.0
 """How long runs wait before a word about workers that are missing."""
 START_SECONDS = 8.0
 """What a run costs before its first game: scheduling, interpreter, imports, compiled kernels from disk."""
-MAX_START_SHARE = 0.05
+MAX_START_SHARE = 0.03
 
 log = logging.getLogger(__name__)
 
@@ -45,16 +56,24 @@ class RunEndedError(Exception):
     """What was asked for was given up because the run that asked is over; no reason to try again."""
 
 
+class RefusedError(ZeroError):
+    """No worker of the pool would do it, for so long that none will."""
+
+
 class Runs:
     """Runs that this flow has asked for. A context manager: leaving it cancels those that have not ended."""
 
-    def __init__(self) -> None:
-        """Asks for nothing yet."""
+    def __init__(self, say: Callable[[str], None] = log.warning) -> None:
+        """Asks for nothing yet; `say` is given the trouble that a person should know of, from any thread."""
+        self._say = say
         self._waiting: dict[UUID, Future[State[Any]]] = {}
         self._changed = Condition()
         self._over = False
         self._watcher: Thread | None = None
         self._failure: Exception | None = None
+        self._pool_type = ""
+        self._num_places, self._counted = 0, -math.inf
+        self._completed = -math.inf
 
     def __enter__(self) -> "Runs":
         return self
@@ -65,6 +84,8 @@ class Runs:
     def run(self, deployment: str, parameters: dict[str, Any], stage: str, key: str) -> str:
         """Runs a deployment to its end and gives the run's name; blocks; to be called from any thread.
 
+        A run that its worker refuses is asked for again: others can do it, and the one who cannot keeps off meanwhile.
+
         Args:
           deployment: as `flow/deployment`.
           parameters: of the flow.
@@ -73,39 +94,38 @@ class Runs:
 
         Raises:
           WorkerError: it did not complete, for whatever reason, with the last words; worth another try elsewhere.
+          RefusedError: whoever took it could not do it.
           RunEndedError: it was given up.
+          ServerError: Prefect's server is away.
         """
-        if self.is_over():
-            raise RunEndedError(f"{deployment} is not run, the flow is over")
-        made = cast(
-            FlowRun,
-            run_deployment(
-                deployment, parameters=parameters, timeout=0, idempotency_key=key, work_queue_name=QUEUES[stage]
-            ),
-        )
-        end: Future[State[Any]] = Future()
-        with self._changed:
-            if self._over:
-                self._cancel([made.id])
-                raise RunEndedError(f"run {made.name} of {deployment} was given up, the flow is over")
-            self._waiting[made.id] = end
-            if self._watcher is None:
-                self._watcher = Thread(target=self._watch, name="watcher of runs", daemon=True)
-                self._watcher.start()
-            self._changed.notify_all()
-        try:
-            state = end.result()
-        except CancelledError:
-            raise RunEndedError(
-                f"run {made.name} of {deployment} was given up: {self._failure or 'the flow is over'}"
-            ) from self._failure
-        if not state.is_completed():
-            raise WorkerError(f"run {made.name} of {deployment} is {state.name}: {state.message or 'it said nothing'}")
-        return made.name
+        refused, refusals = math.inf, 0
+        while True:
+            made = self._ask(deployment, parameters, stage, f"{key}-{refusals}" if refusals else key)
+            state = self._end_of(made, deployment)
+            if state.is_completed():
+                self._completed = time.monotonic()
+                return made.name
+            words = f"run {made.name} of {deployment} is {state.name}: {state.message or 'it said nothing'}"
+            if state.name != REFUSED:
+                raise WorkerError(words)
+            refused, refusals = min(refused, time.monotonic()), refusals + 1
+            if time.monotonic() - max(refused, self._completed) > REFUSED_SECONDS:
+                raise RefusedError(f"{words}; nobody could do it in {REFUSED_SECONDS / 60:.0f} minutes")
+            self._say(f"{words}; another worker is asked")
 
-    def is_over(self) -> bool:
-        """True where nothing more is run."""
-        return self._over
+    def num_at_once(self) -> int:
+        """Runs to ask for at once: some more than the pool can do, so that none of its workers waits for one.
+
+        Raises:
+          ServerError: there is no such pool.
+        """
+        if time.monotonic() - self._counted > WIDTH_SECONDS:
+            try:
+                self._num_places = num_places()
+            except httpx.HTTPError as error:
+                self._say(f"the workers are not counted: {error}")
+            self._counted = time.monotonic()
+        return self._num_places + max(1, self._num_places // 16)
 
     def give_up(self) -> None:
         """Cancels the runs that have not ended, and frees those who wait for them."""
@@ -113,14 +133,51 @@ class Runs:
             self._over = True
             left, self._waiting = self._waiting, {}
             self._changed.notify_all()
-        if left:
-            self._cancel(list(left))
+        self._cancel(list(left))
         for end in left.values():
             end.cancel()
 
+    def _ask(self, deployment: str, parameters: dict[str, Any], stage: str, key: str) -> FlowRun:
+        begun = time.monotonic()
+        while not self._over:
+            try:
+                made = run_deployment(
+                    deployment, parameters=parameters, timeout=0, idempotency_key=key, work_queue_name=QUEUES[stage]
+                )
+                return cast(FlowRun, made)
+            except httpx.HTTPError as error:
+                if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                    raise
+                if time.monotonic() - begun > OUTAGE_SECONDS:
+                    raise ServerError(f"Prefect's server is away for {OUTAGE_SECONDS:.0f} s: {error}") from error
+                self._say(f"Prefect's server does not answer, {deployment} is asked for again: {error}")
+            with self._changed:
+                self._changed.wait_for(lambda: self._over, AGAIN_SECONDS)
+        raise RunEndedError(f"{deployment} is not run, the flow is over")
+
+    def _end_of(self, made: FlowRun, deployment: str) -> State[Any]:
+        end: Future[State[Any]] = Future()
+        with self._changed:
+            late = self._over
+            if not late:
+                self._waiting[made.id] = end
+            if self._watcher is None and not late:
+                self._watcher = Thread(target=self._watch, name="watcher of runs", daemon=True)
+                self._watcher.start()
+            self._changed.notify_all()
+        if late:
+            self._cancel([made.id])
+            raise RunEndedError(f"run {made.name} of {deployment} was given up, the flow is over")
+        try:
+            return end.result()
+        except CancelledError:
+            raise RunEndedError(
+                f"run {made.name} of {deployment} was given up: {self._failure or 'the flow is over'}"
+            ) from self._failure
+
     def _watch(self) -> None:
         answered = time.monotonic()
-        lonely = _Loneliness()
+        lonely = _Loneliness(self._say)
         with get_client(sync_client=True) as client:
             while True:
                 with self._changed:
@@ -131,75 +188,96 @@ class Runs:
                         return
                     wanted = list(self._waiting)
                 try:
-                    runs = list(_read(client, wanted))
-                    for run in runs:
-                        self._look_at(client, run)
-                    lonely.look_at(client, runs)
+                    runs = {run.id: run for run in _read(client, wanted)}
+                    for wish in wanted:
+                        if end := self._end_seen(client, runs.get(wish)):
+                            self._has_ended(wish, end)
+                    lonely.look_at(client, list(runs.values()))
                     answered = time.monotonic()
                 except Exception as error:  # httpx, Prefect: whatever it is, the runs go on without us
                     if time.monotonic() - answered > OUTAGE_SECONDS:
                         self._failure = error
                         self.give_up()
                         return
-                    log.warning("Prefect's server does not answer: %s", error)
+                    self._say(f"Prefect's server does not answer: {error}")
                 time.sleep(POLL_SECONDS)
 
-    def _look_at(self, client: SyncPrefectClient, run: FlowRun) -> None:
+    def _end_seen(self, client: SyncPrefectClient, run: FlowRun | None) -> State[Any] | None:
+        """The state that a run has ended with; None while it goes on."""
+        if run is None:
+            return Crashed(message="somebody deleted it")
         state = run.state
-        if state is None:
-            return
-        if state.type == StateType.PENDING and _age(state) > PENDING_SECONDS:
-            state = Crashed(message=f"taken by a worker and not begun in {PENDING_SECONDS:.0f} s")
-            client.set_flow_run_state(run.id, state, force=True)
-        if state.is_final():
-            with self._changed:
-                end = self._waiting.pop(run.id, None)
-            if end:
-                end.set_result(state)
+        if state is None or state.is_final():
+            return state
+        if state.type != StateType.PENDING or _age(state) <= PENDING_SECONDS:
+            return None
+        self._pool_type = self._pool_type or client.read_work_pool(POOL).type
+        patience = PENDING_SECONDS if self._pool_type == "process" else POD_SECONDS
+        if _age(state) <= patience:
+            return None
+        lost: State[None] = Crashed(message=f"taken by a worker and not begun in {patience:.0f} s")
+        client.set_flow_run_state(run.id, lost, force=True)
+        return lost
+
+    def _has_ended(self, run: UUID, state: State[Any]) -> None:
+        with self._changed:
+            end = self._waiting.pop(run, None)
+        if end:
+            end.set_result(state)
 
     @staticmethod
-    def _cancel(runs: list[UUID]) -> None:
+    def _cancel(runs: Sequence[UUID]) -> None:
+        until = time.monotonic() + OUTAGE_SECONDS
         with contextlib.suppress(Exception), get_client(sync_client=True) as client:
             for run in runs:
-                client.set_flow_run_state(run, Cancelling(message="the flow that asked for it is over"))
+                with contextlib.suppress(Exception):
+                    if time.monotonic() < until:
+                        client.set_flow_run_state(run, Cancelling(message="the flow that asked for it is over"))
 
 
 class _Loneliness:
-    """Says now and then that runs wait and no worker is there."""
+    """Says now and then that runs wait in a queue that no worker asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
         self._said = time.monotonic()
 
-    def look_at(self, client: SyncPrefectClient, runs: list[FlowRun]) -> None:
-        if any(run.state and not run.state.is_scheduled() for run in runs):
+    def look_at(self, client: SyncPrefectClient, runs: Sequence[FlowRun]) -> None:
+        if not runs or any(run.state and not run.state.is_scheduled() for run in runs):
             self._said = time.monotonic()
-        elif runs and time.monotonic() - self._said > LONELY_SECONDS and not num_workers(client):
+        elif time.monotonic() - self._said > LONELY_SECONDS:
             self._said = time.monotonic()
-            log.warning(
-                "%d runs wait and the pool %s has no worker; start one with `prefect worker start --pool %s --limit 1`",
-                len(runs),
-                POOL,
-                POOL,
-            )
+            for queue in sorted({run.work_queue_name for run in runs if run.work_queue_name}):
+                if client.read_work_queue_by_name(queue, POOL).status != WorkQueueStatus.READY:
+                    self._say(
+                        f"{len(runs)} runs wait and no worker serves the queue {queue} of the pool {POOL}; start one "
+                        f"with `prefect worker start --pool {POOL} --limit 1`"
+                    )
 
 
 def num_workers(client: SyncPrefectClient | None = None) -> int:
-    """Workers of the pool that Prefect's server has heard of lately.
+    """Workers of the pool that Prefect's server has heard of lately."""
+    online = WorkerFilter(status=WorkerFilterStatus(any_=["ONLINE"]))
+    with contextlib.nullcontext(client) if client else get_client(sync_client=True) as asked:
+        for first in itertools.count(step=FILTER_LIMIT):
+            found = len(asked.read_workers_for_work_pool(POOL, online, first, FILTER_LIMIT))
+            if found < FILTER_LIMIT:
+                break
+    return first + found
+
+
+def num_places() -> int:
+    """Runs that the pool does at once: one a worker, or as many as its limit says, where one worker starts many pods.
 
     Raises:
       ServerError: there is no such pool.
     """
-    with contextlib.ExitStack() as stack:
-        asked = client or stack.enter_context(get_client(sync_client=True))
+    with get_client(sync_client=True) as client:
         try:
-            found = asked.request(
-                "POST", "/work_pools/{work_pool_name}/workers/filter", path_params={"work_pool_name": POOL}, json={}
-            ).json()
-        except PrefectHTTPStatusError as error:
-            if error.response.status_code != 404:
-                raise
+            limit = client.read_work_pool(POOL).concurrency_limit
+        except ObjectNotFound:
             raise ServerError(f"there is no work pool {POOL}; make it with `python -m infra.pools`") from None
-    return sum(worker["status"] == "ONLINE" for worker in found)
+        return max(num_workers(client), limit or 0)
 
 
 def shards_a_run(num_left: int, num_at_once: int, seconds: float | None) -> int:
@@ -208,11 +286,10 @@ def shards_a_run(num_left: int, num_at_once: int, seconds: float | None) -> int:
     Args:
       num_left: shards that no run has yet.
       num_at_once: runs at once.
-      seconds: what a shard took so far, on average; None where none has ended.
+      seconds: what a shard took so far, on average; None where none has ended: it may be long, so a run is given one.
     """
-    fair = math.ceil(num_left / num_at_once)
-    enough = math.ceil(START_SECONDS / (MAX_START_SHARE * seconds)) if seconds else math.ceil(fair / 2)
-    return max(1, min(fair, enough))
+    enough = math.ceil(START_SECONDS / (MAX_START_SHARE * seconds)) if seconds else 1
+    return max(1, min(math.ceil(num_left / num_at_once), enough))
 
 
 def _read(client: SyncPrefectClient, runs: list[UUID]) -> Iterator[FlowRun]:

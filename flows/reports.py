@@ -35,7 +35,7 @@ class Recorded(Manifest):
 
 
 class ProgressBar:
-    """A progress artifact over several parts, to be called from any thread; made when there is progress to show."""
+    """A progress artifact over several parts, to be called from any thread; Prefect's trouble with it stops nothing."""
 
     def __init__(self, lineage: str, stage: str, unit: str, total: int, say: Callable[[str], None]) -> None:
         """A bar for a stage.
@@ -53,9 +53,9 @@ class ProgressBar:
         self._done: dict[str, int] = {}
         self._lock = Lock()
         self._updated = self._said = time.monotonic()
-        key = f"{lineage}-{stage}-progress"
-        made = create_progress_artifact(progress=0.0, key=key, description=self._what.format(done=0))
-        self._artifact = cast(UUID, made)
+        self._key = f"{lineage}-{stage}-progress"
+        self._artifact: UUID | None = None
+        self._publish(0)
 
     def show(self, part: str, done: int) -> None:
         """Notes how far a part is; a part that begins again counts from there."""
@@ -71,12 +71,18 @@ class ProgressBar:
             if so_far == self._total or now - self._said >= SAY_SECONDS:
                 self._said = now
                 self._say(self._what.format(done=so_far))
-            try:
-                update_progress_artifact(
-                    self._artifact, progress=100.0 * so_far / self._total, description=self._what.format(done=so_far)
-                )
-            except Exception as error:  # whatever the server's trouble is, a bar is no reason to lose a game
-                self._say(f"the progress bar was not updated: {error}")
+            self._publish(so_far)
+
+    def _publish(self, done: int) -> None:
+        percent, text = 100.0 * done / self._total, self._what.format(done=done)
+        try:
+            if self._artifact:
+                update_progress_artifact(self._artifact, progress=percent, description=text)
+            else:
+                made = create_progress_artifact(progress=percent, key=self._key, description=text)
+                self._artifact = cast(UUID, made)
+        except Exception as error:  # whatever the server's trouble is, a bar is no reason to lose a game
+            self._say(f"the progress bar was not updated: {error}")
 
 
 def report_generation(decision: PromotionDecision, recorded: Recorded) -> None:

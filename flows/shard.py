@@ -2,9 +2,11 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
+from pydantic import Field
 
 from flows.orphans import alone_on_gpu, end_with_worker, refusing_slowly
 from flows.reports import ProgressBar
@@ -21,7 +23,7 @@ def run_name() -> str:
 
 
 @flow(name="zero-shard", flow_run_name=run_name)
-def shard(specs: list[ShardSpec]) -> None:
+def shard(specs: Annotated[list[ShardSpec], Field(min_length=1)]) -> None:
     """Plays shards into the store, where the weights of their players must be; those that are there are not played."""
     end_with_worker()
     logger = get_run_logger()

@@ -1,24 +1,26 @@
 """The steps of a generation as Prefect tasks: each is one call into `zero`, with retries where the risk is.
 
-A shard or a stage whose process was killed is tried again; one that fails by itself would fail again and is not.
+On this machine a shard or a stage whose process was killed is tried again; one that fails by itself would fail again
+and is not. On the pool a run that fails, however it does, is tried again: another worker may do better.
 """
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Semaphore
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
+from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run, task_run
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import ValidationError
 
+from flows import pool
 from flows.players import Interruption, Players, PoolPlayers, players
-from flows.pool import Runs, num_workers, shards_a_run
 from flows.processes import run_dvc_stage, run_zero, settings_of_children
 from flows.reports import ProgressBar, Recorded
 from zero import replay
@@ -32,7 +34,7 @@ from zero.storage import Store
 
 TRAIN_DEPLOYMENT = "zero-train/zero-train"
 POOL_RETRIES = 5
-"""Further tries of a run on the pool: a worker with other code or a wrong key may take some of them."""
+"""Further tries of a run on the pool, besides those that a worker refuses, for its code or its key (flows/pool.py)."""
 
 
 def was_killed(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
@@ -97,8 +99,7 @@ def play_shard(spec: ShardSpec, number: int, team: Players, bar: ProgressBar) ->
 )
 def play_run(specs: list[ShardSpec], name: str, team: PoolPlayers, bar: ProgressBar) -> list[ShardReceipt]:
     """Plays shards on one worker of the pool; where that fails, on another."""
-    run = task_run.get_run_count()
-    receipts = team.play(specs, f"{flow_run.id}-{_name(specs[0])}-{run}")
+    receipts = team.play(specs, _key(_name(specs[0])))
     for receipt in receipts:
         bar.show(receipt.key, receipt.num_games)
     evaluations = sum(receipt.num_evaluations for receipt in receipts)
@@ -129,10 +130,11 @@ def play_missing_shards(
     interruption = ahead or Interruption()
     if not specs:
         return []
+    shown = f"{stage}-ahead" if ahead else stage
     if executor == "pool":
-        return play_in_pool(specs, turn, stage, store, interruption)
+        return play_in_pool(specs, turn, shown, store, interruption)
     params = load_params(workspace)
-    bar = _bar(specs, turn, stage)
+    bar = _bar(specs, turn, shown)
     num_at_once = min(num_local_processes(params), len(specs))
     runner: ThreadPoolTaskRunner[ShardReceipt] = ThreadPoolTaskRunner(max_workers=num_at_once)
     with runner, players(workspace, params, store, num_at_once) as team:
@@ -147,25 +149,32 @@ def play_missing_shards(
 def play_in_pool(
     specs: list[ShardSpec], turn: GenerationId, stage: str, store: Store, interruption: Interruption
 ) -> list[ShardReceipt]:
-    """Plays shards by runs on the pool's workers: some more at once than there are workers, so that none waits."""
+    """Plays shards by runs on the pool's workers, as many at once as there are meanwhile; `stage` is what people read.
+
+    Raises:
+      WorkerError: a run has failed in all its tries; the others are cancelled.
+    """
+    logger = get_run_logger()
     bar = _bar(specs, turn, stage)
-    workers = num_workers()
-    num_at_once = workers + max(1, workers // 16)
-    runner: ThreadPoolTaskRunner[list[ShardReceipt]] = ThreadPoolTaskRunner(max_workers=num_at_once)
-    left, runs = list(specs), []
-    places = Semaphore(num_at_once)
-    with runner, Runs() as asked:
+    runner: ThreadPoolTaskRunner[list[ShardReceipt]] = ThreadPoolTaskRunner(max_workers=len(specs))
+    ended: SimpleQueue[PrefectFuture[list[ShardReceipt]]] = SimpleQueue()
+    left, playing, receipts = list(specs), 0, list[ShardReceipt]()
+    with runner, pool.Runs(logger.warning) as asked:
         interruption.ends(asked.give_up)
         team = PoolPlayers(store, asked)
-        while left:
-            places.acquire()
-            size = shards_a_run(len(left), num_at_once, team.seconds_a_shard())
-            some, left = left[:size], left[size:]
-            name = f"{stage}-{some[0].first_game}"
-            run = runner.submit(play_run, {"specs": some, "name": name, "team": team, "bar": bar})
-            run.add_done_callback(lambda _: places.release())
-            runs.append(run)
-        return [receipt for run in runs for receipt in run.result()]
+        while left or playing:
+            num_at_once = asked.num_at_once()
+            while left and playing < num_at_once:
+                size = pool.shards_a_run(len(left), num_at_once, team.seconds_a_shard())
+                some, left = left[:size], left[size:]
+                name = f"{stage}-{some[0].first_game}"
+                run = runner.submit(play_run, {"specs": some, "name": name, "team": team, "bar": bar})
+                run.add_done_callback(ended.put)
+                playing += 1
+            with contextlib.suppress(Empty):
+                receipts += ended.get(timeout=pool.WIDTH_SECONDS).result()
+                playing -= 1
+    return receipts
 
 
 @task(task_run_name="selfplay-ahead", cache_policy=NO_CACHE)
@@ -203,6 +212,11 @@ def _name(spec: ShardSpec) -> str:
     return f"{spec.generation}-{spec.kind}-{spec.first_game}"
 
 
+def _key(name: str) -> str:
+    """Names a try of a run on the pool; a flow run that a person has set going again asks for new ones."""
+    return f"{flow_run.id}-{flow_run.run_count}-{name}-{task_run.get_run_count()}"
+
+
 def _bar(specs: list[ShardSpec], turn: GenerationId, stage: str) -> ProgressBar:
     total = sum(spec.num_games for spec in specs)
     return ProgressBar(turn.lineage, stage, "games", total, get_run_logger().info)
@@ -219,9 +233,8 @@ def train_in_pool(workspace: Path) -> None:
     """Has the training of a generation done on a worker of the pool, unless the store has its outcome."""
     logger = get_run_logger()
     for spec in run_zero(workspace, "plan", "training", "--missing", listen=logger.info):
-        with Runs() as asked:
-            key = f"{flow_run.id}-training-{task_run.get_run_count()}"
-            name = asked.run(TRAIN_DEPLOYMENT, {"spec": spec}, "training", key)
+        with pool.Runs(logger.warning) as asked:
+            name = asked.run(TRAIN_DEPLOYMENT, {"spec": spec}, "training", _key("training"))
         logger.info(f"trained by run {name}")
 
 

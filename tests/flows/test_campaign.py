@@ -1,5 +1,6 @@
 """A campaign counts generations and can be stopped between them."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from prefect.logging import disable_run_logger
 from flows import campaign as module
 from tests.flows.examples import decision
 from zero.artifacts import PromotionDecision
-from zero.lineage import request_stop, stop_requested
+from zero.lineage import LOCK_FILE, request_stop, stop_requested
 
 
 class Loop:
@@ -22,6 +23,8 @@ class Loop:
 
     def generation(self, lineage: str, executor: str | None) -> PromotionDecision:
         assert lineage == "tiny" and executor is None
+        with (self.workspace / ".git" / LOCK_FILE).open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody else may begin a generation
         self.made += 1
         if self.made == self.stop_in:
             request_stop(self.workspace)

@@ -85,7 +85,10 @@ def test_short_shards_share_a_run_so_that_its_start_costs_a_twentieth() -> None:
 
 def test_no_run_is_given_more_than_its_share_of_what_is_left() -> None:
     assert [shards_a_run(left, 4, seconds=1.0) for left in (16, 5, 1)] == [4, 2, 1]
-    assert shards_a_run(16, 4, seconds=None) == 2
+
+
+def test_before_it_is_known_how_long_a_shard_takes_it_is_a_run() -> None:
+    assert shards_a_run(1000, 1, seconds=None) == 1
 
 
 def test_an_interruption_ends_what_plays_and_what_would_begin_later() -> None:

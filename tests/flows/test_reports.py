@@ -78,6 +78,18 @@ def test_a_bar_adds_up_its_parts_and_ends_at_one_hundred(page: Page, monkeypatch
     assert page.said == ["selfplay: 24 of 24 games"]
 
 
+def test_a_bar_that_cannot_be_made_stops_nothing_and_is_made_later(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trouble(**_: Any) -> UUID:
+        raise ConnectionError("no server")
+
+    monkeypatch.setattr(reports, "create_progress_artifact", trouble)
+    bar = ProgressBar("tiny", "selfplay", "games", 12, page.said.append)
+    assert page.said == ["the progress bar was not updated: no server"]
+    monkeypatch.setattr(reports, "create_progress_artifact", page.make)
+    bar.show("a", 12)
+    assert page.made["tiny-selfplay-progress"]["progress"] == 100.0
+
+
 def test_a_part_that_begins_again_counts_from_there(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "UPDATE_SECONDS", 0.0)
     bar = ProgressBar("tiny", "selfplay", "games", 12, page.said.append)

@@ -1,0 +1,168 @@
+"""Runs on the pool, on a real Prefect server: whom they are asked of, how many at once, and what their end means."""
+
+import contextlib
+import json
+import os
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+from prefect.exceptions import ParameterTypeError
+
+from flows.orphans import ORPHANED
+from flows.plugin import WORKER_VARIABLE
+from flows.shard import shard
+from tests.end_to_end.project import SOURCE_DIR, environment_of, run
+from tests.flows.examples import DIGESTS
+from tests.infra.servers import Servers
+from zero.artifacts import Origin
+from zero.training_store import TrainingSpec
+
+DATABASE_IS_AWAY = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+NUM_FAULTS = 2
+ORPHAN = """
+import time
+from flows import orphans
+orphans.WATCH_SECONDS = 0.1
+orphans.end_with_worker()
+time.sleep(20)
+"""
+
+
+class Connection(socketserver.BaseRequestHandler):
+    """Passes requests on; the first that ask for a run are answered as Prefect does when its database is away."""
+
+    def handle(self) -> None:
+        server = self.server
+        assert isinstance(server, Wire)
+        with socket.create_connection(server.target) as upstream:
+            threading.Thread(target=pass_on, args=(upstream, self.request), daemon=True).start()
+            while data := self.request.recv(1 << 16):
+                if b"/create_flow_run" in data.split(b"\r\n")[0] and server.faults:
+                    server.faults -= 1
+                    self.request.sendall(DATABASE_IS_AWAY)
+                    return
+                upstream.sendall(data)
+            upstream.shutdown(socket.SHUT_RDWR)
+
+
+class Wire(socketserver.ThreadingTCPServer):
+    """A way to a server that is bad at first."""
+
+    daemon_threads = True
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.target, self.faults = (parts.hostname, parts.port), NUM_FAULTS
+        super().__init__(("127.0.0.1", 0), Connection)
+
+
+def pass_on(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # either side has closed it
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture(scope="module")
+def seen(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What tests/flows/asking.py says."""
+    home = str(tmp_path_factory.mktemp("user"))
+    with Wire(servers.prefect) as wire:
+        threading.Thread(target=wire.serve_forever, daemon=True).start()
+        api = f"http://127.0.0.1:{wire.server_address[1]}/api"
+        words = [sys.executable, "-m", "tests.flows.asking"]
+        yield json.loads(run(words, SOURCE_DIR, PREFECT_API_URL=api, PREFECT_HOME=home).stdout.splitlines()[-1])
+        wire.shutdown()
+
+
+def test_while_the_database_is_away_a_run_is_asked_for_again(seen: dict[str, Any]) -> None:
+    said = [line for line in seen["refused"]["said"] if "does not answer, zero-shard/zero-shard is asked for" in line]
+    assert len(said) == NUM_FAULTS
+
+
+def test_what_a_worker_refuses_another_is_asked(seen: dict[str, Any]) -> None:
+    assert seen["refused"]["end"] == seen["refused"]["did"]
+    assert sum("Refused: other code; another worker is asked" in line for line in seen["refused"]["said"]) == 2
+
+
+def test_what_nobody_can_do_is_given_up(seen: dict[str, Any]) -> None:
+    assert seen["hopeless"].startswith("RefusedError: run ") and "other code; nobody could do it" in seen["hopeless"]
+
+
+def test_a_run_that_was_deleted_has_crashed(seen: dict[str, Any]) -> None:
+    assert seen["deleted"]["end"].endswith("is Crashed: somebody deleted it")
+
+
+def test_a_person_is_told_that_no_worker_is_there(seen: dict[str, Any]) -> None:
+    assert "no worker serves the queue selfplay of the pool zero-gpu" in seen["deleted"]["said"][0]
+
+
+def test_a_stage_grows_with_its_pool(seen: dict[str, Any]) -> None:
+    assert seen["stage"]["without_workers"] == [1] and seen["stage"]["with_pods"] == 4
+
+
+def test_the_first_run_that_fails_for_good_ends_the_others(seen: dict[str, Any]) -> None:
+    assert "is Crashed: no GPU" in seen["stage"]["end"]
+    assert seen["stage"]["states"] == ["Cancelled"] * 3 + ["Completed"] + ["Crashed"] * 2
+
+
+def test_each_try_of_each_run_of_a_flow_has_its_key(seen: dict[str, Any]) -> None:
+    first, second = seen["stage"]["keys"]
+    assert (
+        first[:-1] == second[:-1] and (first[-2:], second[-2:]) == ("-1", "-2") and first.startswith("-1-1-selfplay-")
+    )
+
+
+def test_no_shards_are_refused() -> None:
+    with pytest.raises(ParameterTypeError, match="specs: List should have at least 1 item"):
+        shard.validate_parameters({"specs": []})
+
+
+def training_of_other_code() -> TrainingSpec:
+    origin = Origin(
+        stage="training", lineage="tiny", generation=1, seed=1, params_digest=DIGESTS[0], engine=DIGESTS[1], inputs={}
+    )
+    return TrainingSpec(origin=origin, lock_file=DIGESTS[2], profile={}, files={})
+
+
+def test_a_run_that_is_refused_says_so_at_once_stays_and_ends_with_its_worker(servers: Servers) -> None:
+    parameters = {"spec": training_of_other_code().model_dump(mode="json")}
+    deployment = servers.api("/deployments/name/zero-train/zero-train")["id"]
+    run = servers.api(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})
+    words = {"PREFECT__FLOW_RUN_ID": run["id"], "PREFECT_API_URL": f"{servers.prefect}/api"}
+    command, env = f"{sys.executable} -m prefect.engine & wait", environment_of(**words, PREFECT_HOME="user")
+    with subprocess.Popen(["sh", "-c", command], cwd=servers.home, env=env) as worker:
+        try:
+            while not (children := psutil.Process(worker.pid).children()):
+                time.sleep(0.05)
+            while (state := servers.api(f"/flow_runs/{run['id']}")["state"])["name"] != "Refused":
+                assert children[0].is_running() and state["type"] in ("SCHEDULED", "PENDING", "RUNNING"), state
+                time.sleep(0.2)
+            assert state["type"] == "FAILED" and DIGESTS[1][:12] in state["message"] and children[0].is_running()
+        finally:
+            worker.kill()
+    children[0].wait(20)
+
+
+def test_a_run_whose_worker_died_before_it_could_look_ends(tmp_path: Path) -> None:
+    worker = subprocess.Popen(["true"])
+    worker.wait()
+    words = {"PREFECT__FLOW_RUN_ID": str(tmp_path), "PREFECT_API_URL": "http://127.0.0.1:1/api"}
+    child = run([sys.executable, "-c", ORPHAN], SOURCE_DIR, check=False, **words, **{WORKER_VARIABLE: str(worker.pid)})
+    assert child.returncode == ORPHANED
+
+
+def test_a_run_ends_only_with_its_worker_where_a_shell_is_between() -> None:
+    code = "from flows.orphans import _ancestors; print(*_ancestors())"
+    said = run(["sh", "-c", f"{sys.executable} -c '{code}'; true"], SOURCE_DIR).stdout.split()
+    assert str(os.getpid()) in said[1:]
