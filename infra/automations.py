@@ -15,11 +15,13 @@ WATCHED = ("zero-shard", "zero-train")
 SILENCE_SECONDS = 90
 """Three heartbeats."""
 HEARTBEAT = "prefect.flow-run.heartbeat"
+BEGINNINGS = ("prefect.flow-run.Running", HEARTBEAT)
+"""A process may be killed before its first heartbeat has left it; the server itself tells that a run began."""
 ENDS = ("Completed", "Failed", "Crashed", "Cancelled")
 
 
 def automation(silence_seconds: int = SILENCE_SECONDS) -> dict[str, Any]:
-    """The automation, as the API takes it: after a heartbeat, another or an end within that time."""
+    """The automation, as the API takes it: after its beginning or a heartbeat, another or an end in that time."""
     return {
         "name": NAME,
         "description": "A killed worker cannot say that its run ended; what it was playing is played again.",
@@ -29,7 +31,7 @@ def automation(silence_seconds: int = SILENCE_SECONDS) -> dict[str, Any]:
             "posture": "Proactive",
             "match": {"prefect.resource.id": "prefect.flow-run.*"},
             "match_related": {"prefect.resource.role": "flow", "prefect.resource.name": list(WATCHED)},
-            "after": [HEARTBEAT],
+            "after": list(BEGINNINGS),
             "expect": [HEARTBEAT, *(f"prefect.flow-run.{state}" for state in ENDS)],
             "for_each": ["prefect.resource.id"],
             "threshold": 1,
