@@ -35,7 +35,7 @@ FILTER_LIMIT = 200
 OUTAGE_SECONDS = 600.0
 AGAIN_SECONDS = 5.0
 """Between two times that a run is asked for while the server is away."""
-PENDING_SECONDS = 180.0
+PENDING_SECONDS = 90.0
 """A run that a worker has taken and not begun in this time was lost with its worker; a start takes 3 to 20 s."""
 POD_SECONDS = 900.0
 """The same where a run is a pod: its node may have to start first (pod_watch_timeout_seconds in infra/kubernetes)."""
