@@ -118,6 +118,7 @@ class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
         return next((files[0] for files in (*SHARED.values(), ON_ONE_SERVER) if file in files), file)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many processes again as there are cores: a third of the time tests wait for servers."""
     return (os.cpu_count() or 1) * 3 // 2

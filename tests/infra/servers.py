@@ -4,13 +4,13 @@ import json
 import socket
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from infra.api import fetch
 from tests.end_to_end.project import make_project, run
 
 
@@ -30,11 +30,8 @@ class Servers(NamedTuple):
         return run([*words], self.home, check=check, DO_NOT_TRACK="true", PREFECT_HOME=str(self.home / "user"))
 
     def api(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Asks Prefect's API."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.prefect}/api{path}", data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+        """Asks Prefect's API; a server that is busy is asked again."""
+        return fetch(f"{self.prefect}/api{path}", body)
 
     def pids(self) -> dict[str, int]:
         """Process numbers of the services."""
