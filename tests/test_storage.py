@@ -260,7 +260,7 @@ def test_a_store_that_cannot_be_opened_is_named_with_the_remedy(url):
         ("ls", lambda s: s.get_shard(KEY), "does not answer"),
         ("ls", lambda s: s.has_shard(KEY), "does not answer"),
         ("cat_file", lambda s: s.get_weights(sha256_bytes(DATA)), "does not answer"),
-        ("cat_file", lambda s: s.put_weights(DATA), "cannot write to the store"),
+        ("info", lambda s: s.put_weights(DATA), "cannot write to the store"),
         ("pipe_file", lambda s: s.put_shard(KEY, DATA), "cannot write to the store"),
     ],
 )

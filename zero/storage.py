@@ -16,6 +16,7 @@ its name says heals it: it reads what is there, and writes over what differs.
 """
 
 import errno
+import hashlib
 import logging
 import os
 import re
@@ -42,6 +43,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
 NO_ANSWER = {errno.EHOSTUNREACH, errno.ENETUNREACH}
 LATER = {429, 500, 502, 503, 504}
 """What an S3 server, or a proxy before it, answers where the same request may do well later (HTTP status)."""
+
+MD5 = re.compile(r"[0-9a-f]{32}")
+"""An ETag that is one; that of an object put in parts is not."""
 
 T = TypeVar("T")
 
@@ -189,10 +193,10 @@ class Store:
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._root}/{name}"
         try:
-            found = self._read(name)
-            if found == data:
+            held = self._holds(name, data)
+            if held:
                 return
-            if found is not None:
+            if held is not None:
                 log.warning("%s in the store %s is not what is put there now; it is written over", name, self.url)
             if not self._local:
                 self._asked(lambda: self._files.pipe_file(path, data))  # an object store's put is whole or nothing
@@ -210,6 +214,19 @@ class Store:
                 temporary.unlink(missing_ok=True)
         except Exception as error:
             raise StorageError(f"cannot write to the store {self.url}: {error}; free space or set ZERO_STORE") from None
+
+    def _holds(self, name: str, data: bytes) -> bool | None:
+        """True where an object is these bytes, None where there is none; it is read only where no MD5 is told of it."""
+        try:
+            told = self._asked(lambda: self._files.info(f"{self._root}/{name}"))
+        except FileNotFoundError:
+            return None
+        if told["size"] != len(data):
+            return False
+        md5 = str(told.get("ETag", "")).strip('"')
+        if MD5.fullmatch(md5):
+            return md5 == hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return self._read(name) == data
 
     def _read(self, name: str) -> bytes | None:
         try:
