@@ -6,9 +6,9 @@
 
 Real are Prefect's server on PostgreSQL, the S3 store, the code of `flows` that asks for runs and reads the store, and
 Prefect's worker: its polling, its states, its heartbeats. What is not: a worker's process sleeps for the time that its
-start and its shards would take, then stores a shard and a receipt of the usual size. Sleeps and the time between two
-heartbeats may be shorter than real by `--faster`: the servers then have so much more to do, and their answers cost so
-much more. A worker is busy while it plays; its starts and its waiting are what is lost.
+start and its shards would take, then stores a shard and a receipt of the usual size. With `--faster` all that takes
+less time, and so do the pauses between polls and between heartbeats: the servers have so much more to do. A worker is
+busy while it plays; its starts and its waiting are what is lost.
 """
 
 import argparse
@@ -33,6 +33,7 @@ import httpx
 from prefect import flow, get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.events import emit_event
+from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, temporary_settings
 from prefect.states import Completed, Running
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 from s3fs import S3FileSystem  # type: ignore[import-untyped]
@@ -41,7 +42,7 @@ from flows import pool
 from flows.players import Interruption
 from flows.tasks import play_in_pool
 from infra.api import HOST
-from infra.cluster_parts import Cluster, read_cluster
+from infra.cluster_parts import Cluster, query_seconds, read_cluster
 from infra.services import Home, LocalError
 from zero.artifacts import GenerationId, canonical_json, sha256_bytes
 from zero.params import parse_params
@@ -251,9 +252,11 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         workers = [
             SleepingWorker(work_pool_name=pool.POOL, name=f"asleep-{i}", limit=1) for i in range(arguments.workers)
         ]
+        polls = {PREFECT_WORKER_QUERY_SECONDS: query_seconds(arguments.workers) / arguments.faster}
         async with anyio.create_task_group() as group:
-            for worker in workers:
-                group.start_soon(worker.start)
+            with temporary_settings(polls):  # what is started here keeps them
+                for worker in workers:
+                    group.start_soon(worker.start)
             while await anyio.to_thread.run_sync(pool.num_workers) < arguments.workers:
                 await anyio.sleep(1.0)
             load.requests.clear()
@@ -290,7 +293,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--games-a-shard", type=int, default=10)
     parser.add_argument("--shard-seconds", type=float, default=64.0, help="what a shard would take, on average")
     parser.add_argument("--start-seconds", type=float, default=8.0, help="what the start of a run would take")
-    parser.add_argument("--faster", type=float, default=4.0, help="sleeps are so many times shorter")
+    parser.add_argument("--faster", type=float, default=1.0, help="sleeps are so many times shorter")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args(words)
     seen = json.dumps(asyncio.run(measure(arguments)), indent=1)

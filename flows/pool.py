@@ -29,7 +29,8 @@ from zero.errors import ServerError, WorkerError, ZeroError
 POOL = "zero-gpu"
 QUEUES = {"gating": "gate", "training": "train", "selfplay": "selfplay"}
 """Queue of the pool for a stage; `gate` is served before `train`, and that before `selfplay` (prefect.yaml)."""
-POLL_SECONDS = 2.0
+POLL_SECONDS, POLL_SECONDS_A_RUN = 0.5, 0.01
+"""Between two looks at the runs that are waited for, and so much more for each of them."""
 FILTER_LIMIT = 200
 """Most runs, or workers, that Prefect's server gives in one answer."""
 OUTAGE_SECONDS = 600.0
@@ -48,6 +49,8 @@ LONELY_SECONDS = 60.0
 START_SECONDS = 8.0
 """What a run costs before its first game: scheduling, interpreter, imports, compiled kernels from disk."""
 MAX_START_SHARE = 0.03
+UNKNOWN_SHARDS = 2
+"""Shards of a run before it is known how long they take: those of a small stage begin together."""
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +116,8 @@ class Runs:
                 raise RefusedError(f"{words}; nobody could do it in {REFUSED_SECONDS / 60:.0f} minutes")
             self._say(f"{words}; another worker is asked")
 
-    def num_at_once(self) -> int:
-        """Runs to ask for at once: some more than the pool can do, so that none of its workers waits for one.
+    def num_places(self) -> int:
+        """Runs that the pool does at once now.
 
         Raises:
           ServerError: there is no such pool.
@@ -125,7 +128,7 @@ class Runs:
             except httpx.HTTPError as error:
                 self._say(f"the workers are not counted: {error}")
             self._counted = time.monotonic()
-        return self._num_places + max(1, self._num_places // 16)
+        return self._num_places
 
     def give_up(self) -> None:
         """Cancels the runs that have not ended, and frees those who wait for them."""
@@ -200,7 +203,7 @@ class Runs:
                         self.give_up()
                         return
                     self._say(f"Prefect's server does not answer: {error}")
-                time.sleep(POLL_SECONDS)
+                time.sleep(POLL_SECONDS + POLL_SECONDS_A_RUN * len(wanted))
 
     def _end_seen(self, client: SyncPrefectClient, run: FlowRun | None) -> State[Any] | None:
         """The state that a run has ended with; None while it goes on."""
@@ -280,16 +283,24 @@ def num_places() -> int:
         return max(num_workers(client), limit or 0)
 
 
-def shards_a_run(num_left: int, num_at_once: int, seconds: float | None) -> int:
+def num_at_once(num_places: int) -> int:
+    """Runs to ask for at once: some more than the pool can do, so that none of its workers waits for one."""
+    return num_places + max(1, num_places // 16)
+
+
+def shards_a_run(num_left: int, num_places: int, num_asked: int, seconds: float | None) -> int:
     """How many shards the next run is given: so many that its start costs little, so few that no worker is left idle.
 
     Args:
       num_left: shards that no run has yet.
-      num_at_once: runs at once.
-      seconds: what a shard took so far, on average; None where none has ended: it may be long, so a run is given one.
+      num_places: runs that the pool does at once.
+      num_asked: runs that have been asked for and have not ended.
+      seconds: what a shard took so far, on average; None where none has ended: it may be long, so a run is given few.
     """
-    enough = math.ceil(START_SECONDS / (MAX_START_SHARE * seconds)) if seconds else 1
-    return max(1, min(math.ceil(num_left / num_at_once), enough))
+    if seconds is None:  # the first wave: what is left is shared by those who have nothing
+        return max(1, min(math.ceil(num_left / max(1, num_places - num_asked)), UNKNOWN_SHARDS))
+    enough = math.ceil(START_SECONDS / (MAX_START_SHARE * seconds)) if seconds else num_left
+    return max(1, min(math.ceil(num_left / max(1, num_places)), enough))
 
 
 def _read(client: SyncPrefectClient, runs: list[UUID]) -> Iterator[FlowRun]:

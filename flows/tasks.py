@@ -163,9 +163,9 @@ def play_in_pool(
         interruption.ends(asked.give_up)
         team = PoolPlayers(store, asked)
         while left or playing:
-            num_at_once = asked.num_at_once()
-            while left and playing < num_at_once:
-                size = pool.shards_a_run(len(left), num_at_once, team.seconds_a_shard())
+            num_places = asked.num_places()
+            while left and playing < pool.num_at_once(num_places):
+                size = pool.shards_a_run(len(left), num_places, playing, team.seconds_a_shard())
                 some, left = left[:size], left[size:]
                 name = f"{stage}-{some[0].first_game}"
                 run = runner.submit(play_run, {"specs": some, "name": name, "team": team, "bar": bar})

@@ -218,7 +218,7 @@ def _with_stranger(ground: Ground, changes: dict[str, str], folder: Path) -> Non
     log = cluster.home.log(f"stranger-{ground.lineage}")
     with log.open("w") as output:
         stranger = subprocess.Popen(
-            [*command_of(cluster, "worker-3"), "--name", "stranger"],
+            [word.replace("worker-3", "stranger") for word in command_of(cluster, "worker-3")],
             cwd=folder,
             env=environment_of(cluster, "worker-3") | {"ZERO_WORKER": "stranger"} | changes,
             stdout=output,

@@ -1,10 +1,13 @@
 """The cache of compiled kernels never hands out the code of other sources."""
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +33,8 @@ trees.visit_count[:] = 1
 trees.num_visited[:] = 100
 trees.node_visits[0, 0] = 100
 drawn = [draw_edge(trees, 0, stream_of(1, 1, "test", game)) for game in range(100)]
-hits = sum(draw_edge.stats.cache_hits.values())
-print(json.dumps({"highest": max(drawn), "hits": hits, "folder": str(kernel_cache_dir())}))
+hits, misses = (sum(counts.values()) for counts in (draw_edge.stats.cache_hits, draw_edge.stats.cache_misses))
+print(json.dumps({"highest": max(drawn), "hits": hits, "misses": misses, "folder": str(kernel_cache_dir())}))
 """
 """A kernel that draws numbers by kernels of another module."""
 
@@ -126,7 +129,7 @@ def test_compiled_code_is_shared_by_clones_and_follows_an_edit_in_a_called_modul
     other_clone = tmp_path / "other" / "zero"
     shutil.copytree(copy_of_package, other_clone)
     second = probe(other_clone)
-    assert second == {**first, "hits": 1}
+    assert second == {**first, "hits": 1, "misses": 0}
     streams = copy_of_package / "search" / "streams.py"
     text = streams.read_text()
     assert text.count("1.0 / (1 << 53)") == 1
@@ -135,3 +138,19 @@ def test_compiled_code_is_shared_by_clones_and_follows_an_edit_in_a_called_modul
     assert edited["folder"] != first["folder"]
     assert edited["hits"] == 0
     assert edited["highest"] < 50
+
+
+def test_of_processes_that_start_together_one_compiles(copy_of_package):
+    with ThreadPoolExecutor(3) as threads:
+        answers = list(threads.map(probe, [copy_of_package] * 3))
+    assert sorted((answer["hits"], answer["misses"]) for answer in answers) == [(0, 1), (1, 0), (1, 0)]
+    assert len({answer["highest"] for answer in answers}) == 1
+
+
+def test_nobody_waits_for_ever_for_one_whose_compilation_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr(_jit, "LOCK_SECONDS", 0.2)
+    with (tmp_path / "lock").open("wb") as held, (tmp_path / "lock").open("wb") as other:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        begun = time.monotonic()
+        _jit._wait_for(other)
+        assert time.monotonic() - begun >= 0.2

@@ -14,7 +14,9 @@ import pytest
 from tests.made_games import made_params, write_workspace
 from zero import replay
 from zero.artifacts import Checkpoint, canonical_json, sha256_bytes
+from zero.costs import lines_of
 from zero.errors import LineageError, StorageError
+from zero.shards.meter import worker_name
 from zero.storage import Store
 from zero.training import run
 from zero.training_store import TrainingSpec, fetch, plan, train_into_store
@@ -75,7 +77,7 @@ class Trained(NamedTuple):
         """Puts what claims to be the outcome in place of what is there."""
         digests = {path: self.store.put_file(data) for path, data in files.items()}
         shutil.rmtree(Path(self.store.url) / "trainings")
-        outcome = {"key": self.spec.key(), "files": digests, "worker": "mallory"}
+        outcome = {"key": self.spec.key(), "files": digests, "worker": "mallory", "costs": []}
         self.store.put_training(self.spec.key(), json.dumps(outcome).encode())
 
 
@@ -107,6 +109,15 @@ def test_a_training_of_a_worker_gives_the_bytes_of_one_here(trained: Trained):
     assert trained.is_done()
     run(trained.folder)
     assert {path: (trained.folder / path).read_bytes() for path in MADE} == trained.files
+
+
+def test_what_a_worker_spent_is_counted_for_the_generation_once(trained: Trained):
+    for _ in range(2):
+        assert trained.is_done()
+        (line,) = lines_of(trained.folder, "training", 1)
+        assert line.worker == worker_name()
+        assert 0 < line.seconds < line.begun
+        assert line.cpu_seconds > 0
 
 
 def test_a_worker_sets_what_torch_reads_at_its_start_before_that(trained: Trained):

@@ -5,11 +5,14 @@ not know about bounds checks. So the cache folder here is named by a digest of e
 flag and Numba's version; it is shared by all clones of the same sources.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import numba
 from numba import config as numba_config
@@ -18,6 +21,9 @@ from numba.core import caching
 PACKAGE_DIR = Path(__file__).resolve().parent
 KERNEL_SOURCES = ("_jit.py", "bench.py", "games", "opponents", "play", "search")
 """Files and folders that may hold kernels; every source in them is part of the cache's name."""
+
+LOCK_SECONDS, LOCK_PAUSE_SECONDS = 180.0, 0.05
+"""How long a process waits for another one's compilation of a kernel; the largest takes a minute with all it calls."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -81,13 +87,61 @@ numba_config.CACHE_LOCATOR_CLASSES = (
 )
 
 
+class KernelCache(caching.FunctionCache):  # type: ignore[misc]
+    """Numba's cache of a kernel, which processes that start together fill once instead of each for itself.
+
+    Who finds a kernel missing compiles it under a lock; the others wait for it and load it. A kernel's lock is taken
+    within those of its callers alone, so no two processes wait for each other. A process whose compilation failed keeps
+    the lock to its end, so nobody waits for ever.
+    """
+
+    _lock: IO[bytes] | None = None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = super().load_overload(sig, target_context)
+        if found is not None or self._lock is not None:
+            return found
+        with contextlib.suppress(OSError):  # a folder that cannot be written, or a file system without locks
+            self._lock = (Path(self.cache_path) / f"{self._impl.filename_base}.lock").open("wb")
+            _wait_for(self._lock)
+        found = super().load_overload(sig, target_context)
+        if found is not None:
+            self._release()
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def _wait_for(file: IO[bytes]) -> None:
+    deadline = time.monotonic() + LOCK_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE_SECONDS)
+
+
 def kernel(function: Function) -> Function:
     """Compiles `function` on first use, without the GIL and with Numba's exact floating point (never fastmath)."""
-    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
-    return compiled
+    return _compiled(function)
 
 
 def inline_kernel(function: Function) -> Function:
     """As `kernel`, and asks LLVM to inline it: for the few lines that run once a point or once an edge."""
-    compiled: Function = numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True, _nrt=False)(function)
-    return compiled
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Function, **options: bool) -> Function:
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
+    compiled._cache = KernelCache(function)  # as `njit(cache=True)` would set Numba's own
+    result: Function = compiled
+    return result

@@ -99,7 +99,7 @@ def stage_costs(folder: Path, stage: str) -> Iterator[None]:
     except ZeroError:  # the stage itself says what is wrong
         yield
         return
-    path = folder / COSTS_DIR / f"gen-{number:04d}.jsonl"
+    path = _path(folder, number)
     meter = Meter("cuda" if on_gpu else "cpu", children=stage not in SHARD_DIRS, since_start=True)
     over = threading.Event()
 
@@ -124,7 +124,7 @@ def generation_costs(workspace: Path, store: Store, generation: int) -> Generati
     Raises:
       StorageError: the workspace's generation or a manifest cannot be read, or the store does not answer.
     """
-    lines = _last_lines(workspace / COSTS_DIR / f"gen-{generation:04d}.jsonl")
+    lines = _last_lines(_path(workspace, generation))
     lineage = read_manifest(workspace / "state", GenerationId, "generation.json").lineage
     stages = {}
     for stage in STAGES:
@@ -141,6 +141,17 @@ def generation_costs(workspace: Path, store: Store, generation: int) -> Generati
         if spent or shards:
             stages[stage] = _sum(spent, receipts, games, shards, without)
     return GenerationCosts(lineage=lineage, generation=generation, stages=stages)
+
+
+def lines_of(folder: Path, stage: str, generation: int) -> tuple[StageLine, ...]:
+    """What each process of a stage has spent in a folder."""
+    return tuple(line for line in _last_lines(_path(folder, generation)) if line.stage == stage)
+
+
+def add_lines(folder: Path, generation: int, lines: Iterable[StageLine]) -> None:
+    """Counts what was spent elsewhere for a generation of this workspace; given twice, it counts once."""
+    for line in lines:
+        _append(_path(folder, generation), line)
 
 
 def receipts_of(store: Store, key: str) -> list[ShardReceipt]:
@@ -239,6 +250,10 @@ def _append(path: Path, line: StageLine) -> None:
             os.close(handle)
     except OSError as error:
         log.warning("costs are not counted: cannot write %s: %s", path, error.strerror)
+
+
+def _path(folder: Path, generation: int) -> Path:
+    return folder / COSTS_DIR / f"gen-{generation:04d}.jsonl"
 
 
 def _last_lines(path: Path) -> list[StageLine]:

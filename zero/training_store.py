@@ -17,13 +17,16 @@ from pydantic import ValidationError
 from zero.artifacts import (
     MANIFEST_FILE,
     Checkpoint,
+    GenerationId,
     Manifest,
     Origin,
     Sha256,
     canonical_json,
+    read_manifest,
     sha256_bytes,
     write_whole,
 )
+from zero.costs import StageLine, add_lines, lines_of, stage_costs
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
 from zero.params import PARAMS_FILE, load_params, parse_params
@@ -33,6 +36,7 @@ from zero.shards.spec import check_code, lock_file_digest
 from zero.storage import Store
 from zero.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR
 
+STAGE = "training"
 READ = (f"{STATE_DIR}/{GENERATION_FILE}", TRAINEE_DIR, WINDOW_DIR)
 """What training reads in a workspace beside the parameters; folders with all that is in them."""
 
@@ -63,6 +67,8 @@ class TrainingOutcome(Manifest):
     key: Sha256
     files: dict[str, Sha256]
     worker: str
+    costs: tuple[StageLine, ...]
+    """What the processes spent that have worked on it in the folder where it was done."""
 
 
 class Finished(NamedTuple):
@@ -71,6 +77,7 @@ class Finished(NamedTuple):
     checkpoint: Checkpoint
     files: dict[str, bytes]
     worker: str
+    costs: tuple[StageLine, ...]
 
 
 def plan(folder: Path, store: Store, missing: bool) -> TrainingSpec | None:
@@ -102,7 +109,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
         files are of another training.
       StorageError: a file is not in the store, or it cannot be written.
     """
-    check_code("training", spec.origin.engine, spec.lock_file)
+    check_code(STAGE, spec.origin.engine, spec.lock_file)
     _remove_leftovers(folder, store)
     if not _finished(spec, store):
         places = {path: _inside(folder, path) for path in spec.files}
@@ -116,9 +123,11 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
             write_whole(place, _input(spec, path, store))
         if training_origin(folder, params) != spec.origin:
             raise LineageError(f"the files of training {spec.key()[:12]} are of another; start the generation again")
-        made = _made(run(folder, progress))
+        with stage_costs(folder, STAGE):
+            made = _made(run(folder, progress))
         files = {path: store.put_file((folder / path).read_bytes()) for path in made}
-        outcome = TrainingOutcome(key=spec.key(), files=files, worker=worker_name())
+        costs = lines_of(folder, STAGE, _generation(folder))
+        outcome = TrainingOutcome(key=spec.key(), files=files, worker=worker_name(), costs=costs)
         store.put_training(spec.key(), canonical_json(outcome))
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -136,8 +145,13 @@ def fetch(folder: Path, store: Store) -> Checkpoint | None:
         write_whole(folder / path, found.files[path])
     if found.checkpoint.raw_weights is None:
         (folder / CHALLENGER_DIR / RAW_WEIGHTS_FILE).unlink(missing_ok=True)
+    add_lines(folder, _generation(folder), found.costs)
     log.info("training was done by %s", found.worker)
     return found.checkpoint
+
+
+def _generation(folder: Path) -> int:
+    return read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE).number
 
 
 def _spec(folder: Path) -> TrainingSpec:
@@ -162,7 +176,7 @@ def _finished(spec: TrainingSpec, store: Store) -> Finished | None:
         contents = {path: store.get_file(digest) for path, digest in outcome.files.items()}
         files = {path: content for path, content in contents.items() if content is not None}
         try:
-            found.append(Finished(_checkpoint(spec, outcome, files), files, outcome.worker))
+            found.append(Finished(_checkpoint(spec, outcome, files), files, outcome.worker, outcome.costs))
         except StorageError as error:
             log.warning("what %s made of training %s is not used: %s", outcome.worker, spec.key()[:12], error)
     if any(other.files != found[0].files for other in found):

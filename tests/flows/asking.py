@@ -107,8 +107,8 @@ def put(shard: ShardSpec, store: Store) -> None:
 
 
 def stage(client: SyncPrefectClient) -> dict[str, Any]:
-    """Six shards: a worker takes one, pods come, one run fails in all its tries."""
-    shards = [spec(first_game) for first_game in range(0, 72, 12)]
+    """Nine shards: a worker takes two, pods come, one run fails in all its tries."""
+    shards = [spec(first_game) for first_game in range(0, 108, 12)]
     store = Store(tempfile.mkdtemp())
 
     def runs() -> list[FlowRun]:
@@ -135,7 +135,8 @@ def stage(client: SyncPrefectClient) -> dict[str, Any]:
         until(lambda: len(waiting()) == NUM_PODS + 1)
         with_pods = len(waiting())
         good, bad = waiting()[:2]
-        put(ShardSpec.model_validate(good.parameters["specs"][0]), store)
+        for shard in good.parameters["specs"]:
+            put(ShardSpec.model_validate(shard), store)
         end(client, good, Completed())
         until(lambda: len(waiting()) == with_pods)
         bad_shard = bad.parameters["specs"]

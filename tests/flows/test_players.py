@@ -4,7 +4,7 @@ import pytest
 from prefect.client.schemas.objects import State, StateType, TaskRun
 
 from flows.players import Interruption, Players
-from flows.pool import MAX_START_SHARE, START_SECONDS, RunEndedError, shards_a_run
+from flows.pool import MAX_START_SHARE, START_SECONDS, UNKNOWN_SHARDS, RunEndedError, shards_a_run
 from flows.tasks import was_killed
 from tests.flows.examples import receipt, spec
 from zero.errors import StorageError, WorkerError
@@ -76,19 +76,35 @@ def test_only_a_death_is_tried_again(error: Exception, again: bool) -> None:
 
 
 def test_a_few_long_shards_are_a_run_each() -> None:
-    assert [shards_a_run(left, 5, seconds=300.0) for left in (64, 9, 1)] == [1, 1, 1]
+    assert [shards_a_run(left, 5, 0, seconds=300.0) for left in (64, 9, 1)] == [1, 1, 1]
 
 
 def test_short_shards_share_a_run_so_that_its_start_costs_little() -> None:
-    assert START_SECONDS / (shards_a_run(1000, 5, seconds=10.0) * 10.0) <= MAX_START_SHARE
+    assert START_SECONDS / (shards_a_run(1000, 5, 0, seconds=10.0) * 10.0) <= MAX_START_SHARE
+
+
+def test_shards_that_took_no_time_share_a_run() -> None:
+    assert shards_a_run(10, 5, 0, seconds=0.0) == 2
 
 
 def test_no_run_is_given_more_than_its_share_of_what_is_left() -> None:
-    assert [shards_a_run(left, 4, seconds=1.0) for left in (16, 5, 1)] == [4, 2, 1]
+    assert [shards_a_run(left, 4, 4, seconds=1.0) for left in (16, 5, 1)] == [4, 2, 1]
 
 
-def test_before_it_is_known_how_long_a_shard_takes_it_is_a_run() -> None:
-    assert shards_a_run(1000, 1, seconds=None) == 1
+@pytest.mark.parametrize(
+    ("num_shards", "num_places", "sizes"),
+    [(8, 4, [2, 2, 2, 2]), (5, 4, [2, 1, 1, 1]), (3, 4, [1, 1, 1]), (9, 2, [2, 2])],
+)
+def test_the_first_wave_is_shared_evenly(num_shards: int, num_places: int, sizes: list[int]) -> None:
+    found: list[int] = []
+    while len(found) < num_places and (left := num_shards - sum(found)):
+        found.append(shards_a_run(left, num_places, len(found), seconds=None))
+    assert found == sizes
+    assert max(found) <= UNKNOWN_SHARDS
+
+
+def test_a_run_in_reserve_has_few_shards_before_it_is_known_how_long_they_take() -> None:
+    assert shards_a_run(1000, 4, 4, seconds=None) == UNKNOWN_SHARDS
 
 
 def test_an_interruption_ends_what_plays_and_what_would_begin_later() -> None:

@@ -108,7 +108,7 @@ def test_a_person_is_told_that_no_worker_is_there(seen: dict[str, Any]) -> None:
 
 
 def test_a_stage_grows_with_its_pool(seen: dict[str, Any]) -> None:
-    assert seen["stage"]["without_workers"] == [1] and seen["stage"]["with_pods"] == 4
+    assert seen["stage"]["without_workers"] == [2] and seen["stage"]["with_pods"] == 4
 
 
 def test_the_first_run_that_fails_for_good_ends_the_others(seen: dict[str, Any]) -> None:

@@ -1,10 +1,13 @@
 """The execution profile is what the process really computes with."""
 
 import json
+import os
+import platform
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,13 +17,16 @@ from zero.errors import ParamsError
 from zero.network.profile import execution_profile, prepare_torch
 
 CPU_INFO = Path("/proc/cpuinfo")
-AVX2_CHILD = """
+CHILD = """
 import json
+import sys
 from tests.parameters import profile_params
 from zero.network.profile import execution_profile, prepare_torch
-profile = profile_params(isa="avx2")
+profile = profile_params(isa=sys.argv[1])
+answer = {**execution_profile(profile), "imported": "torch" in sys.modules}
 prepare_torch(profile, 1)
-print(json.dumps(execution_profile(profile)))
+import torch
+print(json.dumps({**answer, "torch_isa": torch.backends.cpu.get_cpu_capability()}))
 """
 
 
@@ -28,10 +34,25 @@ def has_avx2() -> bool:
     return torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
+def answer_of_a_new_process(isa: str, **environment: str) -> dict[str, Any]:
+    command = [sys.executable, "-c", CHILD, isa]
+    environment = {**os.environ, **environment}
+    child = subprocess.run(command, capture_output=True, check=True, timeout=120, env=environment)
+    answer: dict[str, Any] = json.loads(child.stdout)
+    return answer
+
+
 @pytest.mark.skipif(not has_avx2(), reason="the CPU has no AVX2")
 def test_avx2_limits_the_instruction_set_of_a_new_process():
-    answer = subprocess.run([sys.executable, "-c", AVX2_CHILD], capture_output=True, check=True, timeout=120)
-    assert json.loads(answer.stdout)["isa"] == "AVX2"
+    answer = answer_of_a_new_process("avx2")
+    assert answer["isa"] == answer["torch_isa"] == "AVX2"
+
+
+@pytest.mark.parametrize("limit", ["", "avx2", "default"])
+def test_the_instruction_set_is_known_as_torch_says_it_without_importing_torch(limit):
+    answer = answer_of_a_new_process("native", **({"ATEN_CPU_CAPABILITY": limit} if limit else {}))
+    assert answer["isa"] == answer["torch_isa"]
+    assert answer["imported"] is (platform.machine() != "x86_64" and not limit)
 
 
 def test_prepared_torch_is_deterministic_and_has_the_threads_asked_for():

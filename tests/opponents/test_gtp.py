@@ -194,7 +194,7 @@ def test_a_deaf_engine_and_its_child_end_with_the_game(opened, tmp_path):
     make_move(player, 1)
     pids = pids_of(tmp_path / "log.pids")
     player.end(1)
-    assert not alive(pids)
+    assert all_end(pids)
 
 
 def test_engines_end_when_the_player_is_killed(tmp_path):
@@ -212,10 +212,7 @@ time.sleep(1000)
         pids = pids_of(tmp_path / "log.pids")
         assert len(alive(pids)) == 2
         owner.kill()
-    deadline = time.monotonic() + PATIENCE
-    while alive(pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(pids)
+    assert all_end(pids)
 
 
 def pids_of(path: Path) -> list[int]:
@@ -225,6 +222,14 @@ def pids_of(path: Path) -> list[int]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return [int(word) for word in path.read_text().split()]
+
+
+def all_end(pids: list[int]) -> bool:
+    """Whether no process is left soon: a killed one that is not our child is gone a moment later."""
+    deadline = time.monotonic() + PATIENCE
+    while alive(pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not alive(pids)
 
 
 def alive(pids: list[int]) -> list[int]:

@@ -4,12 +4,11 @@ Each row is judged alone and by whole numbers, so that neither the batch nor the
 """
 
 import hashlib
-import math
 from collections.abc import Callable
 
 import numpy as np
 
-from tests.oracle.bitboards import pack, unpack
+from tests.oracle.bitboards import pack
 from zero.games.position import NUM_PLANES, Rules
 
 BLACK_TO_PLAY = NUM_PLANES - 1
@@ -23,16 +22,16 @@ class HashEvaluator:
         self.num_rows = 0
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+        bits = np.unpackbits(np.ascontiguousarray(planes).view(np.uint8), axis=-1, bitorder="little")
         for row in range(len(planes)):
-            prior[row], value[row] = self.judge(unpack(planes[row], self.num_points))
+            prior[row], value[row] = self.judge(bits[row, :, : self.num_points])
         self.num_rows += len(planes)
 
     def judge(self, planes: np.ndarray) -> tuple[np.ndarray, float]:
         """Prior [A] and value of one position [17, S*S]."""
         words = self.words(planes)
-        weights = [float(word) ** 3 for word in words[:-1]]
-        prior = np.array([weight / math.fsum(weights) for weight in weights], np.float32)
-        return prior, float(words[-1]) / 2**15 - 1.0
+        weights = words[:-1] ** 3  # below 2^48: their sum is exact
+        return (weights / weights.sum()).astype(np.float32), float(words[-1]) / 2**15 - 1.0
 
     def words(self, planes: np.ndarray) -> np.ndarray:
         """[A + 1] whole numbers below 2^16."""

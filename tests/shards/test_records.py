@@ -1,6 +1,8 @@
 """Shards of games as files and as columns."""
 
 import io
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
 
@@ -171,3 +173,21 @@ def test_gomoku_games_have_no_pass():
     columns = read_records(write_records(records), "shard")
     assert columns.num_actions == 16
     assert_equal(game_record(columns, 1), records[1])
+
+
+def test_a_missing_value_is_refused():
+    def change(table: pa.Table) -> pa.Table:
+        values = pa.array([None, *table.column("outcome").to_pylist()[1:]], pa.int8())
+        index = table.schema.get_field_index("outcome")
+        return table.set_column(index, pa.field("outcome", pa.int8()), values)
+
+    with pytest.raises(StorageError, match="does not have the columns"):
+        read_records(changed(change), "shard")
+
+
+def test_a_process_that_writes_and_reads_imports_no_pandas():
+    """It would take longer than the writing and the reading."""
+    code = "import sys; from tests.shards.test_records import *; read_records(DATA, ''); print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pyarrow.parquet" in result.stdout.split()
+    assert "pandas" not in result.stdout.split()

@@ -27,12 +27,10 @@ def fold_layer(layer: ConvNorm) -> nn.Conv2d:
     conv, norm = layer.conv, layer.norm
     assert norm.running_mean is not None and norm.running_var is not None
     scale = norm.weight.double() / torch.sqrt(norm.running_var.double() + norm.eps)
+    weight = conv.weight.double() * scale.reshape(-1, 1, 1, 1)
+    bias = norm.bias.double() - norm.running_mean.double() * scale
     with torch.device("meta"):
         size = conv.kernel_size[0]
         folded = nn.Conv2d(conv.in_channels, conv.out_channels, size, padding=size // 2)
-    folded.to_empty(device=conv.weight.device)
-    assert folded.bias is not None
-    with torch.no_grad():
-        folded.weight.copy_(conv.weight.double() * scale.reshape(-1, 1, 1, 1))
-        folded.bias.copy_(norm.bias.double() - norm.running_mean.double() * scale)
+    folded.load_state_dict({"weight": weight.float().contiguous(), "bias": bias.float()}, assign=True)
     return folded.eval().requires_grad_(False)

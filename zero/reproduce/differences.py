@@ -136,7 +136,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _columns(data: bytes) -> dict[str, Column]:
-    table = pq.read_table(BytesIO(data), use_threads=False).combine_chunks()
+    table = pq.ParquetFile(BytesIO(data)).read(use_threads=False).combine_chunks()
     return {name: _column(table.column(name).chunk(0)) for name in table.column_names}
 
 
