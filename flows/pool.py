@@ -283,24 +283,24 @@ def num_places() -> int:
         return max(num_workers(client), limit or 0)
 
 
-def num_at_once(num_places: int) -> int:
+def num_at_once(places: int) -> int:
     """Runs to ask for at once: some more than the pool can do, so that none of its workers waits for one."""
-    return num_places + max(1, num_places // 16)
+    return places + max(1, places // 16)
 
 
-def shards_a_run(num_left: int, num_places: int, num_asked: int, seconds: float | None) -> int:
+def shards_a_run(num_left: int, places: int, num_asked: int, seconds: float | None) -> int:
     """How many shards the next run is given: so many that its start costs little, so few that no worker is left idle.
 
     Args:
       num_left: shards that no run has yet.
-      num_places: runs that the pool does at once.
+      places: runs that the pool does at once.
       num_asked: runs that have been asked for and have not ended.
       seconds: what a shard took so far, on average; None where none has ended: it may be long, so a run is given few.
     """
     if seconds is None:  # the first wave: what is left is shared by those who have nothing
-        return max(1, min(math.ceil(num_left / max(1, num_places - num_asked)), UNKNOWN_SHARDS))
+        return max(1, min(math.ceil(num_left / max(1, places - num_asked)), UNKNOWN_SHARDS))
     enough = math.ceil(START_SECONDS / (MAX_START_SHARE * seconds)) if seconds else num_left
-    return max(1, min(math.ceil(num_left / max(1, num_places)), enough))
+    return max(1, min(math.ceil(num_left / max(1, places)), enough))
 
 
 def _read(client: SyncPrefectClient, runs: list[UUID]) -> Iterator[FlowRun]:

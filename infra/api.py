@@ -19,7 +19,7 @@ OPEN_STATES = ("RUNNING", "PENDING", "CANCELLING")
 FLOWS = ["zero-generation", "zero-campaign", "zero-shard", "zero-train"]
 BUSY = 503
 """Prefect's server says so while its SQLite file is locked by another writer."""
-BUSY_SECONDS = 30.0
+BUSY_SECONDS, ANSWER_SECONDS = 30.0, 10.0
 
 
 def address(port: int) -> str:
@@ -34,11 +34,16 @@ def api_of_environment(env: Mapping[str, str]) -> str:
 
 
 def fetch(
-    url: str, body: dict[str, Any] | None = None, method: str | None = None, patience: float = BUSY_SECONDS
+    url: str,
+    body: dict[str, Any] | None = None,
+    method: str | None = None,
+    patience: float = BUSY_SECONDS,
+    timeout: float = ANSWER_SECONDS,
 ) -> Any:
     """What a server of this machine answers, as JSON where it is; no proxy is asked.
 
-    By default a GET, or a POST where there is a body. One that says it is busy is asked again for `patience` seconds.
+    By default a GET, or a POST where there is a body. One that says it is busy is asked again for `patience` seconds;
+    an answer may take `timeout` seconds.
 
     Raises:
       OSError: it does not answer, or answers with an error.
@@ -55,7 +60,7 @@ def fetch(
     deadline = time.monotonic() + patience
     while True:
         try:
-            with opener.open(request, timeout=10) as answer:
+            with opener.open(request, timeout=timeout) as answer:
                 text = answer.read().decode()
             break
         except urllib.error.HTTPError as error:

@@ -234,6 +234,7 @@ def _with_stranger(ground: Ground, changes: dict[str, str], folder: Path) -> Non
             stranger.wait(60.0)
         except subprocess.TimeoutExpired:
             stranger.kill()
+            stranger.wait()
     if ended is not None or not runs_of(ground.run, states=("FAILED",)):
         raise LocalError(f"the stranger ended ({ended}) or was asked for nothing: see {log}")
 

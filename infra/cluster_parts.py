@@ -6,6 +6,7 @@ Every server listens on loopback and asks for a password. What is kept is in `.z
 
 import glob
 import json
+import math
 import os
 import pwd
 import shutil
@@ -95,8 +96,8 @@ def write_cluster(cluster: Cluster) -> None:
 
 
 def query_seconds(num_workers: int) -> int:
-    """Between two times that a worker asks for work: so long that all of them together ask eight times a second."""
-    return max(1, num_workers // 8)
+    """Between two times that a worker asks for work: so long that all together ask at most eight times a second."""
+    return math.ceil(num_workers / 8)
 
 
 def command_of(cluster: Cluster, name: str) -> list[str]:
@@ -190,7 +191,7 @@ def environment_of(cluster: Cluster, name: str) -> dict[str, str]:
         "PREFECT_HOME": str(state / name),
         "PREFECT_API_URL": address(ports["prefect"]) + "/api",
         "PREFECT_API_AUTH_STRING": secret("prefect-auth"),
-        "PREFECT_WORKER_QUERY_SECONDS": str(query_seconds(cluster.num_workers)),
+        "PREFECT_WORKER_QUERY_SECONDS": str(query_seconds(1 if role == "trainer" else cluster.num_workers)),
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
         "PREFECT_CLIENT_MAX_RETRIES": "6",  # waits of 2, 4 ... 64 s: a restart of Prefect's server takes less,
         "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",  # and of its database, without which it answers so

@@ -147,7 +147,7 @@ def test_of_processes_that_start_together_one_compiles(copy_of_package):
     assert len({answer["highest"] for answer in answers}) == 1
 
 
-def test_nobody_waits_for_ever_for_one_whose_compilation_failed(tmp_path, monkeypatch):
+def test_nobody_waits_for_ever_for_a_lock(tmp_path, monkeypatch):
     monkeypatch.setattr(_jit, "LOCK_SECONDS", 0.2)
     with (tmp_path / "lock").open("wb") as held, (tmp_path / "lock").open("wb") as other:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -1,5 +1,6 @@
 """The store on S3: a server that is away, refuses or knows no key, with the exceptions that a real client raises."""
 
+import hashlib
 import re
 import threading
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ class S3Server(ThreadingHTTPServer):
         self.server_bind()
         self.objects: dict[str, bytes] = {}
         self.troubles: dict[str, list[int]] = {}
+        self.etag = "{md5}"
+        self.asked: list[str] = []
         self.thread = threading.Thread(target=self.serve_forever, args=(0.01,))
 
     def start(self) -> None:
@@ -43,8 +46,10 @@ class S3Answers(BaseHTTPRequestHandler):
     server: S3Server
     protocol_version = "HTTP/1.1"
 
-    def answer(self, status: int, body: bytes = b"", length: int | None = None) -> None:
+    def answer(self, status: int, body: bytes = b"", length: int | None = None, etag: str = "") -> None:
         self.send_response(status)
+        if etag:
+            self.send_header("ETag", f'"{etag}"')
         self.send_header("Content-Length", str(len(body) if length is None else length))
         self.end_headers()
         self.wfile.write(body)
@@ -52,6 +57,7 @@ class S3Answers(BaseHTTPRequestHandler):
     def handle_request_of(self, method: str) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         objects, url = self.server.objects, urlsplit(self.path)
+        self.server.asked.append(method)
         key, query = url.path.removeprefix("/bucket").lstrip("/"), parse_qs(url.query)
         if troubles := self.server.troubles.get(method):
             self.answer(troubles.pop(0))
@@ -69,7 +75,8 @@ class S3Answers(BaseHTTPRequestHandler):
             self.answer(200, f"<ListBucketResult>{entries}</ListBucketResult>".encode())
         elif key in objects:
             whole = objects[key]
-            self.answer(200, b"" if method == "HEAD" else whole, len(whole))
+            etag = self.server.etag.format(md5=hashlib.md5(whole, usedforsecurity=False).hexdigest())
+            self.answer(200, b"" if method == "HEAD" else whole, len(whole), etag)
         else:
             self.answer(404)
 
@@ -128,6 +135,37 @@ def test_an_s3_server_that_is_away_for_a_while_is_asked_again(s3, monkeypatch):
         store.get_weights(digest)
     assert sorted(s3.objects.values()) == [f"{ALTERED}\n".encode(), b"bad"]
     assert not any(s3.troubles.values())
+
+
+@pytest.mark.parametrize(
+    ("etag", "there", "wanted"),
+    [
+        ("{md5}", DATA, []),
+        ("{md5}-2", DATA, ["GET"]),  # put there in two parts
+        ("0" * 32, DATA, ["GET"]),  # encrypted there
+        ("{md5}", DATA[::-1], ["GET", "PUT"]),
+        ("{md5}", DATA[1:], ["PUT"]),
+    ],
+)
+def test_what_is_there_is_not_put_again_nor_read_where_its_md5_is_told(s3, etag, there, wanted):
+    s3.start()
+    store = Store("s3://bucket/store")
+    name = f"store/weights/{store.put_weights(DATA)}.safetensors"
+    s3.etag, s3.objects[name] = etag, there
+    s3.asked.clear()
+    store.put_weights(DATA)
+    assert [method for method in s3.asked if method != "HEAD"] == wanted
+    assert s3.objects[name] == DATA
+
+
+def test_what_another_has_set_aside_since_the_folder_was_listed_is_put_again(s3):
+    s3.start()
+    store = Store("s3://bucket/store")
+    name = f"store/weights/{store.put_weights(DATA)}.safetensors"
+    store._files.ls("bucket/store/weights")
+    del s3.objects[name]
+    store.put_weights(DATA)
+    assert s3.objects[name] == DATA
 
 
 @pytest.mark.parametrize("outage_seconds", [0.3, 1e9])

@@ -116,7 +116,7 @@ def test_what_a_worker_spent_is_counted_for_the_generation_once(trained: Trained
         assert trained.is_done()
         (line,) = lines_of(trained.folder, "training", 1)
         assert line.worker == worker_name()
-        assert 0 < line.seconds < line.begun
+        assert 0 < line.seconds < 600
         assert line.cpu_seconds > 0
 
 
@@ -124,7 +124,7 @@ def test_a_worker_sets_what_torch_reads_at_its_start_before_that(trained: Traine
     shutil.rmtree(Path(trained.store.url) / "trainings")
     environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
     words = [sys.executable, "-c", WORKER, trained.spec.model_dump_json(), trained.store.url, str(trained.work)]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout) == (0, "1000\n"), done.stderr
 
 

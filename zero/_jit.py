@@ -91,8 +91,8 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
     """Numba's cache of a kernel, which processes that start together fill once instead of each for itself.
 
     Who finds a kernel missing compiles it under a lock; the others wait for it and load it. A kernel's lock is taken
-    within those of its callers alone, so no two processes wait for each other. A process whose compilation failed keeps
-    the lock to its end, so nobody waits for ever.
+    within those of its callers alone, so no two processes wait for each other; a process whose compilation failed keeps
+    the lock, and the others wait for it no longer than `LOCK_SECONDS`.
     """
 
     _lock: IO[bytes] | None = None

@@ -12,7 +12,7 @@ errors, which are no OSError), so any exception of theirs becomes a `StorageErro
 answer only after it was asked again for a while.
 
 Who has no right to set a bad object aside, a worker with its key, tells of it and takes it as missing. A put of what
-its name says heals it: it reads what is there, and writes over what differs.
+its name says heals it: it writes over what differs. An object that the server says has its MD5 is not read for that.
 """
 
 import errno
@@ -43,9 +43,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
 NO_ANSWER = {errno.EHOSTUNREACH, errno.ENETUNREACH}
 LATER = {429, 500, 502, 503, 504}
 """What an S3 server, or a proxy before it, answers where the same request may do well later (HTTP status)."""
-
-MD5 = re.compile(r"[0-9a-f]{32}")
-"""An ETag that is one; that of an object put in parts is not."""
 
 T = TypeVar("T")
 
@@ -216,17 +213,17 @@ class Store:
             raise StorageError(f"cannot write to the store {self.url}: {error}; free space or set ZERO_STORE") from None
 
     def _holds(self, name: str, data: bytes) -> bool | None:
-        """True where an object is these bytes, None where there is none; it is read only where no MD5 is told of it."""
+        """True where an object is these bytes, None where there is none; one whose MD5 is told is not read."""
+        path = f"{self._root}/{name}"
+        self._files.invalidate_cache(self._files._parent(path))  # else a list from before is asked
         try:
-            told = self._asked(lambda: self._files.info(f"{self._root}/{name}"))
+            told = self._asked(lambda: self._files.info(path))
         except FileNotFoundError:
             return None
         if told["size"] != len(data):
             return False
-        md5 = str(told.get("ETag", "")).strip('"')
-        if MD5.fullmatch(md5):
-            return md5 == hashlib.md5(data, usedforsecurity=False).hexdigest()
-        return self._read(name) == data
+        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return str(told.get("ETag", "")).strip('"') == md5 or self._read(name) == data
 
     def _read(self, name: str) -> bytes | None:
         try:

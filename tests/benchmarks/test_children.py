@@ -37,9 +37,9 @@ def test_two_children_work_at_once_or_one_by_one(work):
         for child in (first, second):
             child.wait_until_ready()
         started = time.perf_counter()
-        together((first, second), "search", 0.5)
+        together((first, second), "search", 1.5)
         at_once = time.perf_counter() - started
-        one_by_one((first, second), "search", 0.5)
+        one_by_one((first, second), "search", 1.5)
         assert at_once < time.perf_counter() - started - at_once
         rates = [child.run("search", 0.1).figure for child in (first, second)]
         assert min(rates) / 10 < one_by_one((first, second), "search", 0.1).figure < 10 * max(rates)

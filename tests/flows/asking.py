@@ -28,7 +28,7 @@ from zero.storage import Store
 
 TURN = GenerationId(lineage="asking", number=1, resign_threshold=-1.0)
 NUM_PODS = 3
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
 PARAMETERS = {"specs": [spec().model_dump(mode="json")]}
 
 
@@ -46,14 +46,23 @@ def asked(client: SyncPrefectClient, key: str) -> FlowRun:
     return found[0]
 
 
-def one_run(client: SyncPrefectClient, key: str, worker: Callable[[], Any]) -> dict[str, Any]:
+def until(condition: Callable[[], Any]) -> None:
+    """Waits for it."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not so within {PATIENCE_SECONDS:.0f} s")
+        time.sleep(0.3)
+
+
+def one_run(client: SyncPrefectClient, key: str, worker: Callable[[list[str]], Any]) -> dict[str, Any]:
     """A run that `worker` takes meanwhile: how it ended, and what a person was told."""
     said: list[str] = []
     with ThreadPoolExecutor() as threads, pool.Runs(said.append) as runs:
         asking = threads.submit(runs.run, SHARD_DEPLOYMENT, PARAMETERS, "selfplay", key)
-        did = worker()
+        did = worker(said)
         try:
-            end = asking.result(30.0)
+            end = asking.result(PATIENCE_SECONDS)
         except WorkerError as error:
             end = str(error)
     return {"end": end, "did": did, "said": said}
@@ -62,7 +71,7 @@ def one_run(client: SyncPrefectClient, key: str, worker: Callable[[], Any]) -> d
 def refused_twice(client: SyncPrefectClient) -> dict[str, Any]:
     """Two workers have other code, the third has not."""
 
-    def worker() -> str:
+    def worker(_said: list[str]) -> str:
         for key in ("refused", "refused-1"):
             client.set_flow_run_state(asked(client, key).id, Failed(name=REFUSED, message="other code"), force=True)
         run = asked(client, "refused-2")
@@ -75,7 +84,7 @@ def refused_twice(client: SyncPrefectClient) -> dict[str, Any]:
 def refused_by_all(client: SyncPrefectClient) -> str:
     """Nobody can do it."""
 
-    def worker() -> None:
+    def worker(_said: list[str]) -> None:
         for key in ("hopeless", "hopeless-1"):
             client.set_flow_run_state(asked(client, key).id, Failed(name=REFUSED, message="other code"), force=True)
             time.sleep(2 * pool.POLL_SECONDS)
@@ -90,9 +99,9 @@ def refused_by_all(client: SyncPrefectClient) -> str:
 def deleted(client: SyncPrefectClient) -> dict[str, Any]:
     """No worker is there for a while; then somebody deletes the run."""
 
-    def worker() -> None:
+    def worker(said: list[str]) -> None:
         run = asked(client, "deleted")
-        time.sleep(2 * pool.LONELY_SECONDS)
+        until(lambda: said)
         client.delete_flow_run(run.id)
 
     return one_run(client, "deleted", worker)
@@ -117,11 +126,6 @@ def stage(client: SyncPrefectClient) -> dict[str, Any]:
     def waiting() -> list[FlowRun]:
         return [run for run in runs() if run.state and run.state.is_scheduled()]
 
-    def until(condition: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.3)
-
     @flow(name="asking")
     def parent() -> None:
         tasks.play_in_pool(shards, TURN, "selfplay", store, Interruption())
@@ -143,7 +147,7 @@ def stage(client: SyncPrefectClient) -> dict[str, Any]:
         end(client, bad, Crashed(message="no GPU"))
         until(lambda: [run for run in waiting() if run.parameters["specs"] == bad_shard])
         end(client, next(run for run in waiting() if run.parameters["specs"] == bad_shard), Crashed(message="no GPU"))
-        state: State[Any] = playing.result(30.0)
+        state: State[Any] = playing.result(PATIENCE_SECONDS)
     states = sorted(str(run.state_name) for run in runs())
     keys = sorted({str(run.idempotency_key)[36:] for run in runs() if run.parameters["specs"] == bad_shard})
     return {

@@ -31,7 +31,7 @@ class Servers(NamedTuple):
 
     def api(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """Asks Prefect's API; a server that is busy is asked again."""
-        return fetch(f"{self.prefect}/api{path}", body)
+        return fetch(f"{self.prefect}/api{path}", body, timeout=60.0)
 
     def pids(self) -> dict[str, int]:
         """Process numbers of the services."""

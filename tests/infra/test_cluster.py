@@ -37,12 +37,13 @@ def test_without_gpus_any_number_of_workers_sees_none(cluster: Cluster) -> None:
     assert set(seen(cluster, "trainer", *(f"worker-{number}" for number in range(1, 9)))) == {""}
 
 
-@pytest.mark.parametrize(("num_workers", "seconds"), [(1, "1"), (4, "1"), (64, "8"), (1000, "125")])
+@pytest.mark.parametrize(("num_workers", "seconds"), [(1, "1"), (8, "1"), (12, "2"), (64, "8"), (1000, "125")])
 def test_the_more_workers_the_longer_each_waits_before_it_asks_again(
     cluster: Cluster, num_workers: int, seconds: str
 ) -> None:
     environment = environment_of(cluster._replace(num_workers=num_workers), "worker-1")
     assert environment["PREFECT_WORKER_QUERY_SECONDS"] == seconds
+    assert environment_of(cluster, "trainer")["PREFECT_WORKER_QUERY_SECONDS"] == "1"
 
 
 def test_only_workers_with_the_key_for_it_are_asked_to_train(cluster: Cluster) -> None:

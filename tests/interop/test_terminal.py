@@ -254,7 +254,7 @@ def test_capitals_and_blanks_do_not_matter(line):
 
 
 def test_it_plays_through_a_pipe():
-    done = subprocess.run(PROGRAM, input="C3\nnonsense\nhint\nquit\n", capture_output=True, text=True, timeout=120)
+    done = subprocess.run(PROGRAM, input="C3\nnonsense\nhint\nquit\n", capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
     assert "plays" in done.stdout
     assert "\x1b[" not in done.stdout

@@ -37,7 +37,7 @@ def has_avx2() -> bool:
 def answer_of_a_new_process(isa: str, **environment: str) -> dict[str, Any]:
     command = [sys.executable, "-c", CHILD, isa]
     environment = {**os.environ, **environment}
-    child = subprocess.run(command, capture_output=True, check=True, timeout=120, env=environment)
+    child = subprocess.run(command, capture_output=True, check=True, timeout=600, env=environment)
     answer: dict[str, Any] = json.loads(child.stdout)
     return answer
 
@@ -52,7 +52,7 @@ def test_avx2_limits_the_instruction_set_of_a_new_process():
 def test_the_instruction_set_is_known_as_torch_says_it_without_importing_torch(limit):
     answer = answer_of_a_new_process("native", **({"ATEN_CPU_CAPABILITY": limit} if limit else {}))
     assert answer["isa"] == answer["torch_isa"]
-    assert answer["imported"] is (platform.machine() != "x86_64" and not limit)
+    assert answer["imported"] is (platform.machine() != "x86_64")
 
 
 def test_prepared_torch_is_deterministic_and_has_the_threads_asked_for():

@@ -23,7 +23,7 @@ from zero.opponents.gtp_process import MAX_DIAGNOSTICS_BYTES, EngineError, GtpEn
 
 ENGINE = Path(__file__).parent / "engines" / "engine.py"
 RULES = go_rules(9, 9, 7.5)
-PATIENCE, IMPATIENCE = 60.0, 2.0
+PATIENCE, IMPATIENCE = 60.0, 6.0
 """Seconds for an engine that will answer, however busy the machine, and for one that will not."""
 AT = 2
 """The move at which an engine fails."""
@@ -116,7 +116,7 @@ def test_a_fault_forfeits_one_game_with_its_reason(opened, fault, reason):
 def test_an_engine_that_says_no_more_is_waited_for_so_long(opened, fault, said):
     started = time.monotonic()
     reply = at_fault(opened(fault, IMPATIENCE))
-    assert f"did not answer `genmove black` within 2 s; it said {said}" in reply.fault
+    assert f"did not answer `genmove black` within 6 s; it said {said}" in reply.fault
     assert time.monotonic() - started >= IMPATIENCE
 
 
@@ -272,7 +272,7 @@ def test_after_a_failure_there_is_no_more():
         (["no-such-engine"], "cannot find the program 'no-such-engine'; install it, or give its path"),
         ([], "cannot find the program ''"),
         (["false"], "`false` does not speak GTP: false ended with status 1 at .*; give the command line of an engine"),
-        (["cat"], "`cat` does not speak GTP: cat did not answer `protocol_version` within 2 s; it said only '1 proto"),
+        (["cat"], "`cat` does not speak GTP: cat did not answer `protocol_version` within 6 s; it said only '1 proto"),
     ],
 )
 def test_a_program_that_is_no_engine_is_refused(words, message):

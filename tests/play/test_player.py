@@ -134,6 +134,7 @@ def test_a_time_limit_ends_the_search():
             time.sleep(0.02)
             super().evaluate(planes, prior, value)
 
+    player().search(8)  # compiles what is not compiled yet
     one = player(evaluator=SlowEvaluator(), num_simulations=100_000, max_nodes=100_002)
     result = one.search(seconds=0.1)
     assert 0 < result.num_simulations <= 8 * 5

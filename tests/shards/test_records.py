@@ -175,11 +175,12 @@ def test_gomoku_games_have_no_pass():
     assert_equal(game_record(columns, 1), records[1])
 
 
-def test_a_missing_value_is_refused():
+@pytest.mark.parametrize(("name", "missing"), [("outcome", None), ("actions", [None])])
+def test_a_missing_value_is_refused(name, missing):
     def change(table: pa.Table) -> pa.Table:
-        values = pa.array([None, *table.column("outcome").to_pylist()[1:]], pa.int8())
-        index = table.schema.get_field_index("outcome")
-        return table.set_column(index, pa.field("outcome", pa.int8()), values)
+        field = table.schema.field(name)
+        values = pa.array([missing, *table.column(name).to_pylist()[1:]], field.type)
+        return table.set_column(table.schema.get_field_index(name), pa.field(name, field.type), values)
 
     with pytest.raises(StorageError, match="does not have the columns"):
         read_records(changed(change), "shard")

@@ -146,10 +146,14 @@ def test_a_deleted_experiment_is_written_again(gone_on: Lineage, tracked: Tracke
     assert dump(tracked.server, "kid") == tracked.dumps["kid"]
 
 
-def test_runs_bear_the_time_of_their_commit(gone_on: Lineage, tracked: Tracked) -> None:
-    run = tracked.dumps["tiny"]["runs"]["tiny/gen-0001 generation"]
+def test_runs_end_when_they_were_committed_and_took_what_their_work_took(gone_on: Lineage, tracked: Tracked) -> None:
     recorded = 1000 * int(git(gone_on.home, "log", "-1", "--format=%ct", "tiny/gen-0001"))
-    assert run["state"] == ("FINISHED", recorded, recorded)
+    of_all = tracked.dumps["tiny"]["runs"]["tiny/gen-0001 generation"]
+    for name, metric in (("generation", "cost/seconds"), ("training", "cost/training/seconds")):
+        [(_, seconds, _)] = of_all["metrics"][metric]
+        began = recorded - int(1000 * seconds)
+        assert tracked.dumps["tiny"]["runs"][f"tiny/gen-0001 {name}"]["state"] == ("FINISHED", began, recorded)
+        assert began < recorded
 
 
 def test_a_rollback_is_a_run_and_moves_the_champion_back(gone_on: Lineage, tracked: Tracked) -> None:

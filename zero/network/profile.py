@@ -129,12 +129,12 @@ def _gpu_profile() -> dict[str, str]:
 
 def _instruction_set() -> str:
     """What torch calls the vector instructions it uses on this CPU, as it chooses them (ATen's DispatchStub.cpp)."""
-    if (limit := os.environ.get("ATEN_CPU_CAPABILITY")) in ("avx2", "default"):
-        return limit.upper()
     if platform.machine() != "x86_64":
         import torch
 
         return torch.backends.cpu.get_cpu_capability()
+    if (limit := os.environ.get("ATEN_CPU_CAPABILITY")) in ("avx2", "default"):
+        return limit.upper()
     features = get_host_cpu_features()
     if all(features.get(name) for name in ("avx512vl", "avx512bw", "avx512dq", "fma")):
         return "AVX512"

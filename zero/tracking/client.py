@@ -6,6 +6,7 @@ time, so that the server takes a value that is written again for the one it has.
 
 import json
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +69,7 @@ class Notebook:
         run = next(iter(self._runs(page.key)), None)
         if run is None:
             tags = page.key | page.tags | ({PARENT_TAG: parent_id} if parent_id else {})
-            return self._create_run(page.name, tags)
+            return self._create_run(page.name, tags, page.seconds)
         if run.data.tags.get("zero.ledger") != page.tags.get("zero.ledger"):
             raise LineageError(
                 f"MLflow at {self.uri} has another history of {page.tags['zero.tag']} (run {run.info.run_id}), of a "
@@ -192,8 +193,9 @@ class Notebook:
         with unless("RESOURCE_DOES_NOT_EXIST"):
             self._client.delete_registered_model(self.model)
 
-    def _create_run(self, name: str, tags: dict[str, str]) -> Any:
-        return self._client.create_run(self.experiment_id, self._recorded_ms, tags, name)
+    def _create_run(self, name: str, tags: dict[str, str], seconds: float = 0.0) -> Any:
+        ends = int(1000 * time.time()) if self._recorded_ms is None else self._recorded_ms
+        return self._client.create_run(self.experiment_id, ends - int(1000 * seconds), tags, name)
 
     def _runs(self, key: dict[str, str]) -> Iterator[Any]:
         """Runs with those tags, oldest first."""

@@ -51,6 +51,7 @@ class Page(NamedTuple):
     files: list[str]  # relative to `folder`
     texts: dict[str, str]  # by file name
     data: TrainingData | None
+    seconds: float = 0.0  # wall clock of what it shows, 0.0 where unknown
 
 
 class Version(NamedTuple):
@@ -114,6 +115,7 @@ def generation_page(generation: Generation) -> Page:
         files=files,
         texts={"record/ledger-line.json": generation.line.decode()},
         data=generation.data,
+        seconds=generation.costs.total().seconds if generation.costs else 0.0,
     )
 
 
@@ -152,6 +154,7 @@ def stage_pages(generation: Generation) -> list[Page]:
         "gating": match | {"zero.decision": decision_word(generation.entry)},
     }
     params = flatten(generation.params)
+    seconds = {name: costs.seconds for name, costs in generation.costs.stages.items()} if generation.costs else {}
     return [
         Page(
             name=stage,
@@ -163,6 +166,7 @@ def stage_pages(generation: Generation) -> list[Page]:
             files=files[stage],
             texts={},
             data=generation.data if stage == "training" else None,
+            seconds=seconds.get(stage, 0.0),
         )
         for stage, points in _stage_points(generation).items()
     ]
