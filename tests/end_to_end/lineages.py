@@ -27,12 +27,17 @@ ON_THE_CLUSTER = ("tests/infra/test_access.py", "tests/infra/test_pool.py", "tes
 """Files with tests on what `make cluster` starts."""
 SHARED = {"servers": ON_THE_SERVERS, "stack": ON_THE_CLUSTER}
 """Fixtures that a process cannot share with others, and the files whose tests use them."""
+ENDS: dict[str, Callable[[], None]] = {}
+"""What ends one of those fixtures before the session does."""
 FIRST = (
-    *("tests/audit/test_registry.py", ON_THE_SERVERS[0], "tests/end_to_end/test_bad_games.py"),
-    *("tests/end_to_end/test_operations.py", "tests/end_to_end/test_reproduce.py", "tests/end_to_end/test_overlap.py"),
-    *("tests/tracking/test_rebuild.py", "tests/end_to_end/test_crashes.py", ON_THE_CLUSTER[0]),
+    *("tests/audit/test_registry.py", ON_THE_SERVERS[0], "tests/end_to_end/test_overlap.py", ON_THE_CLUSTER[0]),
+    *("tests/end_to_end/test_bad_games.py", "tests/end_to_end/test_operations.py"),
+    *("tests/end_to_end/test_reproduce.py", "tests/tracking/test_rebuild.py", "tests/end_to_end/test_crashes.py"),
 )
-"""Files that take minutes, in the order in which they are begun: what is begun last should be short."""
+"""Files that take minutes, in the order in which they are begun: what is begun last should be short.
+
+The first makes the lineages that the second line waits for.
+"""
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
 HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]
 
@@ -114,14 +119,14 @@ class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
         super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::")[0]
+        file = _file(nodeid)
         return next((files[0] for files in (*SHARED.values(), ON_ONE_SERVER) if file in files), file)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many processes again as there are cores: a third of the time tests wait for servers."""
-    return (os.cpu_count() or 1) * 3 // 2
+    """Two processes a core: tests wait for servers, and for the lineages that another process makes."""
+    return (os.cpu_count() or 1) * 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessAFile:
@@ -129,12 +134,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProc
     return OneProcessAFile(config, log)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Ends servers after the last test on them, as idle ones would take a tenth of a core each from all other tests."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or nextitem is None:
+        return
+    for fixture, files in SHARED.items():
+        if fixture in ENDS and _file(item.nodeid) in files and _file(nextitem.nodeid) not in files:
+            ENDS.pop(fixture)()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keeps the lists of files complete."""
     for item in items:
         for fixture, files in SHARED.items():
-            if fixture in getattr(item, "fixturenames", ()) and item.nodeid.split("::")[0] not in files:
+            if fixture in getattr(item, "fixturenames", ()) and _file(item.nodeid) not in files:
                 raise pytest.UsageError(f"{item.nodeid} uses the fixture {fixture!r}; name its file in {__name__}")
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.split("::")[0]
 
 
 def made_once(name: str, make: Callable[[Path], Lineage], factory: pytest.TempPathFactory) -> Lineage:

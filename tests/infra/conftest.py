@@ -1,10 +1,12 @@
 """What the tests of the cluster share: one set of secrets, one PostgreSQL, one whole cluster."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.lineages import ENDS
 from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.cluster import Stack, cluster_stack
 from tests.infra.postgres import Postgres, postgres_server
@@ -28,5 +30,7 @@ def postgres(secrets: Path) -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """A cluster with one worker; one process runs the tests of all files that use it, so that one is started."""
-    with cluster_stack(num_workers=1) as started:
+    with contextlib.ExitStack() as stopped:
+        started = stopped.enter_context(cluster_stack(num_workers=1))
+        ENDS["stack"] = stopped.close
         yield started

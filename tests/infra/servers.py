@@ -1,5 +1,6 @@
 """Real servers for tests: one Prefect, one MLflow and one worker a session, in a project and on ports of their own."""
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from infra.api import fetch
+from tests.end_to_end.lineages import ENDS
 from tests.end_to_end.project import make_project, run
 
 
@@ -48,12 +50,12 @@ def free_port() -> int:
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Servers that answer, stopped at the end of the session; tests that stop them start them again."""
+    """Servers that answer, stopped after the last test on them; tests that stop them start them again."""
     home = make_project(tmp_path_factory.mktemp("a project"))
     prefect, mlflow = free_port(), free_port()
     made = Servers(home, f"http://127.0.0.1:{prefect}", f"http://127.0.0.1:{mlflow}")
-    try:
+    with contextlib.ExitStack() as stopped:
+        stopped.callback(made.local, "down")
+        ENDS["servers"] = stopped.close
         made.local("up", "--prefect-port", str(prefect), "--mlflow-port", str(mlflow))
         yield made
-    finally:
-        made.local("down")
