@@ -48,7 +48,7 @@ LONELY_SECONDS = 60.0
 """How long runs wait before a word about workers that are missing."""
 START_SECONDS = 8.0
 """What a run costs before its first game: scheduling, interpreter, imports, compiled kernels from disk."""
-MAX_START_SHARE = 0.015
+MAX_START_SHARE = 0.01
 """Of a run; that its worker asked for it late costs as much again with 64 workers."""
 UNKNOWN_SHARDS = 2
 """Shards of a run before it is known how long they take: those of a small stage begin together."""

@@ -68,7 +68,7 @@ def make_lineage(home: Path, num_processes: int) -> Lineage:
     params = edit_params(preset_text("smoke"), gating__threshold=ALWAYS, executor__num_processes=num_processes)
     (home / "smoke.yaml").write_text(params)
     zero(home, "new", "tiny", "--params", "smoke.yaml")
-    return Lineage(home, home / ".zero/workspaces/tiny")
+    return tiny_of(home)
 
 
 def let_the_next_be_refused(lineage: Lineage, **values: object) -> None:
@@ -156,8 +156,8 @@ def _file(nodeid: str) -> str:
     return nodeid.split("::")[0]
 
 
-def made_once(name: str, make: Callable[[Path], Lineage], factory: pytest.TempPathFactory) -> Lineage:
-    """A copy of a lineage that one of the processes in which tests run makes, in `make`'s folder, for all of them."""
+def made_once(name: str, make: Callable[[Path], object], factory: pytest.TempPathFactory) -> Path:
+    """The folder that one of the processes in which tests run fills by `make` for all of them, to be copied from."""
     base = factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     made = shared / "made"
@@ -168,21 +168,40 @@ def made_once(name: str, make: Callable[[Path], Lineage], factory: pytest.TempPa
             shared.mkdir()
             make(shared)
             made.touch()
-    return copy_of(Lineage(shared / "home", shared / "home/.zero/workspaces/tiny"), factory.mktemp(name))
+    return shared
+
+
+def tiny_of(home: Path) -> Lineage:
+    """The lineage `tiny` of a project."""
+    return Lineage(home, home / ".zero/workspaces/tiny")
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
-    """Generations 0, 1 (promoted) and 2 (refused), played on one process. Only read by tests."""
+def first_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the next two fixtures."""
 
-    def make(folder: Path) -> Lineage:
+    def make(folder: Path) -> None:
         lineage = make_lineage(folder / "home", num_processes=1)
-        make_generation(lineage)
+        zero(lineage.home, "prepare", "tiny")
+        dvc(lineage.workspace, "repro")
+        copy_of(lineage, folder / "unrecorded")
+        zero(lineage.home, "advance", "tiny")
         let_the_next_be_refused(lineage)
         make_generation(lineage)
-        return lineage
 
     return made_once("recorded", make, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def recorded(first_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
+    """Generations 0, 1 (promoted) and 2 (refused), played on one process. Only read by tests."""
+    return copy_of(tiny_of(first_two / "home"), tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture(scope="module")
+def unrecorded(first_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
+    """The same lineage when generation 1 was made, and not yet recorded; the tests of a file may change it."""
+    return copy_of(tiny_of(first_two / "unrecorded/home"), tmp_path_factory.mktemp("unrecorded"))
 
 
 @pytest.fixture(scope="session")
@@ -194,7 +213,7 @@ def gone_on(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Line
     by tests.
     """
 
-    def make(folder: Path) -> Lineage:
+    def make(folder: Path) -> None:
         lineage = copy_of(recorded, folder)
         zero(lineage.home, "rollback", "tiny", "tiny/gen-0001")
         make_generation(lineage)
@@ -204,9 +223,9 @@ def gone_on(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Line
         zero(lineage.home, "prepare", "kid")
         assert fill_store_backwards(lineage.named("kid"), "selfplay", folder) == 2
         make_generation(lineage.named("kid"))
-        return lineage
 
-    return made_once("gone-on", make, tmp_path_factory)
+    made = made_once("gone-on", make, tmp_path_factory)
+    return copy_of(tiny_of(made / "home"), tmp_path_factory.mktemp("gone-on"))
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Rollback and branch of a real lineage: what they restore, what goes on from there, and what a kill leaves."""
 
 import json
-import subprocess
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,10 +13,12 @@ from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
 from zero.record import line_digest, read_ledger
 
 DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
+ROLLBACK, BRANCH = ("rollback", "tiny", "tiny/gen-0001"), ("branch", "tiny", "tiny/gen-0001", "kid")
+State = tuple[str, str, list[str]]
+"""Champion, trainee and files of the window."""
 
 
-def restored(workspace: Path) -> tuple[str, str, list[str]]:
-    """Champion, trainee and files of the window in a workspace."""
+def restored(workspace: Path) -> State:
     champion = read_manifest(workspace / "state/champion", Champion).weights.sha256
     trainee = read_manifest(workspace / "state/trainee", Checkpoint).trainee.sha256
     return champion, trainee, [each.shard.file.sha256 for each in window_of(workspace).shards]
@@ -26,21 +28,46 @@ def window_of(workspace: Path) -> Window:
     return read_manifest(workspace / "state/replay", Window)
 
 
-def left_by(lineage: Lineage, number: int) -> tuple[str, str, list[str]]:
+def left_by(lineage: Lineage, number: int, folder: Path) -> State:
     """The same as a generation left it, read from the ledger and from the shards of its window."""
     entry = read_ledger(lineage.workspace)[number]
-    folder = lineage.home.parent / f"gen-{number}"
-    if not folder.exists():
-        zero(lineage.home, "checkout", f"tiny/gen-{number:04d}", str(folder))
+    zero(lineage.home, "checkout", f"tiny/gen-{number:04d}", str(folder))
     window = read_manifest(folder / "data/window", Window)
     return entry.champion, entry.trainee, [each.shard.file.sha256 for each in window.shards]
 
 
-def test_a_rollback_restores_champion_trainee_and_window(recorded: Lineage, tmp_path: Path) -> None:
-    copy = copy_of(recorded, tmp_path)
-    told = json.loads(zero(copy.home, "rollback", "tiny", "tiny/gen-0001", "--json").stdout)
+@pytest.fixture(scope="module")
+def left(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> dict[int, State]:
+    """Of generations 1 and 2."""
+    folder = tmp_path_factory.mktemp("left")
+    return {number: left_by(recorded, number, folder / str(number)) for number in (1, 2)}
+
+
+class Uninterrupted(NamedTuple):
+    """A rollback and a branch that nothing interrupts: the lineage, what was said of the rollback, and the commits."""
+
+    lineage: Lineage
+    told: dict[str, Any]
+    commits: dict[str, str]
+
+
+def dated(home: Path, *words: str) -> str:
+    return zero(home, *words, **DATES).stdout
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Uninterrupted:
+    copy = copy_of(recorded, tmp_path_factory.mktemp("uninterrupted"))
+    told = json.loads(dated(copy.home, *ROLLBACK, "--json"))
+    dated(copy.home, *BRANCH)
+    tags = ("tiny/gen-0003", "kid/gen-0001")
+    return Uninterrupted(copy, told, {tag: git(copy.home, "rev-parse", tag).strip() for tag in tags})
+
+
+def test_a_rollback_restores_champion_trainee_and_window(uninterrupted: Uninterrupted, left: dict[int, State]) -> None:
+    copy, told, _ = uninterrupted
     assert told["tag"] == "tiny/gen-0003"
-    assert restored(copy.workspace) == left_by(copy, 1) != left_by(copy, 2)
+    assert restored(copy.workspace) == left[1] != left[2]
     assert read_manifest(copy.workspace / "state", GenerationId, "generation.json").number == 4
     ledger = read_ledger(copy.workspace)
     assert [entry.kind for entry in ledger] == ["start", "decision", "decision", "rollback"]
@@ -49,7 +76,7 @@ def test_a_rollback_restores_champion_trainee_and_window(recorded: Lineage, tmp_
     assert source is not None and (source.tag, source.line) == ("tiny/gen-0001", line_digest(ledger[1]))
     assert source.commit == git(copy.home, "rev-parse", "tiny/gen-0001").strip()
     before = git(copy.home, "for-each-ref")
-    assert json.loads(zero(copy.home, "rollback", "tiny", "tiny/gen-0001", "--json").stdout) == told
+    assert json.loads(zero(copy.home, *ROLLBACK, "--json").stdout) == told
     assert git(copy.home, "for-each-ref") == before
     assert "rollback from tiny/gen-0001" in zero(copy.home, "status", "tiny", COLUMNS="160").stdout
 
@@ -90,54 +117,45 @@ def test_a_branch_goes_on_as_its_lineage_did(recorded: Lineage, gone_on: Lineage
     assert second.decision is not None and not second.decision.promoted
 
 
-def test_a_branch_has_the_window_of_its_source_as_its_own(gone_on: Lineage, tmp_path: Path) -> None:
+def test_a_branch_has_the_window_of_its_source_as_its_own(
+    gone_on: Lineage, left: dict[int, State], tmp_path: Path
+) -> None:
     zero(gone_on.home, "checkout", "kid/gen-0001", str(tmp_path / "kid"))
     window = window_of(tmp_path / "kid")
     assert (window.origin.lineage, window.origin.generation, window.origin.stage) == ("kid", 1, "branch")
-    assert restored(tmp_path / "kid") == left_by(gone_on, 1)
-
-
-def uninterrupted(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return zero(home, *words, check=True, **DATES)
+    assert restored(tmp_path / "kid") == left[1]
 
 
 @pytest.fixture(scope="module")
-def expected(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The commits of a rollback and of a branch that nothing interrupts."""
-    copy = copy_of(recorded, tmp_path_factory.mktemp("expected"))
-    uninterrupted(copy.home, "rollback", "tiny", "tiny/gen-0001")
-    uninterrupted(copy.home, "branch", "tiny", "tiny/gen-0001", "kid")
-    return {tag: git(copy.home, "rev-parse", tag).strip() for tag in ("tiny/gen-0003", "kid/gen-0001")}
+def rolled_back(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
+    """By a command that was killed before it committed, a second that was killed before it pushed, and a third."""
+    copy = copy_of(recorded, tmp_path_factory.mktemp("rolled-back"))
+    for dead_at in ("commit --quiet", "push --quiet --atomic"):
+        killed(copy.home, dead_at, *ROLLBACK, **DATES)
+    dated(copy.home, *ROLLBACK)
+    return copy
 
 
-@pytest.mark.parametrize("dead_at", ["commit --quiet", "push --quiet --atomic"])
-def test_a_killed_rollback_is_finished_by_a_second_one(
-    lineage: Lineage, expected: dict[str, str], dead_at: str
+def test_a_killed_rollback_is_finished_by_another_one(
+    rolled_back: Lineage, uninterrupted: Uninterrupted, left: dict[int, State]
 ) -> None:
-    words = ("rollback", "tiny", "tiny/gen-0001")
-    killed(lineage.home, dead_at, *words, **DATES)
-    uninterrupted(lineage.home, *words)
-    assert git(lineage.home, "rev-parse", "tiny/gen-0003").strip() == expected["tiny/gen-0003"]
-    assert json.loads(zero(lineage.home, "prepare", "tiny").stdout)["generation"]["number"] == 4
-    assert restored(lineage.workspace) == left_by(lineage, 1)
+    assert git(rolled_back.home, "rev-parse", "tiny/gen-0003").strip() == uninterrupted.commits["tiny/gen-0003"]
+    assert json.loads(zero(rolled_back.home, "prepare", "tiny").stdout)["generation"]["number"] == 4
+    assert restored(rolled_back.workspace) == left[1]
 
 
-@pytest.mark.parametrize("dead_at", ["push --quiet --atomic"])
-def test_a_killed_branch_is_finished_by_a_second_one(lineage: Lineage, expected: dict[str, str], dead_at: str) -> None:
-    words = ("branch", "tiny", "tiny/gen-0001", "kid")
-    killed(lineage.home, dead_at, *words, **DATES)
-    assert not lineage.named("kid").workspace.exists()
-    uninterrupted(lineage.home, *words)
-    assert git(lineage.home, "rev-parse", "kid/gen-0001").strip() == expected["kid/gen-0001"]
-    assert json.loads(zero(lineage.home, "prepare", "kid").stdout)["generation"]["number"] == 2
-
-
-def test_a_lost_workspace_of_a_branch_is_made_again(lineage: Lineage) -> None:
-    zero(lineage.home, "branch", "tiny", "tiny/gen-0001", "kid")
-    workspace = lineage.named("kid").workspace
-    run(["rm", "-r", str(workspace)], lineage.home)
-    zero(lineage.home, "restore", "kid")
-    assert json.loads(zero(lineage.home, "prepare", "kid").stdout)["generation"]["number"] == 2
+def test_a_killed_branch_is_finished_by_a_second_one_and_its_lost_workspace_made_again(
+    rolled_back: Lineage, uninterrupted: Uninterrupted
+) -> None:
+    home, workspace = rolled_back.home, rolled_back.named("kid").workspace
+    killed(home, "push --quiet --atomic", *BRANCH, **DATES)
+    assert not workspace.exists()
+    dated(home, *BRANCH)
+    assert git(home, "rev-parse", "kid/gen-0001").strip() == uninterrupted.commits["kid/gen-0001"]
+    assert json.loads(zero(home, "prepare", "kid").stdout)["generation"]["number"] == 2
+    run(["rm", "-r", str(workspace)], home)
+    zero(home, "restore", "kid")
+    assert json.loads(zero(home, "prepare", "kid").stdout)["generation"]["number"] == 2
 
 
 @pytest.mark.parametrize(

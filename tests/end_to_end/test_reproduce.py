@@ -2,20 +2,33 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import environment_of, git, zero
-from zero.artifacts import sha256_bytes
+from zero.artifacts import sha256_bytes, write_manifest
+from zero.reproduce.clones import NOTES_FILE, read_notes
 
 OTHER_ISA = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+
+
+SELFPLAY_AND_GATING = ("selfplay", "gating")
+
+
+class Resumed(NamedTuple):
+    """A reproduction of generation 2 that was killed after its self-play, and what the second command said."""
+
+    kept: Path
+    told: str
+    found: dict[str, Any]
 
 
 def reproduced(home: Path, *arguments: str, status: int = 0, **environment: str) -> dict[str, Any]:
@@ -26,18 +39,72 @@ def reproduced(home: Path, *arguments: str, status: int = 0, **environment: str)
     return found
 
 
-def test_a_generation_is_computed_again_to_the_same_lock(recorded: Lineage, tmp_path: Path) -> None:
-    """Generation 2; generation 1 is computed again below, by a command that is killed in between."""
-    tag = "tiny/gen-0002"
-    found = reproduced(recorded.home, tag, "--keep", str(tmp_path / "kept"))
+@pytest.fixture(scope="module")
+def resumed(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Resumed:
+    kept = tmp_path_factory.mktemp("reproduced") / "kept"
+    words = ("reproduce", "tiny/gen-0002", "--keep", str(kept))
+    with subprocess.Popen(
+        [sys.executable, "-m", "zero", *words],
+        cwd=recorded.home,
+        env=environment_of(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr
+        for line in process.stderr:
+            if line.startswith("selfplay: equal"):
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+    assert process.returncode == -signal.SIGKILL
+    done = zero(recorded.home, *words, "--json")
+    return Resumed(kept, done.stderr, json.loads(done.stdout))
+
+
+def test_a_reproduction_that_was_killed_goes_on(recorded: Lineage, resumed: Resumed) -> None:
+    told = resumed.told
+    assert "selfplay: was done before" in told and "training: was done before" not in told
+    assert "not empty" not in told
+    other = zero(recorded.home, "reproduce", "tiny/gen-0001", "--keep", str(resumed.kept), check=False)
+    assert other.returncode == 1 and "holds tiny/gen-0002" in other.stderr
+
+
+def test_a_generation_is_computed_again_to_the_same_lock(recorded: Lineage, resumed: Resumed) -> None:
+    """By two commands, as the first was killed."""
+    kept, found = resumed.kept, resumed.found
     assert found["equal"] and found["lock_equal"]
-    assert (tmp_path / "kept/dvc.lock").read_text() == recorded.show(tag, "dvc.lock")
-    assert git(tmp_path / "kept", "status", "--porcelain") == ""
+    assert (kept / "dvc.lock").read_text() == recorded.show("tiny/gen-0002", "dvc.lock")
+    assert git(kept, "status", "--porcelain") == ""
     assert [stage["stage"] for stage in found["stages"]][:4] == ["selfplay", "replay", "training", "gating"]
     paths = [out["path"] for stage in found["stages"] for out in stage["outs"]]
     assert {"data/games", "data/window", "models/challenger", "data/match", "metrics/gating.json"} <= set(paths)
     assert all(stage["seconds"] > 0 for stage in found["stages"])
     assert found["profile_then"] == found["profile_now"] != {}
+
+
+def test_a_reproduction_that_is_over_says_so_again(recorded: Lineage, resumed: Resumed) -> None:
+    done = zero(recorded.home, "reproduce", "tiny/gen-0002", "--keep", str(resumed.kept))
+    assert "selfplay: was done before" in done.stderr and "verification: was done before" in done.stderr
+    assert "dvc.lock is the same, byte for byte" in done.stdout
+
+
+def test_another_profile_is_told_and_where_the_games_differ(
+    recorded: Lineage, resumed: Resumed, tmp_path: Path
+) -> None:
+    """A reproduction whose games of both kinds are still to be played; the rest was done before, with equal bits."""
+    kept = Path(shutil.copytree(resumed.kept, tmp_path / "kept", symlinks=True))
+    notes = read_notes(kept)
+    left = tuple(result for result in notes.done if result.stage not in SELFPLAY_AND_GATING)
+    write_manifest(kept / ".git", notes.model_copy(update={"done": left}), NOTES_FILE)
+    done = zero(recorded.home, "reproduce", "tiny/gen-0002", "--keep", str(kept), check=False, **OTHER_ISA)
+    assert "another execution profile: isa " in done.stdout
+    if "dvc.lock is the same" in done.stdout:
+        pytest.skip("this machine computes the same bits with the other instruction set")
+    assert done.returncode == 1
+    assert "training: was done before" in done.stderr
+    assert "data/games: shard-0000.parquet: game " in done.stdout
+    assert "tiny/gen-0002 came out OTHERWISE" in done.stdout
 
 
 def test_the_seeded_network_is_made_again(recorded: Lineage) -> None:
@@ -56,43 +123,6 @@ def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tm
     assert told.returncode == 1
     assert "tiny/gen-0002 came out OTHERWISE" in told.stdout
     assert "data/games/shard-000" in told.stdout and "first differences:" in told.stdout
-
-
-def test_a_reproduction_that_was_killed_goes_on(recorded: Lineage, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "zero", "reproduce", "tiny/gen-0001", "--keep", str(tmp_path / "kept")]
-    with subprocess.Popen(
-        command,
-        cwd=recorded.home,
-        env=environment_of(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stderr
-        for line in process.stderr:
-            if line.startswith("selfplay: equal"):
-                os.killpg(process.pid, signal.SIGKILL)
-                break
-    assert process.returncode == -signal.SIGKILL
-    done = zero(recorded.home, *command[3:])
-    assert "selfplay: was done before" in done.stderr and "training: was done before" not in done.stderr
-    assert "dvc.lock is the same, byte for byte" in done.stdout
-    assert (tmp_path / "kept/dvc.lock").read_text() == recorded.show("tiny/gen-0001", "dvc.lock")
-    assert "not empty" not in done.stderr
-    other = zero(recorded.home, "reproduce", "tiny/gen-0002", "--keep", str(tmp_path / "kept"), check=False)
-    assert other.returncode == 1 and "holds tiny/gen-0001" in other.stderr
-
-
-def test_another_profile_is_told_and_the_matches_are_compared(recorded: Lineage) -> None:
-    """Games that differ in their last bits differ by chance alone: the scores of the two matches agree."""
-    done = zero(recorded.home, "reproduce", "tiny/gen-0001", check=False, **OTHER_ISA)
-    assert "another execution profile: isa " in done.stdout
-    if "dvc.lock is the same" in done.stdout:
-        pytest.skip("this machine computes the same bits with the other instruction set")
-    assert done.returncode == 1
-    assert "data/games: shard-0000.parquet: game " in done.stdout
-    assert "tiny/gen-0001 came out OTHERWISE" in done.stdout
 
 
 def cached(lineage: Lineage, content: bytes) -> Path:

@@ -48,13 +48,17 @@ def test_the_match_is_balanced_and_its_decision_follows(recorded: Lineage) -> No
     assert 1 <= decision.match.unique_games <= 16
 
 
-def test_a_clone_at_a_tag_is_up_to_date_and_recomputes_to_the_same_lock(recorded: Lineage, tmp_path: Path) -> None:
+def test_a_clone_at_a_tag_is_up_to_date_and_plays_its_games_again_to_the_same_lock(
+    recorded: Lineage, tmp_path: Path
+) -> None:
+    """By plain DVC, and two stages; test_reproduce does all of them so, by the command for it."""
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", "--branch", "tiny/gen-0001", str(recorded.home), str(clone))
     dvc(clone, "pull")
     assert "up to date" in dvc(clone, "repro").stdout
     before = (clone / "dvc.lock").read_bytes()
-    dvc(clone, "repro", "--force", ZERO_STORE="off")
+    again = dvc(clone, "repro", "--force", "replay", ZERO_STORE="off")
+    assert "Running stage 'selfplay'" in again.stdout and "Running stage 'replay'" in again.stdout
     assert (clone / "dvc.lock").read_bytes() == before
     assert git(clone, "status", "--porcelain") == ""
 

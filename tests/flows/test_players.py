@@ -76,7 +76,7 @@ def test_only_a_death_is_tried_again(error: Exception, again: bool) -> None:
 
 
 def test_a_few_long_shards_are_a_run_each() -> None:
-    assert [shards_a_run(left, 5, 0, seconds=600.0) for left in (64, 9, 1)] == [1, 1, 1]
+    assert [shards_a_run(left, 5, 0, seconds=800.0) for left in (64, 9, 1)] == [1, 1, 1]
 
 
 def test_short_shards_share_a_run_so_that_its_start_costs_little() -> None:
