@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.project import zero_in_turn
 from tests.oracle.gnugo import needs_gnugo
 from tests.tracking.server import Server
 from zero.contest import contest
@@ -22,6 +23,13 @@ from zero.players import make_opponent
 from zero.presets import preset_text
 
 SMOKE = parse_params(preset_text("smoke"))
+CANNOT_BE_PLAYED = {
+    "random nobody": "unknown lineage 'nobody'",
+    "random rollout:0": "'rollout:0': rollout '0' is no number from 1 to",
+    "random random --games 3": "games = 3 is odd",
+    "random random --size 30": "size = 30: Input should be less than or equal to 19",
+    "random gtp:no-such-program": "no-such-program",
+}
 
 
 @pytest.fixture
@@ -87,21 +95,20 @@ def test_a_killed_match_goes_on_and_comes_out_the_same(home):
         assert (home / "killed" / name).read_bytes() == (home / "whole" / name).read_bytes()
 
 
-@pytest.mark.parametrize(
-    "players, options, message",
-    [
-        (("random", "nobody"), (), "unknown lineage 'nobody'"),
-        (("random", "rollout:0"), (), "'rollout:0': rollout '0' is no number from 1 to"),
-        (("random", "random"), ("--games", "3"), "games = 3 is odd"),
-        (("random", "random"), ("--size", "30"), "size = 30: Input should be less than or equal to 19"),
-        (("random", "gtp:no-such-program"), (), "no-such-program"),
-    ],
-)
-def test_what_cannot_be_played_is_one_line(home, players, options, message):
-    match = zero_match(home, *players, *options)
-    _, err = match.communicate(timeout=300)
-    assert match.returncode == 1
-    assert message in err and len(err.strip().splitlines()) == 1
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> "dict[str, subprocess.CompletedProcess[str]]":
+    """What `zero match` says of what cannot be played."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "params.yaml").write_text(preset_text("smoke"))
+    done = zero_in_turn(home, *(["match", *words.split()] for words in CANNOT_BE_PLAYED), ZERO_HOME=str(home))
+    return dict(zip(CANNOT_BE_PLAYED, done, strict=True))
+
+
+@pytest.mark.parametrize("words, message", CANNOT_BE_PLAYED.items())
+def test_what_cannot_be_played_is_one_line(refused, words, message):
+    done = refused[words]
+    assert done.returncode == 1
+    assert message in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
 
 def test_the_same_match_has_the_same_folder(home):

@@ -1,6 +1,9 @@
 """Parameters: every file there is validates, and a slip says what was meant."""
 
+import ast
+import inspect
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +79,29 @@ def test_the_paper_preset_has_the_numbers_of_the_paper():
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
 def test_every_parameter_is_explained(section):
     assert section.__doc__
-    for name, field in section.model_fields.items():
-        assert field.description, f"{section.__name__}.{name} has no docstring"
-        assert field.description.endswith((".", ";")), name
+    explained = docstrings_of(section)
+    for name in section.model_fields:
+        assert name in explained, f"{section.__name__}.{name} has no docstring"
+        assert explained[name].endswith((".", ";")), name
 
 
 def test_every_section_is_among_those_checked():
     found = {annotation for annotation in models_of(Params)} - {Params}
     assert found == set(SECTIONS)
-    assert Params.model_fields["seed"].description
+    assert "seed" in docstrings_of(Params)
+
+
+def docstrings_of(section: type[BaseModel]) -> dict[str, str]:
+    """What stands under each field, in the class or in one that it extends."""
+    found: dict[str, str] = {}
+    for cls in reversed(section.__mro__[: section.__mro__.index(BaseModel)]):
+        definition = ast.parse(inspect.getsource(cls)).body[0]
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in pairwise(definition.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = inspect.cleandoc(words)
+    return found
 
 
 def models_of(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -30,7 +30,7 @@ CHUNK_BYTES = 1 << 20
 class Manifest(BaseModel):
     """Base of what is written as JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class FileRef(Manifest):

@@ -35,7 +35,6 @@ from zero.errors import LineageError
 from zero.params import PARAMS_FILE, Params, params_digest, parse_params
 from zero.record import FIRST_PREVIOUS, LEDGER_FILE, append_entry, generation_tag, parse_ledger, read_ledger
 from zero.settings import STATE_FOLDER
-from zero.statements import state_statement, write_statement
 
 GENERATION_FILE = "generation.json"
 STATE_OUTS = ("state/champion", "state/trainee", "state/replay")
@@ -294,6 +293,7 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
 def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     from zero.network.optimizer import new_optimizer, optimizer_bytes
     from zero.network.weights import new_network, weights_bytes
+    from zero.statements import state_statement, write_statement
 
     model = new_network(params.network, params.game, params.seed)
     weights = weights_bytes(model)

@@ -6,9 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from zero.settings import Settings
 
 REPORT_SECONDS = 1.0
@@ -21,19 +18,21 @@ def progress_of(stage: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     if Settings().progress == "json":
         yield _json_reporter(stage)
         return
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         yield lambda done, total: None
         return
+    from rich import progress as rich_progress
+    from rich.console import Console
+
     columns = (
-        TextColumn(f"{stage:9}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        rich_progress.TextColumn(f"{stage:9}"),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TextColumn(unit),
+        rich_progress.TimeElapsedColumn(),
+        rich_progress.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as bar:
+    with rich_progress.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(stage, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

@@ -5,6 +5,8 @@ everything that went in by hash, and among it the statement of the generation be
 It can be checked with the lineage's public key alone, also by other tools, for the formats are public:
 https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md, https://slsa.dev/spec/v1.0/provenance.
 No time, host or path is in it, so equal generations have equal statements, and Ed25519 makes equal signatures.
+
+Imports securesystemslib only inside functions: it imports boto3, a third of a second, for keys that are kept at Amazon.
 """
 
 import json
@@ -13,9 +15,6 @@ from typing import Any, Literal, NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
-from securesystemslib.dsse import Envelope as Dsse
-from securesystemslib.exceptions import VerificationError
-from securesystemslib.signer import CryptoSigner
 
 from zero.artifacts import sha256_bytes
 from zero.errors import LineageError
@@ -158,6 +157,9 @@ def statement_digest(payload: bytes) -> str:
 
 def sign(payload: bytes, key: Ed25519PrivateKey) -> bytes:
     """The line of `record/provenance.intoto.jsonl`."""
+    from securesystemslib.dsse import Envelope as Dsse
+    from securesystemslib.signer import CryptoSigner
+
     envelope = Dsse(payload, PAYLOAD_TYPE, {})
     envelope.sign(CryptoSigner(key))
     return (json.dumps(envelope.to_dict(), sort_keys=True) + "\n").encode()
@@ -169,6 +171,8 @@ def read_envelope(data: bytes, source: str) -> Envelope:
     Raises:
       LineageError: it is no envelope with a statement of this project.
     """
+    from securesystemslib.dsse import Envelope as Dsse
+
     try:
         envelope = Dsse.from_dict(json.loads(data))
         if envelope.payload_type != PAYLOAD_TYPE:
@@ -188,6 +192,9 @@ def signed_by(data: bytes, public_key: bytes, source: str = PROVENANCE_FILE) -> 
     Raises:
       LineageError: one of them cannot be read.
     """
+    from securesystemslib.dsse import Envelope as Dsse
+    from securesystemslib.exceptions import VerificationError
+
     read_envelope(data, source)
     try:
         Dsse.from_dict(json.loads(data)).verify([read_public_key(public_key, KEY_FILE)], 1)

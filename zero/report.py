@@ -13,16 +13,12 @@ from zero.artifacts import NO_RESIGNATION, GameSet, LedgerEntry, checked_path, r
 from zero.commands import git
 from zero.costs import GenerationCosts, read_note
 from zero.errors import ZeroError
-from zero.games.rules import rules_of
 from zero.lineage import find_workspace, standing
-from zero.params import load_params
-from zero.play.sgf import game_to_sgf, write_collection
 from zero.record import generation_tag
 from zero.resignation import Calibration
 from zero.selfplay import METRICS_FILE as SELFPLAY_METRICS
 from zero.selfplay import SelfplayMetrics
 from zero.settings import STATE_FOLDER
-from zero.shards.records import game_record, read_records
 
 LAST_DECISIONS = 10
 TABLE_WIDTH = 150
@@ -135,6 +131,11 @@ def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | N
     Raises:
       ZeroError: there is no such game.
     """
+    from zero.games.rules import rules_of
+    from zero.params import load_params
+    from zero.play.sgf import game_to_sgf, write_collection
+    from zero.shards.records import game_record, read_records
+
     games = read_manifest(games_dir, GameSet)
     rules = rules_of(load_params(folder).game)
     event = f"{games.origin.lineage} generation {games.origin.generation}, {games.origin.stage}"

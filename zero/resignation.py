@@ -7,14 +7,15 @@ used in the next (paper, Methods, 'Self-play').
 """
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from zero.artifacts import NO_RESIGNATION, RESIGNATION, Manifest
 from zero.intervals import wilson_interval
-from zero.play.moves import FIRST_RESIGNATION
-from zero.shards.records import GameColumns
+
+if TYPE_CHECKING:
+    from zero.shards.records import GameColumns
 
 HIGHEST_THRESHOLD = -0.8
 """No position above it is given up, however seldom it was turned: the next player may be another one. The first network
@@ -63,7 +64,7 @@ class Falls(NamedTuple):
     outcome: np.ndarray  # [G] int8
 
 
-def calibrate(games: GameColumns, threshold: float, target: float) -> Resignation:
+def calibrate(games: "GameColumns", threshold: float, target: float) -> Resignation:
     """Measures the threshold in use, and finds the next one."""
     falls = falls_of(games)
     return Resignation(
@@ -101,8 +102,10 @@ def measure(falls: Falls, threshold: float) -> Calibration:
     )
 
 
-def falls_of(games: GameColumns) -> Falls:
+def falls_of(games: "GameColumns") -> Falls:
     """The values of the calibration games."""
+    from zero.play.moves import FIRST_RESIGNATION  # the kernels; who reads or shows a calibration needs none
+
     lengths = np.diff(games.move_offsets)
     game = np.repeat(np.arange(games.num_games), lengths)
     move = np.arange(games.num_positions) - np.repeat(games.move_offsets[:-1], lengths)

@@ -6,7 +6,7 @@ part in what they are.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,11 +26,12 @@ from zero.errors import LineageError, StorageError
 from zero.params import Params, SelfplayParams, load_params, params_digest
 from zero.places import PLAYER_DIR
 from zero.resignation import Resignation, calibrate
-from zero.shards.collect import collect_games
 from zero.shards.executor import Progress
-from zero.shards.records import GameColumns
 from zero.shards.spec import ShardSpec, engine_fingerprint, plan_shards
 from zero.storage import Store
+
+if TYPE_CHECKING:
+    from zero.shards.records import GameColumns
 
 CHAMPION_DIR = "state/champion"
 GAMES_DIR = "data/games"
@@ -124,6 +125,8 @@ def following_threshold(metrics: SelfplayMetrics) -> float:
 
 def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet:
     """Runs the stage in a lineage's workspace."""
+    from zero.shards.collect import collect_games  # with the kernels; who plans shards or reads metrics needs none
+
     params = load_params(folder)
     specs = plan(folder, store)
     origin = _origin(params, read_manifest(folder / "state", GenerationId, "generation.json"), specs)
@@ -133,7 +136,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
     return collected.game_set
 
 
-def metrics_of(games: GameColumns, selfplay: SelfplayParams, resign_threshold: float) -> SelfplayMetrics:
+def metrics_of(games: "GameColumns", selfplay: SelfplayParams, resign_threshold: float) -> SelfplayMetrics:
     """What a person wants to know of a set of games that were played with a threshold of resignation."""
     lengths = np.diff(games.move_offsets)
     sequences = {games.actions[a:b].tobytes() for a, b in zip(games.move_offsets, games.move_offsets[1:], strict=False)}

@@ -10,14 +10,12 @@
 | MLFLOW_TRACKING_URI | where tracking is written; not written when empty | |
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from zero.storage import Store
 
@@ -25,16 +23,15 @@ STATE_FOLDER = ".zero"
 STORE_OFF = "off"
 
 
-class Settings(BaseSettings):
-    """Settings of this machine, read from the environment."""
+class Settings:
+    """Settings of this machine, read from the environment. An empty variable is one that is not set."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore")
-
-    home: Path | None = Field(default=None, validation_alias="ZERO_HOME")
-    store: str = Field(default="", validation_alias="ZERO_STORE")
-    progress: str = Field(default="", validation_alias="ZERO_PROGRESS")
-    signing_key: Path | None = Field(default=None, validation_alias="ZERO_SIGNING_KEY")
-    tracking_uri: str = Field(default="", validation_alias="MLFLOW_TRACKING_URI")
+    def __init__(self) -> None:
+        self.home = _path("ZERO_HOME")
+        self.store = os.environ.get("ZERO_STORE", "")
+        self.progress = os.environ.get("ZERO_PROGRESS", "")
+        self.signing_key = _path("ZERO_SIGNING_KEY")
+        self.tracking_uri = os.environ.get("MLFLOW_TRACKING_URI", "")
 
 
 def home_dir(start: Path | None = None) -> Path:
@@ -67,3 +64,8 @@ def open_store(folder: Path) -> Iterator[Store]:
             url if "://" in url else str(here / (url or f"{STATE_FOLDER}/store"))
         )  # a relative path is in the project
         yield Store(local)
+
+
+def _path(variable: str) -> Path | None:
+    text = os.environ.get(variable)
+    return Path(text) if text else None

@@ -7,6 +7,7 @@ else at hand. Signatures are those of DSSE (https://github.com/secure-systems-la
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -18,11 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     load_pem_public_key,
 )
-from securesystemslib.signer import SSlibKey
 
 from zero.artifacts import write_whole
 from zero.errors import LineageError, StorageError
 from zero.settings import STATE_FOLDER, Settings
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import SSlibKey
 
 KEY_PATH = f"{STATE_FOLDER}/keys/signing-key.pem"
 
@@ -58,12 +61,14 @@ def public_pem(key: Ed25519PrivateKey) -> bytes:
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-def read_public_key(pem: bytes, source: str) -> SSlibKey:
+def read_public_key(pem: bytes, source: str) -> "SSlibKey":
     """A public key from its PEM text.
 
     Raises:
       LineageError: it is none, or no Ed25519 key.
     """
+    from securesystemslib.signer import SSlibKey
+
     try:
         key = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):

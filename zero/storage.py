@@ -27,8 +27,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import fsspec
-
 from zero.artifacts import sha256_bytes
 from zero.errors import StorageError
 
@@ -65,6 +63,8 @@ class Store:
         Raises:
           StorageError: the URL cannot be opened.
         """
+        import fsspec  # it searches all installed packages; most commands open no store
+
         try:
             self._files, root = fsspec.core.url_to_fs(url)
         except Exception as error:

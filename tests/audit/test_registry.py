@@ -13,23 +13,22 @@ from tests.end_to_end.project import zero
 from tests.infra.servers import free_port
 from tests.tracking.server import Server
 from zero.audit import Check, Mark
-from zero.catch_up import catch_up
 from zero.tracking.pages import run_key
 
 MODEL = f"zero-{LINEAGE}"
 
 
 @pytest.fixture(scope="module")
-def tracked(gone_on: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Record, str, Path]]:
+def tracked(
+    gone_on: Lineage, notebook: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Record, str, Path]]:
     """Two lineages, a server that has all of them and is only read by tests, and the server's folder.
 
     Tiny is rolled back to generation 1 as number 3, and its generation 4 is refused; kid branches from generation 1.
     """
-    folder = tmp_path_factory.mktemp("mlflow")
+    folder = Path(shutil.copytree(notebook, tmp_path_factory.mktemp("tracked") / "mlflow"))
     server = Server(folder)
     try:
-        for name in (LINEAGE, "kid"):
-            catch_up(gone_on.home, gone_on.named(name).workspace, server.uri)
         yield Record(gone_on.home), server.uri, folder
     finally:
         server.stop()

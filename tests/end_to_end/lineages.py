@@ -178,10 +178,11 @@ def tiny_of(home: Path) -> Lineage:
 
 @pytest.fixture(scope="session")
 def first_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the next two fixtures."""
+    """Folder of the next three fixtures."""
 
     def make(folder: Path) -> None:
         lineage = make_lineage(folder / "home", num_processes=1)
+        copy_of(lineage, folder / "begun")
         zero(lineage.home, "prepare", "tiny")
         dvc(lineage.workspace, "repro")
         copy_of(lineage, folder / "unrecorded")
@@ -196,6 +197,12 @@ def first_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recorded(first_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     """Generations 0, 1 (promoted) and 2 (refused), played on one process. Only read by tests."""
     return copy_of(tiny_of(first_two / "home"), tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture(scope="module")
+def begun(first_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
+    """The same lineage at generation 0; the tests of a file may change the rest of the project."""
+    return copy_of(tiny_of(first_two / "begun/home"), tmp_path_factory.mktemp("begun"))
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +235,24 @@ def gone_on(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Line
     return copy_of(tiny_of(made / "home"), tmp_path_factory.mktemp("gone-on"))
 
 
+@pytest.fixture(scope="session")
+def notebook(gone_on: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of an MLflow server that has tracked `tiny` and `kid` of it; another server is started on a copy."""
+    from tests.tracking.server import Server  # seconds, which most processes do without
+
+    def make(folder: Path) -> None:
+        (folder / "mlflow").mkdir()
+        server = Server(folder / "mlflow")
+        try:
+            for name in ("tiny", "kid"):
+                zero(gone_on.home, "track", name, MLFLOW_TRACKING_URI=server.uri)
+        finally:
+            server.stop()
+
+    return made_once("notebook", make, tmp_path_factory) / "mlflow"
+
+
 @pytest.fixture
 def lineage(recorded: Lineage, tmp_path: Path) -> Lineage:
-    """A copy of it that a test may change."""
+    """A copy of `recorded` that a test may change."""
     return copy_of(recorded, tmp_path)

@@ -1,7 +1,6 @@
 """Games that are wrong in a real lineage: caught by the stage that must, kept out of the record, and played again."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 

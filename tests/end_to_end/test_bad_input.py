@@ -8,28 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.project import dvc, git, make_project, zero
+from tests.end_to_end.lineages import Lineage, copy_of
+from tests.end_to_end.project import git, zero
 from zero.errors import LineageError
 from zero.lineage import writer_lock
 from zero.storage import REASON_SUFFIX
 
 
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a smoke lineage at generation 0."""
-    home = make_project(tmp_path_factory.mktemp("begun"))
-    zero(home, "new", "tiny", "--preset", "smoke")
-    return home
-
-
 @pytest.fixture
-def home(begun: Path, tmp_path: Path) -> Path:
-    """A copy of it that a test may spoil."""
-    copy = tmp_path / "home"
-    shutil.copytree(begun, copy, symlinks=True)
-    git(copy / ".zero/workspaces/tiny", "remote", "set-url", "origin", str(copy))
-    dvc(copy / ".zero/workspaces/tiny", "config", "--local", "cache.dir", str(copy / ".zero/dvc-cache"))
-    return copy
+def home(begun: Lineage, tmp_path: Path) -> Path:
+    """A copy of a project with a lineage at generation 0, which a test may spoil."""
+    return copy_of(begun, tmp_path).home
 
 
 def refused(folder: Path, *arguments: str, **environment: str) -> str:
@@ -45,28 +34,29 @@ def workspace_of(home: Path) -> Path:
     return home / ".zero/workspaces/tiny"
 
 
-def test_an_unknown_preset_names_the_nearest(begun: Path) -> None:
-    assert "unknown preset 'smoek' (did you mean 'smoke'?)" in refused(begun, "new", "other", "--preset", "smoek")
+def test_an_unknown_preset_names_the_nearest(begun: Lineage) -> None:
+    assert "unknown preset 'smoek' (did you mean 'smoke'?)" in refused(begun.home, "new", "other", "--preset", "smoek")
 
 
-def test_an_unknown_lineage_names_those_there_are(begun: Path) -> None:
-    assert refused(begun, "advance", "go7") == "unknown lineage 'go7'; there are: tiny; make it with `zero new go7`"
+def test_an_unknown_lineage_names_those_there_are(begun: Lineage) -> None:
+    told = refused(begun.home, "advance", "go7")
+    assert told == "unknown lineage 'go7'; there are: tiny; make it with `zero new go7`"
 
 
-def test_a_lineage_cannot_be_made_twice(begun: Path) -> None:
-    assert "lineage 'tiny' is there already" in refused(begun, "new", "tiny", "--preset", "smoke")
+def test_a_lineage_cannot_be_made_twice(begun: Lineage) -> None:
+    assert "lineage 'tiny' is there already" in refused(begun.home, "new", "tiny", "--preset", "smoke")
 
 
-def test_a_name_that_is_no_branch_is_refused(begun: Path) -> None:
-    assert "'../up' is no name for a lineage" in refused(begun, "new", "../up", "--preset", "smoke")
+def test_a_name_that_is_no_branch_is_refused(begun: Lineage) -> None:
+    assert "'../up' is no name for a lineage" in refused(begun.home, "new", "../up", "--preset", "smoke")
 
 
-def test_bad_parameters_leave_no_half_made_lineage(begun: Path) -> None:
-    text = (begun / "zero/presets/smoke.yaml").read_text().replace("num_slots: 8", "num_slots: -8", 1)
-    (begun / "bad.yaml").write_text(text)
-    assert "selfplay.num_slots = -8" in refused(begun, "new", "other", "--params", "bad.yaml")
-    assert [p.name for p in (begun / ".zero/workspaces").iterdir()] == ["tiny"]
-    assert "lineage/other" not in git(begun, "branch", "--list", "--all")
+def test_bad_parameters_leave_no_half_made_lineage(begun: Lineage) -> None:
+    text = (begun.home / "zero/presets/smoke.yaml").read_text().replace("num_slots: 8", "num_slots: -8", 1)
+    (begun.home / "bad.yaml").write_text(text)
+    assert "selfplay.num_slots = -8" in refused(begun.home, "new", "other", "--params", "bad.yaml")
+    assert [p.name for p in (begun.home / ".zero/workspaces").iterdir()] == ["tiny"]
+    assert "lineage/other" not in git(begun.home, "branch", "--list", "--all")
 
 
 def test_a_misspelt_parameter_stops_a_stage(home: Path) -> None:
@@ -99,25 +89,25 @@ def test_another_branch_in_the_workspace_is_refused(home: Path) -> None:
     assert "is on branch experiment" in refused(home, "prepare", "tiny")
 
 
-def test_a_second_writer_is_refused(begun: Path) -> None:
-    with writer_lock(workspace_of(begun)):
-        told = refused(begun, "prepare", "tiny", ZERO_WRITER="")
+def test_a_second_writer_is_refused(begun: Lineage) -> None:
+    with writer_lock(begun.workspace):
+        told = refused(begun.home, "prepare", "tiny", ZERO_WRITER="")
     assert "is being written by process" in told and "kill" in told
 
 
-def test_the_lock_is_free_after_its_holder_was_killed(begun: Path) -> None:
+def test_the_lock_is_free_after_its_holder_was_killed(begun: Lineage) -> None:
     program = (
         "import fcntl, sys, time; f = open(sys.argv[1], 'a+'); fcntl.flock(f, 2); print(flush=True); time.sleep(99)"
     )
-    lock = str(workspace_of(begun) / ".git/zero.lock")
+    lock = str(begun.workspace / ".git/zero.lock")
     holder = subprocess.Popen([sys.executable, "-c", program, lock], stdout=subprocess.PIPE)
     assert holder.stdout and holder.stdout.readline()
-    with pytest.raises(LineageError), writer_lock(workspace_of(begun)):
+    with pytest.raises(LineageError), writer_lock(begun.workspace):
         pass
     holder.kill()
     holder.wait()
     holder.stdout.close()
-    with writer_lock(workspace_of(begun)):
+    with writer_lock(begun.workspace):
         pass
 
 
@@ -179,8 +169,8 @@ def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path)
     assert "this worker's engine is" in told and "check out the lineage's code" in told
 
 
-def test_a_stage_outside_a_workspace_says_where_to_go(tmp_path: Path, begun: Path) -> None:
-    (tmp_path / "zero").symlink_to(begun / "zero")
+def test_a_stage_outside_a_workspace_says_where_to_go(tmp_path: Path, begun: Lineage) -> None:
+    (tmp_path / "zero").symlink_to(begun.home / "zero")
     assert "no params.yaml in" in refused(tmp_path, "selfplay")
 
 
@@ -189,9 +179,9 @@ def test_a_detached_workspace_says_how_to_go_back(home: Path) -> None:
     assert "is on no branch; go back with" in refused(home, "prepare", "tiny")
 
 
-def test_tags_of_an_earlier_lineage_are_not_taken_for_new_ones(begun: Path) -> None:
-    git(begun, "tag", "again/gen-0001")
-    assert "tag again/gen-0001 is of an earlier lineage" in refused(begun, "new", "again", "--preset", "smoke")
+def test_tags_of_an_earlier_lineage_are_not_taken_for_new_ones(begun: Lineage) -> None:
+    git(begun.home, "tag", "again/gen-0001")
+    assert "tag again/gen-0001 is of an earlier lineage" in refused(begun.home, "new", "again", "--preset", "smoke")
 
 
 def test_an_empty_ledger_is_refused(home: Path) -> None:

@@ -1,19 +1,31 @@
 """Rollback and branch of a real lineage: what they restore, what goes on from there, and what a kill leaves."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import edit_params, git, killed, run, zero
+from tests.end_to_end.project import edit_params, git, killed, run, zero, zero_in_turn
 from zero.artifacts import Champion, Checkpoint, GameSet, GenerationId, Window, read_manifest, sha256_bytes
 from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
 from zero.record import line_digest, read_ledger
 
 DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
 ROLLBACK, BRANCH = ("rollback", "tiny", "tiny/gen-0001"), ("branch", "tiny", "tiny/gen-0001", "kid")
+CANNOT_BE_DONE = {
+    "rollback tiny tiny/gen-0009": "tiny/gen-0009 is newer than the head of tiny, tiny/gen-0002",
+    "rollback tiny tiny/gen-0002": "tiny/gen-0002 is where tiny stands; there is nothing to roll back",
+    "rollback tiny go7/gen-0001": "go7/gen-0001 is of lineage 'go7', not of 'tiny'",
+    "rollback tiny tiny/gen-1": "'tiny/gen-1' is no generation; name it as its tag, such as tiny/gen-0002",
+    "rollback go7 go7/gen-0001": "unknown lineage 'go7'; there are: tiny",
+    "branch tiny tiny/gen-0009 kid": "unknown generation 'tiny/gen-0009'",
+    "branch tiny go7/gen-0001 kid": "go7/gen-0001 is not of lineage 'tiny'",
+    "branch tiny tiny/gen-0001 tiny": "lineage 'tiny' is there already; choose another name",
+    "branch tiny tiny/gen-0001 Kid": "'Kid' is no name for a lineage",
+}
 State = tuple[str, str, list[str]]
 """Champion, trainee and files of the window."""
 
@@ -52,7 +64,7 @@ class Uninterrupted(NamedTuple):
 
 
 def dated(home: Path, *words: str) -> str:
-    return zero(home, *words, **DATES).stdout
+    return zero(home, *words, check=True, **DATES).stdout
 
 
 @pytest.fixture(scope="module")
@@ -158,22 +170,18 @@ def test_a_killed_branch_is_finished_by_a_second_one_and_its_lost_workspace_made
     assert json.loads(zero(home, "prepare", "kid").stdout)["generation"]["number"] == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("rollback tiny tiny/gen-0009", "tiny/gen-0009 is newer than the head of tiny, tiny/gen-0002"),
-        ("rollback tiny tiny/gen-0002", "tiny/gen-0002 is where tiny stands; there is nothing to roll back"),
-        ("rollback tiny go7/gen-0001", "go7/gen-0001 is of lineage 'go7', not of 'tiny'"),
-        ("rollback tiny tiny/gen-1", "'tiny/gen-1' is no generation; name it as its tag, such as tiny/gen-0002"),
-        ("rollback go7 go7/gen-0001", "unknown lineage 'go7'; there are: tiny"),
-        ("branch tiny tiny/gen-0009 kid", "unknown generation 'tiny/gen-0009'"),
-        ("branch tiny go7/gen-0001 kid", "go7/gen-0001 is not of lineage 'tiny'"),
-        ("branch tiny tiny/gen-0001 tiny", "lineage 'tiny' is there already; choose another name"),
-        ("branch tiny tiny/gen-0001 Kid", "'Kid' is no name for a lineage"),
-    ],
-)
-def test_what_cannot_be_done_is_one_line(recorded: Lineage, words: str, told: str) -> None:
-    done = zero(recorded.home, *words.split(), check=False)
+@pytest.fixture(scope="module")
+def refused(recorded: Lineage) -> "dict[str, subprocess.CompletedProcess[str]]":
+    """What those commands say."""
+    done = zero_in_turn(recorded.home, *(words.split() for words in CANNOT_BE_DONE))
+    return dict(zip(CANNOT_BE_DONE, done, strict=True))
+
+
+@pytest.mark.parametrize(("words", "told"), CANNOT_BE_DONE.items())
+def test_what_cannot_be_done_is_one_line(
+    refused: "dict[str, subprocess.CompletedProcess[str]]", words: str, told: str
+) -> None:
+    done = refused[words]
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1 and told in done.stderr
 

@@ -13,14 +13,17 @@ import pytest
 import yaml
 
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import environment_of, git, zero
+from tests.end_to_end.project import environment_of, git, zero, zero_in_turn
 from zero.artifacts import sha256_bytes, write_manifest
 from zero.reproduce.clones import NOTES_FILE, read_notes
 
 OTHER_ISA = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
-
-
-SELFPLAY_AND_GATING = ("selfplay", "gating")
+CANNOT_BE_DONE = {
+    "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
+    "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games of its own",
+    "reproduce tiny/gen-0001 --sample 1 --keep kept": "give --sample or --keep, not both",
+    "reproduce tiny/gen-0001 --keep zero": "is not empty",
+}
 
 
 class Resumed(NamedTuple):
@@ -92,10 +95,10 @@ def test_a_reproduction_that_is_over_says_so_again(recorded: Lineage, resumed: R
 def test_another_profile_is_told_and_where_the_games_differ(
     recorded: Lineage, resumed: Resumed, tmp_path: Path
 ) -> None:
-    """A reproduction whose games of both kinds are still to be played; the rest was done before, with equal bits."""
+    """A reproduction whose self-play is still to be done; the rest was done before, with equal bits."""
     kept = Path(shutil.copytree(resumed.kept, tmp_path / "kept", symlinks=True))
     notes = read_notes(kept)
-    left = tuple(result for result in notes.done if result.stage not in SELFPLAY_AND_GATING)
+    left = tuple(result for result in notes.done if result.stage != "selfplay")
     write_manifest(kept / ".git", notes.model_copy(update={"done": left}), NOTES_FILE)
     done = zero(recorded.home, "reproduce", "tiny/gen-0002", "--keep", str(kept), check=False, **OTHER_ISA)
     assert "another execution profile: isa " in done.stdout
@@ -166,17 +169,18 @@ def test_a_tag_that_was_moved_is_told(lineage: Lineage) -> None:
     assert "tag tiny/gen-0001 was moved to the commit of tiny/gen-0002" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("tiny/gen-0009",), "unknown generation 'tiny/gen-0009'"),
-        (("tiny/gen-0000", "--sample", "1"), "tiny/gen-0000 has no games of its own"),
-        (("tiny/gen-0001", "--sample", "1", "--keep", "kept"), "give --sample or --keep, not both"),
-        (("tiny/gen-0001", "--keep", "zero"), "is not empty"),
-    ],
-)
-def test_what_cannot_be_done_is_one_line(recorded: Lineage, arguments: tuple[str, ...], told: str) -> None:
-    done = zero(recorded.home, "reproduce", *arguments, check=False)
+@pytest.fixture(scope="module")
+def refused(recorded: Lineage) -> "dict[str, subprocess.CompletedProcess[str]]":
+    """What those commands say."""
+    done = zero_in_turn(recorded.home, *(words.split() for words in CANNOT_BE_DONE))
+    return dict(zip(CANNOT_BE_DONE, done, strict=True))
+
+
+@pytest.mark.parametrize(("words", "told"), CANNOT_BE_DONE.items())
+def test_what_cannot_be_done_is_one_line(
+    refused: "dict[str, subprocess.CompletedProcess[str]]", words: str, told: str
+) -> None:
+    done = refused[words]
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1 and told in done.stderr
 

@@ -1,8 +1,14 @@
 """What is concluded from two matches and two profiles."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from tests.end_to_end.project import git
+from zero.cli.reproduce import lines_about
 from zero.intervals import wilson_interval
+from zero.reproduce import GATING_METRICS, _match
 from zero.reproduce.results import Compared, Reproduction, Score, StageResult, compare_scores
 
 
@@ -58,3 +64,23 @@ def test_it_is_equal_where_every_hash_and_the_lock_is(found: Reproduction, equal
 
 def test_profiles_are_compared_by_name() -> None:
     assert reproduction(SAME).other_profile == {"torch": ("2.12", "2.13"), "openvino": ("-", "2026.4")}
+
+
+def test_the_scores_of_a_match_that_came_out_otherwise_are_compared(tmp_path: Path) -> None:
+    """By the metrics at the tag and in the clone; where they are equal there is nothing to compare."""
+    metrics = tmp_path / GATING_METRICS
+    metrics.parent.mkdir()
+    then, now = score(10, 16), score(9, 16)
+    metrics.write_text(json.dumps({"match": then.model_dump()}))
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "-m", "recorded")
+    metrics.write_text(json.dumps({"match": now.model_dump()}))
+    differs = Compared(path=GATING_METRICS, then="", now="", first="score")
+    found = reproduction(differs, lock_equal=False)
+    assert _match(tmp_path, reproduction(SAME).stages) is None
+    match = _match(tmp_path, found.stages)
+    assert match == compare_scores(then, now) and match is not None and match.agrees
+    told = lines_about(found.model_copy(update={"match": match}))
+    assert "the challenger's score in the match was 62.5%, now it is 56.2%: -6.2%" in " ".join(told)
+    assert "so chance explains the difference" in " ".join(told)

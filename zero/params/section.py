@@ -12,4 +12,4 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 class Section(BaseModel):
     """A frozen section of the parameters; an unknown name is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -1,0 +1,45 @@
+"""What a process of a generation imports as it starts, which is most of what a short one costs."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    *("boto3", "cryptography", "fsspec", "matplotlib", "mlflow", "numba", "onnx", "openvino", "pandas", "pyarrow"),
+    *("pydantic_settings", "rich", "scipy", "securesystemslib", "sympy", "torch"),
+}
+KERNELS = {"numba", "scipy"}
+"""Numba asks for SciPy's version."""
+GAMES = {"fsspec", "pyarrow"}
+"""Whoever reads shards from the store."""
+
+
+@pytest.mark.parametrize(
+    ("command", "needed"),
+    [
+        ("status", {"rich"}),
+        ("prepare none", {"cryptography"}),
+        ("advance none", {"cryptography", "rich"}),
+        ("selfplay", KERNELS | GAMES),
+        ("replay", KERNELS | GAMES),
+        ("gating", KERNELS | GAMES),
+        ("verification", KERNELS | GAMES),
+        ("worker", KERNELS | GAMES),
+    ],
+)
+def test_command_imports_no_large_library_that_it_does_not_need(tmp_path, command, needed):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "zero", *command.split()],
+        cwd=tmp_path,  # there is nothing to work on: each imports what it works with, and then says so
+        env=os.environ | {"ZERO_HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    imported = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines() if row.startswith("import time:")}
+    assert "zero.cli" in imported
+    assert "Traceback" not in done.stderr
+    assert HEAVY & imported == needed
