@@ -4,8 +4,8 @@
     python -m infra.cluster stop worker-1          it would play in earnest
     python -m infra.cluster exec --as worker-1 python -m benchmarks.scaling --out benchmarks/results/scaling.json
 
-Real are Prefect's server on PostgreSQL, the S3 store, the code of `flows` that asks for runs and reads the store, and
-Prefect's worker: its polling, its states, its heartbeats. What is not: a worker's process sleeps for the time that its
+Real are Prefect's server on PostgreSQL, the S3 store, the code of `flows` that asks for runs and reads the store, and the
+pool's worker: its polling, its states, its heartbeats. What is not: a worker's process sleeps for the time that its
 start and its shards would take, then stores a shard and a receipt of the usual size. With `--faster` all that takes
 less time, and so do the pauses between polls and between heartbeats: the servers have so much more to do. A worker is
 busy while it plays; its starts and its waiting are what is lost.
@@ -35,12 +35,13 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.events import emit_event
 from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, temporary_settings
 from prefect.states import Completed, Running
-from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
+from prefect.workers.process import ProcessJobConfiguration, ProcessWorkerResult
 from s3fs import S3FileSystem  # type: ignore[import-untyped]
 
 from flows import pool
 from flows.players import Interruption
 from flows.tasks import play_in_pool
+from flows.worker import PlayerWorker
 from infra.api import HOST
 from infra.cluster_parts import Cluster, query_seconds, read_cluster
 from infra.services import Home, LocalError
@@ -77,8 +78,8 @@ class Load:
             self.requests[kind] += 1
 
 
-class SleepingWorker(ProcessWorker):
-    """Prefect's process worker, with a sleep in the place of the process."""
+class SleepingWorker(PlayerWorker):
+    """The pool's worker, with a sleep in the place of the process."""
 
     load: Load
     store: Store

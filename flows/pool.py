@@ -216,7 +216,7 @@ class Runs:
         if state.type != StateType.PENDING or _age(state) <= PENDING_SECONDS:
             return None
         self._pool_type = self._pool_type or client.read_work_pool(POOL).type
-        patience = PENDING_SECONDS if self._pool_type == "process" else POD_SECONDS
+        patience = PENDING_SECONDS if self._pool_type in ("process", "zero") else POD_SECONDS
         if _age(state) <= patience:
             return None
         lost: State[None] = Crashed(message=f"taken by a worker and not begun in {patience:.0f} s")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from infra.api import HOST, POOL, address, answers
-from infra.pools import QUEUES, WORKER_POOL
+from infra.pools import QUEUES, WORKER_POOL, WORKER_TYPE
 from infra.processes import write_json
 from infra.services import PROJECT_DIR, QUIET, Home, LocalError
 
@@ -96,8 +96,8 @@ def write_cluster(cluster: Cluster) -> None:
 
 
 def query_seconds(num_workers: int) -> int:
-    """Between two times that a worker asks for work: so long that all together ask at most eight times a second."""
-    return math.ceil(num_workers / 8)
+    """Between two times that a worker asks for work: so long that all together ask at most 16 times a second."""
+    return math.ceil(num_workers / 16)
 
 
 def command_of(cluster: Cluster, name: str) -> list[str]:
@@ -116,14 +116,15 @@ def command_of(cluster: Cluster, name: str) -> list[str]:
         case "mlflow":
             place = ["--host", HOST, "--port", str(ports["mlflow"]), "--workers", "1"]
             return [*python, "mlflow", "server", "--app-name", "basic-auth", *place]
-    worker = [*python, "prefect", "worker", "start", "--type", "process", "--name", name]
+    worker = [*python, "prefect", "worker", "start", "--name", name]
+    player = [*worker, "--limit", "1", "--pool", WORKER_POOL, "--type", WORKER_TYPE]
     match role_of(name):
         case "trainer":  # several, so that a second run for a lineage is refused and does not wait
-            return [*worker, "--limit", TRAINER_LIMIT, "--pool", POOL]
+            return [*worker, "--limit", TRAINER_LIMIT, "--pool", POOL, "--type", "process"]
         case "training":
-            return [*worker, "--limit", "1", "--pool", WORKER_POOL]
+            return player
     queues = [word for queue in QUEUES if queue != "train" for word in ("--work-queue", queue)]
-    return [*worker, "--limit", "1", "--pool", WORKER_POOL, *queues]
+    return [*player, *queues]
 
 
 def role_of(name: str) -> str:

@@ -13,7 +13,8 @@ import urllib.error
 from infra.api import POOL, api_of_environment, fetch
 from infra.automations import install
 
-WORKER_POOL = "zero-gpu"
+WORKER_POOL, WORKER_TYPE = "zero-gpu", "zero"
+"""The workers' pool, and the type of the workers that come with this project (flows/worker.py)."""
 QUEUES = {"gate": 1, "train": 2, "selfplay": 3}
 """Queues of the workers' pool and their priorities: the smallest is served first."""
 
@@ -26,8 +27,8 @@ def make_pools(api: str) -> None:
     """
     known = fetch(f"{api}/collections/views/aggregate-worker-metadata")
     template = known["prefect"]["process"]["default_base_job_configuration"]
-    for pool in (POOL, WORKER_POOL):
-        _make(f"{api}/work_pools/", {"name": pool, "type": "process", "base_job_template": template})
+    for pool, kind in ((POOL, "process"), (WORKER_POOL, WORKER_TYPE)):
+        _make(f"{api}/work_pools/", {"name": pool, "type": kind, "base_job_template": template})
     for queue, priority in QUEUES.items():
         _make(f"{api}/work_pools/{WORKER_POOL}/queues", {"name": queue, "priority": priority})
 

@@ -99,7 +99,7 @@ def test_killed_parts_come_back_and_the_others_stay(stack: Stack) -> None:
     assert "starting PostgreSQL, Prefect, worker-1 ..." in stack.command("up")
     after = {name: stack.process(name).pid for name in stack.cluster.parts}
     assert {name for name in before if before[name] != after[name]} == set(killed)
-    assert stack.prefect("/work_pools/zero-gpu")["type"] == "process"
+    assert stack.prefect("/work_pools/zero-gpu")["type"] == "zero"
 
 
 def test_the_queues_have_their_priorities(stack: Stack) -> None:

@@ -1,0 +1,30 @@
+"""Prefect's process worker, for many that share a queue: it asks for work only while it has none, and takes any of it.
+
+Prefect's own asks all the time, also while it plays, and takes the first run of the list. With 64 of them most
+questions are for nothing, and all that are idle try the same run: one gets it, and the others ask again.
+"""
+
+import random
+
+from prefect.client.schemas.responses import WorkerFlowRunResponse
+from prefect.workers.process import ProcessWorker
+
+
+class PlayerWorker(ProcessWorker):
+    """The type `zero` of workers and pools: `prefect worker start --pool zero-gpu --limit 1`."""
+
+    type = "zero"
+    _display_name = "zero"
+    _description = "Plays and trains in processes of this machine, one at a time."
+
+    async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
+        """The runs of the first queue that has any, in any order; none where nothing could be begun."""
+        if self._limiter and self._limiter.available_tokens < 1:
+            return []
+        return any_order(await super()._get_scheduled_flow_runs())
+
+
+def any_order(found: list[WorkerFlowRunResponse]) -> list[WorkerFlowRunResponse]:
+    """Those of the first one's queue, shuffled: the server lists the queue that is served first at the beginning."""
+    first = [entry for entry in found if entry.work_queue_id == found[0].work_queue_id]
+    return random.sample(first, len(first))
