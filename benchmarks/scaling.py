@@ -4,8 +4,8 @@
     python -m infra.cluster stop worker-1          it would play in earnest
     python -m infra.cluster exec --as worker-1 python -m benchmarks.scaling --out benchmarks/results/scaling.json
 
-Real are Prefect's server on PostgreSQL, the S3 store, the code of `flows` that asks for runs and reads the store, and the
-pool's worker: its polling, its states, its heartbeats. What is not: a worker's process sleeps for the time that its
+Real are Prefect's server on PostgreSQL, the S3 store, the code of `flows` that asks for runs and reads the store, and
+the pool's worker: its questions, states and heartbeats. What is not: a worker's process sleeps for the time that its
 start and its shards would take, then stores a shard and a receipt of the usual size. With `--faster` all that takes
 less time, and so do the pauses between polls and between heartbeats: the servers have so much more to do. A worker is
 busy while it plays; its starts and its waiting are what is lost.
