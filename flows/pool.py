@@ -30,7 +30,7 @@ POOL = "zero-gpu"
 QUEUES = {"gating": "gate", "training": "train", "selfplay": "selfplay"}
 """Queue of the pool for a stage; `gate` is served before `train`, and that before `selfplay` (prefect.yaml)."""
 POLL_SECONDS, POLL_SECONDS_A_RUN = 0.5, 0.05
-"""Between two looks at the runs that are waited for, and so much more for each of them: the server sends them whole, shards and all."""
+"""Between two looks at the runs that are waited for, and so much more for each: they come with all their shards."""
 FILTER_LIMIT = 200
 """Most runs, or workers, that Prefect's server gives in one answer."""
 OUTAGE_SECONDS = 600.0
