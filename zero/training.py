@@ -33,7 +33,7 @@ from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
 from zero.network.learner import Learner, StepResult
 from zero.network.parallel import Peers, run_together
-from zero.network.profile import prepare_torch
+from zero.network.profile import prepare_torch, zero_for_denormals
 from zero.network.weights import load_network
 from zero.params import Params, load_params, params_digest
 from zero.places import CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
@@ -212,7 +212,8 @@ def train(
     saved = load_training(directory) or _first_checkpoint(trainee, folder / TRAINEE_DIR)
     learner = _learner(params, saved, peers)
     curve, pending = list(saved.progress.curve), list(saved.progress.pending)
-    with closing(_batches(folder, params, origin, window, peers, learner.step, last_step)) as batches:
+    made = _batches(folder, params, origin, window, peers, learner.step, last_step)
+    with closing(made) as batches, zero_for_denormals():
         for step in learner.train(batches):
             is_line = step % training.log_interval == 0 or step == last_step
             is_checkpoint = step % training.checkpoint_interval == 0 and step < last_step

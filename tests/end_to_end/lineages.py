@@ -39,6 +39,7 @@ FIRST = (
 The first makes the lineages that the second line waits for.
 """
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start hundreds of processes: the second need not compile again
 HARDLY_ANYTHING = [{"from_step": 0, "learning_rate": 1e-6}]
 
 

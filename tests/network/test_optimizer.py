@@ -52,6 +52,20 @@ def test_a_loaded_state_goes_on_bit_for_bit(optimizer, momentum):
     assert second.optimizer_state() == straight.optimizer_state()
 
 
+def test_adam_decays_a_weight_without_a_gradient_by_its_share_alone():
+    """As a part of the gradient the decay would be a step of the whole learning rate, however small the weight."""
+    model, rate = lived_in_network(), 0.01
+    training = TRAINING.model_copy(update={"optimizer": "adam", "weight_decay": 1e-4})
+    optimizer = new_optimizer(training, model)
+    optimizer.param_groups[0]["lr"] = rate
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for parameter, was in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.detach(), was * (1.0 - rate * 2e-4), rtol=1e-6, atol=0.0)
+
+
 def test_a_forgotten_momentum_would_be_seen():
     batches = [random_batch(seed=seed) for seed in range(4)]
     straight = Learner(lived_in_network(), TRAINING, "cpu")

@@ -14,7 +14,7 @@ import torch
 
 from tests.network.networks import CPU
 from zero.errors import ParamsError
-from zero.network.profile import execution_profile, prepare_torch
+from zero.network.profile import execution_profile, prepare_torch, zero_for_denormals
 
 CPU_INFO = Path("/proc/cpuinfo")
 CHILD = """
@@ -105,3 +105,10 @@ def test_bf16_names_the_unit_that_computes_it():
     unit = "+AMX" if "amx_tile" in flags else "+BF16" if "avx512_bf16" in flags else ""
     isa = execution_profile(CPU.model_copy(update={"precision": "bf16"}))["isa"]
     assert isa == torch.backends.cpu.get_cpu_capability() + unit
+
+
+def test_denormals_are_zero_inside_and_are_back_after():
+    smallest = torch.tensor([2.0**-126])
+    with zero_for_denormals():
+        assert float(smallest * 0.5) == 0.0
+    assert float(smallest * 0.5) == 2.0**-127

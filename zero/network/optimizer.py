@@ -25,13 +25,14 @@ def new_optimizer(training: TrainingParams, model: AlphaZeroNetwork) -> Optimize
     """The optimiser of the parameters, without state; the learning rate is set at each step.
 
     The gradient of c * |theta|^2 is 2 * c * theta, which is what torch calls a weight decay of 2 * c. As in the paper
-    it holds for all parameters.
+    it holds for all parameters. Adam takes it off the weights beside the step, not as a part of the gradient
+    (Loshchilov and Hutter, 2019): there it is scaled up like every small gradient, and channels die by the dozen.
     """
     decay = 2.0 * training.weight_decay
     if training.optimizer == "sgd":
         return SGD(model.parameters(), lr=0.0, momentum=training.momentum, weight_decay=decay, foreach=False)
     betas = (training.momentum, ADAM_SECOND_MOMENT_DECAY)
-    return Adam(model.parameters(), lr=0.0, betas=betas, weight_decay=decay, foreach=False)
+    return Adam(model.parameters(), lr=0.0, betas=betas, weight_decay=decay, foreach=False, decoupled_weight_decay=True)
 
 
 def optimizer_bytes(optimizer: Optimizer, model: AlphaZeroNetwork) -> bytes:

@@ -3,8 +3,10 @@
 Imports torch only inside functions: an instruction set is chosen by the environment, before torch starts.
 """
 
+import contextlib
 import os
 import platform
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Literal
 
@@ -54,6 +56,22 @@ def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
     assert capability == _instruction_set(), "prepare_torch ran after torch had computed something"
     if profile.isa == "avx2" and capability != "AVX2":
         raise ParamsError(f"profile.isa = 'avx2', but this CPU has {capability}; set it to 'native'")
+
+
+@contextlib.contextmanager
+def zero_for_denormals() -> Iterator[None]:
+    """Lets this thread compute with 0 for numbers below 1e-38: a step full of them was measured 13 times slower.
+
+    Weights that nothing needs fall to them in thousands of steps. Where a CPU cannot, they stay.
+    """
+    import torch
+
+    able = torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        if able:
+            torch.set_flush_denormal(False)
 
 
 def profile_here(

@@ -60,7 +60,8 @@ class TrainingParams(Section):
     momentum: Annotated[float, Field(ge=0.0, lt=1.0)]
     """Momentum of SGD, first-moment decay of Adam: 0.9 in the paper."""
     weight_decay: Annotated[float, Field(ge=0.0)]
-    """c of the L2 term c * |theta|^2 in the loss (so its gradient is 2 * c * theta): 1e-4 in the paper."""
+    """c of the L2 term c * |theta|^2 in the loss (so its gradient is 2 * c * theta): 1e-4 in the paper. Adam subtracts
+    that gradient times the learning rate from the weights beside its step (AdamW)."""
     value_loss_weight: Annotated[float, Field(gt=0.0)]
     """Weight of the value loss: 1 in the paper for self-play, 0.01 for supervised learning."""
     ownership_loss_weight: Annotated[float, Field(ge=0.0)]
