@@ -43,7 +43,7 @@ class JaxNetwork(NamedTuple):
 def jax_network(network: AlphaZeroNetwork) -> JaxNetwork:
     """The same function; of a network with a joint residual tower and the paper's heads alone."""
     spec = network.spec.network
-    assert spec.tower == "residual" and spec.heads == "joint" and not spec.global_pooling
+    assert spec.tower == "residual" and spec.heads == "joint" and not (spec.global_pooling or spec.pooled_heads)
     folded: Any = fold(network)
     points = network.spec.rows * network.spec.columns
     stem, *blocks = folded.tower

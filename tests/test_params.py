@@ -114,11 +114,11 @@ def models_of(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_of(part)
 
 
-def test_no_parameter_has_a_default_but_the_one_that_older_files_lack():
+def test_no_parameter_has_a_default_but_those_that_older_files_lack():
     # What is not written out is not seen by DVC, which sees `selfplay.overlap` when it is.
     sections: list[type[BaseModel]] = [Params, *SECTIONS]
     fields = [(name, field) for section in sections for name, field in section.model_fields.items()]
-    assert [name for name, field in fields if not field.is_required()] == ["overlap"]
+    assert [name for name, field in fields if not field.is_required()] == ["pooled_heads", "overlap"]
 
 
 def test_parameters_are_frozen():
@@ -176,6 +176,7 @@ def test_a_missing_section_is_named():
         ("selfplay.num_games", 0, "greater than or equal to 1"),
         ("selfplay.overlap", "yes, please", "valid boolean"),
         ("selfplay.overlap", 1, "valid boolean"),
+        ("network.pooled_heads", "no", "valid boolean"),
         ("selfplay.num_games", 2.5, "valid integer"),
         ("selfplay.num_simulations", 65_536, "less than or equal to 65535"),
         ("selfplay.dirichlet_fraction", 1.01, "less than or equal to 1"),

@@ -62,11 +62,18 @@ def test_a_digest_does_not_see_how_a_file_is_written():
     assert params_digest(parse_params(text)) == params_digest(parsed(tree))
 
 
-def test_a_file_from_before_there_was_overlap_has_the_digests_of_one_without_it():
-    old, off, on = parsed(smoke()), *(parsed(with_value("selfplay.overlap", value)) for value in (False, True))
-    assert old == off and "overlap" not in off.model_dump()["selfplay"]
+@pytest.mark.parametrize(
+    ("section", "name", "those_that_see"),
+    [
+        ("selfplay", "overlap", {None, "selfplay", "replay", "verification"}),
+        ("network", "pooled_heads", {None, "training"}),
+    ],
+)
+def test_a_file_from_before_there_was_a_parameter_has_the_digests_of_one_without_it(section, name, those_that_see):
+    old, off, on = parsed(smoke()), *(parsed(with_value(f"{section}.{name}", value)) for value in (False, True))
+    assert old == off and name not in off.model_dump()[section]
     sees = {stage for stage in (None, *STAGE_SECTIONS) if params_digest(on, stage) != params_digest(off, stage)}
-    assert sees == {None, "selfplay", "replay", "verification"}
+    assert sees == those_that_see
 
 
 def test_digests_of_stages_differ():

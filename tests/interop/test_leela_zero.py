@@ -46,7 +46,7 @@ def network() -> AlphaZeroNetwork:
         network_params(num_blocks=NUM_BLOCKS, num_channels=NUM_CHANNELS, value_hidden=VALUE_HIDDEN), GO19, seed=3
     )
     with torch.no_grad():
-        model.policy_head.output.bias[NUM_POINTS] += 4.0  # so that the pass is seen in what is shown
+        model.get_parameter("policy_head.output.bias")[NUM_POINTS] += 4.0  # so that the pass is seen in what is shown
         model.get_parameter("tower.1.first.conv.weight")[0] = 1e-42  # what weight decay leaves of a dead channel
     return model
 
@@ -192,6 +192,7 @@ def test_the_lines_are_those_of_the_format(network):
         (GO19, {"heads": "separate"}, "network.heads is 'separate', .* 'joint'"),
         (GO19, {"value_hidden": 64}, "network.value_hidden is 64, .* 256"),
         (GO19, {"global_pooling": True}, "network.global_pooling is True, .* False"),
+        (GO19, {"pooled_heads": True}, "network.pooled_heads is True, .* False"),
     ],
 )
 def test_a_network_that_leela_zero_does_not_have_is_refused(game, changes, message):

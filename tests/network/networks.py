@@ -30,6 +30,10 @@ ARCHITECTURES = {
         for tower in ("residual", "plain")
         for heads in ("joint", "separate")
     },
+    "pooled heads": TINY.model_copy(update={"pooled_heads": True}),
+    "separate pooled heads with everything": network_params(
+        heads="separate", num_blocks=2, num_channels=12, value_hidden=7, pooled_heads=True, **BEYOND_THE_PAPER
+    ),
     "shallow with heads": TINY.model_copy(update={"tower": "shallow", "ownership_head": True, "score_head": True}),
 }
 """The paper's four (its Figure 4), the two plain convolutions of many small projects, and what goes beyond."""

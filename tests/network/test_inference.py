@@ -45,6 +45,7 @@ NETWORKS = {
     "separate": network_params(num_blocks=2, heads="separate"),
     "pooled": network_params(num_blocks=2, num_channels=9, global_pooling=True),
     "pooled plain": network_params(num_blocks=1, tower="plain", global_pooling=True),
+    "pooled heads": network_params(num_blocks=2, num_channels=9, global_pooling=True, pooled_heads=True),
     "training heads": network_params(ownership_head=True, score_head=True),
 }
 CHILD = """

@@ -84,9 +84,30 @@ def test_pooling_without_blocks_of_two_convolutions_is_refused():
         network_spec(network_params(tower="shallow", global_pooling=True), GO5)
 
 
-def test_pooling_of_a_single_channel_is_refused():
-    with pytest.raises(ParamsError, match=r"num_channels of 2 or more, got 1"):
-        network_spec(network_params(num_channels=1, global_pooling=True), GO5)
+@pytest.mark.parametrize("name", ["global_pooling", "pooled_heads"])
+def test_pooling_of_a_single_channel_is_refused(name):
+    with pytest.raises(ParamsError, match=rf"{name} = True needs network.num_channels of 2 or more, got 1"):
+        network_spec(network_params(num_channels=1, **{name: True}), GO5)
+
+
+def test_pooled_heads_judge_every_point_alike():
+    """A board that is turned gives the policy turned: convolutions of 1x1 weights, and pooling, know no directions."""
+    model = lived_in_network(TINY.model_copy(update={"pooled_heads": True}))
+    features = torch.from_numpy(np.random.default_rng(2).normal(size=(2, 6, 5, 5)).astype(np.float32))
+    with torch.no_grad():
+        logits, turned = model.policy_head(features), model.policy_head(features.rot90(1, (2, 3)))
+        values, turned_values = model.value_head(features), model.value_head(features.rot90(1, (2, 3)))
+    torch.testing.assert_close(turned[:, :25].view(2, 5, 5), logits[:, :25].view(2, 5, 5).rot90(1, (1, 2)))
+    torch.testing.assert_close(turned[:, 25], logits[:, 25])
+    torch.testing.assert_close(turned_values, values)
+
+
+def test_pooled_heads_of_gomoku_have_no_pass():
+    board = GomokuParams(name="gomoku", size=5, in_a_row=4)
+    model = new_network(TINY.model_copy(update={"pooled_heads": True}), board, 1)
+    with torch.no_grad():
+        logits, _ = model(as_images(random_planes(2)))
+    assert model.policy_head.passing is None and logits.shape == (2, 25)
 
 
 def test_the_paper_network_has_its_known_size():

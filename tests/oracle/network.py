@@ -1,7 +1,7 @@
 """The network in evaluation, slow and obvious: float64 NumPy, one convolution as nine shifted products.
 
-Twin of zero/network/tower.py, written from the paper (Methods, 'Neural network architecture') and, for global pooling,
-from KataGo's (Wu 2019, section 3.3 and appendix A).
+Twin of zero/network/tower.py, written from the paper (Methods, 'Neural network architecture') and, for global pooling
+in blocks and heads, from KataGo's (Wu 2019, section 3.3 and appendix A).
 """
 
 from collections.abc import Mapping
@@ -62,15 +62,24 @@ class NetworkTwin:
     def with_pooled_bias(self, name: str, x: np.ndarray) -> np.ndarray:
         """A quarter of the channels becomes a bias of the others, [B, C, S, S] -> [B, C - P, S, S]."""
         pooled = max(1, x.shape[1] // 4)
-        result = x[:, pooled:].copy()
+        return self.biased(name, x[:, pooled:], self.seen(np.maximum(x[:, :pooled], 0)))
+
+    def biased(self, name: str, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """Each channel with a number added to all of its points."""
+        result = x.copy()
         for b in range(len(x)):
-            boards = [np.maximum(board, 0) for board in x[b, :pooled]]
-            means = [board.mean() for board in boards]
-            scaled = [mean * (x.shape[2] - 14) / 10 for mean in means]
-            bias = self.weights[f"{name}.weight"] @ [*means, *scaled, *(board.max() for board in boards)]
-            for channel, number in enumerate(bias):
+            for channel, number in enumerate(self.weights[f"{name}.weight"] @ seen[b]):
                 result[b, channel] += number
         return result
+
+    def seen(self, x: np.ndarray) -> np.ndarray:
+        """What is pooled over each board, [B, C, S, S] -> [B, 3 C]."""
+        rows = []
+        for boards in x:
+            means = [board.mean() for board in boards]
+            scaled = [mean * (x.shape[2] - 14) / 10 for mean in means]
+            rows.append([*means, *scaled, *(board.max() for board in boards)])
+        return np.array(rows)
 
     def features(self, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What the policy head reads, and what the others read."""
@@ -94,7 +103,18 @@ class NetworkTwin:
     def evaluate(self, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """[B, P, S, S] -> logits [B, A], values [B]."""
         features, value_features = self.features(planes)
-        policy = np.maximum(self.layer("policy_head.reduce", features), 0).reshape(len(planes), -1)
-        value = np.maximum(self.layer("value_head.reduce", value_features), 0).reshape(len(planes), -1)
+        value = np.maximum(self.layer("value_head.reduce", value_features), 0)
+        value = self.seen(value) if self.network.pooled_heads else value.reshape(len(planes), -1)
         value = np.maximum(self.linear("value_head.hidden", value), 0)
-        return self.linear("policy_head.output", policy), np.tanh(self.linear("value_head.output", value))[:, 0]
+        return self.policy(features), np.tanh(self.linear("value_head.output", value))[:, 0]
+
+    def policy(self, features: np.ndarray) -> np.ndarray:
+        """[B, C, S, S] -> logits [B, A]."""
+        y = self.layer("policy_head.reduce", features)
+        if not self.network.pooled_heads:
+            return self.linear("policy_head.output", np.maximum(y, 0).reshape(len(features), -1))
+        half = self.network.num_channels // 2
+        seen = self.seen(np.maximum(y[:, :half], 0))
+        points = np.maximum(self.biased("policy_head.pool", y[:, half:], seen), 0)
+        logits = convolve(points, self.weights["policy_head.output.weight"]) + self.weights["policy_head.output.bias"]
+        return np.concatenate([logits.reshape(len(features), -1), self.linear("policy_head.passing", seen)], axis=1)

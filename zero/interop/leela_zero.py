@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from zero.errors import ParamsError
 from zero.games.position import NUM_HISTORY
 from zero.network.fold import fold
-from zero.network.tower import POLICY_FILTERS, VALUE_FILTERS, AlphaZeroNetwork, NetworkSpec
+from zero.network.tower import POLICY_FILTERS, VALUE_FILTERS, AlphaZeroNetwork, NetworkSpec, PolicyHead, ValueHead
 
 VERSION = "1"
 SIZE = 19
@@ -60,6 +60,7 @@ def check_fits(spec: NetworkSpec) -> None:
         ("heads", found.heads, "joint"),
         ("value_hidden", found.value_hidden, VALUE_HIDDEN),
         ("global_pooling", found.global_pooling, False),
+        ("pooled_heads", found.pooled_heads, False),
     ):
         if value != wanted:
             raise ParamsError(
@@ -76,6 +77,7 @@ def _tensors(network: AlphaZeroNetwork) -> Iterator[Tensor]:
         yield from _convolution(layer.weight, layer.bias)
     points = torch.arange(SIZE * SIZE).view(SIZE, SIZE).flip(0).flatten()  # ours, in their order
     policy, value = network.policy_head, network.value_head
+    assert isinstance(policy, PolicyHead) and isinstance(value, ValueHead)  # see `check_fits`
     yield from _head(policy.reduce)
     actions = torch.cat([points, torch.tensor([SIZE * SIZE])])
     yield policy.output.weight[actions][:, _of_planes(points, POLICY_FILTERS)]

@@ -25,6 +25,8 @@ from zero.network.tower import (
     Layer,
     PolicyHead,
     PooledBlock,
+    PooledPolicyHead,
+    PooledValueHead,
     ValueHead,
 )
 from zero.network.weights import load_network
@@ -155,32 +157,47 @@ class Graph:
                 x = self._pooled_block(module, x)
         return x
 
-    def policy(self, head: PolicyHead, x: Node) -> Node:
+    def policy(self, head: PolicyHead | PooledPolicyHead, x: Node) -> Node:
         """[B, C, S, S] -> logits [B, A]."""
-        return self._linear(head.output, self._reduced(head.reduce, x))
+        if isinstance(head, PooledPolicyHead):
+            return self._pooled_policy(head, x)
+        return self._linear(head.output, self._flat(self._ops.relu(self._convolution(head.reduce, x))))
 
-    def value(self, head: ValueHead, x: Node) -> Node:
+    def value(self, head: ValueHead | PooledValueHead, x: Node) -> Node:
         """[B, C, S, S] -> [B]."""
-        hidden = self._ops.relu(self._linear(head.hidden, self._reduced(head.reduce, x)))
+        y = self._ops.relu(self._convolution(head.reduce, x))
+        features = self._pooled(y) if isinstance(head, PooledValueHead) else self._flat(y)
+        hidden = self._ops.relu(self._linear(head.hidden, features))
         return self._ops.reshape(self._ops.tanh(self._linear(head.output, hidden)), [-1], False)
 
     def _pooled_block(self, block: PooledBlock, x: Node) -> Node:
         ops = self._ops
-        y = self._convolution(block.first, x)
-        sizes = [block.num_pooled, block.pool.out_features]
-        pooled, rest = ops.variadic_split(y, CHANNELS, sizes).outputs()
-        pooled = ops.relu(pooled)
-        board = np.sqrt(np.prod(list(x.get_output_shape(0))[2:]))
-        mean = ops.reduce_mean(pooled, BOARD)
-        scaled = ops.multiply(mean, np.float32((board - POOLING_MEAN_SIZE) / POOLING_SIZE_UNIT))
-        features = ops.concat([mean, scaled, ops.reduce_max(pooled, BOARD)], 1)
-        bias = ops.unsqueeze(self._linear(block.pool, features), BOARD)
-        y = self._convolution(block.second, ops.relu(ops.add(rest, bias)))
+        rest, _ = self._with_pooled_bias(block.pool, block.num_pooled, self._convolution(block.first, x))
+        y = self._convolution(block.second, rest)
         return ops.relu(ops.add(y, x) if block.skip else y)
 
-    def _reduced(self, layer: nn.Module, x: Node) -> Node:
-        """A head's first layer, flattened: [B, C, S, S] -> [B, F * S * S]."""
-        y = self._ops.relu(self._convolution(layer, x))
+    def _pooled_policy(self, head: PooledPolicyHead, x: Node) -> Node:
+        points, board = self._with_pooled_bias(head.pool, head.num_filters, self._convolution(head.reduce, x))
+        logits = self._flat(self._convolution(head.output, points))
+        return logits if head.passing is None else self._ops.concat([logits, self._linear(head.passing, board)], 1)
+
+    def _with_pooled_bias(self, pool: nn.Linear, num_pooled: int, y: Node) -> tuple[Node, Node]:
+        """The first P channels become a bias of the others, rectified: [B, C, S, S] -> [B, C - P, S, S], [B, 3 P]."""
+        ops = self._ops
+        pooled, rest = ops.variadic_split(y, CHANNELS, [num_pooled, pool.out_features]).outputs()
+        board = self._pooled(ops.relu(pooled))
+        return ops.relu(ops.add(rest, ops.unsqueeze(self._linear(pool, board), BOARD))), board
+
+    def _pooled(self, y: Node) -> Node:
+        """`pool_board`: [B, C, S, S] -> [B, 3 C]."""
+        ops = self._ops
+        size = np.sqrt(np.prod(list(y.get_output_shape(0))[2:]))
+        mean = ops.reduce_mean(y, BOARD)
+        scaled = ops.multiply(mean, np.float32((size - POOLING_MEAN_SIZE) / POOLING_SIZE_UNIT))
+        return ops.concat([mean, scaled, ops.reduce_max(y, BOARD)], 1)
+
+    def _flat(self, y: Node) -> Node:
+        """[B, C, S, S] -> [B, C * S * S]."""
         batch, *rest = list(y.get_output_shape(0))
         return self._ops.reshape(y, [batch, int(np.prod(rest))], False)
 

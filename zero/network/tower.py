@@ -3,9 +3,9 @@
 Convolutions are followed by batch normalisation and have no bias of their own. Not here: where weights come from
 (`weights`), how they are played with (`fold`, `inference`) and how they are learned (`learner`).
 
-Beyond the paper, and off there: global pooling, and two heads for training alone, whose targets (who owns each point at
-the end, by how much the game is won) tell the tower more of a game than its result does. Both are from KataGo (Wu 2019,
-'Accelerating Self-Play Learning in Go', sections 3.3, 4.1 and A).
+Beyond the paper, and off there: global pooling in blocks and heads, and two heads for training alone, whose targets
+(who owns each point at the end, by how much the game is won) tell the tower more of a game than its result does. All
+are from KataGo (Wu 2019, 'Accelerating Self-Play Learning in Go', sections 3.3, 4.1 and A).
 """
 
 from typing import NamedTuple
@@ -23,6 +23,8 @@ POLICY_FILTERS = 2
 VALUE_FILTERS = 1
 POOLED_SHARE = 4
 """One channel in so many is pooled, as in most of KataGo's networks."""
+HEAD_SHARE = 2
+"""A pooled head has one filter for so many channels of the tower; KataGo's have one for two to eight."""
 POOLING_MEAN_SIZE, POOLING_SIZE_UNIT = 14.0, 10.0
 """KataGo's scale of board sizes, -0.5 at 9x9 and 0.5 at 19x19."""
 
@@ -48,8 +50,9 @@ def network_spec(network: NetworkParams, game: GoParams | GomokuParams) -> Netwo
             "network.global_pooling = True needs blocks of two convolutions, and network.tower = 'shallow' has single "
             "ones; set global_pooling to false or tower to 'plain'"
         )
-    if network.global_pooling and network.num_channels < 2:
-        raise ParamsError("network.global_pooling = True needs network.num_channels of 2 or more, got 1")
+    if (network.global_pooling or network.pooled_heads) and network.num_channels < 2:
+        name = "global_pooling" if network.global_pooling else "pooled_heads"
+        raise ParamsError(f"network.{name} = True needs network.num_channels of 2 or more, got 1")
     rules = rules_of(game)
     return NetworkSpec(
         network=network,
@@ -149,6 +152,33 @@ class PolicyHead(nn.Module):
         return logits
 
 
+class PooledPolicyHead(nn.Module):
+    """Logits of all actions, every point judged by the same weights: KataGo's policy head.
+
+    Of 2 F filters, F = C / 2, the first F are rectified and pooled over the board to [B, 3 F]. A linear layer makes of
+    these a number for each of the other F, which is added to all of its points; a 1x1 convolution of them is the logit
+    of a point. The pass, where there is one, is a linear layer of what was pooled.
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        channels = spec.network.num_channels
+        self.num_filters = channels // HEAD_SHARE
+        self.reduce = ConvNorm(channels, 2 * self.num_filters, 1)
+        self.pool = nn.Linear(3 * self.num_filters, self.num_filters, bias=False)
+        self.output = nn.Conv2d(self.num_filters, 1, 1)
+        num_others = spec.num_actions - spec.rows * spec.columns
+        self.passing = nn.Linear(3 * self.num_filters, num_others) if num_others else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, A]."""
+        y: Tensor = self.reduce(x)
+        board = pool_board(torch.relu(y[:, : self.num_filters]))
+        bias: Tensor = self.pool(board)
+        logits: Tensor = self.output(torch.relu_(y[:, self.num_filters :] + bias[:, :, None, None])).flatten(1)
+        return logits if self.passing is None else torch.cat([logits, self.passing(board)], dim=1)
+
+
 class ValueHead(nn.Module):
     """Value in [-1, 1] for the player to move."""
 
@@ -161,6 +191,22 @@ class ValueHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B]."""
         features = torch.relu_(self.hidden(torch.relu_(self.reduce(x)).flatten(1)))
+        return torch.tanh(self.output(features)).squeeze(1)
+
+
+class PooledValueHead(nn.Module):
+    """Value in [-1, 1] for the player to move, by what C / 2 filters see on the whole board: KataGo's value head."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        num_filters = spec.network.num_channels // HEAD_SHARE
+        self.reduce = ConvNorm(spec.network.num_channels, num_filters, 1)
+        self.hidden = nn.Linear(3 * num_filters, spec.network.value_hidden)
+        self.output = nn.Linear(spec.network.value_hidden, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B]."""
+        features = torch.relu_(self.hidden(pool_board(torch.relu_(self.reduce(x)))))
         return torch.tanh(self.output(features)).squeeze(1)
 
 
@@ -210,8 +256,8 @@ class AlphaZeroNetwork(nn.Module):
         self.spec = spec
         self.tower = _tower(spec)
         self.value_tower = _tower(spec) if spec.network.heads == "separate" else None
-        self.policy_head = PolicyHead(spec)
-        self.value_head = ValueHead(spec)
+        self.policy_head = PooledPolicyHead(spec) if spec.network.pooled_heads else PolicyHead(spec)
+        self.value_head = PooledValueHead(spec) if spec.network.pooled_heads else ValueHead(spec)
         self.ownership_head = OwnershipHead(spec) if spec.network.ownership_head else None
         self.score_head = ScoreHead(spec) if spec.network.score_head else None
 

@@ -28,7 +28,7 @@ OUTPUT_GAIN = 0.1
 are led by the ends of games that the search sees and not by accidents of the seed."""
 POOL_GAIN = 0.1
 """Scale of the first weights of global pooling, whose biases would else be larger than what they are added to."""
-GAINS = {"output": OUTPUT_GAIN, "pool": POOL_GAIN}
+GAINS = {"output": OUTPUT_GAIN, "passing": OUTPUT_GAIN, "pool": POOL_GAIN}
 """Scales of the first weights by the layer's name; 1 for all others."""
 
 

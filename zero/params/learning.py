@@ -1,5 +1,6 @@
 """Sections of the parameters about learning: the network, the window of games, the optimisation."""
 
+from operator import not_
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -27,6 +28,10 @@ class NetworkParams(Section):
     """True: training also predicts who owns each point at the end of the game (KataGo; not in the paper)."""
     score_head: bool
     """True: training also predicts the margin at the end of the game (KataGo; not in the paper)."""
+    pooled_heads: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
+    """True: the policy head judges every point by the same weights and by what it pools over the whole board, the value
+    head by that alone (KataGo; not in the paper). False, or not written: the paper's heads. Not in digests where it is
+    false."""
 
 
 class ReplayParams(Section):
