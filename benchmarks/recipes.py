@@ -65,7 +65,7 @@ def changed(params: Params, variant: str) -> Params:
         value = yaml.safe_load(text)
         if name.strip() == RATE:
             field, value = "learning_rate", [{"from_step": 0, "learning_rate": value}]
-        if section not in tree or not isinstance(tree[section], dict) or field not in tree[section]:
+        if field not in getattr(type(getattr(params, section, None)), "model_fields", ()):
             raise ParamsError(f"{variant!r}: there is no parameter {name.strip()!r}; docs/parameters.md")
         tree[section][field] = value
     try:
