@@ -1,11 +1,13 @@
 """The services of one machine: how each is started, recorded, waited for and stopped, and what its port is."""
 
+import fcntl
 import hashlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +33,10 @@ QUIET = {
     "DVC_NO_ANALYTICS": "1",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
+
+
+_reserved: dict[int, int] = {}
+"""Ports that this process has reserved, with the open file that is locked for each."""
 
 
 class LocalError(Exception):
@@ -153,20 +159,41 @@ def choose_port(name: str, given: int | None, before: Record | None, taken: set[
     variable = f"ZERO_{name.upper()}_PORT"
     usual = USUAL_PORTS[name] if usual is None else usual
     if given is not None:
-        if given in taken or not port_is_free(given):
+        if given in taken or not reserve_port(given):
             raise LocalError(
                 f"port {given} for {title(name)} is in use by another program; stop that program, set {variable} to "
                 "another port, or leave it unset for a free one"
             )
         return given
     wanted = [before.port] if before else []
-    free = (port for port in [*wanted, *range(usual, usual + PORTS_TRIED)] if port not in taken and port_is_free(port))
+    free = (port for port in [*wanted, *range(usual, usual + PORTS_TRIED)] if port not in taken and reserve_port(port))
     port: int | None = next(free, None)
     if port is None:
         raise LocalError(f"no free port for {title(name)} among {usual} to {usual + PORTS_TRIED - 1}; set {variable}")
     if port not in (*wanted, usual):
         say(f"port {usual} is in use by another program: {title(name)} takes {port} (set {variable} to choose)")
     return port
+
+
+def reserve_port(port: int) -> bool:
+    """True where a server could listen there and no other project of this user is about to start one there.
+
+    A server listens only seconds after its port was chosen. Until this process ends, others see that it is taken.
+    """
+    if port not in _reserved:
+        descriptor = os.open(reservation(port), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        _reserved[port] = descriptor
+    return port_is_free(port)
+
+
+def reservation(port: int) -> Path:
+    """The file whose lock reserves a port."""
+    return Path(tempfile.gettempdir()) / f"zero-{os.getuid()}-port-{port}"
 
 
 def port_is_free(port: int) -> bool:

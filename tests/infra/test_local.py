@@ -1,5 +1,6 @@
 """The servers of this machine, with real ones: started, started again, refused, stopped."""
 
+import fcntl
 import json
 import os
 import signal
@@ -157,6 +158,15 @@ def test_the_usual_port_in_use_gives_another_and_says_so(
     assert port > occupied
     said = f"port {occupied} is in use by another program: MLflow takes {port} (set ZERO_MLFLOW_PORT to choose)\n"
     assert capsys.readouterr().out == said
+
+
+def test_a_port_at_which_another_project_starts_a_server_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setitem(services.USUAL_PORTS, "mlflow", port)
+    with services.reservation(port).open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert choose_port("mlflow", None, None, set()) > port
+    assert choose_port("mlflow", None, None, set()) == port
 
 
 def test_a_server_comes_back_to_the_port_it_had() -> None:
