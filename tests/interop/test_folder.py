@@ -117,7 +117,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_the_shipped_players_are_what_their_statements_say():
-    assert shipped_players() == ["go9"]
+    assert shipped_players() == ["go9", "gomoku8"]
     for name in shipped_players():
         files = read_player(SHIPPED_DIR / name)
         assert sum(map(len, files.values())) < MOST_BYTES
