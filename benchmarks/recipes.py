@@ -77,7 +77,7 @@ def changed(params: Params, variant: str) -> Params:
 def train_variant(workspace: Path, params: Params, seconds: float, out: Path) -> Trained:
     """Trains a new network for so many seconds of processor time, and writes it as a player's folder."""
     from zero.network.learner import Learner
-    from zero.network.profile import prepare_torch
+    from zero.network.profile import prepare_torch, zero_for_denormals
     from zero.network.weights import new_network
     from zero.play.samples import Sampler
 
@@ -86,11 +86,11 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     games = sample_games(read_window(read_manifest(workspace / WINDOW_DIR, Window), workspace / WINDOW_DIR, rules))
     network = new_network(params.network, params.game, params.seed)
     num_weights = sum(parameter.numel() for parameter in network.parameters())
-    learner = Learner(network, params.training, params.profile.device, precision=params.profile.training_precision)
-    training = params.training
-    threads = SAMPLER_THREADS[params.profile.device]
+    training, profile = params.training, params.profile
+    sampling = (params.seed, 1, training.batch_size, training.random_symmetry, SAMPLER_THREADS[profile.device])
     policy_loss = float("nan")
-    with Sampler(rules, games, params.seed, 1, training.batch_size, training.random_symmetry, threads) as sampler:
+    with zero_for_denormals(), Sampler(rules, games, *sampling) as sampler:
+        learner = Learner(network, training, profile.device, precision=profile.training_precision)
         began = used = 0.0
         for step in learner.train(sampler.batches(0, MOST_STEPS)):
             began = began or time.process_time()  # after the first step, which compiles and loads

@@ -16,11 +16,12 @@ def params_of(preset: str, profile: ProfileParams | None, **sections: Fields) ->
     Raises:
       ParamsError: there is no such preset.
     """
-    tree = parse_params(preset_text(preset)).model_dump()
+    params = parse_params(preset_text(preset))
+    tree = params.model_dump()
     if profile is not None:
         tree["profile"] = profile.model_dump()
     for section, fields in sections.items():
-        assert fields.keys() <= tree[section].keys(), (section, sorted(fields))
+        assert fields.keys() <= type(getattr(params, section)).model_fields.keys(), (section, sorted(fields))
         tree[section] |= fields
     return Params.model_validate(tree)
 

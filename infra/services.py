@@ -1,13 +1,11 @@
 """The services of one machine: how each is started, recorded, waited for and stopped, and what its port is."""
 
-import fcntl
 import hashlib
 import os
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +33,8 @@ QUIET = {
 }
 
 
-_reserved: dict[int, int] = {}
-"""Ports that this process has reserved, with the open file that is locked for each."""
+_reserved: dict[int, socket.socket] = {}
+"""Ports that this process has reserved, with the socket that says so."""
 
 
 class LocalError(Exception):
@@ -161,8 +159,8 @@ def choose_port(name: str, given: int | None, before: Record | None, taken: set[
     if given is not None:
         if given in taken or not reserve_port(given):
             raise LocalError(
-                f"port {given} for {title(name)} is in use by another program; stop that program, set {variable} to "
-                "another port, or leave it unset for a free one"
+                f"port {given} for {title(name)} is in use by another program, or another project is starting a server "
+                f"there; stop it, set {variable} to another port, or leave it unset for a free one"
             )
         return given
     wanted = [before.port] if before else []
@@ -176,24 +174,27 @@ def choose_port(name: str, given: int | None, before: Record | None, taken: set[
 
 
 def reserve_port(port: int) -> bool:
-    """True where a server could listen there and no other project of this user is about to start one there.
+    """True where a server could listen there and no other project on this machine is about to start one there.
 
     A server listens only seconds after its port was chosen. Until this process ends, others see that it is taken.
     """
     if port not in _reserved:
-        descriptor = os.open(reservation(port), os.O_RDWR | os.O_CREAT, 0o600)
+        claim = socket.socket(socket.AF_UNIX)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
+            claim.bind(reservation(port))
+        except OSError:
+            claim.close()
             return False
-        _reserved[port] = descriptor
-    return port_is_free(port)
+        _reserved[port] = claim
+    if port_is_free(port):
+        return True
+    _reserved.pop(port).close()
+    return False
 
 
-def reservation(port: int) -> Path:
-    """The file whose lock reserves a port."""
-    return Path(tempfile.gettempdir()) / f"zero-{os.getuid()}-port-{port}"
+def reservation(port: int) -> str:
+    """The abstract socket that reserves a port: no file, and the system frees it when its process ends."""
+    return f"\0zero-port-{port}"
 
 
 def port_is_free(port: int) -> bool:

@@ -115,7 +115,7 @@ def models_of(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def test_no_parameter_has_a_default_but_those_that_older_files_lack():
-    # What is not written out is not seen by DVC, which sees `selfplay.overlap` when it is.
+    # What is not written out is not seen by DVC, which sees these two when they are.
     sections: list[type[BaseModel]] = [Params, *SECTIONS]
     fields = [(name, field) for section in sections for name, field in section.model_fields.items()]
     assert [name for name, field in fields if not field.is_required()] == ["pooled_heads", "overlap"]

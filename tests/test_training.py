@@ -100,6 +100,16 @@ def test_two_threads_give_the_same_bytes_each_time(tmp_path):
     assert trained(tmp_path / "a", params) == trained(tmp_path / "b", params)
 
 
+def test_denormals_are_zero_while_it_trains(tmp_path):
+    halves: list[float] = []
+
+    def look(done: int, total: int) -> None:
+        halves.append(float(torch.tensor([2.0**-126]) * 0.5))
+
+    run(workspace(tmp_path, made_params()), progress=look)
+    assert halves and not any(halves)
+
+
 def test_another_seed_gives_other_weights(tmp_path):
     one = trained(tmp_path / "a", made_params())
     other = trained(tmp_path / "b", made_params().model_copy(update={"seed": 2}))

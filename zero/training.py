@@ -210,31 +210,32 @@ def train(
     directory = resume_dir(folder, sha256_bytes(canonical_json(origin)))
     first_step, last_step = trainee.step, trainee.step + training.num_steps
     saved = load_training(directory) or _first_checkpoint(trainee, folder / TRAINEE_DIR)
-    learner = _learner(params, saved, peers)
-    curve, pending = list(saved.progress.curve), list(saved.progress.pending)
-    made = _batches(folder, params, origin, window, peers, learner.step, last_step)
-    with closing(made) as batches, zero_for_denormals():
-        for step in learner.train(batches):
-            is_line = step % training.log_interval == 0 or step == last_step
-            is_checkpoint = step % training.checkpoint_interval == 0 and step < last_step
-            if is_line or is_checkpoint:
-                pending += learner.results()
-            if is_line:
-                curve.append(curve_line(pending))
-                pending.clear()
-            if is_checkpoint and (peers is None or peers.rank == 0):
-                save_training(
-                    directory,
-                    step,
-                    learner.learning_rate_factor,
-                    tuple(curve),
-                    tuple(pending),
-                    learner.weights(),
-                    learner.optimizer_state(),
-                    learner.player_weights() if training.ema_decay else None,
-                )
-            if progress:
-                progress(step - first_step, training.num_steps)
+    with zero_for_denormals():
+        learner = _learner(params, saved, peers)
+        curve, pending = list(saved.progress.curve), list(saved.progress.pending)
+        made = _batches(folder, params, origin, window, peers, learner.step, last_step)
+        with closing(made) as batches:
+            for step in learner.train(batches):
+                is_line = step % training.log_interval == 0 or step == last_step
+                is_checkpoint = step % training.checkpoint_interval == 0 and step < last_step
+                if is_line or is_checkpoint:
+                    pending += learner.results()
+                if is_line:
+                    curve.append(curve_line(pending))
+                    pending.clear()
+                if is_checkpoint and (peers is None or peers.rank == 0):
+                    save_training(
+                        directory,
+                        step,
+                        learner.learning_rate_factor,
+                        tuple(curve),
+                        tuple(pending),
+                        learner.weights(),
+                        learner.optimizer_state(),
+                        learner.player_weights() if training.ema_decay else None,
+                    )
+                if progress:
+                    progress(step - first_step, training.num_steps)
     return Trained(
         step=learner.step,
         learning_rate_factor=learner.learning_rate_factor,

@@ -42,6 +42,11 @@ def test_a_variant_changes_what_it_names_alone():
     assert changed(params, AS_IT_IS) == params
 
 
+@pytest.mark.parametrize(("section", "field"), [("network", "pooled_heads"), ("selfplay", "overlap")])
+def test_what_a_dump_leaves_out_can_be_changed_too(section, field):
+    assert getattr(getattr(changed(made_params(), f"{section}.{field}=true"), section), field) is True
+
+
 @pytest.mark.parametrize(
     ("variant", "message"),
     [

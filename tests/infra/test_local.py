@@ -1,6 +1,5 @@
 """The servers of this machine, with real ones: started, started again, refused, stopped."""
 
-import fcntl
 import json
 import os
 import signal
@@ -29,6 +28,14 @@ def occupied() -> Iterator[int]:
         other.bind(("127.0.0.1", 0))
         other.listen()
         yield int(other.getsockname()[1])
+
+
+@pytest.fixture(autouse=True)
+def no_port_stays_reserved() -> Iterator[None]:
+    """A reservation lasts as long as its process, which here goes on to other tests."""
+    yield
+    while services._reserved:
+        services._reserved.popitem()[1].close()
 
 
 @pytest.fixture
@@ -138,8 +145,8 @@ def test_a_given_port_in_use_is_refused_and_nothing_is_started(tmp_path: Path, o
     done = run([sys.executable, "-m", "infra.local", "up"], home, check=False, ZERO_PREFECT_PORT=str(occupied))
     assert done.returncode == 1
     assert done.stderr == (
-        f"error: port {occupied} for Prefect is in use by another program; stop that program, set ZERO_PREFECT_PORT to "
-        "another port, or leave it unset for a free one\n"
+        f"error: port {occupied} for Prefect is in use by another program, or another project is starting a server "
+        "there; stop it, set ZERO_PREFECT_PORT to another port, or leave it unset for a free one\n"
     )
     assert processes_of(home) == []
     assert not (home / ".zero/servers.json").exists()
@@ -163,10 +170,16 @@ def test_the_usual_port_in_use_gives_another_and_says_so(
 def test_a_port_at_which_another_project_starts_a_server_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setitem(services.USUAL_PORTS, "mlflow", port)
-    with services.reservation(port).open("wb") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(services.reservation(port))
         assert choose_port("mlflow", None, None, set()) > port
     assert choose_port("mlflow", None, None, set()) == port
+
+
+def test_a_port_that_is_not_free_is_not_kept_from_whom_it_belongs_to(occupied: int) -> None:
+    assert not services.reserve_port(occupied)
+    with socket.socket(socket.AF_UNIX) as owner:
+        owner.bind(services.reservation(occupied))  # or it is an error
 
 
 def test_a_server_comes_back_to_the_port_it_had() -> None:

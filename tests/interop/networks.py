@@ -26,7 +26,7 @@ def trained(network: NetworkParams, game: GoParams | GomokuParams, seed: int = 3
                 module.weight.copy_(torch.from_numpy(draws.normal(1.0, 0.3, module.num_features)))
                 module.bias.copy_(torch.from_numpy(draws.normal(0.0, 0.3, module.num_features)))
                 module.momentum = 1.0
-            elif isinstance(module, nn.Linear):
+            elif isinstance(module, nn.Linear) and module.bias is not None:
                 module.bias.copy_(torch.from_numpy(draws.normal(0.0, 0.3, module.out_features)))
         model.policy_head.output.weight.mul_(POLICY_GAIN)
         model.value_head.output.weight.mul_(VALUE_GAIN)

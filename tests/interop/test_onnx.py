@@ -18,11 +18,14 @@ from zero.params import GomokuParams, GoParams, NetworkParams
 
 TOLERANCE = 1e-4
 SMALL = network_params(num_blocks=2, num_channels=16, value_hidden=32)
+POOLED = SMALL.model_copy(update={"global_pooling": True, "pooled_heads": True})
 NETWORKS: dict[str, tuple[NetworkParams, GoParams | GomokuParams]] = {
     "Go 9x9": (SMALL, GO9),
     "Gomoku 8x8": (SMALL, GOMOKU8),
     "separate plain towers": (SMALL.model_copy(update={"tower": "plain", "heads": "separate"}), GO9),
     "two convolutions": (SMALL.model_copy(update={"tower": "shallow"}), GOMOKU8),
+    "pooled Go 9x9": (POOLED, GO9),
+    "pooled Gomoku 8x8": (POOLED, GOMOKU8),
 }
 
 

@@ -9,9 +9,10 @@ from zero.games.planes import pack_planes
 from zero.games.position import NUM_PLANES
 from zero.network.tower import AlphaZeroNetwork
 from zero.network.weights import new_network
-from zero.params import GoParams, NetworkParams
+from zero.params import GomokuParams, GoParams, NetworkParams
 
 GO5 = GoParams(name="go", size=5, komi=0.5, allow_suicide=False)
+GOMOKU5 = GomokuParams(name="gomoku", size=5, in_a_row=4)
 NUM_ACTIONS = 26
 TINY = network_params(num_blocks=2, num_channels=6, value_hidden=7)
 CPU = profile_params()
@@ -51,9 +52,11 @@ TRAINING = training_params(
 )
 
 
-def lived_in_network(network: NetworkParams = TINY, seed: int = 3) -> AlphaZeroNetwork:
+def lived_in_network(
+    network: NetworkParams = TINY, seed: int = 3, game: GoParams | GomokuParams = GO5
+) -> AlphaZeroNetwork:
     """A network with every number away from its start, as if it had been trained."""
-    model = new_network(network, GO5, seed)
+    model = new_network(network, game, seed)
     draws = np.random.default_rng(seed)
     with torch.no_grad():
         for name, tensor in model.state_dict().items():

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from tests.network.networks import CPU, NUM_ACTIONS, TINY, as_images, lived_in_network, needs_cuda, random_planes
+from tests.network.networks import (
+    CPU,
+    GO5,
+    GOMOKU5,
+    NUM_ACTIONS,
+    TINY,
+    as_images,
+    lived_in_network,
+    needs_cuda,
+    random_planes,
+)
 from tests.parameters import network_params, profile_params
 from zero.errors import ParamsError, StorageError
 from zero.games.planes import expand_planes, pack_planes
@@ -18,7 +28,7 @@ from zero.network.inference import NetworkEvaluator, new_evaluator
 from zero.network.planes import MAX_BATCH, expand_bits, plane_bytes
 from zero.network.tower import channels_last
 from zero.network.weights import weights_bytes
-from zero.params import NetworkParams, ProfileParams
+from zero.params import GomokuParams, GoParams, NetworkParams, ProfileParams
 from zero.search.evaluator import AsyncEvaluator
 
 DATA = weights_bytes(lived_in_network())
@@ -64,17 +74,21 @@ print(json.dumps(digests))
 BUSY = "import time\nprint('busy', flush=True)\nwhile True: time.time()"
 
 
-def evaluate(evaluator: NetworkEvaluator, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    prior = np.full((len(planes), NUM_ACTIONS), np.nan, np.float32)
+def evaluate(
+    evaluator: NetworkEvaluator, planes: np.ndarray, num_actions: int = NUM_ACTIONS
+) -> tuple[np.ndarray, np.ndarray]:
+    prior = np.full((len(planes), num_actions), np.nan, np.float32)
     value = np.full(len(planes), np.nan, np.float32)
     evaluator.evaluate(pack_planes(planes), prior, value)
     return prior, value
 
 
-def truth(planes: np.ndarray, network: NetworkParams = TINY) -> tuple[np.ndarray, np.ndarray]:
+def truth(
+    planes: np.ndarray, network: NetworkParams = TINY, game: GoParams | GomokuParams = GO5
+) -> tuple[np.ndarray, np.ndarray]:
     """What the network itself says, unfolded."""
     with torch.no_grad():
-        logits, values = lived_in_network(network)(as_images(planes))
+        logits, values = lived_in_network(network, game=game)(as_images(planes))
     return torch.softmax(logits, 1).numpy(), values.numpy()
 
 
@@ -103,6 +117,16 @@ def test_priors_and_values_are_those_of_the_network(profile, network):
     np.testing.assert_allclose(prior, expected_prior, atol=tolerance)
     np.testing.assert_allclose(value, expected_value, atol=tolerance)
     np.testing.assert_allclose(prior.sum(1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("profile", BACKENDS)
+def test_pooled_heads_without_a_pass_say_what_the_network_says(profile):
+    planes, network = random_planes(8), NETWORKS["pooled heads"]
+    data = weights_bytes(lived_in_network(network, game=GOMOKU5))
+    prior, value = evaluate(new_evaluator(data, profile), planes, NUM_ACTIONS - 1)
+    expected_prior, expected_value = truth(planes, network, GOMOKU5)
+    np.testing.assert_allclose(prior, expected_prior, atol=TOLERANCES[profile.precision])
+    np.testing.assert_allclose(value, expected_value, atol=TOLERANCES[profile.precision])
 
 
 @pytest.mark.parametrize("profile", BACKENDS)

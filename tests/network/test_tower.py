@@ -4,13 +4,22 @@ import numpy as np
 import pytest
 import torch
 
-from tests.network.networks import ARCHITECTURES, GO5, NUM_ACTIONS, TINY, as_images, lived_in_network, random_planes
+from tests.network.networks import (
+    ARCHITECTURES,
+    GO5,
+    GOMOKU5,
+    NUM_ACTIONS,
+    TINY,
+    as_images,
+    lived_in_network,
+    random_planes,
+)
 from tests.oracle.network import NetworkTwin
 from tests.parameters import network_params
 from zero.errors import ParamsError
 from zero.network.tower import ConvNorm, PooledBlock, network_spec
 from zero.network.weights import new_network
-from zero.params import GomokuParams, GoParams
+from zero.params import GoParams
 
 
 @pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
@@ -103,11 +112,16 @@ def test_pooled_heads_judge_every_point_alike():
 
 
 def test_pooled_heads_of_gomoku_have_no_pass():
-    board = GomokuParams(name="gomoku", size=5, in_a_row=4)
-    model = new_network(TINY.model_copy(update={"pooled_heads": True}), board, 1)
+    network = TINY.model_copy(update={"pooled_heads": True})
+    model = lived_in_network(network, game=GOMOKU5)
+    planes = random_planes(2)
     with torch.no_grad():
-        logits, _ = model(as_images(random_planes(2)))
+        logits, values = model(as_images(planes))
     assert model.policy_head.passing is None and logits.shape == (2, 25)
+    twin = NetworkTwin(network, {name: tensor.numpy() for name, tensor in model.state_dict().items()})
+    twin_logits, twin_values = twin.evaluate(planes.reshape(2, -1, 5, 5))
+    np.testing.assert_allclose(logits.numpy(), twin_logits, atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(values.numpy(), twin_values, atol=1e-5)
 
 
 def test_the_paper_network_has_its_known_size():
@@ -137,4 +151,4 @@ def test_separate_heads_share_nothing():
 
 def test_a_gomoku_network_has_no_pass():
     assert network_spec(TINY, GO5).num_actions == NUM_ACTIONS
-    assert network_spec(TINY, GomokuParams(name="gomoku", size=5, in_a_row=4)).num_actions == NUM_ACTIONS - 1
+    assert network_spec(TINY, GOMOKU5).num_actions == NUM_ACTIONS - 1

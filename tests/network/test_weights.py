@@ -76,13 +76,15 @@ def test_making_and_loading_a_network_leaves_the_global_generator_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_generation_0_has_nearly_even_priors_and_values_near_0():
-    model = new_network(TINY, GO5, 5)
+@pytest.mark.parametrize(("pooled_heads", "least"), [(False, 1.05), (True, 1.02)])
+def test_generation_0_has_nearly_even_priors_and_values_near_0(pooled_heads, least):
+    model = new_network(TINY.model_copy(update={"pooled_heads": pooled_heads}), GO5, 5)
     with torch.no_grad():
         logits, values = model(as_images(random_planes(32)))
     priors = torch.softmax(logits, 1)
     assert 0 < float(values.abs().max()) < 0.5
-    assert 1.05 / NUM_ACTIONS < float(priors.max()) < 2.0 / NUM_ACTIONS
+    assert 0.3 / NUM_ACTIONS < float(priors.min())
+    assert least / NUM_ACTIONS < float(priors.max()) < 2.0 / NUM_ACTIONS
 
 
 @pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))

@@ -1,7 +1,7 @@
 """The network in evaluation, slow and obvious: float64 NumPy, one convolution as nine shifted products.
 
 Twin of zero/network/tower.py, written from the paper (Methods, 'Neural network architecture') and, for global pooling
-in blocks and heads, from KataGo's (Wu 2019, section 3.3 and appendix A).
+in blocks and heads, after KataGo's (Wu 2019, section 3.3 and appendix A), with the differences the tower states.
 """
 
 from collections.abc import Mapping
@@ -117,4 +117,7 @@ class NetworkTwin:
         seen = self.seen(np.maximum(y[:, :half], 0))
         points = np.maximum(self.biased("policy_head.pool", y[:, half:], seen), 0)
         logits = convolve(points, self.weights["policy_head.output.weight"]) + self.weights["policy_head.output.bias"]
-        return np.concatenate([logits.reshape(len(features), -1), self.linear("policy_head.passing", seen)], axis=1)
+        logits = logits.reshape(len(features), -1)
+        if "policy_head.passing.weight" not in self.weights:  # Gomoku has no pass
+            return logits
+        return np.concatenate([logits, self.linear("policy_head.passing", seen)], axis=1)

@@ -30,7 +30,7 @@ class StepResult(NamedTuple):
     """What one step, or the mean of several, has shown."""
 
     step: int  # optimiser steps since generation 0, this one counted
-    loss: float  # the four below, each with its weight, and weight_decay * |theta|^2
+    loss: float  # the four below, each with its weight, and weight_decay * |theta|^2 (AdamW decays beside its step)
     policy_loss: float  # cross-entropy, nats
     value_loss: float  # mean squared error
     ownership_loss: float  # mean squared error a point; 0 without the head

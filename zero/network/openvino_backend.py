@@ -177,16 +177,16 @@ class Graph:
         return ops.relu(ops.add(y, x) if block.skip else y)
 
     def _pooled_policy(self, head: PooledPolicyHead, x: Node) -> Node:
-        points, board = self._with_pooled_bias(head.pool, head.num_filters, self._convolution(head.reduce, x))
+        points, pooled = self._with_pooled_bias(head.pool, head.num_filters, self._convolution(head.reduce, x))
         logits = self._flat(self._convolution(head.output, points))
-        return logits if head.passing is None else self._ops.concat([logits, self._linear(head.passing, board)], 1)
+        return logits if head.passing is None else self._ops.concat([logits, self._linear(head.passing, pooled)], 1)
 
     def _with_pooled_bias(self, pool: nn.Linear, num_pooled: int, y: Node) -> tuple[Node, Node]:
         """The first P channels become a bias of the others, rectified: [B, C, S, S] -> [B, C - P, S, S], [B, 3 P]."""
         ops = self._ops
-        pooled, rest = ops.variadic_split(y, CHANNELS, [num_pooled, pool.out_features]).outputs()
-        board = self._pooled(ops.relu(pooled))
-        return ops.relu(ops.add(rest, ops.unsqueeze(self._linear(pool, board), BOARD))), board
+        first, rest = ops.variadic_split(y, CHANNELS, [num_pooled, pool.out_features]).outputs()
+        pooled = self._pooled(ops.relu(first))
+        return ops.relu(ops.add(rest, ops.unsqueeze(self._linear(pool, pooled), BOARD))), pooled
 
     def _pooled(self, y: Node) -> Node:
         """`pool_board`: [B, C, S, S] -> [B, 3 C]."""

@@ -24,7 +24,7 @@ VALUE_FILTERS = 1
 POOLED_SHARE = 4
 """One channel in so many is pooled, as in most of KataGo's networks."""
 HEAD_SHARE = 2
-"""A pooled head has one filter for so many channels of the tower; KataGo's have one for two to eight."""
+"""The filters F of pooled heads are the tower's channels over this: 2 F in the policy head, F in the value head."""
 POOLING_MEAN_SIZE, POOLING_SIZE_UNIT = 14.0, 10.0
 """KataGo's scale of board sizes, -0.5 at 9x9 and 0.5 at 19x19."""
 
@@ -43,7 +43,7 @@ def network_spec(network: NetworkParams, game: GoParams | GomokuParams) -> Netwo
     """The spec of a network that plays `game`.
 
     Raises:
-      ParamsError: global pooling is asked of a network that has no place for it.
+      ParamsError: global pooling or pooled heads are asked of a network that has no place for them.
     """
     if network.global_pooling and network.tower == "shallow":
         raise ParamsError(
@@ -125,10 +125,16 @@ class PooledBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B, C, S, S]."""
-        y: Tensor = self.first(x)
-        bias: Tensor = self.pool(pool_board(torch.relu(y[:, : self.num_pooled])))
-        y = self.second(torch.relu_(y[:, self.num_pooled :] + bias[:, :, None, None]))
+        rest, _ = with_pooled_bias(self.first(x), self.num_pooled, self.pool)
+        y: Tensor = self.second(rest)
         return torch.relu_(y.add_(x) if self.skip else y)
+
+
+def with_pooled_bias(y: Tensor, num_pooled: int, pool: nn.Linear) -> tuple[Tensor, Tensor]:
+    """The first P channels become a bias of the others, rectified: [B, C, S, S] -> [B, C - P, S, S], [B, 3 P]."""
+    pooled = pool_board(torch.relu(y[:, :num_pooled]))
+    bias: Tensor = pool(pooled)
+    return torch.relu_(y[:, num_pooled:] + bias[:, :, None, None]), pooled
 
 
 def pool_board(x: Tensor) -> Tensor:
@@ -153,11 +159,12 @@ class PolicyHead(nn.Module):
 
 
 class PooledPolicyHead(nn.Module):
-    """Logits of all actions, every point judged by the same weights: KataGo's policy head.
+    """Logits of all actions, every point judged by the same weights: after KataGo's policy head.
 
     Of 2 F filters, F = C / 2, the first F are rectified and pooled over the board to [B, 3 F]. A linear layer makes of
     these a number for each of the other F, which is added to all of its points; a 1x1 convolution of them is the logit
-    of a point. The pass, where there is one, is a linear layer of what was pooled.
+    of a point. The pass, where there is one, is a linear layer of what was pooled. Normalised before the sum, as in
+    `PooledBlock`.
     """
 
     def __init__(self, spec: NetworkSpec) -> None:
@@ -167,16 +174,14 @@ class PooledPolicyHead(nn.Module):
         self.reduce = ConvNorm(channels, 2 * self.num_filters, 1)
         self.pool = nn.Linear(3 * self.num_filters, self.num_filters, bias=False)
         self.output = nn.Conv2d(self.num_filters, 1, 1)
-        num_others = spec.num_actions - spec.rows * spec.columns
-        self.passing = nn.Linear(3 * self.num_filters, num_others) if num_others else None
+        has_pass = spec.num_actions > spec.rows * spec.columns
+        self.passing = nn.Linear(3 * self.num_filters, 1) if has_pass else None
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B, A]."""
-        y: Tensor = self.reduce(x)
-        board = pool_board(torch.relu(y[:, : self.num_filters]))
-        bias: Tensor = self.pool(board)
-        logits: Tensor = self.output(torch.relu_(y[:, self.num_filters :] + bias[:, :, None, None])).flatten(1)
-        return logits if self.passing is None else torch.cat([logits, self.passing(board)], dim=1)
+        points, pooled = with_pooled_bias(self.reduce(x), self.num_filters, self.pool)
+        logits: Tensor = self.output(points).flatten(1)
+        return logits if self.passing is None else torch.cat([logits, self.passing(pooled)], dim=1)
 
 
 class ValueHead(nn.Module):
@@ -195,7 +200,10 @@ class ValueHead(nn.Module):
 
 
 class PooledValueHead(nn.Module):
-    """Value in [-1, 1] for the player to move, by what C / 2 filters see on the whole board: KataGo's value head."""
+    """Value in [-1, 1] for the player to move, by what F = C / 2 filters see on the whole board.
+
+    After KataGo's value head, which has a square of the board's size where this has the maximum.
+    """
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()

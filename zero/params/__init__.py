@@ -1,8 +1,8 @@
 """The experiment: `params.yaml`, read in one place, frozen and validated.
 
-Every field is required, so that a file says the whole of what was run and DVC sees every change; a file from before
-`selfplay.overlap` is one in which it is false. A preset is such a file in `zero/presets/`. What belongs to a machine
-and not to an experiment (addresses, folders) is in `settings`.
+Every field but two is required, so that a file says the whole of what was run and DVC sees every change; a file from
+before `selfplay.overlap` and `network.pooled_heads` is one in which they are false. A preset is such a file in
+`zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in `settings`.
 """
 
 import hashlib
