@@ -8,15 +8,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from typing import Any, TypeVar
 
 from prefect import get_run_logger
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Crashed, Failed
+from pydantic import BaseModel, ValidationError
 
 from flows.plugin import WORKER_VARIABLE
-from zero.errors import ZeroError
+from zero.errors import LineageError, ZeroError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 WATCH_SECONDS = 1.0
 ORPHANED = 3
@@ -61,6 +65,23 @@ def refusing_slowly() -> Iterator[None]:
         _say(str(flow_run.id), Failed(name=name, message=words))  # Prefect's engine sets a like one when all is over
         time.sleep(REFUSAL_SECONDS)
         raise
+
+
+def understood(model: type[ModelT], asked: Any) -> ModelT:
+    """What a run was asked to do, of which this worker's code may know less or more than the code that asked.
+
+    Raises:
+      LineageError: it is not a `model` here.
+    """
+    try:
+        return model.model_validate(asked)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise LineageError(
+            f"this worker's code does not know what it is asked ({model.__name__}, {place}: {first['msg']}); "
+            "check out the lineage's code here"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -78,6 +78,7 @@ class Runs:
         self._pool_type = ""
         self._num_places, self._counted = 0, -math.inf
         self._completed = -math.inf
+        self._taken: dict[UUID, float] = {}
 
     def __enter__(self) -> "Runs":
         return self
@@ -213,11 +214,15 @@ class Runs:
         state = run.state
         if state is None or state.is_final():
             return state
-        if state.type != StateType.PENDING or _age(state) <= PENDING_SECONDS:
+        if state.type != StateType.PENDING:
+            self._taken.pop(run.id, None)
+            return None
+        pending = time.monotonic() - self._taken.setdefault(run.id, time.monotonic())  # our clock, not the server's
+        if pending <= PENDING_SECONDS:
             return None
         self._pool_type = self._pool_type or client.read_work_pool(POOL).type
         patience = PENDING_SECONDS if self._pool_type in ("process", "zero") else POD_SECONDS
-        if _age(state) <= patience:
+        if pending <= patience:
             return None
         lost: State[None] = Crashed(message=f"taken by a worker and not begun in {patience:.0f} s")
         client.set_flow_run_state(run.id, lost, force=True)
@@ -308,7 +313,3 @@ def _read(client: SyncPrefectClient, runs: list[UUID]) -> Iterator[FlowRun]:
     for first in range(0, len(runs), FILTER_LIMIT):
         some = FlowRunFilterId(any_=runs[first : first + FILTER_LIMIT])
         yield from client.read_flow_runs(flow_run_filter=FlowRunFilter(id=some))
-
-
-def _age(state: State[Any]) -> float:
-    return time.time() - state.timestamp.timestamp()

@@ -1,17 +1,20 @@
 """What the servers of this machine answer over HTTP; standard library only, and no proxy is asked.
 
-A server with a password has it in its URL here (`http://zero:PASSWORD@127.0.0.1:4200/api`): it is sent as a header.
+A server with a password has it in its URL here (`http://zero:PASSWORD@127.0.0.1:4200/api`): it is sent as a header. The
+authority of one with a certificate of its own is the file PREFECT_API_SSL_CERT_FILE, as for Prefect.
 """
 
 import base64
 import json
+import os
+import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 HOST = "127.0.0.1"
 POOL = "zero"
@@ -28,9 +31,10 @@ def address(port: int) -> str:
 
 
 def api_of_environment(env: Mapping[str, str]) -> str:
-    """Prefect's API as PREFECT_API_URL and PREFECT_API_AUTH_STRING say; empty where they do not."""
-    parts, password = urlsplit(env.get("PREFECT_API_URL", "")), env.get("PREFECT_API_AUTH_STRING")
-    return urlunsplit(parts._replace(netloc=f"{password}@{parts.netloc}" if password else parts.netloc)).rstrip("/")
+    """Prefect's API as PREFECT_API_URL and PREFECT_API_AUTH_STRING say, that quoted; empty where they do not."""
+    parts, credentials = urlsplit(env.get("PREFECT_API_URL", "")), env.get("PREFECT_API_AUTH_STRING")
+    netloc = f"{quote(credentials, safe=':')}@{parts.netloc}" if credentials else parts.netloc
+    return urlunsplit(parts._replace(netloc=netloc)).rstrip("/")
 
 
 def fetch(
@@ -53,10 +57,14 @@ def fetch(
     parts = urlsplit(url)
     credentials, at, place = parts.netloc.rpartition("@")
     if at:
-        headers["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
+        headers["Authorization"] = "Basic " + base64.b64encode(unquote(credentials).encode()).decode()
         url = urlunsplit(parts._replace(netloc=place))
     request = urllib.request.Request(url, data=data, headers=headers, method=method)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if parts.scheme == "https":
+        context = ssl.create_default_context(cafile=os.environ.get("PREFECT_API_SSL_CERT_FILE") or None)
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    opener = urllib.request.build_opener(*handlers)
     deadline = time.monotonic() + patience
     while True:
         try:

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from infra.api import HOST, OPEN_STATES, POOL, address, close_runs, open_runs, worker_is_online
-from infra.automations import WATCHED, install
+from infra.automations import GENERATIONS, SHARDS, install
 from infra.cluster_database import end_orphans, is_whole, make_databases, make_folder
 from infra.cluster_parts import (
     BUCKETS,
@@ -31,6 +31,7 @@ from infra.cluster_parts import (
     Cluster,
     command_of,
     environment_of,
+    gpu_of,
     gpus,
     is_well,
     read_cluster,
@@ -62,6 +63,8 @@ def up(home: Home, num_workers: int | None, seconds: float) -> Cluster:
     for folder in ("run", "logs", "store"):
         (home.state / folder).mkdir(mode=0o700, exist_ok=True)
     cluster = plan(home, num_workers)
+    for worker in cluster.workers:
+        gpu_of(cluster, worker)  # refused before anything has started
     make_secrets(cluster)
     write_cluster(cluster)
     for name in surplus(cluster):
@@ -210,9 +213,9 @@ def patiently(cluster: Cluster, work: Callable[[], object]) -> None:
 def close_lost_runs(cluster: Cluster, missing: list[str]) -> None:
     """Says of the runs of a trainer that is gone, and of workers that all are, that they crashed."""
     if "trainer" in missing:
-        close_runs(cluster.api, "CRASHED", "the trainer had stopped", flows=("zero-generation", "zero-campaign"))
+        close_runs(cluster.api, "CRASHED", "the trainer had stopped", flows=GENERATIONS.flows)
     if set(cluster.workers) <= set(missing):
-        close_runs(cluster.api, "CRASHED", "the workers had stopped", flows=WATCHED)
+        close_runs(cluster.api, "CRASHED", "the workers had stopped", flows=SHARDS.flows)
 
 
 def down(cluster: Cluster) -> None:
@@ -220,7 +223,7 @@ def down(cluster: Cluster) -> None:
     home = cluster.home
     if home.record("prefect") and any(home.record(name) for name in ("trainer", *cluster.workers)):
         with contextlib.suppress(OSError, ValueError):
-            while close_runs(cluster.api, "CANCELLED", "the cluster is being stopped", ("SCHEDULED",), WATCHED):
+            while close_runs(cluster.api, "CANCELLED", "the cluster is being stopped", ("SCHEDULED",), SHARDS.flows):
                 pass  # 200 a request
             deadline = time.monotonic() + CANCEL_SECONDS
             if close_runs(cluster.api, "CANCELLING", "the cluster is being stopped", OPEN_STATES):
@@ -327,8 +330,7 @@ def main() -> int:
         options = parse(sys.argv[1:])
         if options.command == "up":
             with alone(home):
-                status(up(home, options.workers, options.timeout))
-            return 0
+                return 0 if status(up(home, options.workers, options.timeout)) else 1
         cluster = read_cluster(home)
         if cluster is None and options.command == "down":
             say("nothing was running")

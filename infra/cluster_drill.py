@@ -26,7 +26,7 @@ from urllib.error import HTTPError
 import yaml
 
 from infra.api import OPEN_STATES, close_runs, fetch, open_runs
-from infra.automations import WATCHED
+from infra.automations import SHARDS
 from infra.cluster import change
 from infra.cluster_parts import Cluster, command_of, environment_of, read_cluster
 from infra.processes import process_tree
@@ -302,7 +302,7 @@ def runs_of(run: Run, states: Sequence[str] = ENDS) -> Counter[str]:
     """How the runs on the workers that began since this one ended."""
     begun = fetch(f"{run.api}/flow_runs/{run.id}")["created"]
     filters = {"state": {"type": {"any_": list(states)}}, "expected_start_time": {"after_": begun}}
-    wanted = {"flows": {"name": {"any_": list(WATCHED)}}, "flow_runs": filters}
+    wanted = {"flows": {"name": {"any_": list(SHARDS.flows)}}, "flow_runs": filters}
     return Counter(found["state"]["name"] for found in fetch(f"{run.api}/flow_runs/filter", wanted))
 
 

@@ -1,4 +1,4 @@
-"""What Prefect's server must have before it schedules for a cluster: work pools, their queues, the automation.
+"""What Prefect's server must have before it schedules for a cluster: work pools, their queues, the automations.
 
     python -m infra.pools        makes what is missing on the server of PREFECT_API_URL (PREFECT_API_AUTH_STRING)
 
@@ -54,7 +54,7 @@ def main() -> int:
         print(f"error: {os.environ.get('PREFECT_API_URL', '')}: {error}", file=sys.stderr)
         return 1
     queues = ", ".join(QUEUES)
-    print(f"the pools {POOL} and {WORKER_POOL} (type {kind}), the queues {queues} and the automation are there")
+    print(f"the pools {POOL} and {WORKER_POOL} (type {kind}), the queues {queues} and the automations are there")
     return 0
 
 

@@ -18,13 +18,15 @@ import psutil
 import pytest
 from prefect.exceptions import ParameterTypeError
 
-from flows.orphans import ORPHANED
+from flows.orphans import ORPHANED, understood
 from flows.plugin import WORKER_VARIABLE
 from flows.shard import shard
 from tests.end_to_end.project import SOURCE_DIR, environment_of, run
-from tests.flows.examples import DIGESTS
+from tests.flows.examples import DIGESTS, spec
 from tests.infra.servers import Servers
 from zero.artifacts import Origin
+from zero.errors import LineageError
+from zero.shards.spec import ShardSpec
 from zero.training_store import TrainingSpec
 
 DATABASE_IS_AWAY = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -126,6 +128,13 @@ def test_each_try_of_each_run_of_a_flow_has_its_key(seen: dict[str, Any]) -> Non
 def test_no_shards_are_refused() -> None:
     with pytest.raises(ParameterTypeError, match="specs: List should have at least 1 item"):
         shard.validate_parameters({"specs": []})
+
+
+def test_a_worker_that_knows_other_specifications_says_what_it_lacks() -> None:
+    asked = spec().model_dump(mode="json")
+    assert understood(ShardSpec, asked) == spec()
+    with pytest.raises(LineageError, match=r"does not know what it is asked \(ShardSpec, speed: .*check out"):
+        understood(ShardSpec, asked | {"speed": 2})
 
 
 def training_of_other_code() -> TrainingSpec:

@@ -110,7 +110,8 @@ def test_the_queues_have_their_priorities(stack: Stack) -> None:
 
 def test_a_run_whose_heartbeats_stop_has_crashed(stack: Stack) -> None:
     """The run is the server's alone: its heartbeat is sent from here, as Prefect's engine sends it."""
-    automations.install(stack.cluster.api, silence_seconds=10)  # the least that the server takes
+    short = automations.SHARDS._replace(seconds=10)  # the least that the server takes
+    automations.install(stack.cluster.api, [short])
     flow = stack.prefect("/flows/", {"name": "zero-shard"})["id"]
     runs = {}
     try:
@@ -129,8 +130,8 @@ def test_a_run_whose_heartbeats_stop_has_crashed(stack: Stack) -> None:
     finally:
         automations.install(stack.cluster.api)
     found = stack.prefect("/automations/filter", {})
-    assert [one["name"] for one in found] == [automations.NAME]
-    assert found[0]["trigger"]["within"] == automations.SILENCE_SECONDS
+    watches = (automations.SHARDS, automations.GENERATIONS)
+    assert {one["name"]: one["trigger"]["within"] for one in found} == {one.name: one.seconds for one in watches}
 
 
 def send_heartbeat(stack: Stack, run: str, flow: str) -> None:

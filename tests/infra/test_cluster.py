@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from infra import pools
-from infra.cluster import given_port, main, parse
+from infra.cluster import given_port, main, parse, up
 from infra.cluster_database import make_folder
 from infra.cluster_parts import PORTS, Cluster, command_of, environment_of, read_cluster, write_cluster
 from infra.services import Home, LocalError
@@ -31,6 +31,15 @@ def test_each_worker_sees_one_gpu_whatever_shell_starts_it(cluster: Cluster, mon
     assert seen(with_gpus, "worker-1", "worker-2", "trainer") == ["3", "5", "3,5"]
     with pytest.raises(LocalError, match="worker-3 would share a GPU: this cluster has 2"):
         environment_of(with_gpus, "worker-3")
+
+
+def test_more_workers_than_gpus_are_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    with pytest.raises(LocalError, match=r"worker-2 would share a GPU: this cluster has 1; start as many workers"):
+        up(Home(tmp_path / ".zero/cluster"), 2, 1.0)
+    assert not list((tmp_path / ".zero/cluster/run").iterdir())
 
 
 def test_without_gpus_any_number_of_workers_sees_none(cluster: Cluster) -> None:

@@ -1,5 +1,6 @@
 """The reverse proxy, a real Caddy with certificates that it signs itself, before a server of this machine."""
 
+import base64
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import ssl
 import subprocess
 import threading
 import time
+import urllib.error
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from infra.api import api_of_environment, fetch
 from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.servers import free_port
 
@@ -25,10 +28,11 @@ CADDYFILE = SOURCE_DIR / "infra/proxy/Caddyfile"
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with the host that it was asked for."""
+    """Answers with the host that it was asked for, or with the credentials it was given."""
 
     def do_GET(self) -> None:
-        body = self.headers["Host"].encode()
+        given = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic "))
+        body = given if self.path == "/api/credentials" else self.headers["Host"].encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -113,6 +117,20 @@ def test_certificates_are_asked_for_without_a_made_up_contact() -> None:
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     (policy,) = json.loads(shown)["apps"]["tls"]["automation"]["policies"]
     assert policy["issuers"] == [{"module": "acme"}]
+
+
+def test_our_own_requests_trust_the_root_that_prefect_is_told_of(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *rest, **more: look_up("127.0.0.1", *rest, **more))
+    words = {
+        "PREFECT_API_URL": f"https://prefect.lab.test:{proxy.https}/api",
+        "PREFECT_API_AUTH_STRING": "zero:a/b#c?d@e",
+    }
+    api = api_of_environment(words)
+    with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        fetch(f"{api}/credentials", patience=0)
+    monkeypatch.setenv("PREFECT_API_SSL_CERT_FILE", str(proxy.root))
+    assert fetch(f"{api}/credentials") == "zero:a/b#c?d@e"
 
 
 def test_a_client_without_it_refuses_the_proxy(proxy: Proxy) -> None:
