@@ -1,9 +1,7 @@
-"""A run that a worker has started ends when its worker is gone, and has its GPU to itself."""
+"""A run that a worker has started ends when its worker is gone, and one that cannot be done here is left to others."""
 
 import contextlib
-import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +27,6 @@ REFUSED = "Refused"
 """Name of the state of a run that its worker cannot do: it has other code, a wrong key, no store."""
 REFUSAL_SECONDS = 60.0
 """How long a worker that has failed takes nothing; others are asked again within seconds."""
-GPU_SECONDS = 60.0
-"""How long a run waits for the GPU of one before it that is about to end."""
 
 
 def end_with_worker() -> None:
@@ -82,32 +78,6 @@ def understood(model: type[ModelT], asked: Any) -> ModelT:
             f"this worker's code does not know what it is asked ({model.__name__}, {place}: {first['msg']}); "
             "check out the lineage's code here"
         ) from error
-
-
-@contextlib.contextmanager
-def alone_on_gpu() -> Iterator[None]:
-    """No other run of this machine has the GPUs of `$CUDA_VISIBLE_DEVICES` meanwhile; unset, nothing is done.
-
-    Raises:
-      TimeoutError: another run does not let go of one.
-    """
-    with contextlib.ExitStack() as locks:
-        for gpu in sorted(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))):
-            path = Path(tempfile.gettempdir()) / f"zero-gpu-{gpu.strip().replace('/', '-')}-{os.getuid()}.lock"
-            lock = locks.enter_context(path.open("w"))
-            deadline = time.monotonic() + GPU_SECONDS
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise TimeoutError(
-                            f"GPU {gpu} is in use by another run of this machine ({path}); give each worker a GPU of "
-                            "its own by CUDA_VISIBLE_DEVICES, and --limit 1"
-                        ) from None
-                time.sleep(WATCH_SECONDS)
-        yield
 
 
 def _ancestors() -> Iterator[int]:

@@ -8,8 +8,9 @@ from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 from pydantic import Field
 
-from flows.orphans import alone_on_gpu, end_with_worker, refusing_slowly, understood
+from flows.orphans import end_with_worker, refusing_slowly, understood
 from flows.reports import ProgressBar
+from zero.network.gpus import alone_on_gpus
 from zero.settings import open_store
 from zero.shards.spec import ShardSpec
 from zero.shards.worker import play_into_store
@@ -29,10 +30,11 @@ def shard(specs: Annotated[list[dict[str, Any]], Field(min_length=1)]) -> None:
     """
     end_with_worker()
     logger = get_run_logger()
-    with refusing_slowly(), alone_on_gpu(), open_store(Path.cwd()) as store:
+    with refusing_slowly(), open_store(Path.cwd()) as store:
         wanted = [understood(ShardSpec, spec) for spec in specs]
         bar = ProgressBar("shard", wanted[0].kind, "games", sum(spec.num_games for spec in wanted), logger.info)
-        for number, spec in enumerate(wanted):
-            receipt = play_into_store(spec, store, partial(bar.show, spec.key()), is_first=number == 0)
-            bar.show(spec.key(), spec.num_games)
-            logger.info(f"shard {receipt.key[:12]} is {receipt.sha256[:12]}: {receipt.num_games} games")
+        with alone_on_gpus(wanted[0].device, logger.warning):
+            for number, spec in enumerate(wanted):
+                receipt = play_into_store(spec, store, partial(bar.show, spec.key()), is_first=number == 0)
+                bar.show(spec.key(), spec.num_games)
+                logger.info(f"shard {receipt.key[:12]} is {receipt.sha256[:12]}: {receipt.num_games} games")

@@ -5,7 +5,7 @@ from typing import Any
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
-from flows.orphans import alone_on_gpu, end_with_worker, refusing_slowly, understood
+from flows.orphans import end_with_worker, refusing_slowly, understood
 from flows.reports import ProgressBar
 from zero.settings import STATE_FOLDER, home_dir, open_store
 from zero.training_store import TrainingSpec, train_into_store
@@ -27,7 +27,7 @@ def train(spec: dict[str, Any]) -> None:
     logger = get_run_logger()
     home = home_dir()
     bars: list[ProgressBar] = []
-    with refusing_slowly(), alone_on_gpu(), open_store(home) as store:
+    with refusing_slowly(), open_store(home) as store:
         wanted = understood(TrainingSpec, spec)
 
         def show(done: int, total: int) -> None:

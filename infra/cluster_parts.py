@@ -30,7 +30,8 @@ PORTS = {
 """The usual port of everything that listens."""
 BUCKETS = ("zero-store", "zero-mlflow")
 NUM_TRAINING = 2
-"""So many of the workers, the first ones, may train as well: their key puts what a training makes. The others play."""
+"""So many of the workers, the first ones, may train as well: their key puts what a training makes. The others play.
+Where the first one sees several GPUs it is the only one, since the others could not do what is for several."""
 TRAINER_LIMIT = "4"
 """Generations and campaigns at once, of as many lineages."""
 POSTGRES_USER = "postgres"
@@ -118,7 +119,7 @@ def command_of(cluster: Cluster, name: str) -> list[str]:
             return [*python, "mlflow", "server", "--app-name", "basic-auth", *place]
     worker = [*python, "prefect", "worker", "start", "--name", name]
     player = [*worker, "--limit", "1", "--pool", WORKER_POOL, "--type", WORKER_TYPE]
-    match role_of(name):
+    match role_of(cluster, name):
         case "trainer":  # several, so that a second run for a lineage is refused and does not wait
             return [*worker, "--limit", TRAINER_LIMIT, "--pool", POOL, "--type", "process"]
         case "training":
@@ -127,11 +128,12 @@ def command_of(cluster: Cluster, name: str) -> list[str]:
     return [*player, *queues]
 
 
-def role_of(name: str) -> str:
+def role_of(cluster: Cluster, name: str) -> str:
     """Role of a part that works: the name of its key to the store."""
     if name == "trainer":
         return name
-    return "training" if int(name.rpartition("-")[2]) <= NUM_TRAINING else "worker"
+    num_training = 1 if spare_gpus(cluster) else NUM_TRAINING
+    return "training" if int(name.rpartition("-")[2]) <= num_training else "worker"
 
 
 def store_options(cluster: Cluster) -> list[str]:
@@ -186,7 +188,7 @@ def environment_of(cluster: Cluster, name: str) -> dict[str, str]:
                     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
                 }
             )
-    role = role_of(name)
+    role = role_of(cluster, name)
     env |= s3 | {
         "AWS_SHARED_CREDENTIALS_FILE": str(cluster.secrets / f"s3-{role}"),
         "PREFECT_HOME": str(state / name),
@@ -199,9 +201,11 @@ def environment_of(cluster: Cluster, name: str) -> dict[str, str]:
         "ZERO_HOME": str(cluster.home.state.parent.parent),
         "ZERO_STORE": "s3://zero-store",
         "ZERO_WORKER": f"{socket.gethostname().partition('.')[0]}-{name}",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as nvidia-smi counts
     }
     if role != "trainer":
-        return env | {"CUDA_VISIBLE_DEVICES": gpu_of(cluster, name)}
+        gpus_seen = (gpu_of(cluster, name), *(spare_gpus(cluster) if name == "worker-1" else ()))
+        return env | {"CUDA_VISIBLE_DEVICES": ",".join(gpus_seen)}
     return env | {
         "CUDA_VISIBLE_DEVICES": ",".join(cluster.gpus),
         "MLFLOW_TRACKING_URI": address(ports["mlflow"]),
@@ -222,7 +226,7 @@ def gpus() -> list[str]:
 
 
 def gpu_of(cluster: Cluster, worker: str) -> str:
-    """The one GPU that a worker sees; no two see the same one, and none is seen where there is none.
+    """The GPU that a worker plays on; no two have the same one, and none has one where there is none.
 
     Raises:
       LocalError: there are fewer GPUs than workers.
@@ -234,6 +238,11 @@ def gpu_of(cluster: Cluster, worker: str) -> str:
             "set CUDA_VISIBLE_DEVICES= for workers that play on cores"
         )
     return cluster.gpus[number - 1] if cluster.gpus else ""
+
+
+def spare_gpus(cluster: Cluster) -> tuple[str, ...]:
+    """The GPUs that no worker plays on: the first worker trains on them beside its own."""
+    return cluster.gpus[cluster.num_workers :]
 
 
 def request_to_end(name: str) -> signal.Signals:

@@ -1,5 +1,6 @@
 """Stage training: the same bytes each time, also when it was interrupted."""
 
+import contextlib
 import csv
 import json
 import multiprocessing
@@ -108,6 +109,20 @@ def test_denormals_are_zero_while_it_trains(tmp_path):
 
     run(workspace(tmp_path, made_params()), progress=look)
     assert halves and not any(halves)
+
+
+def test_a_training_is_alone_on_its_gpu_while_it_lasts(tmp_path, monkeypatch):
+    told = []
+
+    @contextlib.contextmanager
+    def alone(profile):
+        told.append("taken")
+        yield
+        told.append("given back")
+
+    monkeypatch.setattr("zero.training.alone_on_gpus", alone)
+    run(workspace(tmp_path, made_params()), progress=lambda done, total: told.append("step"))
+    assert (told[0], set(told[1:-1]), told[-1]) == ("taken", {"step"}, "given back")
 
 
 def test_another_seed_gives_other_weights(tmp_path):

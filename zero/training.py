@@ -31,6 +31,7 @@ from zero.artifacts import (
 )
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
+from zero.network.gpus import alone_on_gpus
 from zero.network.learner import Learner, StepResult
 from zero.network.parallel import Peers, run_together
 from zero.network.profile import prepare_torch, zero_for_denormals
@@ -105,7 +106,8 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
     origin = training_origin(folder, params)
     prepare_torch(profile, profile.training_threads)
     if profile.training_processes == 1:
-        trained = train(folder, params, origin, trainee, window, None, progress)
+        with alone_on_gpus(profile):
+            trained = train(folder, params, origin, trainee, window, None, progress)
     else:
         trained = run_together(train, (folder, params, origin, trainee, window), profile, progress)
     checkpoint = _write_challenger(folder, params, origin, window, trained)

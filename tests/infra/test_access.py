@@ -1,5 +1,8 @@
 """Who gets in where, on a real cluster: passwords, hosts, names, and what a part is told."""
 
+import json
+import re
+import shutil
 import time
 import uuid
 from datetime import UTC, datetime
@@ -8,6 +11,7 @@ import psutil
 import pytest
 
 from infra import automations
+from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.cluster import Stack, needs_cluster
 
 pytestmark = needs_cluster
@@ -62,6 +66,34 @@ def test_mlflow_refuses_an_artifact_whose_name_is_too_long(stack: Stack, name: s
 def test_mlflow_refuses_a_path_that_leaves_its_folder(stack: Stack, path: str) -> None:
     for method, body in (("GET", None), ("PUT", b"bytes"), ("DELETE", None)):
         assert stack.ask("mlflow", f"{ARTIFACTS}/{path}", mlflow_user(stack), method, body).status == 400
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+def test_mlflows_password_is_changed_as_the_docs_say(stack: Stack) -> None:
+    folder, old = stack.cluster.secrets, stack.cluster.secret("mlflow-password")
+    kept = {path: path.read_bytes() for path in folder.iterdir()}
+    told = (SOURCE_DIR / "docs/security.md").read_text().partition("## A key is lost")[2]
+    script = re.findall(r"```\n(.*?)```", told, re.DOTALL)[0]
+    for said, here in ((".zero/secrets", folder), (":5000", f":{stack.cluster.ports['mlflow']}")):
+        assert script.count(said) == 1
+        script = script.replace(said, str(here))
+    place = f"127.0.0.1:{stack.cluster.ports['postgres']}"
+    try:
+        run(["bash", "-euo", "pipefail", "-c", script], SOURCE_DIR, ZERO_POSTGRES=place)
+        new = stack.cluster.secret("mlflow-password")
+        assert stack.ask("mlflow", EXPERIMENT, f"zero:{old}").status == 401
+        assert stack.ask("mlflow", EXPERIMENT, f"zero:{new}").status == 200
+        assert f"admin_password = {new}" in (folder / "mlflow-auth.ini").read_text()
+        changed = {path.name for path in folder.iterdir() if path.read_bytes() != kept.get(path)}
+        assert changed == {"mlflow-password", "mlflow-auth.ini"}
+        assert {path.name for path in kept} == {path.name for path in folder.iterdir()}
+    finally:
+        new = stack.cluster.secret("mlflow-password")
+        back = json.dumps({"username": "zero", "current_password": new, "password": old}).encode()
+        stack.ask("mlflow", "/api/2.0/mlflow/users/update-password", f"zero:{new}", "PATCH", back)
+        for path, content in kept.items():
+            path.write_bytes(content)
+    assert stack.ask("mlflow", EXPERIMENT, mlflow_user(stack)).status == 200
 
 
 def test_everything_listens_on_loopback_alone(stack: Stack) -> None:

@@ -1,5 +1,6 @@
 """A backup of a real repository, PostgreSQL and buckets (folders here), restored into an empty cluster."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -139,6 +140,27 @@ def test_a_backup_that_fails_has_no_name(backup: Backup, empty: Cluster, tmp_pat
     without_bucket = backup.cluster._replace(environment=backup.cluster.environment | {"ZERO_BUCKETS": "file:///none"})
     assert "there is no file:///none" in without_bucket.run("backup", tmp_path / "backups", check=False).stderr
     assert [path.name[:9] for path in (tmp_path / "backups").iterdir()] == [".partial-"]
+
+
+@pytest.mark.parametrize(
+    ("copy", "complaint"),
+    [
+        ('/bin/cp "$@"; touch {cached}-later', ""),
+        ('/bin/cp "$@"; echo more >>{cached}', "the copy of the DVC cache differs"),
+        ('ln -s /none {cached}-lost; /bin/cp "$@"', "the copy of the DVC cache cannot be compared"),
+    ],
+)
+def test_the_copy_of_the_cache_is_compared(backup: Backup, tmp_path: Path, copy: str, complaint: str) -> None:
+    at_work = cluster_in(tmp_path, Postgres(0, tmp_path))
+    shutil.copytree(backup.cluster.home, at_work.home)
+    program = tmp_path / "programs/cp"
+    program.parent.mkdir()
+    program.write_text("#!/bin/bash\n" + copy.format(cached=at_work.home / CACHED))
+    program.chmod(0o755)
+    where = at_work.environment | {"ZERO_DATABASES": "", "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    done = at_work._replace(environment=where).run("backup", tmp_path / "backups", check=False)
+    assert complaint in done.stderr
+    assert (done.returncode == 0) is (complaint == "")
 
 
 def test_only_the_owner_reads_a_backup(backup: Backup) -> None:

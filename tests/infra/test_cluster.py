@@ -33,6 +33,18 @@ def test_each_worker_sees_one_gpu_whatever_shell_starts_it(cluster: Cluster, mon
         environment_of(with_gpus, "worker-3")
 
 
+def test_gpus_that_no_worker_plays_on_are_for_the_trainings_of_the_first(cluster: Cluster) -> None:
+    with_gpus = cluster._replace(gpus=("0", "1", "2", "3"), num_workers=2)
+    assert seen(with_gpus, *with_gpus.workers, "trainer") == ["0,2,3", "1", "0,1,2,3"]
+    roles = [environment_of(with_gpus, name)["AWS_SHARED_CREDENTIALS_FILE"] for name in with_gpus.workers]
+    assert [role.rpartition("/")[2] for role in roles] == ["s3-training", "s3-worker"]
+    assert ["--work-queue" in command_of(with_gpus, name) for name in with_gpus.workers] == [False, True]
+
+
+def test_a_gpu_has_the_number_that_nvidia_smi_gives_it(cluster: Cluster) -> None:
+    assert {environment_of(cluster, name)["CUDA_DEVICE_ORDER"] for name in ("trainer", "worker-1")} == {"PCI_BUS_ID"}
+
+
 def test_more_workers_than_gpus_are_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.compose import COMPOSE_DIR, Tree, host_path, interpolate, load, merged, settings
+from zero.network import gpus
 
 FILES = sorted(COMPOSE_DIR.glob("compose*.yaml"))
 STACKS: list[tuple[str, ...]] = [
@@ -167,7 +168,8 @@ def test_memory_and_processes_are_limited(name: str, service: dict[str, Any]) ->
 @each_service
 def test_a_folder_of_the_host_is_the_clusters_own(name: str, service: dict[str, Any]) -> None:
     project, data = host_path(settings()["ZERO_PROJECT"]), host_path(settings()["ZERO_DATA"])
-    for volume in service.get("volumes", []):
+    shared = {f"{name}:/tmp/{gpus.FOLDER}" for name in stack("compose.gpu.yaml")["volumes"]}  # in memory
+    for volume in set(service.get("volumes", [])) - shared:
         source = host_path(volume.split(":")[0])
         read_only_file = volume.endswith(":ro") and source.is_file() and source.is_relative_to(COMPOSE_DIR)
         assert read_only_file or source.is_relative_to(data) or (name == "trainer" and source == project)
@@ -212,10 +214,20 @@ def test_a_gpu_has_one_worker_that_plays_one_shard_at_a_time() -> None:
     for name, body in workers.items():
         (device,) = body["deploy"]["resources"]["reservations"]["devices"]
         assert device["device_ids"] == [name.removeprefix("gpu-")]
-        assert body["environment"]["CUDA_VISIBLE_DEVICES"] == "0"  # the only one that the container has
+        assert "CUDA_VISIBLE_DEVICES" not in body["environment"]  # it sees what the container has
         assert body["environment"]["ZERO_WORKER"].endswith(name)
         assert "--limit=1" in body["command"]
     assert {everything[name]["deploy"]["replicas"] for name in ("worker", "learner")} == {0}
+
+
+def test_containers_that_may_see_one_gpu_share_the_folder_of_its_lock() -> None:
+    everything = stack("compose.gpu.yaml")
+    users = {name: body for name, body in everything["services"].items() if "devices" in str(body["deploy"])}
+    assert {"trainer", "gpu-0", "gpu-7"} <= users.keys()
+    for body in users.values():
+        (mount,) = [volume for volume in body["volumes"] if volume.partition(":")[0] in everything["volumes"]]
+        assert mount.partition(":")[2] == f"/tmp/{gpus.FOLDER}"  # tempfile's, where TMPDIR is not set
+        assert "TMPDIR" not in body["environment"]
 
 
 @pytest.mark.parametrize(("profile", "number"), [("", 1), ("gpus-2", 2), ("gpus-4", 4), ("gpus-8", 8)])

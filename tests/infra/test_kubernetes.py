@@ -1,23 +1,23 @@
-"""The Kubernetes manifests and chart values: all that can be checked without a cluster."""
+"""The Kubernetes manifests: all that can be checked without a cluster. The charts are in test_charts.py."""
 
 import base64
+import copy
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
 from infra import pools
-from tests.end_to_end.project import SOURCE_DIR
-
-FOLDER = SOURCE_DIR / "infra/kubernetes"
-VALUES = sorted(FOLDER.glob("*-values.yaml"))
-Tree = dict[str, Any]
+from tests.infra.schemas.charts import VALUES, at, mlflow
+from tests.infra.schemas.kubernetes import FOLDER, SCHEMAS, Tree, check
 
 needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
 
@@ -58,8 +58,8 @@ def job(**given: Any) -> Tree:
 
 
 def pods() -> Iterator[tuple[str, Tree]]:
-    """(name, specification) of each pod that is not a chart's."""
-    for tree in [*manifests(), job()]:
+    """(name, specification) of each pod, but for those of Prefect's charts."""
+    for tree in [*manifests(), job(), mlflow()]:
         if tree["kind"] in ("Deployment", "Job"):
             yield tree["metadata"].get("name", "gpu-job"), tree["spec"]["template"]["spec"]
 
@@ -74,31 +74,60 @@ each_container = pytest.mark.parametrize(
 )
 
 
-def at(tree: Any, wanted: str) -> Iterator[Any]:
-    """Every value of that key, at any depth."""
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            if key == wanted:
-                yield value
-            yield from at(value, wanted)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from at(value, wanted)
-
-
 @needs_kubectl
 def test_the_manifests_are_put_together_by_kustomize() -> None:
     done = subprocess.run(["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, check=True)
     trees = list(yaml.safe_load_all(done.stdout))
-    assert {tree["kind"] for tree in trees} == {"ConfigMap", "Deployment", "Namespace", "NetworkPolicy", "Service"}
+    for tree in trees:
+        check(tree)
+    assert {tree["kind"] for tree in trees} == {"ConfigMap", "Deployment", "Namespace", "NetworkPolicy"}
     assert {tree["metadata"].get("namespace", "zero") for tree in trees} == {"zero"}
     (chart_reads,) = [tree for tree in trees if tree["metadata"]["name"] == "zero-gpu-job-template"]
     assert json.loads(chart_reads["data"]["baseJobTemplate.json"]) == template()
 
 
-@pytest.mark.parametrize("tree", manifests(), ids=lambda tree: f"{tree['kind']}-{tree['metadata']['name']}")
-def test_a_manifest_says_what_it_is(tree: Tree) -> None:
-    assert {"apiVersion", "kind", "metadata"} <= tree.keys()
+# What Kubernetes takes
+
+
+@pytest.mark.parametrize(
+    "tree", [*manifests(), mlflow()], ids=lambda tree: f"{tree['kind']}-{tree['metadata']['name']}"
+)
+def test_kubernetes_takes_each_object(tree: Tree) -> None:
+    check(tree)
+
+
+def test_the_objects_are_checked_by_the_version_that_the_namespace_asks_for() -> None:
+    (namespace,) = [tree for tree in manifests() if tree["kind"] == "Namespace"]
+    versions = {value for key, value in namespace["metadata"]["labels"].items() if key.endswith("-version")}
+    assert {f"v{path.stem.partition('-')[2]}" for path in SCHEMAS.glob("kubernetes-*.json")} == versions
+
+
+POD = "spec.template.spec"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "complaint"),
+    [
+        ("spec.replica", 1, "'replica' was unexpected"),
+        ("spec.replicas", "one", "'one' is not of type"),
+        (f"{POD}.securityContext.runAsNonroot", True, "'runAsNonroot' was unexpected"),
+        (f"{POD}.terminationGracePeriodSeconds", "5m", "'5m' is not of type"),
+        (f"{POD}.containers.0.envs", [], "'envs' was unexpected"),
+        (f"{POD}.containers.0.env", {"HOME": "/tmp"}, "is not of type 'array'"),
+        (f"{POD}.containers.0.livenessProbe.httpGet.ports", 80, "'ports' was unexpected"),
+        (f"{POD}.containers.0.volumeMounts.0", {"mountPath": "/tmp"}, "'name' is a required property"),
+        (f"{POD}.volumes.0.secret.secret", "zero-mlflow", "'secret' was unexpected"),
+    ],
+)
+def test_kubernetes_does_not_take_a_wrong_field(place: str, value: Any, complaint: str) -> None:
+    (learner,) = [copy.deepcopy(tree) for tree in manifests() if tree["metadata"]["name"] == "learner"]
+    *path, last = [int(word) if word.isdigit() else word for word in place.split(".")]
+    node: Any = learner
+    for word in path:
+        node = node[word]
+    node[last] = value
+    with pytest.raises(jsonschema.ValidationError, match=re.escape(complaint)):
+        check(learner)
 
 
 @each_container
@@ -128,9 +157,10 @@ def test_what_a_container_mounts_is_there(pod: Tree, container: Tree) -> None:
 @each_container
 def test_no_secret_is_in_the_environment_of_a_pod(pod: Tree, container: Tree) -> None:
     entries = container["env"]
-    pairs = entries.items() if isinstance(entries, dict) else [(entry["name"], entry["value"]) for entry in entries]
+    if isinstance(entries, list):  # one without a value has it from a secret, by reference
+        entries = {entry["name"]: entry["value"] for entry in entries if "value" in entry}
     folders = [path for mount in container["volumeMounts"] if (path := mount["mountPath"]).startswith("/run/secrets/")]
-    for name, value in pairs:
+    for name, value in entries.items():
         if re.search(r"SECRET|PASSWORD|AUTH_CONFIG|CREDENTIALS", name):
             assert str(value).startswith(tuple(folders)), name
 
@@ -141,50 +171,11 @@ def test_images_are_pinned() -> None:
     ]
     for path in VALUES:
         for image in at(yaml.safe_load(path.read_text()), "image"):
-            images.append(f"{image['repository']}:{image['prefectTag']}")
+            if isinstance(image, dict):
+                images.append(f"{image['repository']}:{image.get('prefectTag') or image['tag']}")
     for image in images:
         assert re.search(r":[\w.-]+$", image), image
         assert "latest" not in image, image
-
-
-def test_the_charts_run_the_prefect_of_the_pinned_set() -> None:
-    pins = dict(line.split("==") for line in (SOURCE_DIR / "constraints.txt").read_text().splitlines() if "==" in line)
-    tags = [tag for path in VALUES for tag in at(yaml.safe_load(path.read_text()), "prefectTag")]
-    assert [tag.split("-")[0] for tag in tags] == [pins["prefect"]] * 2
-
-
-@pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name)
-def test_chart_values_hold_no_password(path: Path) -> None:
-    assert not re.search(r"(?i)(password|authString|connection-string)\s*:", path.read_text())
-    tree = yaml.safe_load(path.read_text())
-    assert all(auth == {"enabled": True, "existingSecret": "zero-prefect-auth"} for auth in at(tree, "basicAuth"))
-
-
-@pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name)
-def test_chart_values_give_each_pod_limits_and_no_rights(path: Path) -> None:
-    tree = yaml.safe_load(path.read_text())
-    for resources in at(tree, "resources"):
-        assert {"cpu", "memory"} == resources["requests"].keys() == resources["limits"].keys()
-    for rights in at(tree, "containerSecurityContext"):
-        assert rights["runAsNonRoot"] and rights["readOnlyRootFilesystem"] and not rights["allowPrivilegeEscalation"]
-        assert rights["capabilities"] == {"drop": ["ALL"]}
-
-
-def test_the_scaled_servers_keep_the_settings_of_the_single_one() -> None:
-    single, scaled = (
-        {entry["name"]: entry for entry in yaml.safe_load((FOLDER / name).read_text())["global"]["prefect"]["env"]}
-        for name in ("prefect-server-values.yaml", "prefect-server-scaled-values.yaml")
-    )
-    assert single.items() <= scaled.items()
-
-
-def test_the_scaled_servers_of_both_kinds_use_redis_alike() -> None:
-    containers = yaml.safe_load((SOURCE_DIR / "infra/compose/compose.scaled.yaml").read_text())["x-redis"]
-    values = yaml.safe_load((FOLDER / "prefect-server-scaled-values.yaml").read_text())["global"]["prefect"]["env"]
-    found = {entry["name"]: entry.get("value", "of a secret") for entry in values}
-    wanted = {name.removeprefix("SECRET_"): value for name, value in containers.items()}
-    for name, value in wanted.items():
-        assert found[name] == ("of a secret" if value.startswith("/run/secrets/") else value)
 
 
 # The job on a GPU
@@ -201,7 +192,7 @@ def test_the_learner_is_a_worker_of_the_queue_train_that_has_the_key_for_it() ->
     pod = learner["spec"]["template"]["spec"]
     words = pod["containers"][0]["args"]
     assert {"--work-queue=train", "--no-create-pool-if-not-found"} <= set(words)
-    (values,) = [yaml.safe_load(path.read_text()) for path in VALUES if path.name == "prefect-worker-values.yaml"]
+    values = yaml.safe_load((FOLDER / "prefect-worker-values.yaml").read_text())
     served = {word.removeprefix("--work-queue=") for word in words if word.startswith("--work-queue=")}
     assert served.isdisjoint(values["worker"]["config"]["workQueues"])
     assert served | set(values["worker"]["config"]["workQueues"]) == set(pools.QUEUES)
@@ -235,6 +226,21 @@ def test_prefect_fills_the_template_as_these_tests_do() -> None:
 
 def test_no_placeholder_is_left_in_a_job() -> None:
     assert "{{" not in json.dumps(job())
+
+
+@pytest.mark.parametrize(("given", "complaint"), [({}, ""), ({"finished_job_ttl": "1h"}, "'1h' is not of type")])
+def test_kubernetes_takes_the_job_that_prefect_fills(given: Tree, complaint: str) -> None:
+    """Prefect's worker makes a list of the environment and words of the command before it sends the job."""
+    from prefect.utilities.templating import apply_values
+
+    filled = apply_values(template()["job_configuration"], values_of_run(**given))
+    container = filled["job_manifest"]["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": name, "value": value} for name, value in filled["env"].items()]
+    container["args"] = shlex.split(filled["command"])
+    if not complaint:
+        return check(filled["job_manifest"])
+    with pytest.raises(jsonschema.ValidationError, match=complaint):
+        check(filled["job_manifest"])
 
 
 # The network
@@ -319,4 +325,5 @@ def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(secrets: Path
             items = value.get("items", [{"key": key, "path": key} for key in made[value["secretName"]]])
             assert {item["key"] for item in items} <= set(made[value["secretName"]])
             given |= {item["path"] for item in items}
+        assert all(key["key"] in made[key["name"]] for key in at(pod, "secretKeyRef"))
         assert given - {"s3"} <= files <= given

@@ -211,7 +211,8 @@ def test_without_any_chance_self_play_is_one_game():
     ("num_questions", "num_slots", "rows"),
     [
         (64, 64, 64),
-        (33, 64, 64),
+        (57, 64, 64),
+        (33, 64, 40),
         (32, 64, 32),
         (9, 64, 16),
         (8, 64, SMALLEST_BATCH),
@@ -219,20 +220,30 @@ def test_without_any_chance_self_play_is_one_game():
         (1, 8, 8),
         (1, 4, 4),
         (1, 1, 1),
-        (51, 100, 100),
-        (50, 100, 50),
-        (1, 100, 25),  # 25 has no half
-        (7, 12, 12),  # half of it would be below the smallest batch
+        (92, 100, 100),  # 8 times 13 are more
+        (51, 100, 52),
+        (1, 100, 13),  # half of it would be below the smallest batch
+        (1, 512, SMALLEST_BATCH),
+        (33, 512, 64),
+        (7, 12, SMALLEST_BATCH),
+        (9, 12, 12),
     ],
 )
 def test_batch_shape(num_questions, num_slots, rows):
     assert batch_shape(num_questions, num_slots) == rows
 
 
+@pytest.mark.parametrize("num_slots", [1, 7, 12, 64, 100, 129, 512])
+def test_every_batch_holds_its_questions_in_one_of_few_shapes(num_slots):
+    shapes = [batch_shape(asked, num_slots) for asked in range(1, num_slots + 1)]
+    assert all(asked <= rows <= num_slots for asked, rows in enumerate(shapes, 1))
+    assert shapes == sorted(shapes) and len(set(shapes)) <= 12
+
+
 def test_batches_have_few_shapes_and_shrink_as_the_last_games_end():
     watched = Watched(GO4)
     play_shard(GO4, SELFPLAY, [watched], 40, num_slots=32)
-    assert set(watched.shapes) == {32, 16, 8}
+    assert set(watched.shapes) == {32, 24, 16, 8}
     assert watched.shapes == sorted(watched.shapes, reverse=True)
 
 

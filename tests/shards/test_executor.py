@@ -2,15 +2,23 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
+import psutil
 import pytest
 
 from zero.errors import WorkerError
+from zero.network.gpus import FOLDER, alone_on
 from zero.network.weights import new_network, weights_bytes
 from zero.params import Params, parse_params
 from zero.presets import preset_text
-from zero.shards.executor import LocalExecutor, ShardFailedError, gpu_name, num_local_processes, play_all
+from zero.shards.executor import LocalExecutor, ShardFailedError, num_local_processes, play_all
 from zero.shards.records import read_records
 from zero.shards.spec import ShardReceipt, ShardSpec, plan_shards
 from zero.storage import Store
@@ -31,18 +39,6 @@ def store(tmp_path: Path) -> Store:
 def specs_of(params: Params, store: Store) -> list[ShardSpec]:
     digest = store.put_weights(weights_bytes(new_network(params.network, params.game, params.seed)))
     return plan_shards(params, "selfplay", params.selfplay, 1, (digest,))
-
-
-@pytest.mark.parametrize(
-    ("seen", "names"), [(None, ["0", "1", "2"]), ("3,5", ["3", "5", "3"]), ("GPU-a", ["GPU-a"] * 3), ("", [""] * 3)]
-)
-def test_a_worker_is_given_one_of_the_gpus_that_are_seen(
-    monkeypatch: pytest.MonkeyPatch, seen: str | None, names: list[str]
-) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if seen is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
-    assert [gpu_name(number) for number in range(3)] == names
 
 
 def is_running(pid: int) -> bool:
@@ -109,6 +105,84 @@ def test_a_shard_whose_weights_are_missing_is_refused_with_the_reason(params: Pa
         pytest.raises(ShardFailedError, match="weights 000000000000 are not in the store"),
     ):
         executor.play(spec)
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of the locks of GPUs, of this test alone; the processes see one GPU."""
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a")
+    return tmp_path / FOLDER
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_workers_of_one_executor_share_a_gpu_that_nobody_else_has_meanwhile(
+    params: Params, store: Store, locks: Path
+) -> None:
+    specs = specs_of(params, store)
+    taken: list[float] = []
+
+    def take() -> None:
+        with alone_on(["GPU-a"], say=lambda line: None):
+            taken.append(time.monotonic())
+
+    other = Thread(target=take)
+    with LocalExecutor(PROJECT_DIR, 2, store.url, num_gpus=2) as executor, ThreadPoolExecutor(2) as threads:
+        receipts = list(threads.map(executor.play, specs))
+        assert len({receipt.pid for receipt in receipts}) == 2
+        for receipt in receipts:
+            process = psutil.Process(receipt.pid)
+            assert process.environ()["CUDA_VISIBLE_DEVICES"] == "GPU-a"
+            assert str(locks / "GPU-a.lock") in [file.path for file in process.open_files()]
+        other.start()
+        time.sleep(1.0)
+        assert not taken
+        closing = time.monotonic()
+    other.join()
+    assert taken[0] > closing
+
+
+def test_each_place_has_its_gpu(monkeypatch: pytest.MonkeyPatch, params: Params, store: Store, locks: Path) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c")
+    specs = specs_of(params, store)
+    with LocalExecutor(PROJECT_DIR, 2, store.url, num_gpus=2) as executor, ThreadPoolExecutor(2) as threads:
+        receipts = list(threads.map(executor.play, specs))
+        seen = {psutil.Process(receipt.pid).environ()["CUDA_VISIBLE_DEVICES"] for receipt in receipts}
+    assert seen == {"GPU-a", "GPU-b"}
+    assert sorted(path.stem for path in locks.iterdir()) == ["GPU-a", "GPU-b"], "the third is not locked"
+
+
+def test_an_executor_that_waits_for_a_gpu_can_be_closed(params: Params, store: Store, locks: Path) -> None:
+    spec = specs_of(params, store)[0]
+    with alone_on(["GPU-a"]), ThreadPoolExecutor(1) as threads:
+        executor = LocalExecutor(PROJECT_DIR, 1, store.url, num_gpus=1)
+        shard = threads.submit(executor.play, spec)
+        wait_for(lambda: (locks / "GPU-a.lock").exists())
+        executor.close()
+        with pytest.raises(ShardFailedError, match="the executor was closed"):
+            shard.result(20.0)
+
+
+def test_a_shard_played_by_hand_waits_for_the_gpu(params: Params, store: Store, locks: Path, tmp_path: Path) -> None:
+    device = params.profile.model_copy(update={"device": "cuda", "backend": "torch"})
+    spec = specs_of(params, store)[0].model_copy(update={"device": device})
+    (tmp_path / "spec.json").write_text(spec.model_dump_json())
+    command = [sys.executable, "-m", "zero", "shard", str(tmp_path / "spec.json")]
+    environment = os.environ | {"ZERO_STORE": store.url}
+    with (
+        alone_on(["GPU-a"]),
+        subprocess.Popen(command, cwd=PROJECT_DIR, env=environment, stderr=subprocess.PIPE, text=True) as child,
+    ):
+        assert child.stderr is not None
+        assert child.stderr.readline().startswith(f"GPU GPU-a is in use by process {os.getpid()} of ")
+        child.kill()
 
 
 class DyingExecutor:

@@ -25,6 +25,7 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
     """Plays one shard into the store and prints its receipt."""
     from pydantic import ValidationError
 
+    from zero.network.gpus import alone_on_gpus
     from zero.shards.spec import ShardSpec
     from zero.shards.worker import play_into_store
 
@@ -37,7 +38,11 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
         raise ZeroError(
             f"{spec_file} is no shard specification: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
         ) from None
-    with open_store(Path.cwd()) as store, progress_of(spec.kind, "games") as progress:
+    with (
+        alone_on_gpus(spec.device),
+        open_store(Path.cwd()) as store,
+        progress_of(spec.kind, "games") as progress,
+    ):
         receipt = play_into_store(spec, store, lambda done: progress(done, spec.num_games))
     typer.echo(receipt.model_dump_json())
 

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, distributed
 
 from zero.errors import ParamsError, WorkerError, ZeroError
+from zero.network.gpus import alone_on_gpus
 from zero.network.profile import prepare_torch
 from zero.params import ProfileParams
 
@@ -90,18 +91,18 @@ def run_together(
     if profile.device == "cuda" and size > torch.cuda.device_count():
         raise ParamsError(
             f"profile.training_processes = {size}, but torch finds {torch.cuda.device_count()} CUDA devices; set it to "
-            "that number or less"
+            "that number or less, or give the worker that trains more of them (docs/cluster.md)"
         )
     context = multiprocessing.get_context("spawn")
     processes: list[BaseProcess] = []
     connections: list[Connection] = []
-    with tempfile.TemporaryDirectory(prefix="zero-training-") as meeting_place:
+    with alone_on_gpus(profile) as locks, tempfile.TemporaryDirectory(prefix="zero-training-") as meeting_place:
         try:
             for rank in range(size):
                 ours, theirs = context.Pipe(duplex=False)
                 process: BaseProcess = context.Process(
                     target=_main,
-                    args=(work, arguments, profile, rank, Path(meeting_place, "addresses"), theirs),
+                    args=(work, arguments, profile, rank, Path(meeting_place, "addresses"), theirs, locks),
                     daemon=True,
                 )
                 process.start()
@@ -178,8 +179,9 @@ def _main(
     rank: int,
     meeting_file: Path,
     parent: Connection,
+    _locks: list[Connection],
 ) -> None:
-    """One of the processes."""
+    """One of the processes; `_locks` are open as long as it lives, so that the GPUs are not free before its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent sees to the end
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if sys.platform == "linux":

@@ -29,8 +29,9 @@ from zero.play.slots import (
 )
 from zero.search.evaluator import AsyncEvaluator, Evaluator
 
-SMALLEST_BATCH = 8
-"""Batches shrink by halves to this as the last games of a shard end; few shapes keep a network's kernels few."""
+SMALLEST_BATCH, SHAPES = 8, 8
+"""Batches shrink by eighths of the slots, also where games of a match lose step, and then by halves to the smallest:
+few shapes keep a network's kernels few."""
 
 
 class PlayedGames(NamedTuple):
@@ -115,11 +116,12 @@ class Half:
 
 
 def batch_shape(num_questions: int, num_slots: int, smallest: int = SMALLEST_BATCH) -> int:
-    """Rows of the padded batch: `num_slots`, or a half, a quarter, ... of it that still holds the questions."""
-    shape = num_slots
-    while shape // 2 >= max(num_questions, smallest) and shape % 2 == 0:
-        shape //= 2
-    return shape
+    """Rows of the padded batch: as many eighths of `num_slots` as hold the questions; of an eighth, halves that do."""
+    eighth = max(-(-num_slots // SHAPES), smallest)
+    rows = -(-num_questions // eighth) * eighth
+    while rows // 2 >= max(num_questions, smallest):
+        rows = -(-rows // 2)
+    return min(rows, num_slots)
 
 
 def play_games(

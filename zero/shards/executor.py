@@ -12,11 +12,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, Self
 
 from zero.errors import WorkerError, ZeroError
+from zero.network.gpus import alone_on, visible_gpus
 from zero.params import Params
 from zero.shards.spec import ShardReceipt, ShardSpec
 
@@ -67,7 +70,8 @@ class LocalExecutor:
           folder: checkout whose code plays.
           num_processes: shards played at once; further calls wait.
           store_url: the store the shards go to.
-          num_gpus: worker i is given GPU i % num_gpus of those this process sees; 0: none is chosen for it.
+          num_gpus: worker i is given GPU i % num_gpus of those this process sees, or one of the first again where they
+            are fewer; no other run has them from the first shard to `close`. 0: none is chosen for it.
         """
         self._folder = folder
         self._store_url = store_url
@@ -76,6 +80,10 @@ class LocalExecutor:
         self._workers: set[_Worker] = set()
         self._lock = Lock()
         self._closed = False
+        self._gpus: list[str] = []
+        self._gpu_locks: list[Connection] = []
+        self._gpus_taken = ExitStack()
+        self._gpus_lock = Lock()
         for place in reversed(range(num_processes)):
             self._free.put((place, None))
 
@@ -106,6 +114,8 @@ class LocalExecutor:
             worker.hang_up()
         for worker in workers:
             worker.close()
+        with self._gpus_lock:
+            self._gpus_taken.close()
 
     def __enter__(self) -> Self:
         return self
@@ -114,12 +124,25 @@ class LocalExecutor:
         self.close()
 
     def _start(self, place: int) -> "_Worker":
+        self._take_gpus()
+        gpu = self._gpus[place % len(self._gpus)] if self._gpus else None
         with self._lock:
-            if self._closed:
-                raise ShardFailedError("the executor was closed; no shard is begun")
-            worker = _Worker(self._folder, self._store_url, place % self._num_gpus if self._num_gpus else None)
+            self._check_open()
+            worker = _Worker(self._folder, self._store_url, gpu, self._gpu_locks)
             self._workers.add(worker)
         return worker
+
+    def _take_gpus(self) -> None:
+        """Makes the GPUs this executor's; one thread waits for them, and the others for it."""
+        with self._gpus_lock:
+            if self._num_gpus and not self._gpus:
+                gpus = visible_gpus()[: self._num_gpus]
+                self._gpu_locks = self._gpus_taken.enter_context(alone_on(gpus, self._check_open))
+                self._gpus = gpus or [""]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShardFailedError("the executor was closed; no shard is begun")
 
     def _forget(self, worker: "_Worker") -> None:
         with self._lock:
@@ -130,10 +153,10 @@ class LocalExecutor:
 class _Worker:
     """One child process and its two pipes."""
 
-    def __init__(self, folder: Path, store_url: str, gpu: int | None) -> None:
+    def __init__(self, folder: Path, store_url: str, gpu: str | None, gpu_locks: Sequence[Connection]) -> None:
         environment = {**os.environ, "ZERO_STORE": store_url, "PYTHONUNBUFFERED": "1"}
         if gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = gpu_name(gpu)
+            environment["CUDA_VISIBLE_DEVICES"] = gpu
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self._process = subprocess.Popen(
             [sys.executable, "-m", "zero", "worker"],
@@ -143,6 +166,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            pass_fds=[lock.fileno() for lock in gpu_locks],  # the GPUs are not free before it has ended
         )
 
     def is_alive(self) -> bool:
@@ -193,15 +217,6 @@ class _Worker:
         self._log.seek(max(0, self._log.tell() - LOG_TAIL_BYTES))
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         return f"; its last words: {lines[-1]}" if lines else ""
-
-
-def gpu_name(number: int) -> str:
-    """What CUDA calls that GPU of those which this process sees."""
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if seen is None:
-        return str(number)
-    names = [name.strip() for name in seen.split(",") if name.strip()]
-    return names[number % len(names)] if names else ""
 
 
 def play_all(
