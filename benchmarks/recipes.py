@@ -87,7 +87,8 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     network = new_network(params.network, params.game, params.seed)
     num_weights = sum(parameter.numel() for parameter in network.parameters())
     training, profile = params.training, params.profile
-    sampling = (params.seed, 1, training.batch_size, training.random_symmetry, SAMPLER_THREADS[profile.device])
+    num_threads, weight = SAMPLER_THREADS[profile.device], training.search_value_weight
+    sampling = (params.seed, 1, training.batch_size, training.random_symmetry, num_threads, weight)
     policy_loss = float("nan")
     with zero_for_denormals(), Sampler(rules, games, *sampling) as sampler:
         learner = Learner(network, training, profile.device, precision=profile.training_precision)

@@ -67,10 +67,13 @@ def test_a_digest_does_not_see_how_a_file_is_written():
     [
         ("selfplay", "overlap", {None, "selfplay", "replay", "verification"}),
         ("network", "pooled_heads", {None, "training"}),
+        ("training", "search_value_weight", {None, "training"}),
     ],
 )
 def test_a_file_from_before_there_was_a_parameter_has_the_digests_of_one_without_it(section, name, those_that_see):
-    old, off, on = parsed(smoke()), *(parsed(with_value(f"{section}.{name}", value)) for value in (False, True))
+    field = type(getattr(parsed(smoke()), section)).model_fields[name]
+    values = (field.default, type(field.default)(1))
+    old, off, on = parsed(smoke()), *(parsed(with_value(f"{section}.{name}", value)) for value in values)
     assert old == off and name not in off.model_dump()[section]
     sees = {stage for stage in (None, *STAGE_SECTIONS) if params_digest(on, stage) != params_digest(off, stage)}
     assert sees == those_that_see

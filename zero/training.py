@@ -165,6 +165,7 @@ def sample_games(columns: GameColumns) -> SampleGames:
         ownership=columns.ownership,
         move_offsets=columns.move_offsets,
         actions=columns.actions,
+        search_values=columns.best_values,
         visit_offsets=columns.visit_offsets,
         visit_actions=columns.visit_actions,
         visit_counts=columns.visit_counts,
@@ -274,6 +275,7 @@ def _batches(
         training.batch_size,
         training.random_symmetry,
         SAMPLER_THREADS[params.profile.device],
+        training.search_value_weight,
     ) as sampler:
         batches = sampler.batches(first_step, num_steps)
         yield from batches if peers is None else peers.shares(batches, share, num_steps)

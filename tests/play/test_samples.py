@@ -27,9 +27,15 @@ def games_of(records: list[GameRecord]) -> SampleGames:
 
 
 def sampler_of(
-    rules: Rules, records: list[GameRecord], batch_size: int, random_symmetry: bool = True, num_threads: int = 1
+    rules: Rules,
+    records: list[GameRecord],
+    batch_size: int,
+    random_symmetry: bool = True,
+    num_threads: int = 1,
+    search_value_weight: float = 0.0,
 ) -> Sampler:
-    return Sampler(rules, games_of(records), SEED, GENERATION, batch_size, random_symmetry, num_threads)
+    choices = (random_symmetry, num_threads, search_value_weight)
+    return Sampler(rules, games_of(records), SEED, GENERATION, batch_size, *choices)
 
 
 def with_fast_moves(records: list[GameRecord], seed: int = 0) -> list[GameRecord]:
@@ -111,6 +117,18 @@ def test_a_value_is_seen_by_the_player_to_move():
     black_to_play = batch.planes[:, 16, 0] != 0
     assert set(batch.value_target[black_to_play]) == {-1.0}
     assert set(batch.value_target[~black_to_play]) == {1.0}
+
+
+@pytest.mark.parametrize("weight", [0.25, 1.0])
+def test_a_value_may_be_in_part_what_the_search_said(weight):
+    rules = ALL_RULES[0]
+    records = made_records(rules, 3)
+    with sampler_of(rules, records, 32, search_value_weight=weight) as sampler:
+        (batch,) = map(copied, sampler.batches(2, 1))
+    for b, (game, move, _) in enumerate(draws_of(records, 2, 32, len(rules.symmetries))):
+        outcome = records[game].outcome * (1 if batch.planes[b, 16, 0] else -1)
+        expected = (1 - weight) * outcome + weight * float(records[game].best_values[move])
+        assert batch.value_target[b] == pytest.approx(expected, abs=1e-6)
 
 
 def test_where_every_move_is_a_target_there_is_no_list_of_them():

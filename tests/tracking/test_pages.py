@@ -16,7 +16,12 @@ def test_flat_parameters_are_all_parameters():
     assert flat["training.learning_rate.1.from_step"] == "20000"
     assert flat["search.tree_reuse"] == "True"
     single = {f"{name}.{field}" for name, section in params if name != "seed" for field in type(section).model_fields}
-    elsewhere = {"training.learning_rate", "network.pooled_heads", "selfplay.overlap"}  # one by one; only where true
+    elsewhere = {"training.learning_rate"}  # one by one
+    elsewhere |= {
+        "network.pooled_heads",
+        "training.search_value_weight",
+        "selfplay.overlap",
+    }  # only where they are not 0
     assert {name for name in flat if "learning_rate." not in name} == single - elsewhere | {"seed"}
 
 

@@ -1,8 +1,9 @@
 """The experiment: `params.yaml`, read in one place, frozen and validated.
 
-Every field but two is required, so that a file says the whole of what was run and DVC sees every change; a file from
-before `selfplay.overlap` and `network.pooled_heads` is one in which they are false. A preset is such a file in
-`zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in `settings`.
+Every field but three is required, so that a file says the whole of what was run and DVC sees every change; a file from
+before `selfplay.overlap`, `network.pooled_heads` and `training.search_value_weight` is one in which they are off. A
+preset is such a file in `zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in
+`settings`.
 """
 
 import hashlib

@@ -67,6 +67,9 @@ class TrainingParams(Section):
     weight_decay: Annotated[float, Field(ge=0.0)]
     """c of the L2 term c * |theta|^2 in the loss (so its gradient is 2 * c * theta): 1e-4 in the paper. Adam subtracts
     that gradient times the learning rate from the weights beside its step (AdamW)."""
+    search_value_weight: Annotated[float, Field(ge=0.0, le=1.0, exclude_if=not_)] = 0.0
+    """Share of the value that the search found in the value target; the rest is the outcome. 0, or not written:
+    the outcome alone, as in the paper. Not in digests where it is 0."""
     value_loss_weight: Annotated[float, Field(gt=0.0)]
     """Weight of the value loss: 1 in the paper for self-play, 0.01 for supervised learning."""
     ownership_loss_weight: Annotated[float, Field(ge=0.0)]

@@ -34,6 +34,7 @@ class SampleGames(NamedTuple):
     ownership: np.ndarray  # [K] int8, +1, 0, -1 for Black
     move_offsets: np.ndarray  # [G + 1] int64, first move of each game
     actions: np.ndarray  # [M] int16
+    search_values: np.ndarray  # [M] float32, of the search's best action, seen by the player to move
     visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move; a fast move has none
     visit_actions: np.ndarray  # [V] int16
     visit_counts: np.ndarray  # [V] uint16
@@ -45,7 +46,7 @@ class SampleBatch(NamedTuple):
 
     planes: np.ndarray  # [B, P, W] uint64, see `zero.games.planes`
     policy_target: np.ndarray  # [B, A] float32, visit counts over their sum
-    value_target: np.ndarray  # [B] float32, outcome
+    value_target: np.ndarray  # [B] float32, outcome, or in part what the search said
     ownership_target: np.ndarray  # [B, S*S] float32, at the end: 1 the player to move, -1 the opponent, 0 nobody
     score_target: np.ndarray  # [B] float32, margin in points
     played_out: np.ndarray  # [B] float32, 1 where the two before are known, else 0 (as they are then)
@@ -75,9 +76,11 @@ class Sampler:
         batch_size: int,
         random_symmetry: bool,
         num_threads: int = 1,
+        search_value_weight: float = 0.0,
     ) -> None:
         self._rules, self._games = rules, games
-        self._seed, self._generation, self._random_symmetry = seed, generation, random_symmetry
+        self._seed, self._generation = seed, generation
+        self._random_symmetry, self._search_value_weight = random_symmetry, np.float32(search_value_weight)
         self._places = [
             _Place(new_position(rules), new_history(rules), new_sample_batch(rules, batch_size))
             for _ in range(num_threads + 1)  # one is with the caller
@@ -107,7 +110,16 @@ class Sampler:
     def _fill(self, step: int) -> SampleBatch:
         place = self._places[step % len(self._places)]
         stream = stream_of(self._seed, self._generation, PHASE, step)
-        write_batch(self._rules, place.position, place.history, self._games, self._random_symmetry, stream, place.batch)
+        write_batch(
+            self._rules,
+            place.position,
+            place.history,
+            self._games,
+            self._random_symmetry,
+            self._search_value_weight,
+            stream,
+            place.batch,
+        )
         return place.batch
 
 
@@ -136,6 +148,7 @@ def write_batch(
     history: History,
     games: SampleGames,
     random_symmetry: bool,
+    search_value_weight: np.float32,
     stream: np.ndarray,
     batch: SampleBatch,
 ) -> None:
@@ -153,7 +166,10 @@ def write_batch(
         write_sample(rules, position, history, actions, index - first, symmetry, batch.planes[b])
         _write_policy(rules, games, index, symmetry, batch.policy_target[b])
         to_play = position.state[TO_PLAY]
-        batch.value_target[b] = games.outcome[game] * to_play
+        value = np.float32(games.outcome[game] * to_play)
+        if search_value_weight > 0.0:
+            value += search_value_weight * (games.search_values[index] - value)
+        batch.value_target[b] = value
         _write_end(rules, games, game, to_play, symmetry, batch, b)
 
 
