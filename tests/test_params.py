@@ -327,3 +327,11 @@ def test_a_game_is_told_by_its_name():
     game = parse_params(preset_text("gomoku8")).game
     assert isinstance(game, GomokuParams)
     assert (game.size, game.in_a_row) == (8, 5)
+
+
+def test_a_name_that_is_there_twice_is_refused():
+    text = preset_text("smoke") + "seed: 2\n"
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("seed:")]
+    words = rf"not YAML: 'seed' is in line {lines[0]} and again in line {lines[1]}; remove one of them$"
+    with pytest.raises(ParamsError, match=words):
+        parse_params(text)

@@ -98,6 +98,21 @@ class Params(Section):
         return self
 
 
+class _Loader(yaml.SafeLoader):
+    """Takes no name twice in a section: DVC, which reads the same file, does not either."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        lines: dict[str, int] = {}
+        for name, _ in node.value:
+            line = name.start_mark.line + 1
+            if name.value in lines:
+                words = f"{name.value!r} is in line {lines[name.value]} and again in line {line}; remove one of them"
+                raise yaml.constructor.ConstructorError(problem=words)
+            lines[name.value] = line
+        tree: dict[Any, Any] = super().construct_mapping(node, deep)
+        return tree
+
+
 def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
     """Parameters from the text of a YAML file.
 
@@ -105,7 +120,7 @@ def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
       ParamsError: with the first field at fault, its value and the remedy.
     """
     try:
-        tree = yaml.safe_load(text)
+        tree = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ParamsError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
     try:
