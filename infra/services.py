@@ -131,8 +131,8 @@ def wait_for(home: Home, name: str, is_healthy: Callable[[], bool], seconds: flo
       LocalError: it ended, or was not healthy in time; with the end of its log.
     """
     deadline = time.monotonic() + seconds
-    while not is_healthy():
-        if home.record(name) is None:
+    while not is_healthy() or home.record(name) is None:
+        if home.record(name) is None:  # or another program answers at its address
             raise LocalError(f"{title(name)} ended while it started; {log_end(home.log(name))}")
         if time.monotonic() > deadline:
             raise LocalError(f"{title(name)} was not ready after {seconds:.0f} s; {remedy}; {log_end(home.log(name))}")

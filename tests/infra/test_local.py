@@ -193,6 +193,14 @@ def test_a_service_that_ends_at_once_shows_the_end_of_its_log(home: Home) -> Non
         wait_for(home, "mlflow", lambda: False, 30.0)
 
 
+def test_the_answer_of_another_program_is_not_taken_for_that_of_a_service_that_ended(home: Home) -> None:
+    services.start(home, "mlflow", [sys.executable, "-c", "print('no such table')"], dict(os.environ), 1)
+    while home.record("mlflow"):
+        time.sleep(0.05)
+    with pytest.raises(LocalError, match="MLflow ended while it started"):
+        wait_for(home, "mlflow", lambda: True, 30.0)
+
+
 def test_a_service_that_is_mute_is_given_up_after_the_time_limit(home: Home) -> None:
     services.start(home, "prefect", [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), 1)
     started = time.monotonic()
