@@ -90,7 +90,7 @@ def test_games_of_a_network_in_parts_are_the_same_each_time(search_threads, half
 def test_parts_share_batches_that_shrink_as_the_last_games_end(search_threads, half_batches, largest):
     watched = Watched(GO4)
     play_shard(GO4, SELFPLAY, [watched], 40, num_slots=32, search_threads=search_threads, half_batches=half_batches)
-    assert set(watched.shapes) == {rows for rows in (32, 16, 8) if rows <= largest}
+    assert set(watched.shapes) == {rows for rows in (32, 24, 16, 8) if rows <= largest}
     assert watched.shapes.index(8) > watched.shapes.index(largest)
 
 
