@@ -330,7 +330,8 @@ def main() -> int:
         options = parse(sys.argv[1:])
         if options.command == "up":
             with alone(home):
-                return 0 if status(up(home, options.workers, options.timeout)) else 1
+                status(up(home, options.workers, options.timeout))
+            return 0
         cluster = read_cluster(home)
         if cluster is None and options.command == "down":
             say("nothing was running")

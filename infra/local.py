@@ -201,8 +201,9 @@ def main() -> int:
         with alone(home):
             if options.command == "up":
                 up(home, {"prefect": options.prefect_port, "mlflow": options.mlflow_port}, options.timeout)
-                return 0 if status(home) else 1
-            down(home)
+                status(home)
+            else:
+                down(home)
     except LocalError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
