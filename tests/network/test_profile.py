@@ -14,7 +14,7 @@ import torch
 
 from tests.network.networks import CPU
 from zero.errors import ParamsError
-from zero.network.profile import execution_profile, prepare_torch, zero_for_denormals
+from zero.network.profile import execution_profile, faster_here, prepare_torch, zero_for_denormals
 
 CPU_INFO = Path("/proc/cpuinfo")
 CHILD = """
@@ -105,6 +105,22 @@ def test_bf16_names_the_unit_that_computes_it():
     unit = "+AMX" if "amx_tile" in flags else "+BF16" if "avx512_bf16" in flags else ""
     isa = execution_profile(CPU.model_copy(update={"precision": "bf16"}))["isa"]
     assert isa == torch.backends.cpu.get_cpu_capability() + unit
+
+
+@pytest.mark.parametrize(
+    ("has_tiles", "changes", "told"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"precision": "bf16"}, False),
+        (True, {"isa": "avx2"}, False),
+        (True, {"device": "cuda"}, False),
+    ],
+)
+def test_a_maker_is_told_of_tiles_that_his_profile_leaves_unused(has_tiles, changes, told, monkeypatch):
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_tiles)
+    assert ("`precision: bf16`" in faster_here(CPU.model_copy(update=changes))) is told
 
 
 def test_denormals_are_zero_inside_and_are_back_after():

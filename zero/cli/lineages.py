@@ -23,6 +23,8 @@ def new(
     Without `--preset` or `--params` it begins with the project's `params.yaml`.
     """
     from zero.lineage import new_lineage, uncommitted_files
+    from zero.network.profile import faster_here
+    from zero.params import load_params
 
     home = home_dir()
     if preset and params:
@@ -41,6 +43,8 @@ def new(
     if uncommitted := uncommitted_files(home):
         typer.echo(f"note: a lineage begins from committed code; not in it: {', '.join(uncommitted)}", err=True)
     typer.echo(f"lineage {lineage} begins at {lineage}/gen-0000 in {made.workspace}")
+    if faster := faster_here(load_params(made.workspace).profile):
+        typer.echo(f"note: {faster}; to have it, change the workspace's params.yaml and commit it", err=True)
     typer.echo("next: prefect deployment run zero-generation --watch" + _lineage_parameter(lineage))
 
 

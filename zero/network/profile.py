@@ -111,6 +111,13 @@ def precision_here(made: ProfileParams, device: Device | None = None) -> Precisi
     return "bf16" if has_bf16 else "fp32"
 
 
+def faster_here(profile: ProfileParams) -> str:
+    """What a new lineage could set to play faster on this CPU; empty where nothing is known."""
+    if profile.device != "cpu" or profile.precision == "bf16" or profile.isa == "avx2" or _bf16_unit() != "+AMX":
+        return ""
+    return "this CPU multiplies bf16 in tiles (AMX); `precision: bf16` and `training_precision: bf16` are faster on it"
+
+
 def execution_profile(profile: ProfileParams) -> dict[str, str]:
     """The profile of this process by name: device, instruction set, backend, threads, versions; for a record.
 
