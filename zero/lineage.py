@@ -38,6 +38,8 @@ from zero.settings import STATE_FOLDER
 
 GENERATION_FILE = "generation.json"
 STATE_OUTS = ("state/champion", "state/trainee", "state/replay")
+REMOTE = "record"
+"""The name of DVC's remote."""
 GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
 """What a generation in the making changes in the workspace; anything else must be committed."""
 LOCK_FILE = "zero.lock"
@@ -264,11 +266,17 @@ def restore_lineage(home: Path, lineage: str) -> Standing:
 
 
 def configure_dvc(clone: Path, home: Path) -> None:
-    """Gives a clone the shared cache, and names that cache as its remote where it has none."""
+    """Gives a clone the shared cache, and names that cache as its remote where it has none, or only one that is gone.
+
+    The path of the remote is committed. Where the project was moved since, a local setting overrules it.
+    """
     cache = str(home / STATE_FOLDER / "dvc-cache")
     dvc(clone, "config", "--local", "cache.dir", cache)
-    if not dvc(clone, "remote", "list").strip():
-        dvc(clone, "remote", "add", "--quiet", "--default", "record", cache)
+    remotes = dict(line.split("\t")[:2] for line in dvc(clone, "remote", "list").splitlines() if line)
+    if not remotes:
+        dvc(clone, "remote", "add", "--quiet", "--default", REMOTE, cache)
+    elif (url := remotes.get(REMOTE, "")).startswith("/") and not Path(url).exists():
+        dvc(clone, "remote", "modify", "--quiet", "--local", REMOTE, "url", cache)
 
 
 def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] = ()) -> None:

@@ -54,17 +54,18 @@ class NetworkPlayer(NamedTuple):
         return new_evaluator(self.source.weights, profile)
 
 
-def find_network_player(home: Path, asked: PlayerText) -> NetworkPlayer:
+def find_network_player(home: Path, asked: PlayerText, least_simulations: int = 0) -> NetworkPlayer:
     """The network of a player that has one, with the search it was made for.
 
     Parameters that the source does not tell (a bare weight file, a model) are those of the project's `params.yaml`.
+    Where the text has no simulations, they are those of the gate, or `least_simulations` if that is more.
 
     Raises:
       ZeroError: there is no such network, or an option is out of its range.
     """
     source = find_source(home, asked.argument)
     params = source.params or load_params(home)
-    simulations, resign = params.gating.num_simulations, asked.resign_threshold()
+    simulations, resign = max(params.gating.num_simulations, least_simulations), asked.resign_threshold()
     if asked.kind == "raw":
         simulations = 0
     elif "simulations" in asked.options:

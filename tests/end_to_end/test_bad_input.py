@@ -1,6 +1,7 @@
 """What a user can do wrong: one line with the value and the remedy, exit status 1, nothing lost or half-written."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import git, zero
+from zero.commands import dvc
 from zero.errors import LineageError
 from zero.lineage import writer_lock
 from zero.storage import REASON_SUFFIX
@@ -197,11 +199,18 @@ def test_a_spec_of_another_machine_is_refused_by_a_worker(home: Path, tmp_path: 
     assert f"this worker's isa is {isa}, the shard wants VAX" in told
 
 
-def test_a_lost_workspace_is_made_again_out_of_its_branch(home: Path) -> None:
+def test_a_lost_workspace_is_made_again_out_of_its_branch_also_where_the_project_was_moved(home: Path) -> None:
+    config = workspace_of(home) / ".dvc/config"
+    before = re.sub("url = .*", "url = /gone/dvc-cache", config.read_text())
+    config.write_text(before)
+    git(workspace_of(home), "commit", "--quiet", "--message", "as after a move", ".dvc/config")
+    git(workspace_of(home), "push", "--quiet", "origin", "HEAD")
     shutil.rmtree(workspace_of(home))
     zero(home, "restore", "tiny")
     assert json.loads(zero(home, "prepare", "tiny").stdout)["generation"]["number"] == 1
     assert git(workspace_of(home), "status", "--porcelain") == ""
+    assert config.read_text() == before
+    assert f"record\t{home}/.zero/dvc-cache" in dvc(workspace_of(home), "remote", "list")
 
 
 def test_checkout_puts_the_clone_below_the_folder_it_is_typed_in(home: Path) -> None:

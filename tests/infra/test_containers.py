@@ -139,16 +139,6 @@ def test_a_container_cannot_write_its_image(name: str, service: dict[str, Any]) 
     assert "/tmp" in service["tmpfs"]
 
 
-@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
-def test_who_asks_prefect_waits_out_a_restart(files: tuple[str, ...]) -> None:
-    services = stack(*files)["services"].items()
-    told = [body["environment"] for _, body in services if "PREFECT_API_URL" in body.get("environment", {})]
-    assert told
-    for environment in told:
-        assert sum(2**count for count in range(1, 1 + int(environment["PREFECT_CLIENT_MAX_RETRIES"]))) >= 120  # seconds
-        assert environment["PREFECT_CLIENT_RETRY_EXTRA_CODES"] == "500"
-
-
 def test_the_cluster_without_containers_keeps_its_data_elsewhere() -> None:
     assert host_path(settings()["ZERO_DATA"]) != SOURCE_DIR / ".zero/cluster"
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from infra.automations import SHARDS
 from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.compose import host_path, settings
-from tests.infra.test_containers import DIGEST, each_service, services, stack
+from tests.infra.test_containers import DIGEST, STACKS, each_service, services, stack
 
 DOCKERFILE = SOURCE_DIR / "infra/images/Dockerfile"
 
@@ -52,6 +53,21 @@ def test_an_image_takes_its_packages_from_the_pinned_set(role: str) -> None:
     assert installs
     for command in installs:
         assert "--constraint constraints.txt" in command or "--no-deps --no-build-isolation --editable ." in command
+
+
+@pytest.mark.parametrize("role", ["worker-cpu", "worker-cuda"])
+def test_a_run_waits_out_a_restart_of_prefect_and_tells_in_time_that_it_lives(role: str) -> None:
+    environment = dict(pair.split("=") for word, rest in stages()[role] if word == "ENV" for pair in rest.split())
+    waits = [2**count for count in range(1, 1 + int(environment["PREFECT_CLIENT_MAX_RETRIES"]))]
+    assert sum(waits) >= 120, "seconds"
+    assert environment["PREFECT_CLIENT_RETRY_EXTRA_CODES"] == "500"
+    assert 2 * float(environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]) < SHARDS.seconds, "one may be lost"
+
+
+@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
+def test_who_asks_prefect_has_such_an_image(files: tuple[str, ...]) -> None:
+    asking = [body for body in stack(*files)["services"].values() if "PREFECT_API_URL" in body.get("environment", {})]
+    assert asking and all(body["image"].startswith("zero-worker:") for body in asking)
 
 
 @pytest.mark.parametrize("role", ROLES)
