@@ -6,8 +6,10 @@ import torch
 from tests.end_to_end.project import make_project
 from tests.interop.networks import trained
 from tests.parameters import network_params, preset
+from zero.contest import SEAT_SIMULATIONS, seat
 from zero.errors import LineageError, ParamsError, ServerError, StorageError, ZeroError
 from zero.games.rules import go_rules, gomoku_rules, rules_of
+from zero.interop.gtp.minds import PlayerMind
 from zero.network.weights import new_network, weights_bytes
 from zero.params import GoParams
 from zero.player_text import parse_player
@@ -108,6 +110,15 @@ def test_a_precision_that_this_machine_has_not_is_told_in_the_id(home, tmp_path,
     settings = find_network_player(tmp_path, asked).player.settings
     assert (settings["precision"], settings["made_for_precision"]) == ("fp32", "bf16")
     assert "made_for_precision" not in find_network_player(home, asked).player.settings
+
+
+@pytest.mark.parametrize(("options", "simulations"), [("", SEAT_SIMULATIONS), (",simulations=9", 9)])
+def test_a_network_thinks_longer_for_a_person_than_in_its_gate(home, options, simulations):
+    text = f"{home}/bare/weights.safetensors{options}"
+    mind, _ = seat(home, text)
+    assert isinstance(mind, PlayerMind) and mind.num_simulations == simulations
+    in_a_match = SMOKE.gating.num_simulations if not options else simulations
+    assert find_network_player(home, parse_player(text)).num_simulations == in_a_match < SEAT_SIMULATIONS
 
 
 def test_a_command_line_with_an_open_quote_is_named():
