@@ -39,7 +39,7 @@ def gtp_opponent(
       seed: what the seeds of the games come from.
       name: as a person calls it; by default what it says of itself.
       move_seconds: limit of each answer.
-      num_processes: engines that think at once, of as many as games are open; by default one less than the cores.
+      num_processes: engines that think at once, of as many as games are open; by default one a core.
 
     Raises:
       OpponentError: there is no such program, it does not speak GTP, or it cannot play this game.
@@ -155,5 +155,5 @@ def _made(
             ) from None
     settings: Settings = {"command": shown, "engine": itself, "move_seconds": move_seconds, **more}
     player = PlayerId(name=(name or SELF_NAME).replace(SELF_NAME, itself), kind="gtp", settings=settings)
-    num_processes = num_processes or max(1, len(os.sched_getaffinity(0)) - 1)
+    num_processes = num_processes or len(os.sched_getaffinity(0))
     return GtpPlayer(player, program, rules, Limits(move_seconds, num_processes), seed)
