@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from configparser import ConfigParser
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +41,8 @@ GENERATION_FILE = "generation.json"
 STATE_OUTS = ("state/champion", "state/trainee", "state/replay")
 REMOTE = "record"
 """The name of DVC's remote."""
+REMOTE_SECTION = f"'remote \"{REMOTE}\"'"
+"""Its section in DVC's configuration."""
 GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
 """What a generation in the making changes in the workspace; anything else must be committed."""
 LOCK_FILE = "zero.lock"
@@ -272,10 +275,12 @@ def configure_dvc(clone: Path, home: Path) -> None:
     """
     cache = str(home / STATE_FOLDER / "dvc-cache")
     dvc(clone, "config", "--local", "cache.dir", cache)
-    remotes = dict(line.split("\t")[:2] for line in dvc(clone, "remote", "list").splitlines() if line)
-    if not remotes:
+    config = ConfigParser()  # DVC's own list of remotes is broken into lines of a screen
+    config.read(clone / ".dvc/config")
+    url = config.get(REMOTE_SECTION, "url", fallback="")
+    if not any(section.startswith("'remote ") for section in config.sections()):
         dvc(clone, "remote", "add", "--quiet", "--default", REMOTE, cache)
-    elif (url := remotes.get(REMOTE, "")).startswith("/") and not Path(url).exists():
+    elif url.startswith("/") and not Path(url).exists():
         dvc(clone, "remote", "modify", "--quiet", "--local", REMOTE, "url", cache)
 
 

@@ -210,7 +210,7 @@ def test_a_lost_workspace_is_made_again_out_of_its_branch_also_where_the_project
     assert json.loads(zero(home, "prepare", "tiny").stdout)["generation"]["number"] == 1
     assert git(workspace_of(home), "status", "--porcelain") == ""
     assert config.read_text() == before
-    assert f"record\t{home}/.zero/dvc-cache" in dvc(workspace_of(home), "remote", "list")
+    assert dvc(workspace_of(home), "config", "remote.record.url").strip() == f"{home}/.zero/dvc-cache"
 
 
 def test_checkout_puts_the_clone_below_the_folder_it_is_typed_in(home: Path) -> None:
