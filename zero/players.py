@@ -206,6 +206,9 @@ def make_mind(
             search.random_symmetry,
             max_nodes=max(MANY_NODES, 4 * network.num_simulations),
             num_leaves=num_leaves,
+            considered_actions=search.considered_actions if search.root == "gumbel" else 0,
+            value_scale=search.value_scale,
+            rescale_values=search.rescale_values,
             seed=seed,
             seconds=seconds,
         )

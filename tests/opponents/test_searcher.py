@@ -69,9 +69,11 @@ def test_without_simulations_it_plays_the_greatest_prior():
     assert one.choose([0])[0].action == GO5.num_points, "7 is taken"
 
 
-def test_it_plays_as_the_player_of_one_game_does():
-    alone = Player(GO5, HashEvaluator(GO5), 16, 1.5, False, False, 34, num_leaves=1)
-    for action in own_game(searcher(random_symmetry=False), 0, 12):
+@pytest.mark.parametrize("root", ["puct", "gumbel"])
+def test_it_plays_as_the_player_of_one_game_does(root):
+    considered = SEARCH.considered_actions if root == "gumbel" else 0
+    alone = Player(GO5, HashEvaluator(GO5), 16, 1.5, False, False, 34, num_leaves=1, considered_actions=considered)
+    for action in own_game(searcher(random_symmetry=False, root=root), 0, 12):
         assert alone.choose() == action
         alone.play(action)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.oracle.mcts import Edge, Game, Judge, Node, Search
+from tests.oracle.mcts import Edge, Game, Judge, Node, ParallelSearch, Search
 
 C_VISIT, LEAST_RANGE = 50, 1e-8
 LEAST_PRIOR = float(np.finfo(np.float32).tiny)
@@ -137,6 +137,27 @@ class GumbelSearch(Search):
     def policy(self) -> dict[int, float]:
         """The policy target."""
         return improved_policy(self.root.edges, self.node_values[self.root.serial], self.sigma)
+
+
+class ParallelGumbelSearch(GumbelSearch, ParallelSearch):  # type: ignore[misc]  # two `search`: `run` is for use
+    """Several leaves on their way at once, whose visits count and whose values do not; nothing random at the root."""
+
+    def run(self, num_simulations: int) -> int:
+        """A whole search of a root that has been judged; returns how many simulations there were."""
+        self.begin(num_simulations, [0.0] * len(self.root.edges))
+        return ParallelSearch.search(self, num_simulations)
+
+    def own_visits(self) -> dict[int, int]:
+        edges = self.root.edges
+        return {action: own + self.extra_visits(edges[action]) for action, own in super().own_visits().items()}
+
+    def select(self, node: Node) -> Edge:
+        if node is self.root:
+            return super().select(node)
+        policy = improved_policy(node.edges, self.node_values[node.serial], self.sigma)
+        visits = {action: edge.visits + self.extra_visits(edge) for action, edge in node.edges.items()}
+        total = 1 + sum(visits.values())
+        return node.edges[max(visits, key=lambda action: policy[action] - visits[action] / total)]
 
 
 def action_of(node: Node, edge: Edge) -> int:

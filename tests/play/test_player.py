@@ -145,6 +145,25 @@ def test_a_time_limit_ends_the_search():
     assert limited.choose() == 0
 
 
+@pytest.mark.parametrize("num_leaves", [1, 4])
+def test_a_gumbel_search_halves_its_actions_and_says_which_it_plays(num_leaves):
+    one = player(num_simulations=64, considered_actions=4, num_leaves=num_leaves)
+    result = one.search()
+    assert sorted(result.visit_counts[result.visit_counts > 0]) == [8, 8, 24, 24]
+    assert result.choice == one.choose() == result.ranking()[0] == result.principal_variation[0]
+    best = np.flatnonzero(result.visit_counts == 24)
+    assert result.choice in best
+    assert one.line(result.choice) == result.principal_variation
+
+
+def test_a_gumbel_search_is_not_begun_where_a_clock_may_end_it():
+    one = player(num_simulations=64, considered_actions=4)
+    assert one.search(seconds=60.0).choice is None
+    other = player(num_simulations=64)
+    assert (one.search(0).visit_counts == other.search().visit_counts).all()
+    assert one.search(8).choice is not None, "the next may be"
+
+
 def test_without_simulations_it_plays_the_best_legal_prior():
     class AskedOnce(HashEvaluator):
         """Counts its questions."""

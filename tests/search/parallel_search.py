@@ -6,15 +6,18 @@ import numpy as np
 
 from tests.games.kernel_game import oracle_of
 from tests.oracle import mcts as twin
+from tests.oracle.gumbel import ParallelGumbelSearch, Sigma
 from tests.oracle.streams import Stream
 from tests.search.evaluators import judge_of
 from tests.search.kernel_search import KernelSearch
 from zero.games.position import Position
+from zero.search.gumbel import new_gumbel_roots
 from zero.search.parallel import ParallelSettings, gather, new_flight, scatter
 from zero.search.streams import stream_of
 from zero.search.tree import NO_CHILD
 
 SEED = 5
+SIGMA = Sigma()
 
 
 class ParallelSearch(KernelSearch):
@@ -30,10 +33,15 @@ class ParallelSearch(KernelSearch):
         c_puct: float = 1.5,
         parent_first_play: bool = False,
         random_symmetry: bool = False,
+        considered_actions: int = 0,
+        sigma: Sigma = SIGMA,
     ) -> None:
         super().__init__(rules, evaluator, c_puct, max_nodes, parent_first_play=parent_first_play)
-        self.settings = ParallelSettings(c_puct, parent_first_play, random_symmetry, virtual_loss)
-        self.flight = new_flight(rules, num_leaves, max_nodes)
+        self.settings = ParallelSettings(c_puct, parent_first_play, random_symmetry, virtual_loss, considered_actions)
+        self.flight = new_flight(
+            rules, num_leaves, max_nodes, new_gumbel_roots(self.NUM_TREES, rules.num_actions, *sigma)
+        )
+        self.sigma = sigma
         self.stream = stream_of(SEED, 0, "test", 0)
         self.batches: list[int] = []  # leaves of each batch of the last search
         self.num_asked = 0
@@ -42,6 +50,7 @@ class ParallelSearch(KernelSearch):
         """Simulations in batches; returns how many there were."""
         self.batches = []
         self.flight.simulations_left[0] = num_simulations
+        self.flight.is_new_root[0] = True
         while rows := self.gather():
             self.answer(rows)
         return num_simulations - int(self.flight.simulations_left[0])
@@ -86,6 +95,20 @@ def twin_of(search: ParallelSearch) -> twin.ParallelSearch:
     slow = twin.ParallelSearch(judge_of(evaluator), rules.symmetries, settings.c_puct, settings.parent_first_play, draw)
     slow.num_leaves, slow.virtual_loss = len(search.flight.leaf), settings.virtual_loss
     slow.max_nodes = search.trees.action.shape[1]
+    slow.start(oracle_of(rules))
+    return slow
+
+
+def gumbel_twin_of(search: ParallelSearch) -> ParallelGumbelSearch:
+    """The slow twin of a Gumbel search, with its tree begun."""
+    rules, settings = search.rules, search.settings
+    evaluator: Any = search.evaluator
+    evaluator.num_actions = rules.num_actions
+    stream = Stream(SEED, 0, "test", 0)
+    num_symmetries = len(rules.symmetries)
+    draw = (lambda: stream.below(num_symmetries)) if settings.random_symmetry else (lambda: 0)
+    slow = ParallelGumbelSearch(judge_of(evaluator), rules.symmetries, draw, settings.considered_actions, search.sigma)
+    slow.num_leaves, slow.max_nodes = len(search.flight.leaf), search.trees.action.shape[1]
     slow.start(oracle_of(rules))
     return slow
 

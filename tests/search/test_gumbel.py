@@ -354,4 +354,4 @@ def test_the_other_trees_are_left_alone():
     search.target()
     for others in (0, 2):
         assert not any(array[others].any() for array in search.trees[:-3])
-        assert not any(array[others].any() for array in search.roots[:-3])
+        assert not any(array[others].any() for array in search.roots[:-5])

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from tests.games.kernel_game import KernelGame
+from tests.oracle.gumbel import Sigma
 from tests.oracle.streams import Stream
 from tests.search.evaluators import ColourEvaluator, HashEvaluator, PriorEvaluator
 from tests.search.kernel_search import KernelSearch, View, depth_of, size_of, view_of_twin
-from tests.search.parallel_search import SEED, ParallelSearch, check_paths, check_sums, twin_of
+from tests.search.parallel_search import SEED, ParallelSearch, check_paths, check_sums, gumbel_twin_of, twin_of
 from zero.games.coords import name_to_action
 from zero.games.position import NUM_MOVES
 from zero.games.rules import go_rules, gomoku_rules
 from zero.search.evaluator import UniformEvaluator
+from zero.search.gumbel import gumbel_choice
 
 
 class RoughEvaluator(HashEvaluator):
@@ -126,6 +128,31 @@ def test_no_trace_of_a_virtual_loss_is_left(game, num_leaves):
     ended = search.trees.num_edges[search.TREE, : search.num_nodes] == 0
     assert search.num_asked == search.num_nodes - ended.sum()  # each position was asked for once
     assert depth_of(search.view()) >= 4
+
+
+@pytest.mark.parametrize(
+    ("num_leaves", "considered", "sigma"),
+    [(1, 5, Sigma()), (2, 16, Sigma()), (8, 5, Sigma(0.5, False)), (8, 16, Sigma()), (40, 8, Sigma(1.5, True))],
+)
+@pytest.mark.parametrize("evaluator", EVALUATORS)
+@pytest.mark.parametrize("game", GAMES)
+def test_gumbel_trees_equal_the_twins(game, evaluator, num_leaves, considered, sigma):
+    rules = GAMES[game]
+    search = ParallelSearch(
+        rules,
+        EVALUATORS[evaluator](rules),
+        num_leaves,
+        random_symmetry=True,
+        considered_actions=considered,
+        sigma=sigma,
+    )
+    slow = gumbel_twin_of(search)
+    for num_simulations in (100, 1, 40):
+        assert search.search(num_simulations) == slow.run(num_simulations) == num_simulations
+        assert search.batches == slow.batches
+        assert search.view() == view_of_twin(slow.root)
+        edge = gumbel_choice(search.flight.roots, search.trees, search.TREE)
+        assert search.trees.action[search.TREE, 0, edge] == slow.choice()
 
 
 def test_the_tree_shows_nothing_of_the_simulations_on_their_way():

@@ -16,20 +16,21 @@ class SearchResult(NamedTuple):
     prior: np.ndarray  # [A] float32, the network's among the legal actions
     legal_mask: np.ndarray  # [A] bool
     root_value: float  # mean value of all simulations; without one, the network's
-    principal_variation: tuple[int, ...]  # the most visited action, the most visited answer, and so on
+    principal_variation: tuple[int, ...]  # the best action, the most visited answer, and so on; empty without a visit
     num_simulations: int  # of this search: fewer than asked for where the time ran out or the tree was full
     num_nodes: int  # of the tree
     seconds: float
+    choice: int | None = None  # of a Gumbel search: the action that it would play
 
     def ranking(self) -> list[int]:
-        """Legal actions, best first: by visits, then by prior, then by number."""
+        """Legal actions, best first: the choice of a Gumbel search, then by visits, by prior, by number."""
         actions = np.flatnonzero(self.legal_mask)
-        order = np.lexsort((actions, -self.prior[actions], -self.visit_counts[actions]))
+        order = np.lexsort((actions, -self.prior[actions], -self.visit_counts[actions], actions != self.choice))
         return [int(action) for action in actions[order]]
 
 
-def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float) -> SearchResult:
-    """The result of a search whose simulations have all been counted."""
+def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float, choice: int | None = None) -> SearchResult:
+    """The result of a search whose simulations have all been counted; `choice` is that of a Gumbel search."""
     num_actions = trees.action.shape[2]
     edges, visited = int(trees.num_edges[tree, 0]), int(trees.num_visited[tree, 0])
     action = trees.action[tree, 0]
@@ -39,16 +40,18 @@ def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float) -> 
     legal_mask[action[:edges]] = True
     counts[action[:visited]] = trees.visit_count[tree, 0, :visited]
     q_values[action[:visited]] = trees.value_sum[tree, 0, :visited] / trees.visit_count[tree, 0, :visited]
+    line = _principal_variation(trees, tree) if choice is None else line_of(trees, tree, choice)
     return SearchResult(
         visit_counts=counts,
         q_values=q_values,
         prior=prior,
         legal_mask=legal_mask,
         root_value=float(root_value(trees, tree) if visited else trees.node_value[tree, 0]),
-        principal_variation=tuple(_principal_variation(trees, tree)),
+        principal_variation=tuple(line),
         num_simulations=num_simulations,
         num_nodes=int(trees.num_nodes[tree]),
         seconds=seconds,
+        choice=choice,
     )
 
 

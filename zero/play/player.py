@@ -1,7 +1,10 @@
 """A player of one game: takes moves, searches the position, says what it would play. For GTP, a web page, analysis.
 
-No root noise, and the most visited move unless a temperature is asked for: it plays as players do in a match
+No root noise, and the best move unless a temperature is asked for: it plays as players do in a match
 (`zero.play.boards`), with several leaves on their way at once (`zero.search.parallel`). Not for self-play.
+
+A Gumbel root plans its simulations, so it is for searches whose number is sure: one with a limit of time, analysis
+among them, has a PUCT root.
 """
 
 import math
@@ -17,6 +20,7 @@ from zero.games.rules import ended, legal_mask, margin, outcome, play
 from zero.play.findings import SearchResult, line_of, read_tree
 from zero.play.moves import resigns
 from zero.search.evaluator import Evaluator
+from zero.search.gumbel import gumbel_choice, new_gumbel_roots
 from zero.search.parallel import ParallelSettings, gather, new_flight, scatter
 from zero.search.streams import next_float, stream_of
 from zero.search.tree import clear, new_trees, reroot
@@ -42,7 +46,7 @@ class Player:
 
     Leaves sent together are chosen without each other's values, so few simulations want few leaves: 8 are 1.7 times as
     fast as 1 with OpenVINO (9x9, 4x32, one core) and 2.5 times with PyTorch, but with 100 simulations each they scored
-    39 % +- 6 % against 1 in 240 games.
+    39 % +- 6 % against 1 in 240 games (PUCT).
     """
 
     def __init__(
@@ -56,6 +60,9 @@ class Player:
         max_nodes: int,
         num_leaves: int = 8,
         virtual_loss: int = 1,
+        considered_actions: int = 0,
+        value_scale: float = 0.1,
+        rescale_values: bool = True,
         seed: int = 0,
         seconds: float | None = None,
     ) -> None:
@@ -71,6 +78,9 @@ class Player:
           max_nodes: nodes the tree can hold, at least `num_simulations` + 2.
           num_leaves: leaves on their way to the evaluator at once; 1 is the sequential search.
           virtual_loss: lost visits that an edge counts for each leaf on its way below it.
+          considered_actions: of a Gumbel root, `zero.search.gumbel`; 0: PUCT.
+          value_scale: how much Q-values weigh against priors in a Gumbel search.
+          rescale_values: they are brought to [0, 1] there.
           seed: of the symmetries and of moves chosen at a temperature.
           seconds: limit of a search, looked at between two batches.
 
@@ -89,7 +99,10 @@ class Player:
         self.rules = rules
         self._evaluator = evaluator
         self._seed = seed
-        self._settings = ParallelSettings(float(c_puct), bool(parent_first_play), bool(random_symmetry), virtual_loss)
+        considered_actions = _in_range("considered_actions", considered_actions, 0, MAX_NODES)
+        self._settings = ParallelSettings(
+            float(c_puct), bool(parent_first_play), bool(random_symmetry), virtual_loss, considered_actions
+        )
         try:
             self._trees = new_trees(1, self._max_nodes, rules.num_actions)
         except MemoryError:
@@ -97,7 +110,8 @@ class Player:
                 f"max_nodes = {max_nodes} does not fit in the memory: a node of this board takes "
                 f"{18 * rules.num_actions:,} bytes; give fewer"
             ) from None
-        self._flight = new_flight(rules, num_leaves, self._max_nodes)
+        roots = new_gumbel_roots(1, rules.num_actions, value_scale, rescale_values)
+        self._flight = new_flight(rules, num_leaves, self._max_nodes, roots)
         self._roots = new_positions(rules, 1)  # the position of the game
         self._position = new_position(rules)  # scratch
         self._history = new_history(rules)
@@ -160,11 +174,11 @@ class Player:
         wanted = self._num_simulations if num_simulations is None else self._checked_simulations(num_simulations)
         limit = self._seconds if seconds is None else _checked_seconds(seconds)
         flight, trees, started = self._flight, self._trees, time.perf_counter()
+        settings = self._settings if limit is None and wanted else self._settings._replace(considered_actions=0)
         flight.simulations_left[0] = wanted
+        flight.is_new_root[0] = True
         try:
-            while rows := gather(
-                self.rules, self._settings, trees, TREE, self._roots, self._history, flight, self._stream
-            ):
+            while rows := gather(self.rules, settings, trees, TREE, self._roots, self._history, flight, self._stream):
                 shape = _batch_shape(rows, len(flight.leaf))
                 self._evaluator.evaluate(flight.planes[:shape], flight.prior[:shape], flight.value[:shape])
                 scatter(self.rules, trees, TREE, flight)
@@ -174,7 +188,10 @@ class Player:
             if flight.num_on_way[0]:  # the evaluator failed: nodes without a prior are of no use
                 self._forget()
         done = wanted - int(flight.simulations_left[0])
-        result = read_tree(trees, TREE, done, time.perf_counter() - started)
+        choice = None
+        if settings.considered_actions and done:
+            choice = int(trees.action[TREE, 0, gumbel_choice(flight.roots, trees, TREE)])
+        result = read_tree(trees, TREE, done, time.perf_counter() - started, choice)
         self._result = result
         return result
 
@@ -182,7 +199,7 @@ class Player:
         """The action to play, after a search where the position has had none. Plays nothing.
 
         Args:
-          temperature: 0: the most visited action, of equals that with the greater prior, then the first; above 0:
+          temperature: 0: the best action, see `SearchResult.ranking`; above 0:
             drawn with a chance that goes with visits ^ (1 / temperature). Without visits the prior stands for them.
 
         Raises:
@@ -265,6 +282,7 @@ class Player:
         """Empties the tree; nothing is on its way any more."""
         clear(self._trees, TREE)
         self._flight.num_on_way[0] = 0
+        self._flight.roots.on_way[:] = 0
         self._result = None
 
     def _checked_simulations(self, num_simulations: int) -> int:

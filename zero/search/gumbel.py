@@ -13,6 +13,10 @@ is the policy target. Schedule, names and selection are those of DeepMind's mctx
 In a tree kept from the move before, Q, N and v_mix are those of the whole tree, but the schedule and the choice of the
 move count the visits of the search in hand alone (`base_visits`): with the older ones no action would have the visits
 that the schedule asks for. The draw is then from the policy that the older visits improved, not from the bare prior.
+
+Where several simulations of one tree are on their way (`zero.search.parallel`) their visits count as visits, and their
+values, which nobody knows yet, not at all: at the root they go to different actions of the schedule, below it to those
+that are furthest behind. Games in lock-step have none on their way.
 Slow twin: tests/oracle/gumbel.py.
 """
 
@@ -49,6 +53,8 @@ class GumbelRoots(NamedTuple):
     base_visits: np.ndarray  # [T, A] int32    N(root, a) before the search
     num_considered: np.ndarray  # [T] int32, actions that sequential halving begins with
     num_simulations: np.ndarray  # [T] int32, of the search
+    on_way: np.ndarray  # [A] int32, simulations on their way through each visited edge of the node in hand
+    num_on_way: np.ndarray  # [1] int32, their sum
     weight: np.ndarray  # [A] float32, scratch: an improved policy by edge, not normalised
     value_scale: np.ndarray  # [1] float32, the paper's c_scale
     rescale_values: np.ndarray  # [1] bool
@@ -65,6 +71,8 @@ def new_gumbel_roots(
         base_visits=np.zeros(shape, np.int32),
         num_considered=np.zeros(num_trees, np.int32),
         num_simulations=np.zeros(num_trees, np.int32),
+        on_way=np.zeros(num_actions, np.int32),
+        num_on_way=np.zeros(1, np.int32),
         weight=np.zeros(num_actions, np.float32),
         value_scale=np.array([value_scale], np.float32),
         rescale_values=np.array([rescale_values], np.bool_),
@@ -174,7 +182,7 @@ def gumbel_choice(roots: GumbelRoots, trees: Trees, tree: int) -> int:
 def _best_of_visits(roots: GumbelRoots, trees: Trees, tree: int, visits: int) -> int:
     """Of the root's edges with so many visits in this search that with the greatest gumbel + logit + sigma(q).
 
-    Of equals the lowest action.
+    Of equals the lowest action. Visits on their way are among them.
     """
     gumbel, logit, base_visits = roots.gumbel[tree], roots.logit[tree], roots.base_visits[tree]
     action, visit_count, value_sum = trees.action[tree, 0], trees.visit_count[tree, 0], trees.value_sum[tree, 0]
@@ -185,7 +193,7 @@ def _best_of_visits(roots: GumbelRoots, trees: Trees, tree: int, visits: int) ->
         a = action[e]
         q_value = mixed
         if e < visited:
-            if visit_count[e] - base_visits[a] != visits:
+            if visit_count[e] + roots.on_way[e] - base_visits[a] != visits:
                 continue
             if visit_count[e] > 0:
                 q_value = value_sum[e] / np.float32(visit_count[e])
@@ -199,7 +207,8 @@ def _best_of_visits(roots: GumbelRoots, trees: Trees, tree: int, visits: int) ->
 def select_gumbel_edge(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> int:
     """The edge of a node below the root that is furthest behind the improved policy. Writes into `roots.weight`.
 
-    It has the greatest policy(a) - N(s, a) / (1 + sum_b N(s, b)); of equals the lowest action. Those without a visit
+    It has the greatest policy(a) - N(s, a) / (1 + sum_b N(s, b)), with N those on their way; of equals the lowest
+    action. Those without a visit
     have one Q-value, so only the first of them, which has the greatest prior, can be it.
     """
     visited = trees.num_visited[tree, node]
@@ -208,10 +217,10 @@ def select_gumbel_edge(roots: GumbelRoots, trees: Trees, tree: int, node: int) -
     action, visit_count, weight = trees.action[tree, node], trees.visit_count[tree, node], roots.weight
     total, factor = _weigh(roots, trees, tree, node)
     share = np.float32(1.0) / total
-    step = np.float32(1.0) / np.float32(1 + trees.node_visits[tree, node])
+    step = np.float32(1.0) / np.float32(1 + trees.node_visits[tree, node] + roots.num_on_way[0])
     best, best_score = 0, np.float32(-np.inf)
     for e in range(visited):
-        score = weight[e] * share - np.float32(visit_count[e]) * step
+        score = weight[e] * share - np.float32(visit_count[e] + roots.on_way[e]) * step
         if score > best_score or (score == best_score and action[e] < action[best]):
             best, best_score = e, score
     if visited < trees.num_edges[tree, node]:

@@ -6,6 +6,8 @@ networks and tree search', Methods; Segal 2011, 'On the scalability of parallel 
 tree: a later simulation counts the extra visits of a node anew, from the paths on their way through it. So there is
 nothing to take back, and one leaf at a time is the search of `mcts`, bit for bit.
 
+A Gumbel root halves its actions over the simulations of one call; visits on their way count there without a loss.
+
 Not for games in lock-step (`zero.play.boards`): they fill a batch without looking at worse leaves. No root noise.
 Slow twin: tests/oracle/mcts.py.
 """
@@ -19,6 +21,7 @@ from zero._jit import kernel
 from zero.games.planes import write_planes
 from zero.games.position import NUM_PLANES, History, Position, Rules, load, new_position
 from zero.games.rules import play
+from zero.search.gumbel import GumbelRoots, draw_gumbel, select_gumbel_edge, select_root_edge
 from zero.search.mcts import Path, backup, make_node, new_path, select_edge
 from zero.search.streams import next_below
 from zero.search.tree import NO_CHILD, Trees, set_prior, visit_edge
@@ -34,6 +37,7 @@ class ParallelSettings(NamedTuple):
     parent_first_play: bool
     random_symmetry: bool
     virtual_loss: int  # lost visits of an edge for each simulation on its way through it
+    considered_actions: int  # of a Gumbel root; 0: PUCT
 
 
 class Flight(NamedTuple):
@@ -47,12 +51,13 @@ class Flight(NamedTuple):
     planes: np.ndarray  # [K, P, W] uint64, see `zero.games.planes`
     prior: np.ndarray  # [K, A] float32, the answers
     value: np.ndarray  # [K] float32
-    edge_on_way: np.ndarray  # [A] int32, scratch: simulations on their way through each edge of one node
+    roots: GumbelRoots  # also counts the simulations on their way through each edge of one node
+    is_new_root: np.ndarray  # [1] bool, a Gumbel search of the root has yet to begin
     position: Position  # scratch: the position a simulation walks
     mask: np.ndarray  # [A] bool, scratch
 
 
-def new_flight(rules: Rules, num_leaves: int, max_nodes: int) -> Flight:
+def new_flight(rules: Rules, num_leaves: int, max_nodes: int, roots: GumbelRoots) -> Flight:
     """Room for `num_leaves` simulations in a tree of at most `max_nodes` nodes; none is on its way."""
     return Flight(
         num_on_way=np.zeros(1, np.int32),
@@ -63,7 +68,8 @@ def new_flight(rules: Rules, num_leaves: int, max_nodes: int) -> Flight:
         planes=np.zeros((num_leaves, NUM_PLANES, rules.num_words), np.uint64),
         prior=np.zeros((num_leaves, rules.num_actions), np.float32),
         value=np.zeros(num_leaves, np.float32),
-        edge_on_way=np.zeros(rules.num_actions, np.int32),
+        roots=roots,
+        is_new_root=np.ones(1, np.bool_),
         position=new_position(rules),
         mask=np.zeros(rules.num_actions, np.bool_),
     )
@@ -84,12 +90,17 @@ def gather(
 
     It stops at K leaves, where no simulation is left, and before one that has nowhere to go (`NO_LEAF`). A simulation
     that comes to the end of a game is counted at once. The root of an empty tree is asked for alone, and is no
-    simulation. So 0 with `simulations_left` means a full tree. On entry none is on its way (`scatter`).
+    simulation. So 0 with `simulations_left` means a full tree. On entry none is on its way (`scatter`). A Gumbel search
+    over all of `simulations_left` begins where `is_new_root` says so.
 
     `roots` (leading axis 1) is the position at the root, in a game that has not ended, and `history` that game's.
     Writes into `history` (beyond the root), `trees`, `flight` and `stream`.
     """
     position = flight.position
+    if settings.considered_actions > 0 and flight.is_new_root[0] and trees.num_nodes[tree] > 0:
+        flight.is_new_root[0] = False
+        considered, simulations = settings.considered_actions, flight.simulations_left[0]
+        draw_gumbel(flight.roots, trees, tree, considered, simulations, 0.0, stream)
     while flight.num_on_way[0] < flight.leaf.shape[0]:
         row = flight.num_on_way[0]
         load(roots, 0, position)
@@ -123,6 +134,8 @@ def scatter(rules: Rules, trees: Trees, tree: int, flight: Flight) -> None:
         set_prior(trees, tree, flight.leaf[row], flight.prior[row], value, symmetry)
         backup(trees, tree, value, flight.path, row)
     flight.num_on_way[0] = 0
+    flight.roots.on_way[:] = 0
+    flight.roots.num_on_way[0] = 0
 
 
 @kernel
@@ -177,10 +190,17 @@ def _waits(flight: Flight, node: int) -> bool:
 def _select_edge(settings: ParallelSettings, trees: Trees, tree: int, node: int, flight: Flight, depth: int) -> int:
     """The edge with the greatest PUCT score, extra visits included; of equals the lowest action. Uses the scratch.
 
+    With a Gumbel root that of its schedule, and below it that of the improved policy.
+
     Before its first visit, on its way or not, an edge is worth what it is in `mcts`: virtual losses tell nothing of it.
     """
     c_puct = np.float32(settings.c_puct)
     num_on_way = _count_on_way(trees, tree, node, flight, depth)
+    if settings.considered_actions > 0:
+        roots = flight.roots
+        if node == 0:
+            return select_root_edge(roots, trees, tree, roots.num_simulations[tree] - flight.simulations_left[0])
+        return select_gumbel_edge(roots, trees, tree, node)
     if num_on_way == 0:
         return select_edge(trees, tree, node, c_puct, settings.parent_first_play)
     action, prior = trees.action[tree, node], trees.prior[tree, node]
@@ -192,7 +212,7 @@ def _select_edge(settings: ParallelSettings, trees: Trees, tree: int, node: int,
     visited = trees.num_visited[tree, node]
     best, best_score = 0, np.float32(-np.inf)
     for e in range(visited):
-        extra = settings.virtual_loss * flight.edge_on_way[e]
+        extra = settings.virtual_loss * flight.roots.on_way[e]
         visits = np.float32(visit_count[e] + extra)
         q_value = (value_sum[e] - np.float32(extra)) / visits if visits > np.float32(0.0) else first_play
         score = q_value + scale * prior[e] / (np.float32(1.0) + visits)
@@ -211,12 +231,13 @@ def _count_on_way(trees: Trees, tree: int, node: int, flight: Flight, depth: int
 
     Each node has one path from the root, so a simulation passes through it at this depth or not at all.
     """
-    edge_on_way = flight.edge_on_way
+    on_way = flight.roots.on_way
     for e in range(trees.num_visited[tree, node]):
-        edge_on_way[e] = 0
+        on_way[e] = 0
     total = 0
     for row in range(flight.num_on_way[0]):
         if depth < flight.path.length[row] and flight.path.node[row, depth] == node:
-            edge_on_way[flight.path.edge[row, depth]] += 1
+            on_way[flight.path.edge[row, depth]] += 1
             total += 1
+    flight.roots.num_on_way[0] = total
     return total

@@ -127,12 +127,12 @@ class PlayerMind:
             self._player.play(action)
 
     def choose(self, seconds: float | None) -> int:
-        """The most visited action after a search."""
+        """The best action after a search."""
         self._player.search(seconds=seconds)
         return self.decide()
 
     def decide(self) -> int:
-        """The most visited action."""
+        """The best action of the last search."""
         if self._resign_below > NEVER_RESIGN and self._player.should_resign(self._resign_below):
             return RESIGN
         return self._player.choose()
