@@ -129,8 +129,9 @@ def test_a_command_line_with_an_open_quote_is_named():
 def test_an_option_is_another_player(home):
     path = f"{home}/bare/weights.safetensors"
     texts = [path, f"{path},simulations=9", f"{path},root=gumbel", f"{path},resign=-0.9", f"raw:{path}"]
+    texts += [f"{path},c_puct=2", f"{path},value_scale=0.3", f"{path},considered_actions=3"]
     ids = [find_network_player(home, parse_player(text)).player for text in texts]
-    assert len({str(player.settings) for player in ids}) == 5
+    assert len({str(player.settings) for player in ids}) == 8
     assert ids[1].name == "weights.safetensors, 9 simulations"
     assert ids[4].name == "weights.safetensors, raw network"
 
@@ -140,7 +141,9 @@ def test_an_option_is_another_player(home):
     [
         ("simulations=-1", "simulations '-1' is no number from 0 to 1000000"),
         ("simulations=many", "simulations 'many' is no number"),
-        ("root=best", "root 'best' is neither puct nor gumbel"),
+        ("root=best", "root 'best': Input should be 'puct' or 'gumbel'"),
+        ("considered_actions=0", "considered_actions '0': Input should be greater than or equal to 1"),
+        ("value_scale=much", "value_scale 'much': Input should be a valid number"),
         ("resign=2", r"resign '2' is no value from -1 \(never\) to 1"),
         ("resign=soon", "resign 'soon' is no value"),
     ],

@@ -3,7 +3,7 @@
 | text | player |
 |---|---|
 | `go9`, `go9/gen-0012`, `weights.safetensors`, `models:/zero-go9@champion` | a network and a search (`zero.sources`) |
-| `go9,simulations=800` | the same with so many simulations a move; also `resign=-0.9`, `root=puct` |
+| `go9,simulations=800` | the same with so many simulations a move; also `resign=-0.9`, `root=puct` (SEARCH_OPTIONS) |
 | `raw:go9` | the network alone |
 | `gnugo:10` | GNU Go at a level |
 | `leelaz:weights.txt,playouts=200` | Leela Zero with a weight file |
@@ -13,7 +13,7 @@
 """
 
 import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from zero.artifacts import NO_RESIGNATION
 from zero.errors import ParamsError, did_you_mean
@@ -21,8 +21,10 @@ from zero.errors import ParamsError, did_you_mean
 KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
 """What may stand before a colon; anything else names a network."""
 KIND_PATTERN = re.compile("[:,]")
+SEARCH_OPTIONS = ("root", "considered_actions", "value_scale", "c_puct")
+"""Parameters of the search, by their names in `params.yaml`, in place of those a player was made with."""
 OPTIONS = {
-    "network": ("simulations", "resign", "root"),
+    "network": ("simulations", "resign", *SEARCH_OPTIONS),
     "raw": (),
     "leelaz": ("playouts",),
 }
@@ -53,20 +55,6 @@ class PlayerText(NamedTuple):
           ParamsError: it is none, or out of range.
         """
         return self.whole(self.kind, self.argument or str(default), lowest, highest)
-
-    def root(self) -> Literal["puct", "gumbel"]:
-        """Its option `root`.
-
-        Raises:
-          ParamsError: there is no such root.
-        """
-        match self.options["root"]:
-            case "puct":
-                return "puct"
-            case "gumbel":
-                return "gumbel"
-            case other:
-                raise ParamsError(f"{self.text!r}: root {other!r} is neither puct nor gumbel")
 
     def resign_threshold(self) -> float:
         """Its option `resign`: below this value it resigns, at -1 never.

@@ -13,7 +13,7 @@ from zero.games.position import Rules
 from zero.network.profile import precision_here, prepare_torch, profile_here
 from zero.opponents import Opponent, PlayerId
 from zero.params import GameParams, GoParams, Params, ProfileParams, SearchParams, load_params
-from zero.player_text import PlayerText
+from zero.player_text import SEARCH_OPTIONS, PlayerText
 from zero.search.evaluator import Evaluator
 from zero.sources import Source, find_source
 
@@ -70,11 +70,20 @@ def find_network_player(home: Path, asked: PlayerText, least_simulations: int = 
         simulations = 0
     elif "simulations" in asked.options:
         simulations = asked.whole("simulations", asked.options["simulations"], 0, MOST_SIMULATIONS)
-    if "root" in asked.options:
-        params = params.model_copy(update={"search": params.search.model_copy(update={"root": asked.root()})})
+    params = params.model_copy(update={"search": _search_of(asked, params.search)})
     precision = precision_here(params.profile)
     player = network_id(source.name, sha256_bytes(source.weights), params, simulations, resign, precision)
     return NetworkPlayer(player, source, params.search, params.profile, simulations, resign)
+
+
+def _search_of(asked: PlayerText, search: SearchParams) -> SearchParams:
+    """The search with what the text says of it."""
+    changes = {name: asked.options[name] for name in SEARCH_OPTIONS if name in asked.options}
+    try:
+        return SearchParams.model_validate(search.model_dump() | changes)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise ParamsError(f"{asked.text!r}: {fault['loc'][0]} {fault['input']!r}: {fault['msg']}") from None
 
 
 def network_id(
