@@ -1,5 +1,6 @@
 """Several leaves of one tree at once through the kernels, each batch checked on its way, and the sums of its tree."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -86,31 +87,30 @@ class ParallelSearch(KernelSearch):
 
 def twin_of(search: ParallelSearch) -> twin.ParallelSearch:
     """The slow twin of a search, with its tree begun."""
-    rules, settings = search.rules, search.settings
-    evaluator: Any = search.evaluator
-    evaluator.num_actions = rules.num_actions
-    stream = Stream(SEED, 0, "test", 0)
-    num_symmetries = len(rules.symmetries)
-    draw = (lambda: stream.below(num_symmetries)) if settings.random_symmetry else (lambda: 0)
-    slow = twin.ParallelSearch(judge_of(evaluator), rules.symmetries, settings.c_puct, settings.parent_first_play, draw)
+    settings, draw = search.settings, _draws_of(search)
+    symmetries, judge = search.rules.symmetries, judge_of(search.evaluator)
+    slow = twin.ParallelSearch(judge, symmetries, settings.c_puct, settings.parent_first_play, draw)
     slow.num_leaves, slow.virtual_loss = len(search.flight.leaf), settings.virtual_loss
     slow.max_nodes = search.trees.action.shape[1]
-    slow.start(oracle_of(rules))
+    slow.start(oracle_of(search.rules))
     return slow
 
 
 def gumbel_twin_of(search: ParallelSearch) -> ParallelGumbelSearch:
     """The slow twin of a Gumbel search, with its tree begun."""
-    rules, settings = search.rules, search.settings
-    evaluator: Any = search.evaluator
-    evaluator.num_actions = rules.num_actions
-    stream = Stream(SEED, 0, "test", 0)
-    num_symmetries = len(rules.symmetries)
-    draw = (lambda: stream.below(num_symmetries)) if settings.random_symmetry else (lambda: 0)
-    slow = ParallelGumbelSearch(judge_of(evaluator), rules.symmetries, draw, settings.considered_actions, search.sigma)
+    considered, draw = search.settings.considered_actions, _draws_of(search)
+    slow = ParallelGumbelSearch(judge_of(search.evaluator), search.rules.symmetries, draw, considered, search.sigma)
     slow.num_leaves, slow.max_nodes = len(search.flight.leaf), search.trees.action.shape[1]
-    slow.start(oracle_of(rules))
+    slow.start(oracle_of(search.rules))
     return slow
+
+
+def _draws_of(search: ParallelSearch) -> Callable[[], int]:
+    """The symmetries that the search draws, drawn again; its evaluator is made ready for a twin."""
+    evaluator: Any = search.evaluator
+    evaluator.num_actions = search.rules.num_actions
+    stream, num_symmetries = Stream(SEED, 0, "test", 0), len(search.rules.symmetries)
+    return (lambda: stream.below(num_symmetries)) if search.settings.random_symmetry else (lambda: 0)
 
 
 def check_sums(search: ParallelSearch, node: int = 0) -> None:
