@@ -207,9 +207,9 @@ def _best_of_visits(roots: GumbelRoots, trees: Trees, tree: int, visits: int) ->
 def select_gumbel_edge(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> int:
     """The edge of a node below the root that is furthest behind the improved policy. Writes into `roots.weight`.
 
-    It has the greatest policy(a) - N(s, a) / (1 + sum_b N(s, b)), with N those on their way; of equals the lowest
-    action. Those without a visit
-    have one Q-value, so only the first of them, which has the greatest prior, can be it.
+    It has the greatest policy(a) - N(s, a) / (1 + sum_b N(s, b)), where N counts visits on their way too; of equals the
+    lowest action. Those without a visit have one Q-value, so only the first of them, which has the greatest prior, can
+    be it.
     """
     visited = trees.num_visited[tree, node]
     if visited == 0:
