@@ -12,6 +12,7 @@ from zero.games.rules import go_rules, gomoku_rules, rules_of
 from zero.interop.gtp.minds import PlayerMind
 from zero.network.weights import new_network, weights_bytes
 from zero.params import GoParams
+from zero.play.findings import SearchResult
 from zero.player_text import parse_player
 from zero.players import find_network_player, game_of, make_opponent
 from zero.presets import preset_text
@@ -129,11 +130,28 @@ def test_a_command_line_with_an_open_quote_is_named():
 def test_an_option_is_another_player(home):
     path = f"{home}/bare/weights.safetensors"
     texts = [path, f"{path},simulations=9", f"{path},root=gumbel", f"{path},resign=-0.9", f"raw:{path}"]
-    texts += [f"{path},c_puct=2", f"{path},value_scale=0.3", f"{path},considered_actions=3"]
+    texts += [f"{path},c_puct=2", f"{path},root=gumbel,value_scale=0.3"]
+    texts += [f"{path},simulations=8,root=gumbel,considered_actions=3"]
     ids = [find_network_player(home, parse_player(text)).player for text in texts]
     assert len({str(player.settings) for player in ids}) == 8
     assert ids[1].name == "weights.safetensors, 9 simulations"
     assert ids[4].name == "weights.safetensors, raw network"
+    assert ids[7].name == "weights.safetensors root=gumbel considered_actions=3, 8 simulations"
+
+
+def test_the_options_of_a_search_are_those_of_its_seat(home):
+    def thought(options: str) -> SearchResult:
+        mind, rules = seat(home, f"{home}/bare/weights.safetensors,simulations=32,{options}")
+        assert isinstance(mind, PlayerMind)
+        mind.begin(rules)
+        return mind.think(32, None)
+
+    assert thought("root=puct").choice is None
+    four, two = (thought(f"root=gumbel,considered_actions={considered}") for considered in (4, 2))
+    assert [int((found.visit_counts > 0).sum()) for found in (four, two)] == [4, 2]
+    assert four.choice is not None
+    bold, shy = (thought(f"root=gumbel,value_scale={scale}") for scale in (10, 0.001))
+    assert bold.visit_counts.tolist() != shy.visit_counts.tolist()
 
 
 @pytest.mark.parametrize(
@@ -143,6 +161,9 @@ def test_an_option_is_another_player(home):
         ("simulations=many", "simulations 'many' is no number"),
         ("root=best", "root 'best': Input should be 'puct' or 'gumbel'"),
         ("considered_actions=0", "considered_actions '0': Input should be greater than or equal to 1"),
+        ("considered_actions=363", "considered_actions '363': Input should be less than or equal to 362"),
+        ("value_scale=0.3", "a puct root does not read value_scale; add root=gumbel, or leave value_scale out"),
+        ("root=gumbel,c_puct=2", "a gumbel root does not read c_puct; add root=puct, or leave c_puct out"),
         ("value_scale=much", "value_scale 'much': Input should be a valid number"),
         ("resign=2", r"resign '2' is no value from -1 \(never\) to 1"),
         ("resign=soon", "resign 'soon' is no value"),

@@ -275,7 +275,7 @@ def configure_dvc(clone: Path, home: Path) -> None:
     """
     cache = str(home / STATE_FOLDER / "dvc-cache")
     dvc(clone, "config", "--local", "cache.dir", cache)
-    config = ConfigParser()  # DVC's own list of remotes is broken into lines of a screen
+    config = ConfigParser(interpolation=None)  # DVC's own list of remotes is broken into lines of a screen
     config.read(clone / ".dvc/config")
     url = config.get(REMOTE_SECTION, "url", fallback="")
     if not any(section.startswith("'remote ") for section in config.sections()):

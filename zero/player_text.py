@@ -21,8 +21,9 @@ from zero.errors import ParamsError, did_you_mean
 KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
 """What may stand before a colon; anything else names a network."""
 KIND_PATTERN = re.compile("[:,]")
-SEARCH_OPTIONS = ("root", "considered_actions", "value_scale", "c_puct")
-"""Parameters of the search, by their names in `params.yaml`, in place of those a player was made with."""
+SEARCH_OPTIONS = {"root": None, "considered_actions": "gumbel", "value_scale": "gumbel", "c_puct": "puct"}
+"""Parameters of the search, by their names in `params.yaml`, in place of those a player was made with, and the root
+that reads each."""
 OPTIONS = {
     "network": ("simulations", "resign", *SEARCH_OPTIONS),
     "raw": (),

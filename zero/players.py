@@ -72,7 +72,8 @@ def find_network_player(home: Path, asked: PlayerText, least_simulations: int = 
         simulations = asked.whole("simulations", asked.options["simulations"], 0, MOST_SIMULATIONS)
     params = params.model_copy(update={"search": _search_of(asked, params.search)})
     precision = precision_here(params.profile)
-    player = network_id(source.name, sha256_bytes(source.weights), params, simulations, resign, precision)
+    name = " ".join([source.name, *(f"{key}={asked.options[key]}" for key in SEARCH_OPTIONS if key in asked.options)])
+    player = network_id(name, sha256_bytes(source.weights), params, simulations, resign, precision)
     return NetworkPlayer(player, source, params.search, params.profile, simulations, resign)
 
 
@@ -80,10 +81,17 @@ def _search_of(asked: PlayerText, search: SearchParams) -> SearchParams:
     """The search with what the text says of it."""
     changes = {name: asked.options[name] for name in SEARCH_OPTIONS if name in asked.options}
     try:
-        return SearchParams.model_validate(search.model_dump() | changes)
+        search = SearchParams.model_validate(search.model_dump() | changes)
     except ValidationError as error:
         fault = error.errors()[0]
         raise ParamsError(f"{asked.text!r}: {fault['loc'][0]} {fault['input']!r}: {fault['msg']}") from None
+    for name in changes:
+        if SEARCH_OPTIONS[name] not in (None, search.root):
+            raise ParamsError(
+                f"{asked.text!r}: a {search.root} root does not read {name}; add root={SEARCH_OPTIONS[name]}, or leave "
+                f"{name} out"
+            )
+    return search
 
 
 def network_id(

@@ -161,7 +161,28 @@ def test_a_gumbel_search_is_not_begun_where_a_clock_may_end_it():
     assert one.search(seconds=60.0).choice is None
     other = player(num_simulations=64)
     assert (one.search(0).visit_counts == other.search().visit_counts).all()
-    assert one.search(8).choice is not None, "the next may be"
+    assert one.search(32).choice is not None, "the next may be"
+
+
+def test_a_few_simulations_do_not_overrule_a_tree_of_many():
+    one = player(num_simulations=16, considered_actions=4, max_nodes=2000)
+    one.search(1000, seconds=60.0)
+    result = one.search()
+    assert (result.choice, result.num_simulations) == (None, 16)
+    assert one.choose() == result.visit_counts.argmax()
+    one.play(one.choose())
+    while one.search(0).visit_counts.sum() > 4 * 16:
+        one.play(one.choose())
+    assert one.search().choice is not None, "where little of it is left"
+
+
+def test_a_gumbel_search_that_a_full_tree_ends_has_no_choice():
+    one = player(num_simulations=30, considered_actions=4, max_nodes=50)
+    assert one.search().choice is not None
+    result = one.search()
+    assert 0 < result.num_simulations < 30
+    assert result.choice is None
+    assert one.choose() == result.ranking()[0] == result.visit_counts.argmax()
 
 
 def test_without_simulations_it_plays_the_best_legal_prior():

@@ -142,6 +142,7 @@ def test_gumbel_trees_equal_the_twins(game, evaluator, num_leaves, considered, s
         rules,
         EVALUATORS[evaluator](rules),
         num_leaves,
+        virtual_loss=3,  # of which a Gumbel search knows nothing
         random_symmetry=True,
         considered_actions=considered,
         sigma=sigma,
@@ -153,6 +154,20 @@ def test_gumbel_trees_equal_the_twins(game, evaluator, num_leaves, considered, s
         assert search.view() == view_of_twin(slow.root)
         edge = gumbel_choice(search.flight.roots, search.trees, search.TREE)
         assert search.trees.action[search.TREE, 0, edge] == slow.choice()
+
+
+@pytest.mark.parametrize("num_leaves", [1, 4])
+def test_of_equal_gumbel_scores_that_of_a_later_edge_is_visited(num_leaves):
+    # Edges are in the order of priors; two so close have one score, and the lower action is the later edge.
+    prior = np.full(10, 0.05, np.float32)
+    prior[6] = 0.3
+    prior[2] = np.nextafter(prior[6], np.float32(0.0))
+    search = ParallelSearch(GAMES["go 3x3"], PriorEvaluator(prior), num_leaves, considered_actions=4)
+    slow = gumbel_twin_of(search)
+    assert search.search(32) == slow.run(32) == 32
+    assert search.visits()[2] == search.visits()[6] == 12
+    assert search.visits() == {action: edge.visits for action, edge in slow.root.edges.items()}
+    check_sums(search)
 
 
 def test_the_tree_shows_nothing_of_the_simulations_on_their_way():

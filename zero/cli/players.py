@@ -176,7 +176,7 @@ def gtp(
     size: Annotated[int | None, typer.Option(help="First board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
     leaves: Annotated[int, typer.Option(min=1, help="Leaves judged at once: more are faster and weaker.")] = 4,
-    seconds: Annotated[float | None, typer.Option(help="Limit of a move, beside that of its simulations.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Limit of a move, with a PUCT root.")] = None,
     seed: Annotated[int, typer.Option(help="Of all that is random.")] = 1,
 ) -> None:
     """Speaks the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; `docs/play.md` says how."""

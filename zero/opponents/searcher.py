@@ -25,7 +25,7 @@ ONE_AT_A_TIME = threading.Lock()
 
 
 class Searcher:
-    """Plays the most visited move of a search without noise, in up to `num_slots` games at once."""
+    """Plays the move that a search without noise finds best, in up to `num_slots` games at once."""
 
     def __init__(
         self,

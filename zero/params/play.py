@@ -58,7 +58,7 @@ class SearchParams(Section):
     root: Literal["puct", "gumbel"]
     """How the root spends its simulations: `puct` as in the paper, or `gumbel`: sequential halving over actions drawn
     without replacement, with the improved policy as the target (Danihelka et al. 2022). For few simulations."""
-    considered_actions: PositiveInt
+    considered_actions: Annotated[int, Field(ge=1, le=19 * 19 + 1)]
     """Actions that a Gumbel root considers: 16 in its paper."""
     value_scale: Annotated[float, Field(gt=0.0, le=10.0)]
     """How much Q-values weigh against priors in a Gumbel search, its paper's c_scale: 0.5 of values from -1 to 1 is the

@@ -3,8 +3,9 @@
 No root noise, and the best move unless a temperature is asked for: it plays as players do in a match
 (`zero.play.boards`), with several leaves on their way at once (`zero.search.parallel`). Not for self-play.
 
-A Gumbel root plans its simulations, so it is for searches whose number is sure: one with a limit of time, analysis
-among them, has a PUCT root.
+A Gumbel root plans its simulations and chooses by them alone, so it is for searches whose number is sure, of a tree
+that knows little more. One with a limit of time, analysis among them, has a PUCT root, and so has one of few
+simulations in a tree of many (`MOST_KEPT`).
 """
 
 import math
@@ -33,6 +34,10 @@ MAX_VIRTUAL_LOSS = 100
 MAX_NODES = 2**24
 """At 19x19 110 GB: more is a slip."""
 MAX_C_PUCT = 100.0
+MAX_CONSIDERED = 19 * 19 + 1
+MAX_VALUE_SCALE = 10.0
+MOST_KEPT = 4
+"""Visits that a kept tree may have where a Gumbel search begins, as a multiple of its simulations."""
 
 
 class Player:
@@ -72,12 +77,12 @@ class Player:
           rules: the game.
           evaluator: judges positions, up to `num_leaves` at once.
           num_simulations: of a search; 0 plays by the network's prior alone (the paper's raw network).
-          c_puct: exploration constant of the PUCT rule.
+          c_puct: exploration constant of the PUCT rule; a Gumbel search has none.
           parent_first_play: an untried action is worth the mean of its position, not 0.
           random_symmetry: each position is judged under a symmetry drawn at random.
           max_nodes: nodes the tree can hold, at least `num_simulations` + 2.
           num_leaves: leaves on their way to the evaluator at once; 1 is the sequential search.
-          virtual_loss: lost visits that an edge counts for each leaf on its way below it.
+          virtual_loss: lost visits that an edge counts for each leaf on its way below it, not in a Gumbel search.
           considered_actions: of a Gumbel root, `zero.search.gumbel`; 0: PUCT.
           value_scale: how much Q-values weigh against priors in a Gumbel search.
           rescale_values: they are brought to [0, 1] there.
@@ -99,7 +104,11 @@ class Player:
         self.rules = rules
         self._evaluator = evaluator
         self._seed = seed
-        considered_actions = _in_range("considered_actions", considered_actions, 0, MAX_NODES)
+        considered_actions = _in_range("considered_actions", considered_actions, 0, MAX_CONSIDERED)
+        if not 0.0 < value_scale <= MAX_VALUE_SCALE:
+            raise ParamsError(
+                f"value_scale = {value_scale} is out of range; give more than 0 and at most {MAX_VALUE_SCALE:g}"
+            )
         self._settings = ParallelSettings(
             float(c_puct), bool(parent_first_play), bool(random_symmetry), virtual_loss, considered_actions
         )
@@ -174,7 +183,10 @@ class Player:
         wanted = self._num_simulations if num_simulations is None else self._checked_simulations(num_simulations)
         limit = self._seconds if seconds is None else _checked_seconds(seconds)
         flight, trees, started = self._flight, self._trees, time.perf_counter()
-        settings = self._settings if limit is None and wanted else self._settings._replace(considered_actions=0)
+        kept = int(trees.node_visits[TREE, 0]) if trees.num_nodes[TREE] else 0
+        settings = self._settings
+        if limit is not None or not wanted or kept > MOST_KEPT * wanted:
+            settings = settings._replace(considered_actions=0)
         flight.simulations_left[0] = wanted
         flight.is_new_root[0] = True
         try:
@@ -189,7 +201,7 @@ class Player:
                 self._forget()
         done = wanted - int(flight.simulations_left[0])
         choice = None
-        if settings.considered_actions and done:
+        if settings.considered_actions and done == wanted:
             choice = int(trees.action[TREE, 0, gumbel_choice(flight.roots, trees, TREE)])
         result = read_tree(trees, TREE, done, time.perf_counter() - started, choice)
         self._result = result
@@ -282,7 +294,6 @@ class Player:
         """Empties the tree; nothing is on its way any more."""
         clear(self._trees, TREE)
         self._flight.num_on_way[0] = 0
-        self._flight.roots.on_way[:] = 0
         self._result = None
 
     def _checked_simulations(self, num_simulations: int) -> int:

@@ -4,12 +4,12 @@ While a simulation is on its way each edge of its path counts `virtual_loss` vis
 chose it, so that the next simulation looks elsewhere (Silver et al. 2016, 'Mastering the game of Go with deep neural
 networks and tree search', Methods; Segal 2011, 'On the scalability of parallel UCT'). None of that is written into the
 tree: a later simulation counts the extra visits of a node anew, from the paths on their way through it. So there is
-nothing to take back, and one leaf at a time is the search of `mcts`, bit for bit.
+nothing to take back, and one leaf at a time is the search of `mcts` or `gumbel`, bit for bit.
 
 A Gumbel root halves its actions over the simulations of one call; visits on their way count there without a loss.
 
 Not for games in lock-step (`zero.play.boards`): they fill a batch without looking at worse leaves. No root noise.
-Slow twin: tests/oracle/mcts.py.
+Slow twins: tests/oracle/mcts.py, tests/oracle/gumbel.py.
 """
 
 import math
@@ -161,7 +161,7 @@ def _descend(
         child = trees.child[tree, node, edge] if edge < trees.num_visited[tree, node] else NO_CHILD
         if child == NO_CHILD and trees.num_nodes[tree] == trees.action.shape[1]:
             return NO_LEAF
-        if edge == trees.num_visited[tree, node]:
+        if edge >= trees.num_visited[tree, node]:
             edge = visit_edge(trees, tree, node, edge)
         flight.path.node[row, depth] = node
         flight.path.edge[row, depth] = edge
