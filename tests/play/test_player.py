@@ -89,6 +89,7 @@ def test_a_result_tells_of_the_tree():
     assert (result.q_values[~visits] == 0).all()
     weighted = (result.q_values * result.visit_counts).sum() / 100
     assert result.root_value == pytest.approx(weighted, abs=1e-5)
+    assert result.best_value == result.q_values[one.choose()] != pytest.approx(result.root_value, abs=1e-3)
 
 
 def test_the_principal_variation_is_a_legal_line():
@@ -153,6 +154,7 @@ def test_a_gumbel_search_halves_its_actions_and_says_which_it_plays(num_leaves):
     assert result.choice == one.choose() == result.ranking()[0] == result.principal_variation[0]
     best = np.flatnonzero(result.visit_counts == 24)
     assert result.choice in best
+    assert result.best_value == result.q_values[result.choice] > result.root_value
     assert one.line(result.choice) == result.principal_variation
 
 

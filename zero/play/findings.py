@@ -28,6 +28,12 @@ class SearchResult(NamedTuple):
         order = np.lexsort((actions, -self.prior[actions], -self.visit_counts[actions], actions != self.choice))
         return [int(action) for action in actions[order]]
 
+    @property
+    def best_value(self) -> float:
+        """What the best action is worth, where the root's value is a mean over all; without a visit the root's."""
+        best = self.ranking()[0]
+        return float(self.q_values[best]) if self.visit_counts[best] else self.root_value
+
 
 def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float, choice: int | None = None) -> SearchResult:
     """The result of a search whose simulations have all been counted; `choice` is that of a Gumbel search."""

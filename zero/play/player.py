@@ -243,9 +243,8 @@ class Player:
         if not -1.0 <= threshold <= 1.0:
             raise ParamsError(f"threshold = {threshold} is out of range; give a value from -1 (never) to 1")
         result = self._result or self.search()
-        best = result.ranking()[0]
-        best_value = result.q_values[best] if result.visit_counts[best] else result.root_value
-        return bool(resigns(len(self.actions), np.float32(result.root_value), np.float32(best_value), float(threshold)))
+        values = np.float32(result.root_value), np.float32(result.best_value)
+        return bool(resigns(len(self.actions), *values, float(threshold)))
 
     def line(self, action: int) -> tuple[int, ...]:
         """An action of the position, the answer to it that was searched most, and so on; alone where none was."""

@@ -79,7 +79,7 @@ def thoughts_table(rules: Rules, result: SearchResult, lines: dict[int, tuple[in
       lines: for each action to be told, what is expected to follow.
       colour: who is to move, as whose chances they are told.
     """
-    table = Table(title=f"{NAMES[colour]} to move, win chance {percent(result.root_value)}", title_justify="left")
+    table = Table(title=f"{NAMES[colour]} to move, win chance {percent(result.best_value)}", title_justify="left")
     table.add_column("move")
     for heading in ("win", "visits", "prior"):
         table.add_column(heading, justify="right")

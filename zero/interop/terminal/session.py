@@ -161,7 +161,7 @@ class TerminalGame:
             best = found.ranking()[0]
             line = drawing.line_text(self._rules, self._mind.line(best))
             self._say(
-                f"{action_to_name(self._rules, best)}, win chance {drawing.percent(found.root_value)}; then: {line}"
+                f"{action_to_name(self._rules, best)}, win chance {drawing.percent(found.best_value)}; then: {line}"
             )
             return
         action = self._mind.choose(None)
@@ -225,7 +225,7 @@ class TerminalGame:
             found = self._mind.think(self._mind.num_simulations, None)
             action = self._mind.decide()
             line = drawing.line_text(self._rules, found.principal_variation[1:])
-            thought = f"; win chance {drawing.percent(found.root_value)}, {found.visit_counts.sum()} visits"
+            thought = f"; win chance {drawing.percent(found.best_value)}, {found.visit_counts.sum()} visits"
             thought += f", expects {line}" if line else ""
         else:
             action = self._mind.choose(None)
