@@ -142,6 +142,18 @@ def test_other_simulations_are_another_player_and_the_gap_is_said(home, params):
     assert nobody.curve == () and "no champion has played with that many simulations" in said(nobody)
 
 
+def test_a_curve_goes_on_in_another_precision_with_the_point_that_is_known_better(home, params):
+    one = champion_id(home, 1)
+    other = one.model_copy(update={"settings": one.settings | {"precision": "bf16", "made_for_precision": "fp32"}})
+    write_match(home, params.game, (other, one), won=False)
+    ladder = lineage_ladder(home, "tiny")
+    rows = [row for row in ladder.rows if row.entry.generation == 1]
+    assert len(rows) == 2 and len({row.entry.conditions for row in rows}) == 1
+    better, worse = sorted(rows, key=lambda row: row.high - row.low)
+    assert better.entry.key == key_of(one) != worse.entry.key
+    assert [point.key for point in ladder.curve[1:]] == [key_of(one)] * 2
+
+
 def test_matches_of_another_game_or_lineage_do_not_count(home, params, caplog):
     before = lineage_ladder(home, "tiny")
     write_match(home, params.game.model_copy(update={"komi": 6.5}), (champion_id(home, 1), RANDOM))

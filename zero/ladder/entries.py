@@ -15,6 +15,7 @@ from zero.opponents import PlayerId
 from zero.players import network_id
 
 WEIGHTS, SIMULATIONS = "weights", "simulations"
+PRECISION = ("precision", "made_for_precision")
 ANCHORS = {"gnugo": 1800.0, "rollout": 1500.0}
 """Given ratings: of GNU Go at level 10, or else of rollout MCTS. Any numbers would do, but they never change."""
 ANCHOR_LEVEL = 10
@@ -29,7 +30,7 @@ class Entry(Manifest):
     kind: str
     """network, gtp, rollout, random."""
     conditions: str
-    """Of a network: digest of its settings without the weights; networks with equal ones are compared fairly."""
+    """Of a network: digest of its settings without weights and precision; networks with equal ones are on one curve."""
     simulations: int | None
     """Of a network, a move."""
     generation: int | None
@@ -45,12 +46,11 @@ def key_of(player: PlayerId) -> str:
 
 def entry_of_player(player: PlayerId, generation: int | None = None, text: str | None = None) -> Entry:
     """The entry of a player."""
-    settings = dict(player.settings)
     conditions = ""
     if player.kind == "network":
-        del settings[WEIGHTS]
+        settings = {name: value for name, value in player.settings.items() if name not in (WEIGHTS, *PRECISION)}
         conditions = sha256_bytes(canonical_json(settings))[:CONDITIONS_DIGITS]
-    simulations = settings.get(SIMULATIONS)
+    simulations = player.settings.get(SIMULATIONS)
     return Entry(
         key=key_of(player),
         name=player.name,

@@ -150,7 +150,9 @@ def _choose_curve(rows: Sequence[Row], simulations: int | None) -> _Curve | None
 def _curve(
     rows: Sequence[Row], chosen: _Curve, generations: Sequence[Generation], efforts: Mapping[str, Effort]
 ) -> list[CurvePoint]:
-    row_of = {row.entry.generation: row for row in rows if _Curve(row.group, row.entry.conditions) == chosen}
+    """A point a generation; of a champion in two precisions the one that is known better."""
+    able = [row for row in rows if _Curve(row.group, row.entry.conditions) == chosen]
+    row_of = {row.entry.generation: row for row in sorted(able, key=lambda row: (row.low - row.high, row.entry.key))}
     first: dict[str, int] = {}
     points: dict[int, CurvePoint] = {}
     for generation in generations:
