@@ -69,15 +69,17 @@ def run(folder: Path, command: list[str]) -> None:
 
 
 def solve(home: Path, seed: int, goal: float, most_generations: int) -> bool:
-    """Makes generations of one lineage until its champion is through; False where that is not in time."""
+    """Makes generations of one lineage until its champion is through; False where so many do not do."""
     lineage = f"{PRESET}-seed-{seed}"
     if lineage not in lineages(home):
         params = home / STATE_FOLDER / f"{lineage}.yaml"
         write_whole(params, yaml.safe_dump(yaml.safe_load(preset_text(PRESET)) | {"seed": seed}).encode())
         run(home, ["zero", "new", lineage, "--params", str(params)])
     seconds = 0.0
-    for generation in range(standing(workspace_dir(home, lineage)).next_generation, most_generations + 1):
-        seconds += make_generation(home, lineage)
+    newest = standing(workspace_dir(home, lineage)).next_generation - 1
+    for generation in range(newest, max(newest, most_generations) + 1):
+        if generation > newest:
+            seconds += make_generation(home, lineage)
         move, value = opening_of(home, lineage)
         typer.echo(f"{lineage}/gen-{generation:04d}: {seconds / 60:.1f} min, {move}, {value:+.3f}")
         if move == CENTRE and value > goal:
