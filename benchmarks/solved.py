@@ -77,11 +77,13 @@ def solve(home: Path, seed: int, goal: float, most_generations: int) -> bool:
         run(home, ["zero", "new", lineage, "--params", str(params)])
     seconds = 0.0
     newest = standing(workspace_dir(home, lineage)).next_generation - 1
+    if newest:
+        typer.echo(f"{lineage} is there, up to generation {newest}, whose time is not counted; it keeps its parameters")
     for generation in range(newest, max(newest, most_generations) + 1):
         if generation > newest:
             seconds += make_generation(home, lineage)
         move, value = opening_of(home, lineage)
-        typer.echo(f"{lineage}/gen-{generation:04d}: {seconds / 60:.1f} min, {move}, {value:+.3f}")
+        typer.echo(f"{lineage} after generation {generation}: {seconds / 60:.1f} min, {move}, {value:+.3f}")
         if move == CENTRE and value > goal:
             return True
     return False
@@ -96,7 +98,8 @@ def main(
     if not all(seed.strip().isdecimal() for seed in seeds.split(",")):
         raise typer.BadParameter(f"{seeds!r} are not whole numbers with commas between", param_hint="--seeds")
     try:
-        through = [solve(home_dir(), int(seed), goal, generations) for seed in seeds.split(",")]
+        numbers = dict.fromkeys(int(seed) for seed in seeds.split(","))
+        through = [solve(home_dir(), seed, goal, generations) for seed in numbers]
     except (ZeroError, subprocess.CalledProcessError) as error:
         typer.echo(f"solved: {error}", err=True)
         raise typer.Exit(1) from None
