@@ -108,18 +108,21 @@ def test_bf16_names_the_unit_that_computes_it():
 
 
 @pytest.mark.parametrize(
-    ("has_tiles", "changes", "told"),
+    ("has_tiles", "cpu", "changes", "told"),
     [
-        (True, {}, True),
-        (False, {}, False),
-        (True, {"precision": "bf16"}, False),
-        (True, {"isa": "avx2"}, False),
-        (True, {"device": "cuda"}, False),
+        (True, "sapphirerapids", {}, True),
+        (False, "sapphirerapids", {}, False),
+        (False, "znver5", {}, True),
+        (True, "sapphirerapids", {"precision": "bf16"}, False),
+        (True, "sapphirerapids", {"isa": "avx2"}, False),
+        (True, "sapphirerapids", {"device": "cuda"}, False),
     ],
 )
-def test_a_maker_is_told_of_tiles_that_his_profile_leaves_unused(has_tiles, changes, told, monkeypatch):
+def test_a_maker_is_told_where_bf16_would_be_faster(has_tiles, cpu, changes, told, monkeypatch):
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_tiles)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    monkeypatch.setattr("zero.network.profile.get_host_cpu_name", lambda: cpu)
     assert ("`precision: bf16`" in faster_here(CPU.model_copy(update=changes))) is told
 
 
