@@ -45,9 +45,12 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
     work = TrainingWork.model_validate_json(arguments)
     params, training = work.params, work.params.training
     prepare_torch(params.profile, params.profile.training_threads)
+    import torch
+
     from zero.network.learner import Learner
     from zero.network.weights import new_network
 
+    torch.set_flush_denormal(True)  # for both sides; training does so, in `zero_for_denormals`
     games = made_games(params, work.num_games)
     sampler = Sampler(rules_of(params.game), games, params.seed, 0, training.batch_size, training.random_symmetry)
     batches = sampler.batches(0, MANY_STEPS)
