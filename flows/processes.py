@@ -111,7 +111,8 @@ def _run(folder: Path, name: str, command: Sequence[str], on_line: Listener) -> 
         except BaseException:
             process.terminate()
             raise
-    if process.returncode in SIGNALLED or (process.returncode and any(KILLED.search(line) for line in tail)):
+    killed = process.returncode < 0 or process.returncode in SIGNALLED  # the leash itself, or what it held
+    if killed or (process.returncode and any(KILLED.search(line) for line in tail)):
         raise WorkerError(f"{name} was killed; {_last_words(tail)}")
     if process.returncode:
         raise LineageError(f"{name} failed: {_last_words(tail)}")

@@ -111,7 +111,7 @@ def command_of(cluster: Cluster, name: str) -> list[str]:
             words = [f"--{key}={value}" for key, value in options.items()]
             return as_owner([postgres_program("postgres"), "-D", str(postgres_folder(cluster.home)), *words])
         case "store":
-            return [program("weed"), "server", *store_options(cluster)]
+            return [program("weed"), f"-config_dir={cluster.secrets}", "server", *store_options(cluster)]
         case "prefect":
             return [*python, "prefect", "server", "start", "--host", HOST, "--port", str(ports["prefect"])]
         case "mlflow":

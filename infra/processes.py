@@ -7,16 +7,19 @@ signalled. Linux only (it reads /proc); standard library only.
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 POLL_SECONDS = 0.1
 REST_SECONDS = 10.0
 """Patience with the polite end of processes whose leader is gone."""
+OPEN_FILES = 65_536
+"""What a service may open where the hard limit allows it, as in infra/compose: some hundred workers need over 1,024."""
 
 
 _children: list["subprocess.Popen[bytes]"] = []
@@ -108,7 +111,7 @@ def start_service(command: list[str], env: dict[str, str], folder: Path, log: Pa
     """Starts a service in a session of its own that writes to `log`; the log before is kept as `.old`."""
     if log.exists():
         log.replace(log.with_suffix(".log.old"))
-    with log.open("wb") as output:
+    with log.open("wb") as output, _many_open_files():
         child = subprocess.Popen(
             command,
             cwd=folder,
@@ -121,6 +124,21 @@ def start_service(command: list[str], env: dict[str, str], folder: Path, log: Pa
     _children.append(child)
     process = read_process(child.pid)
     return Record(child.pid, process.started if process else "", port)
+
+
+@contextlib.contextmanager
+def _many_open_files() -> Iterator[None]:
+    """Lets the processes that are started meanwhile open many files, as far as the hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def read_record(path: Path) -> Record | None:

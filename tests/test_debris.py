@@ -67,6 +67,15 @@ def test_a_lock_that_a_killed_push_left_in_the_project_is_removed(workspace: Pat
     assert not lock.exists()
 
 
+def test_the_draft_of_a_file_of_the_record_is_removed(workspace: Path) -> None:
+    record = workspace / "record"
+    record.mkdir()
+    for name in (".signing-key.pub.abcd1234", "ledger.jsonl"):
+        (record / name).touch()
+    clear_debris(workspace, "go9")
+    assert [path.name for path in record.iterdir()] == ["ledger.jsonl"]
+
+
 @pytest.mark.parametrize("name", ["index", "refs/heads/lineage/other", "refs/tags/other/gen-0001", "refs/heads/main"])
 def test_locks_of_others_in_the_project_stay(workspace: Path, name: str) -> None:
     lock = workspace.parent / "home/.git" / f"{name}.lock"

@@ -216,6 +216,10 @@ def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
             {"search.root": "gumbel", "selfplay.dirichlet_fraction": 0, "selfplay.forced_playouts": 2},
             "selfplay.forced_playouts 2.0 has no place at a Gumbel root; set it to 0",
         ),
+        (
+            {"search.root": "gumbel", "selfplay.dirichlet_fraction": 0},
+            "selfplay.temperature_moves 8 has no place at a Gumbel root; set it to 0",
+        ),
         ({"network.global_pooling": True, "network.tower": "shallow"}, "no blocks in a 'shallow' tower"),
         ({"training.batch_size": 9, "profile.training_processes": 2}, "batch_size 9 cannot be shared"),
         (

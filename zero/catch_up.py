@@ -1,9 +1,14 @@
 """Writes to MLflow the generations it lacks, each from a passing clone at its tag: the record is in git and DVC."""
 
+import fcntl
+import logging
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from zero.commands import dvc, git
+from zero.errors import LineageError
 from zero.lineage import configure_dvc
 from zero.record import generation_tag, read_ledger
 from zero.tracking import TrackingReceipt, track_generation, tracked_generations
@@ -12,6 +17,9 @@ from zero.tracking.rebuild import erase_lineage
 CHAMPION_OUT = "state/champion"
 CHALLENGER_OUT = "models/challenger"
 """What tracking reads of the data that DVC holds; a generation without stages has no challenger."""
+LOCK_FILE = "zero-track.lock"
+
+log = logging.getLogger(__name__)
 
 
 def catch_up(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
@@ -20,6 +28,34 @@ def catch_up(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
     Raises:
       ServerError: the server does not answer; what it has stays, and the call can be repeated.
     """
+    with _tracking(workspace):
+        return _catch_up(home, workspace, uri)
+
+
+def rebuild(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
+    """Deletes what MLflow has of a lineage and writes all of it again from git and DVC; the receipts, oldest first.
+
+    Raises:
+      ServerError: the server does not answer; the call can be repeated.
+    """
+    with _tracking(workspace):
+        erase_lineage(read_ledger(workspace)[0].lineage, uri)
+        return _catch_up(home, workspace, uri)
+
+
+@contextmanager
+def _tracking(workspace: Path) -> Iterator[None]:
+    """Makes this process the one that tracks a lineage, once another is done: two would make its runs twice."""
+    with (workspace / ".git" / LOCK_FILE).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            log.info("another process writes the lineage in %s to MLflow; waiting for it", workspace)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _catch_up(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
     ledger = read_ledger(workspace)
     lineage = ledger[0].lineage
     known = tracked_generations(lineage, uri)
@@ -33,17 +69,10 @@ def catch_up(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
             clone = Path(scratch) / "clone"
             git(workspace, "clone", "--quiet", "--branch", tag, str(workspace), str(clone))
             configure_dvc(clone, home)
-            dvc(clone, "checkout", "--quiet", *outs)
+            try:
+                dvc(clone, "checkout", "--quiet", *outs)
+            except LineageError:  # not in the cache of this machine
+                dvc(clone, "pull", "--quiet", *outs)
             recorded_ms = 1000 * int(git(clone, "log", "-1", "--format=%ct"))
             receipts.append(track_generation(clone, uri, tag, recorded_ms))
     return receipts
-
-
-def rebuild(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
-    """Deletes what MLflow has of a lineage and writes all of it again from git and DVC; the receipts, oldest first.
-
-    Raises:
-      ServerError: the server does not answer; the call can be repeated.
-    """
-    erase_lineage(read_ledger(workspace)[0].lineage, uri)
-    return catch_up(home, workspace, uri)

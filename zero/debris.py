@@ -1,4 +1,4 @@
-"""What a git or a DVC that was killed leaves, and no later one gets past: locks without an owner, files cut short.
+"""What a killed process leaves, and no later one gets past: locks without an owner, files cut short, drafts.
 
 git leaves its lock files; DVC opens some of its files for writing and fills them after. Called by the one writer of a
 workspace before it works. What is taken away here can be made again: outs that DVC's lock does not tell of any more
@@ -33,6 +33,9 @@ def clear_debris(workspace: Path, lineage: str) -> None:
         if path.exists():
             log.warning("removed %s, which a killed git left behind", path)
             path.unlink(missing_ok=True)
+    for path in (workspace / "record").glob(".*"):  # drafts: git knows no such file
+        log.warning("removed %s, which a killed process left half written", path)
+        path.unlink()
     _clear_dvc(workspace)
 
 

@@ -4,14 +4,19 @@ Outside DVC's graph. `advance` = ledger line and provenance, commit, tag, `dvc p
 each step finds out by itself whether it was done, so that after a crash it is enough to call it again.
 """
 
+import hashlib
+import json
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
+
 from zero.artifacts import (
+    MANIFEST_FILE,
     Champion,
     Checkpoint,
     GenerationId,
@@ -252,21 +257,38 @@ def commit_record(workspace: Path, message: str) -> None:
 
 
 def _check_state(workspace: Path, entry: LedgerEntry) -> None:
+    """Checks that champion and trainee are what the last line of the ledger left, the trainee in all it consists of."""
     champion = read_manifest(workspace / CHAMPION_DIR, Champion)
     trainee = read_manifest(workspace / TRAINEE_DIR, Checkpoint)
     checked_path(champion.weights, workspace / CHAMPION_DIR)
-    checked_path(trainee.weights, workspace / TRAINEE_DIR)
-    checked_path(trainee.optimizer, workspace / TRAINEE_DIR)
-    checked_path(trainee.trainee, workspace / TRAINEE_DIR)
-    for name, found, wanted in (
-        ("champion", champion.weights.sha256, entry.champion),
-        ("trainee", trainee.trainee.sha256, entry.trainee),
+    refs = (trainee.weights, trainee.optimizer, trainee.trainee)
+    files = {checked_path(ref, workspace / TRAINEE_DIR) for ref in refs}
+    files.add(workspace / TRAINEE_DIR / MANIFEST_FILE)
+    for name, found, wanted, by in (
+        ("champion", champion.weights.sha256, entry.champion, "the ledger"),
+        ("trainee", trainee.trainee.sha256, entry.trainee, "the ledger"),
+        ("trainee", _dvc_md5(files), _md5_left(workspace, entry), "the record"),
     ):
         if found != wanted:
             raise LineageError(
-                f"the {name} in {workspace}/state is {found[:12]}, the ledger says {wanted[:12]}; "
+                f"the {name} in {workspace}/state is {found[:12]}, {by} says {wanted[:12]}; "
                 "restore it with `git checkout HEAD -- state dvc.lock && dvc checkout --force`"
             )
+
+
+def _md5_left(workspace: Path, entry: LedgerEntry) -> str:
+    """What DVC calls the trainee that the last line left: its challenger, or where no stage ran its own trainee."""
+    name, out = ("dvc.lock", CHALLENGER_DIR) if entry.decision else (f"{TRAINEE_DIR}.dvc", Path(TRAINEE_DIR).name)
+    tree = yaml.load(git(workspace, "show", f"{_commit_of_last_entry(workspace)}:{name}"), yaml.CSafeLoader)
+    outs = (each for stage in tree.get("stages", {"": tree}).values() for each in stage.get("outs", ()))
+    return next((str(each["md5"]) for each in outs if each["path"] == out), "nothing")
+
+
+def _dvc_md5(files: Iterable[Path]) -> str:
+    """What DVC calls a folder of those files: the MD5 of its list of them."""
+    named = sorted((path.name, hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()) for path in files)
+    listing = json.dumps([{"md5": md5, "relpath": name} for name, md5 in named], sort_keys=True)
+    return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
 @contextmanager

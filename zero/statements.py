@@ -27,6 +27,7 @@ from zero.provenance import (
     KEY_FILE,
     PROVENANCE_FILE,
     BuildDefinition,
+    Envelope,
     ExternalParameters,
     InternalParameters,
     Metadata,
@@ -40,7 +41,7 @@ from zero.provenance import (
     statement_bytes,
     statement_digest,
 )
-from zero.record import generation_tag
+from zero.record import LEDGER_FILE, generation_tag, parse_ledger
 from zero.settings import home_dir
 from zero.signing import public_pem, signing_key
 
@@ -72,7 +73,8 @@ def write_statement(workspace: Path, statement: Statement) -> str:
     key = signing_key(home_dir(workspace))
     payload = statement_bytes(statement)
     write_whole(workspace / PROVENANCE_FILE, sign(payload, key))
-    write_whole(workspace / KEY_FILE, public_pem(key))
+    if not (path := workspace / KEY_FILE).exists() or path.read_bytes() != public_pem(key):
+        write_whole(path, public_pem(key))
     return statement_digest(payload)
 
 
@@ -131,18 +133,48 @@ def recorded_statement(home: Path, tag: str, key: Path | None = None) -> tuple[b
     """The statement at a tag, and whether it is signed by the lineage's key, or by that of a file.
 
     Raises:
-      LineageError: there is no such generation, or it holds no statement.
+      LineageError: there is no such generation, or its statement is not the one that its ledger names.
       StorageError: the key file cannot be read.
     """
     if not git(home, "tag", "--list", tag).strip():
         raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` shows those there are")
-    envelope = git(home, "show", f"{tag}:{PROVENANCE_FILE}").encode()
+    data = git(home, "show", f"{tag}:{PROVENANCE_FILE}").encode()
     try:
-        public = key.read_bytes() if key else git(home, "show", f"{tag}:{KEY_FILE}").encode()
+        public = key.read_bytes() if key else lineage_key(home, tag)
     except OSError as error:
         raise StorageError(f"cannot read the key {key}: {error.strerror}") from None
     source = f"{tag}:{PROVENANCE_FILE}"
-    return read_envelope(envelope, source).payload, signed_by(envelope, public, source)
+    envelope = read_envelope(data, source)
+    entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
+    check_named(envelope, entry, tag)
+    return envelope.payload, signed_by(data, public, source)
+
+
+def check_named(envelope: Envelope, entry: LedgerEntry, tag: str) -> None:
+    """Checks that a statement is of that tag, and the one that the last line of the tag's ledger names.
+
+    Raises:
+      LineageError: it is not.
+    """
+    tags = {envelope.statement.predicate.run_details.metadata.invocation_id}
+    tags.add(generation_tag(entry.lineage, entry.generation))
+    if tags != {tag} or statement_digest(envelope.payload) != entry.provenance:
+        raise LineageError(f"the statement of {tag} is not the one that its ledger names; `zero audit` says more")
+
+
+def lineage_key(folder: Path, revision: str) -> bytes:
+    """The public key (PEM) of the lineage that a revision is of: that of its first commit, not the one beside it.
+
+    Raises:
+      LineageError: there is none, or no commit began the ledger that the revision has.
+    """
+    text = git(folder, "show", f"{revision}:{LEDGER_FILE}")
+    first = parse_ledger(text, f"{revision}:{LEDGER_FILE}")[0]
+    since = ("--first-parent", "--reverse", "--format=%H", f"-S{first.provenance}")
+    commit = next(iter(git(folder, "log", *since, revision, "--", LEDGER_FILE).split()), revision)
+    if git(folder, "show", f"{commit}:{LEDGER_FILE}") != text.splitlines(keepends=True)[0]:
+        raise LineageError(f"the ledger of {revision} does not go back to its first line; `zero audit` says more")
+    return git(folder, "show", f"{commit}:{KEY_FILE}").encode()
 
 
 def new_statement(

@@ -1,7 +1,9 @@
 """A recorded lineage as somebody sees it who means to change it unseen."""
 
+import hashlib
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +48,13 @@ class Record:
         """The entries of the newest ledger."""
         return [json.loads(line) for line in self.read(2, LEDGER_FILE).splitlines()]
 
-    def rewritten(self, commit: str, files: dict[str, bytes], parent: str) -> str:
-        """A commit as another one, but with other files and a parent."""
+    def rewritten(self, commit: str, files: Mapping[str, bytes | None], parent: str) -> str:
+        """A commit as another one, but with other files, or without those that are None, and a parent."""
         self._git("read-tree", commit)
         for path, content in files.items():
+            if content is None:
+                self._git("update-index", "--force-remove", path)
+                continue
             blob = self._git("hash-object", "-w", "--stdin", content=content)
             self._git("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
         tree = self._git("write-tree")
@@ -64,7 +69,7 @@ class Record:
             git(self.home, "fetch", "--quiet", str(self.workspace), f"+{ref}:{ref}")
         (self.workspace / LEDGER_FILE).write_bytes(git(self.workspace, "show", f"{head}:{LEDGER_FILE}").encode())
 
-    def rewrite_newest(self, files: dict[str, bytes]) -> None:
+    def rewrite_newest(self, files: Mapping[str, bytes | None]) -> None:
         """Makes the commit of generation 2 again with other files, and moves branch and tag along, everywhere."""
         made = self.rewritten(self.commit(2), files, f"{self.commit(2)}^")
         self.publish(made, gen_0002=made)
@@ -89,6 +94,13 @@ class Record:
         """Puts other bytes into the cache; its files are read-only, and may be one with a file of the workspace."""
         path.chmod(0o644)
         path.write_bytes(content)
+
+    def put(self, content: bytes, suffix: str = "") -> str:
+        """Puts a file into the cache, by that MD5."""
+        md5 = hashlib.md5(content, usedforsecurity=False).hexdigest() + suffix
+        self._object(md5).parent.mkdir(exist_ok=True)
+        self._object(md5).write_bytes(content)
+        return md5
 
     def _object(self, md5: str) -> Path:
         return self.home / ".zero/dvc-cache/files/md5" / md5[:2] / md5[2:]

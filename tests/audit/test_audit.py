@@ -39,6 +39,16 @@ def test_a_workspace_that_another_machine_has_gone_past_is_no_drift(record: Reco
     assert record.drifts() == []
 
 
+def test_a_lineage_whose_tags_alone_are_left_is_looked_at(record: Record) -> None:
+    shutil.rmtree(record.workspace)
+    git(record.home, "update-ref", "-d", f"refs/heads/{BRANCH}")
+    found = record.audit("")
+    assert [row.tag for row in found.rows] == [tag_of(0), tag_of(1), tag_of(2)]
+    assert not found.drifted and found.incomplete
+    (told,) = found.findings
+    assert told.line().startswith(f"{tag_of(2)} tag: {BRANCH}: branch: found its tags alone")
+
+
 def test_the_command_says_it_by_its_exit_status(record: Record) -> None:
     passed = zero(record.home, "audit", "tiny")
     assert "nothing drifted (MLflow not asked)" in passed.stdout

@@ -51,6 +51,36 @@ def test_rows_of_a_window_changed(record: Record) -> None:
     named(found, "statement", 2, "digest of data/window/manifest.json")
 
 
+@pytest.mark.parametrize(("name", "value"), [("key", "e" * 64), ("num_positions", 70_707)])
+def test_row_of_a_window_that_differs_in_what_is_no_file(record: Record, name: str, value: object) -> None:
+    path = record.cached(2, "data/window", "manifest.json")
+    tree = json.loads(path.read_bytes())
+    tree["shards"][0]["shard"][name] = value
+    record.overwrite(path, canonical_json(tree))
+    found = [each for each in record.drifts() if (each.check, each.what) == ("manifests", "row")]
+    assert len(found) == 1 and str(value) in found[0].found and str(value) not in found[0].expected
+
+
+@pytest.mark.parametrize("name", ["champion", "trainee", "replay"])
+def test_file_of_dvc_that_is_none(record: Record, name: str) -> None:
+    record.rewrite_newest({f"state/{name}.dvc": b"x\n"})
+    named(record.drifts(), "data", 2, f"state/{name}.dvc: file of DVC: found none that can be read")
+
+
+def test_manifest_of_another_version(record: Record) -> None:
+    path = record.cached(1, "data/games", "manifest.json")
+    record.overwrite(path, canonical_json(json.loads(path.read_bytes()) | {"version": 2}))
+    named(record.drifts(), "data", 1, "data/games/manifest.json", "found none that can be read, expected a GameSet")
+
+
+@pytest.mark.parametrize(("content", "told"), [(b"[]", "no manifest.json"), (b"x", "none that can be read")])
+def test_folder_without_a_manifest(record: Record, content: bytes, told: str) -> None:
+    """Its list of files is what dvc.lock says, and names no manifest, or nothing."""
+    md5 = record.put(content, ".dir")
+    record.rewrite_newest({"state/replay.dvc": f"outs:\n- md5: {md5}\n  path: replay\n".encode()})
+    named(record.drifts(), "data", 2, "state/replay (", told)
+
+
 def test_numbers_of_a_game_set_changed(record: Record) -> None:
     path = record.cached(1, "data/games", "manifest.json")
     text = path.read_text().replace('"num_games": 12', '"num_games": 11', 1)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.audit.record import Record, cells, chained, named
 from zero.artifacts import canonical_json
@@ -95,6 +96,36 @@ def test_another_champion_in_the_state(record: Record) -> None:
     told = named(found, "parent", 2, "state/champion.dvc: champion")
     assert (told.found, told.expected) == (first["champion"], second["champion"])
     named(found, "parent", 2, "dvc.lock: selfplay reads state/champion")
+
+
+def test_trainee_at_another_step(record: Record) -> None:
+    """The weights and the optimiser that generation 1 left, under a manifest that says another step of them."""
+    listing = record.cached(1, "models/challenger")
+    path = record.cached(1, "models/challenger", "manifest.json")
+    manifest = json.loads(path.read_bytes()) | {"step": 999_999, "learning_rate_factor": 7.0}
+    other = listing.read_text().replace(path.parent.name + path.name, record.put(canonical_json(manifest)))
+    md5 = record.put(other.encode(), ".dir")
+    record.rewrite_newest({"state/trainee.dvc": f"outs:\n- md5: {md5}\n  path: trainee\n".encode()})
+    named(record.drifts(), "parent", 2, "state/trainee.dvc: MD5 against what tiny/gen-0001 left", md5[:12])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("number", 77, "number: found 77, expected 2"),
+        ("lineage", "other", "lineage: found other, expected tiny"),
+        ("resign_threshold", 0.5, "threshold of resignation: found 0.5, expected -1.0"),
+    ],
+)
+def test_generation_of_the_state_edited(record: Record, name: str, value: object, told: str) -> None:
+    tree = json.loads(record.read(2, "state/generation.json"))
+    record.rewrite_newest({"state/generation.json": canonical_json(tree | {name: value})})
+    named(record.drifts(), "parent", 2, f"state/generation.json: {told}")
+
+
+def test_generation_of_the_state_that_is_none(record: Record) -> None:
+    record.rewrite_newest({"state/generation.json": b"{}\n"})
+    named(record.drifts(), "parent", 2, "state/generation.json: generation: found none that can be read")
 
 
 def test_another_trainee_in_the_state(record: Record) -> None:

@@ -181,4 +181,13 @@ def test_lineage_that_was_not_tracked_is_no_drift(record: Record, tmp_path: Path
 def test_server_that_does_not_answer_is_no_drift(record: Record) -> None:
     found = record.audit(LINEAGE, f"http://127.0.0.1:{free_port()}")
     assert not found.drifted and found.incomplete
+    assert {row.marks[Check.REGISTRY] for row in found.rows} == {Mark.MISSING}
     assert "does not answer" in named(list(found.findings), "registry", 2, "no answer").remedy
+
+
+def test_generation_whose_files_are_not_here_is_not_compared(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zero.audit.read_catalogue", lambda *_: None)
+    record.cached(2, "models/challenger", "manifest.json").unlink()
+    found = record.audit(LINEAGE, "http://127.0.0.1:1")
+    told = named(list(found.findings), "registry", 2, "not compared")
+    assert told.mark == Mark.MISSING and "dvc pull" in told.remedy

@@ -5,9 +5,12 @@ import json
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.audit.record import Record, cells, named
+from tests.audit.record import Record, cells, named, tag_of
+from tests.end_to_end.project import git
+from zero.errors import LineageError
 from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, sign, statement_bytes
 from zero.signing import public_pem, signing_key
+from zero.statements import recorded_statement
 
 
 def signed_again(record: Record, key: Ed25519PrivateKey, **edits: object) -> bytes:
@@ -37,6 +40,30 @@ def test_key_of_the_record_replaced_too(record: Record) -> None:
     found = record.drifts()
     named(found, "statement", 2, f"{KEY_FILE}: public key")
     named(found, "statement", 2, "foreign signature")
+
+
+def test_record_that_never_had_a_key(record: Record) -> None:
+    made = f"{record.commit(0)}^"
+    commits = [made := record.rewritten(record.commit(number), {KEY_FILE: None}, made) for number in range(3)]
+    record.publish(made, **{f"gen_{number:04d}": commit for number, commit in enumerate(commits)})
+    named(record.drifts(), "statement", 2, f"{KEY_FILE}: public key: found none in the lineage's first commit")
+
+
+def test_a_statement_is_held_against_the_key_of_the_lineages_first_commit(record: Record) -> None:
+    assert all(recorded_statement(record.home, tag_of(number))[1] for number in range(3))
+    key = Ed25519PrivateKey.generate()
+    record.rewrite_newest({PROVENANCE_FILE: signed_again(record, key), KEY_FILE: public_pem(key)})
+    assert not recorded_statement(record.home, tag_of(2))[1]
+
+
+def test_a_statement_that_the_ledger_does_not_name_is_refused(record: Record) -> None:
+    key = Ed25519PrivateKey.generate()
+    other = signed_again(record, key, build_type="urn:zero:start:1")
+    record.rewrite_newest({PROVENANCE_FILE: other, KEY_FILE: public_pem(key)})
+    git(record.home, "tag", "--force", tag_of(1), tag_of(0))
+    for number in (1, 2):
+        with pytest.raises(LineageError, match=f"the statement of {tag_of(number)} is not the one"):
+            recorded_statement(record.home, tag_of(number))
 
 
 def test_key_that_the_caller_trusts_is_asked_for(record: Record) -> None:

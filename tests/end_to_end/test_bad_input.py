@@ -142,6 +142,15 @@ def test_another_champion_than_the_ledgers_is_refused(home: Path) -> None:
     )
 
 
+def test_another_step_of_the_trainee_than_was_left_is_refused(home: Path) -> None:
+    manifest = workspace_of(home) / "state/trainee/manifest.json"
+    text = manifest.read_text().replace('"step": 0', '"step": 999999')
+    manifest.unlink()
+    manifest.write_text(text)
+    told = refused(home, "prepare", "tiny")
+    assert f"the trainee in {workspace_of(home)}/state is " in told and "the record says" in told
+
+
 def test_an_edited_ledger_is_refused(home: Path) -> None:
     path = workspace_of(home) / "record/ledger.jsonl"
     path.write_text(path.read_text().replace('"generation": 0', '"generation": 7'))

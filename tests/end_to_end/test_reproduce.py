@@ -11,13 +11,19 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.audit.record import Record
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import environment_of, git, zero, zero_in_turn
 from zero.artifacts import sha256_bytes, write_manifest
+from zero.audit import audit
+from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, sign
 from zero.reproduce.clones import NOTES_FILE, read_notes
+from zero.signing import public_pem
 
 OTHER_ISA = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+STATE = ["state/champion", "state/trainee", "state/replay", "state/generation.json"]
 CANNOT_BE_DONE = {
     "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
     "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games of its own",
@@ -114,7 +120,7 @@ def test_the_seeded_network_is_made_again(recorded: Lineage) -> None:
     found = reproduced(recorded.home, "tiny/gen-0000")
     (stage,) = found["stages"]
     assert found["equal"] and stage["stage"] == "start"
-    assert [out["path"] for out in stage["outs"]] == ["state/champion", "state/trainee", "state/replay"]
+    assert [out["path"] for out in stage["outs"]] == STATE
 
 
 def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tmp_path: Path) -> None:
@@ -162,6 +168,45 @@ def test_a_lock_that_was_edited_is_not_the_signed_one(lineage: Lineage, tmp_path
     assert "dvc.lock is " in done.stderr and "the signed statement of tiny/gen-0001 says" in done.stderr
 
 
+def test_code_that_the_stages_did_not_run_on_is_refused(lineage: Lineage) -> None:
+    """At the tag, and below it: nothing is computed by a pipeline that somebody has emptied since."""
+    record, other = Record(lineage.home), {"dvc.yaml": b"stages: {}\n"}
+    commit = record.commit(2)
+    record.rewrite_newest(other)
+    done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
+    assert done.returncode == 1 and "dvc.yaml of tiny/gen-0002 is not that of " in done.stderr
+    below = record.rewritten(f"{commit}^", other, record.commit(1))
+    made = record.rewritten(commit, other, below)
+    record.publish(made, gen_0002=made)
+    done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
+    assert done.returncode == 1
+    assert f"tiny/gen-0002 goes on from commit {below[:12]}, which its signed statement does not name" in done.stderr
+
+
+def test_the_key_is_that_of_the_lineages_first_commit(lineage: Lineage) -> None:
+    record, key = Record(lineage.home), Ed25519PrivateKey.generate()
+    payload = read_envelope(record.read(2, PROVENANCE_FILE), "it").payload
+    record.rewrite_newest({PROVENANCE_FILE: sign(payload, key), KEY_FILE: public_pem(key)})
+    done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
+    assert done.returncode == 1
+    assert "the statement of tiny/gen-0002 is not signed by its lineage's key" in done.stderr
+
+
+def test_another_threshold_of_a_branch_is_told(lineage: Lineage) -> None:
+    zero(lineage.home, "branch", "tiny", "tiny/gen-0000", "kid")
+    kid, path = lineage.named("kid").workspace, "state/generation.json"
+    git(kid, "reset", "--quiet", "--hard", "kid/gen-0000")
+    (kid / path).write_text((kid / path).read_text().replace("-1.0", "0.5"))
+    git(kid, "commit", "--quiet", "--amend", "--no-edit", path)
+    git(kid, "tag", "--force", "kid/gen-0000")
+    git(kid, "push", "--quiet", "--force", "origin", "lineage/kid", "kid/gen-0000")
+    told = "state/generation.json: threshold of resignation: found 0.5, expected -1.0"
+    (finding,) = audit(lineage.home).findings
+    assert finding.line().startswith(f"kid/gen-0000 parent: {told};")
+    (stage,) = reproduced(lineage.home, "kid/gen-0000", status=1)["stages"]
+    assert stage["outs"][-1]["first"] == "resign_threshold: 0.5 then, -1.0 now"
+
+
 def test_a_tag_that_was_moved_is_told(lineage: Lineage) -> None:
     git(lineage.home, "tag", "--force", "tiny/gen-0001", "tiny/gen-0002")
     done = zero(lineage.home, "reproduce", "tiny/gen-0001", check=False)
@@ -189,4 +234,4 @@ def test_what_cannot_be_done_is_one_line(
 def test_the_state_of_a_rollback_and_of_a_branch_follows_from_its_source(gone_on: Lineage, tag: str, kind: str) -> None:
     found = reproduced(gone_on.home, tag)
     assert found["equal"] and found["kind"] == kind
-    assert [out["path"] for out in found["stages"][0]["outs"]] == ["state/champion", "state/trainee", "state/replay"]
+    assert [out["path"] for out in found["stages"][0]["outs"]] == STATE

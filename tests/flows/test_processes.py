@@ -88,6 +88,12 @@ def test_a_killed_command_is_worth_another_try(workspace: Path) -> None:
         run_zero(workspace, "advance", listen=lambda line: None)
 
 
+def test_a_leash_that_is_killed_is_worth_another_try(workspace: Path) -> None:
+    write(workspace, "zero", "import os; print('begun', flush=True); os.kill(os.getppid(), 9)")
+    with pytest.raises(WorkerError, match="zero advance was killed; begun"):
+        run_zero(workspace, "advance", listen=lambda line: None)
+
+
 def test_a_stage_killed_under_dvc_is_worth_another_try(workspace: Path) -> None:
     words = "ERROR: failed to reproduce 'training': failed to run: python -m zero training, exited with -9"
     write(workspace, "dvc", f'print("{words}"); raise SystemExit(255)')

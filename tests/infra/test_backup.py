@@ -163,5 +163,17 @@ def test_the_copy_of_the_cache_is_compared(backup: Backup, tmp_path: Path, copy:
     assert (done.returncode == 0) is (complaint == "")
 
 
+@pytest.mark.parametrize("script", ["backup", "restore"])
+def test_a_host_without_the_packages_is_told_before_anything_is_done(
+    backup: Backup, empty: Cluster, tmp_path: Path, script: str
+) -> None:
+    """A host that only runs the containers has no .venv."""
+    cluster = backup.cluster if script == "backup" else empty
+    without = cluster._replace(environment=cluster.environment | {"PYTHON": str(tmp_path / ".venv/bin/python")})
+    place = tmp_path / "backups" if script == "backup" else backup.place
+    assert f"there is no {tmp_path}/.venv/bin/python; run make setup" in without.run(script, place, check=False).stderr
+    assert not (tmp_path / "backups").exists() and not empty.home.exists()
+
+
 def test_only_the_owner_reads_a_backup(backup: Backup) -> None:
     assert backup.place.stat().st_mode & 0o077 == 0  # what is in the folder keeps its own mode

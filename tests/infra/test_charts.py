@@ -85,6 +85,34 @@ def test_chart_values_give_each_pod_limits_and_no_rights(path: Path) -> None:
         assert rights["capabilities"] == {"drop": ["ALL"]}
 
 
+@pytest.mark.parametrize("names", [["prefect-server"], ["prefect-server", "prefect-server-scaled"]])
+def test_somebody_makes_the_tables_of_prefect(names: list[str]) -> None:
+    """The chart's job, which there is only where background services run apart; else the server itself."""
+    migrates, apart = True, False
+    for name in names:
+        tree = yaml.safe_load((FOLDER / f"{name}-values.yaml").read_text())
+        entries = {entry["name"]: entry.get("value") for entry in tree["global"]["prefect"]["env"]}
+        migrates = entries.get("PREFECT_SERVER_DATABASE_MIGRATE_ON_START") != "false"
+        apart = tree["backgroundServices"]["runAsSeparateDeployment"]
+    assert apart is not migrates
+
+
+def test_the_pool_bounds_the_pods_and_the_learners_gpu_is_none_of_theirs() -> None:
+    """Prefect's worker is done with a run when its job is made: its own limit would bound nothing."""
+    config = yaml.safe_load((FOLDER / "prefect-worker-values.yaml").read_text())["worker"]["config"]
+    assert "limit" not in config
+    told = (SOURCE_DIR / "docs/cluster.md").read_text()
+    assert f"set-concurrency-limit {config['workPool']} 8        # the GPUs for pods: all but the learner's" in told
+
+
+def test_a_job_names_the_secret_of_prefects_password() -> None:
+    worker = yaml.safe_load((FOLDER / "prefect-worker-values.yaml").read_text())["worker"]
+    setting = "PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_AUTH_STRING_SECRET"
+    given = {entry["name"]: entry["value"] for entry in worker["extraEnvVars"]}
+    secret = worker["selfHostedServerApiConfig"]["basicAuth"]["existingSecret"]
+    assert given == {f"{setting}_NAME": secret, f"{setting}_KEY": "auth-string"}
+
+
 def test_the_scaled_servers_keep_the_settings_of_the_single_one() -> None:
     single, scaled = (
         {entry["name"]: entry for entry in yaml.safe_load((FOLDER / name).read_text())["global"]["prefect"]["env"]}

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from infra.processes import OPEN_FILES
 from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.compose import COMPOSE_DIR, Tree, host_path, interpolate, load, merged, settings
 from zero.network import gpus
@@ -84,6 +85,8 @@ def test_no_secret_is_in_the_environment(name: str, service: dict[str, Any]) -> 
 def test_a_secret_that_is_named_is_given(name: str, service: dict[str, Any]) -> None:
     text = json.dumps([service.get(key) for key in ("environment", "command", "entrypoint")])
     named = set(re.findall(r"/run/secrets/([\w.-]+)", text))
+    if "-config_dir=/run/secrets" in text:  # SeaweedFS looks for it there
+        named.add("security.toml")
     assert named == set(service.get("secrets", []))
 
 
@@ -153,6 +156,14 @@ def test_no_shell_puts_a_secret_on_a_command_line(name: str, service: dict[str, 
 def test_memory_and_processes_are_limited(name: str, service: dict[str, Any]) -> None:
     assert service["deploy"]["resources"]["limits"]["memory"]
     assert service["pids_limit"] > 0
+
+
+@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
+def test_the_servers_have_files_and_the_trainer_threads_for_some_hundred_workers(files: tuple[str, ...]) -> None:
+    everything = stack(*files)["services"]
+    for name in everything.keys() - {name for name in everything if name.startswith("gpu-")}:
+        assert everything[name]["ulimits"]["nofile"] == {"soft": OPEN_FILES, "hard": OPEN_FILES}, name
+    assert everything["trainer"]["pids_limit"] >= 8192
 
 
 @each_service

@@ -1,6 +1,7 @@
 """The Dockerfile: all that can be checked without an engine."""
 
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra.automations import SHARDS
-from tests.end_to_end.project import SOURCE_DIR
+from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.compose import host_path, settings
 from tests.infra.test_containers import DIGEST, STACKS, each_service, services, stack
 
@@ -119,6 +120,32 @@ def test_the_servers_own_pins_contradict_none_of_the_shared_ones() -> None:
         }
 
     assert not names(SOURCE_DIR / "infra/images/constraints-servers.txt") & names(SOURCE_DIR / "constraints.txt")
+
+
+@pytest.mark.parametrize("role", ["worker-cpu", "worker-cuda"])
+def test_a_private_checkout_becomes_an_image_that_its_user_can_read(role: str) -> None:
+    """COPY keeps modes, and `infra/restore` makes a checkout that its owner alone reads."""
+    steps = [rest if word == "RUN" else word for word, rest in stages()[role]]
+    opened = [number for number, step in enumerate(steps) if "chmod -R a+rX /srv/zero" in step]
+    assert opened and opened[-1] > max(number for number, step in enumerate(steps) if step == "COPY")
+
+
+MOUNTED = """
+import prefect
+prefect.__ui_static_subpath__ = prefect.__ui_v2_static_subpath__ = "/proc/nobody-writes-here"
+from prefect.server.api.server import create_ui_app
+(settings,) = [route for route in create_ui_app(ephemeral=False).routes if route.path == "/ui-settings"]
+print("pages:", *settings.endpoint().available_uis)
+"""
+
+
+def test_prefect_has_a_page_where_its_own_folder_cannot_be_written(tmp_path: Path) -> None:
+    given = dict(pair.split("=") for word, rest in stages()["prefect"] if word == "ENV" for pair in rest.split())
+    assert "/tmp" in stack()["services"]["prefect"]["tmpfs"]
+    there = {name: value.replace("/tmp", str(tmp_path)) for name, value in given.items() if name.startswith("PREFECT_")}
+    there["PREFECT_HOME"] = str(tmp_path / "prefect")
+    done = run([sys.executable, "-c", MOUNTED], tmp_path, check=True, **there)
+    assert done.stdout.splitlines()[-1] == "pages: v1 v2"
 
 
 def test_dvc_keeps_its_notes_where_the_trainer_can_write() -> None:

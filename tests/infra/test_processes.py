@@ -1,6 +1,7 @@
 """Processes that outlive their command: known again, ended whole, and nobody else's."""
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infra.processes import (
+    OPEN_FILES,
     Record,
     end_service,
     lives,
@@ -84,6 +86,20 @@ def test_a_half_written_record_is_none(tmp_path: Path) -> None:
     assert read_record(path) == Record(12, "boot:34", 4200)
     path.write_text(path.read_text()[:20])
     assert read_record(path) is None
+
+
+def test_a_service_may_open_as_many_files_as_this_user(tmp_path: Path) -> None:
+    """Three connections a worker: the usual 1,024 would end at some 340 of them."""
+    before = _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, most), hard))
+    try:
+        told = "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE), 'ready', flush=True)"
+        os.waitpid(begin(told, tmp_path, is_ready).pid, 0)
+        assert (tmp_path / "service.log").read_text().split() == [str(most), str(hard), "ready"]
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(1024, most), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_the_log_before_is_kept(tmp_path: Path) -> None:

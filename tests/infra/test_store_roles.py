@@ -3,35 +3,18 @@
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import botocore.session  # type: ignore[import-untyped]
 import pytest
-from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 from tests.infra.cluster import Stack, needs_cluster
-from tests.infra.test_secrets import credentials
+from tests.infra.gateway import UNAUTHENTICATED, Gateway, Stranger, is_refused
 
 pytestmark = needs_cluster
 
 WEIGHTS = "weights/" + "ab" * 32 + ".safetensors"
 SHARD = "shards/ab/" + "ab" * 32 + "." + "cd" * 32 + ".parquet"
 RECEIPT = "receipts/ab/" + "ab" * 32 + "." + "cd" * 32 + ".host-1.json"
-
-
-class Gateway(NamedTuple):
-    """The S3 gateway of a store on loopback."""
-
-    url: str
-    secrets: Path
-
-    def client(self, role: str) -> Any:
-        """An S3 client with the key of a role."""
-        access, secret = credentials(self.secrets, role)
-        given = {"aws_access_key_id": access, "aws_secret_access_key": secret}
-        return botocore.session.get_session().create_client("s3", "us-east-1", endpoint_url=self.url, **given)
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +24,6 @@ def gateway(stack: Stack) -> Gateway:
         made.client("trainer").put_object(Bucket="zero-store", Key=key, Body=b"bytes")
     made.client("mlflow").put_object(Bucket="zero-mlflow", Key="1/model", Body=b"bytes")
     return made
-
-
-def is_refused(call: Callable[..., Any], **words: str | bytes) -> bool:
-    try:
-        call(**words)
-    except ClientError as error:
-        assert error.response["ResponseMetadata"]["HTTPStatusCode"] in (400, 403), error
-        return True
-    return False
 
 
 @pytest.mark.parametrize("key", [SHARD, RECEIPT])
@@ -132,6 +106,12 @@ def test_a_wrong_key_and_no_key_are_refused(gateway: Gateway, tmp_path: Path) ->
     assert is_refused(gateway._replace(secrets=tmp_path).client("worker").get_object, Bucket="zero-store", Key=WEIGHTS)
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(f"{gateway.url}/zero-store/{WEIGHTS}", timeout=10)
+
+
+def test_nobody_is_made_admin_without_a_token(gateway: Gateway, stack: Stack) -> None:
+    stranger = Stranger()
+    assert stranger.ask_to_be_admin(stack.cluster.ports["s3_grpc"]) == UNAUTHENTICATED
+    assert is_refused(stranger.client(gateway.url).create_bucket, Bucket="mine")
 
 
 def test_a_worker_needs_no_more_than_its_role_has(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

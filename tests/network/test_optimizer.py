@@ -93,6 +93,18 @@ def test_the_state_of_another_optimizer_is_refused():
         load_optimizer(data, new_optimizer(TRAINING.model_copy(update={"optimizer": "adam"}), model), model)
 
 
+def test_momentum_can_be_taken_away_and_given_back():
+    model = lived_in_network()
+    learner = Learner(model, TRAINING, "cpu")
+    list(learner.train([random_batch()]))
+    bare = new_optimizer(TRAINING.model_copy(update={"momentum": 0.0}), model)
+    load_optimizer(learner.optimizer_state(), bare, model)
+    assert not bare.state
+    again = new_optimizer(TRAINING, model)
+    load_optimizer(optimizer_bytes(bare, model), again, model)
+    assert optimizer_bytes(again, model) == optimizer_bytes(bare, model)
+
+
 def test_the_state_of_another_network_is_refused():
     learner = Learner(lived_in_network(), TRAINING, "cpu")
     list(learner.train([random_batch()]))

@@ -41,6 +41,13 @@ def test_a_target_is_a_whole_policy():
     assert (record.visit_counts.astype(int).sum(axis=1) == WHOLE_TARGET).all()
 
 
+def test_fast_moves_are_without_noise():
+    rules = RULES["go"]
+    settings = GUMBEL._replace(random_symmetry=False, full_search_fraction=0.0, fast_simulations=6)
+    first, second = play_shard(rules, settings, [HashEvaluator(rules)], 2).games
+    assert first.actions.tolist() == second.actions.tolist()
+
+
 def test_players_of_a_match_draw_nothing():
     settings = MATCH._replace(gumbel=True, gumbel_scale=0.0, random_symmetry=False)
     rules = RULES["go"]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.end_to_end.project import SOURCE_DIR
 from zero.errors import LineageError
-from zero.reproduce.pipeline import out_hashes, stages_of
+from zero.reproduce.pipeline import check_stages, out_hashes, stages_of
 
 
 def pipeline(folder: Path, text: str) -> Path:
@@ -52,6 +52,15 @@ def test_hashes_are_read_by_path() -> None:
     lock = "schema: '2.0'\nstages:\n  replay:\n    cmd: c\n    outs:\n    - path: data/window\n      md5: 12.dir\n"
     assert out_hashes(lock, "replay") == {"data/window": "12.dir"}
     assert out_hashes(lock, "gating") == {}
+
+
+@pytest.mark.parametrize("declared", [(), ("a",), ("a", "b", "c")])
+def test_a_lock_of_other_stages_is_refused(declared: tuple[str, ...]) -> None:
+    """DVC leaves alone what the lock has of stages that are not declared, so it would come out the same."""
+    lock = "schema: '2.0'\nstages:\n  a: {cmd: a}\n  b: {cmd: b}\n"
+    check_stages(("b", "a"), lock)
+    with pytest.raises(LineageError, match="not all that was recorded can be computed again"):
+        check_stages(declared, lock)
 
 
 def test_a_lock_that_is_none_is_refused() -> None:

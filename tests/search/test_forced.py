@@ -39,15 +39,20 @@ def twin_edges(trees: Trees, tree: int = 0) -> list[twin.RootEdge]:
     ]
 
 
-def pruned(trees: Trees, factor: float, tree: int = 0) -> dict[int, int]:
+def pruned(trees: Trees, factor: float, tree: int = 0, most: int = 65_535) -> dict[int, int]:
     out = np.zeros(trees.action.shape[2], np.uint16)
-    write_pruned_visits(trees, tree, np.float32(C_PUCT), factor, out)
+    write_pruned_visits(trees, tree, np.float32(C_PUCT), factor, most, out)
     return {int(action): int(out[action]) for action in np.flatnonzero(out)}
 
 
 def test_an_edge_is_owed_the_root_of_k_times_prior_times_visits():
     trees = root([70, 20, 10], [0.5, 0.25, 0.25], [0, 0, 0])
     assert [forced_visits(trees, 0, e, 2.0) for e in range(3)] == [10, 7, 7]
+
+
+def test_no_action_gets_more_visits_than_a_record_can_hold():
+    trees = root([70_000, 10], [0.5, 0.5], [0, 0])
+    assert pruned(trees, 0.001)[0] == 65_535
 
 
 def test_the_edge_that_lacks_most_is_forced():

@@ -31,7 +31,7 @@ KINDS: dict[str, dict[str, dict[str, object]]] = {
     "as in the paper": {},
     "without tree reuse": {"search": {"tree_reuse": False}},
     "a tree that forgets nodes": {"search": {"max_nodes": 10}},
-    "gumbel": {"search": {"root": "gumbel"}, "selfplay": {"dirichlet_fraction": 0.0}},
+    "gumbel": {"search": {"root": "gumbel"}, "selfplay": {"dirichlet_fraction": 0.0, "temperature_moves": 0}},
     "forced playouts": {"selfplay": {"forced_playouts": 2.0}},
     "fast moves": {"selfplay": {"full_search_fraction": 0.3}},
     "one simulation": {"selfplay": {"num_simulations": 1, "fast_simulations": 1}},
@@ -272,7 +272,8 @@ def test_without_forgetting_the_bounds_of_kept_trees_are_met_exactly(shard, term
 
 
 def test_the_target_of_a_gumbel_root_is_a_fixed_whole(tmp_path):
-    params = smoke_params(search={"root": "gumbel"}, selfplay=SMALL | {"dirichlet_fraction": 0.0})
+    no_noise = {"dirichlet_fraction": 0.0, "temperature_moves": 0}
+    params = smoke_params(search={"root": "gumbel"}, selfplay=SMALL | no_noise)
     (shard,) = play_shards(tmp_path, params, "selfplay")
     counts = shard.games.visit_counts.copy()
     counts[0] += 1

@@ -4,6 +4,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,6 +111,16 @@ def test_an_empty_server_gets_a_lineage_again(gone_on: Lineage, tracked: Tracked
         track(gone_on, "tiny", server, "--rebuild")
         assert dump(server, "tiny") == tracked.dumps["tiny"]
         assert is_audited(gone_on, "tiny", server)
+    finally:
+        server.stop()
+
+
+def test_two_that_track_at_once_make_each_run_once(gone_on: Lineage, tracked: Tracked, tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    try:
+        with ThreadPoolExecutor(2) as both:
+            list(both.map(lambda _: track(gone_on, "tiny", server), range(2)))
+        assert dump(server, "tiny") == tracked.dumps["tiny"]
     finally:
         server.stop()
 

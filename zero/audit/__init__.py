@@ -7,7 +7,7 @@ is cloned, fetched or written; without a server all but MLflow is audited, and n
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,12 @@ from zero.record import generation_tag
 from zero.tracking.audit import Catalogue, read_catalogue
 
 __all__ = ["Audit", "Check", "Finding", "Mark", "audit"]
+
+NOTHING: Mapping[str, Sequence[Check]] = {
+    "": [check for check in Check if check not in (Check.TAG, Check.LEDGER)],
+    "decision": (),
+}
+"""What there is nothing of, by the kind of the line; others than these have no stages."""
 
 
 class Row(Manifest):
@@ -156,19 +162,23 @@ def _history_findings(history: History) -> Iterator[_Told]:
 
 
 def _registry_findings(generations: list[Generation], lineage: str, uri: str) -> Iterator[_Told]:
-    from zero.audit.registry import Expected, check_aliases, check_ladder, check_registry, expected_of
+    from zero.audit.registry import Expected, check_aliases, check_ladder, check_registry, expected_of, untold
 
     catalogue: Catalogue | None
     try:
         catalogue = read_catalogue(lineage, uri)
     except ServerError as error:
         drift = Drift("MLflow", "server", "no answer", "an answer", str(error), missing=True)
-        yield from (_Told(each.tag, Check.REGISTRY, drift) for each in generations[-1:])
+        yield from (_Told(each.tag, Check.REGISTRY, drift) for each in generations)
         return
     expected: dict[str, Expected] = {}
     for generation in generations:
+        if generation.entry is None:
+            continue
         wanted = expected_of(generation)
-        if wanted is not None:
+        if wanted is None:
+            yield _Told(generation.tag, Check.REGISTRY, untold(generation))
+        else:
             expected[generation.tag] = wanted
             for drift in check_registry(generation, wanted, catalogue):
                 yield _Told(generation.tag, Check.REGISTRY, drift)
@@ -196,13 +206,14 @@ def _finding(told: _Told) -> Finding:
 def _row(generation: Generation, findings: list[Finding], asked: bool) -> Row:
     marks: dict[Check, Mark] = {}
     kind = generation.entry.kind if generation.entry else ""
+    nothing = NOTHING.get(kind, (Check.MANIFESTS, Check.MATCH))
     for check in Check:
         own = {finding.mark for finding in findings if (finding.tag, finding.check) == (generation.tag, check)}
         if own:
             marks[check] = Mark.DRIFTED if Mark.DRIFTED in own else Mark.MISSING
         elif check == Check.REGISTRY and not asked:
             marks[check] = Mark.NOT_ASKED
-        elif kind != "decision" and check in (Check.MANIFESTS, Check.MATCH):
+        elif check in nothing:
             marks[check] = Mark.NOTHING
         else:
             marks[check] = Mark.AGREES

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import PurePosixPath
 
 import numpy as np
 
 from zero.artifacts import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard, sha256_bytes
-from zero.audit.evidence import Generation, Out
+from zero.audit.evidence import MANIFESTS, STATE_OUTS, Generation, Out, read_model
 from zero.audit.findings import Drift, differs
 from zero.errors import StorageError
 from zero.params import Params, ProfileParams
@@ -19,10 +20,15 @@ from zero.statements import GAMES_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR, WINDO
 PULL = "not here; `dvc pull` in a folder made by `zero checkout {tag}`"
 AGAIN = "delete that object, then `dvc pull`, or `dvc repro` in a folder made by `zero checkout {tag}`"
 DIR = ".dir"
+UNREADABLE = "none that can be read"
 
 
 def check_data(generation: Generation) -> Iterator[Drift]:
     """Every object that dvc.lock and the state name is here, with that MD5 and the SHA-256 in its manifest."""
+    for path in STATE_OUTS if generation.commit else ():
+        if path not in generation.states:
+            remedy = f"restore it from the true tag: `git checkout {generation.tag} -- state`"
+            yield Drift(f"{path}.dvc", "file of DVC", UNREADABLE, "an MD5", remedy)
     for out in (*generation.outs.values(), *generation.states.values()):
         if out.cached:
             yield from _check_out(generation, out)
@@ -38,7 +44,10 @@ def _check_out(generation: Generation, out: Out) -> Iterator[Drift]:
     where = f"{out.path} ({cache.path(out.md5)})"
     yield from differs(where, "MD5 against dvc.lock", listed.md5, out.md5.removesuffix(DIR), remedy)
     if files is None:
+        yield Drift(where, "list of its files", UNREADABLE, "a list", remedy)
         return
+    if out.path in MANIFESTS and MANIFEST_FILE not in files:
+        yield Drift(where, "its files", f"no {MANIFEST_FILE}", "one", remedy)
     missing = [name for name, md5 in files.items() if cache.digests(md5) is None]
     if missing:
         yield _missing(generation, out.path, f"{missing[0]}", len(missing), len(files))
@@ -49,6 +58,10 @@ def _check_out(generation: Generation, out: Out) -> Iterator[Drift]:
             continue
         where = f"{out.path}/{name} ({cache.path(md5)})"
         yield from differs(where, "MD5 against dvc.lock", found.md5, md5, remedy)
+        if PurePosixPath(name).name == MANIFEST_FILE and out.path in MANIFESTS:
+            kind = MANIFESTS[out.path]
+            if read_model(kind, cache.read(md5)) is None:
+                yield Drift(where, "manifest", UNREADABLE, f"a {kind.__name__} of this version", remedy)
         if name in named:
             yield from differs(where, "SHA-256 against its manifest", found.sha256, named[name].sha256, remedy)
             yield from differs(where, "size against its manifest", found.num_bytes, named[name].num_bytes, remedy)
@@ -180,9 +193,7 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Drift]:
     if window is None or games is None or before is None:
         return
     if generation.replay is not None:
-        yield from differs(
-            f"{REPLAY_DIR}/{MANIFEST_FILE}", "shards", _rows(generation.replay.shards), _rows(before), remedy
-        )
+        yield from _compare_rows(f"{REPLAY_DIR}/{MANIFEST_FILE}", generation.replay.shards, before, remedy)
     entered = tuple(
         WindowShard(
             shard=ref.model_copy(update={"file": ref.file.model_copy(update={"path": window_name(ref)})}), skip_games=0
@@ -190,10 +201,7 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Drift]:
         for ref in games.shards
     )
     expected = last_games((*before, *entered), window_size(params, generation.number))
-    if window.shards != expected:
-        for found, wanted in zip(window.shards, expected, strict=False):
-            yield from differs(f"{where}, {wanted.shard.file.path}", "row", _row(found), _row(wanted), remedy)
-        yield from differs(where, "number of its rows", len(window.shards), len(expected), remedy)
+    yield from _compare_rows(where, window.shards, expected, remedy)
     num_games = sum(row.shard.num_games - row.skip_games for row in window.shards)
     yield from differs(where, "num_games of its rows", num_games, window.num_games, remedy)
     num_positions = sum(row.shard.num_positions for row in window.shards)
@@ -203,6 +211,14 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Drift]:
             return
         num_positions -= int(oldest.move_offsets[window.shards[0].skip_games])
     yield from differs(where, "num_positions of its rows", num_positions, window.num_positions, remedy)
+
+
+def _compare_rows(
+    where: str, rows: tuple[WindowShard, ...], expected: tuple[WindowShard, ...], remedy: str
+) -> Iterator[Drift]:
+    for found, wanted in zip(rows, expected, strict=False):
+        yield from differs(f"{where}, {wanted.shard.file.path}", "row", _row(found), _row(wanted), remedy)
+    yield from differs(where, "number of its rows", len(rows), len(expected), remedy)
 
 
 def _check_origins(generation: Generation) -> Iterator[Drift]:
@@ -243,9 +259,9 @@ def shard(generation: Generation, path: str, ref: FileRef) -> GameColumns | str 
         return str(error)
 
 
-def _rows(shards: tuple[WindowShard, ...]) -> str:
-    return ", ".join(map(_row, shards))
-
-
 def _row(row: WindowShard) -> str:
-    return f"{row.shard.file.path} {row.shard.file.sha256[:12]} from game {row.skip_games}"
+    shard, file = row.shard, row.shard.file
+    return (
+        f"{file.path} {file.sha256} ({file.num_bytes} bytes, key {shard.key}, {shard.num_games} games of generation "
+        f"{shard.generation} on from {shard.first_game}, {shard.num_positions} positions) from game {row.skip_games}"
+    )

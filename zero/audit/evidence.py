@@ -1,6 +1,7 @@
 """One generation as the record tells it: the files of its commit, and its data in DVC's cache."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from zero.artifacts import (
     MANIFEST_FILE,
+    NO_RESIGNATION,
     Champion,
     Checkpoint,
     FileRef,
@@ -28,6 +30,7 @@ from zero.params import PARAMS_FILE, Params, overlap_of, parse_params
 from zero.places import PLAYER_DIR
 from zero.provenance import PROVENANCE_FILE, Envelope, read_envelope
 from zero.record import generation_tag
+from zero.selfplay import SelfplayMetrics, following_threshold
 from zero.statements import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
@@ -39,9 +42,17 @@ from zero.statements import (
 )
 
 LOCK_FILE = "dvc.lock"
+GENERATION_FILE = "state/generation.json"
 DATA_OUTS = (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)
 STATE_OUTS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
 PLAYER_NAME = PLAYER_DIR.removeprefix(f"{CHAMPION_DIR}/")
+MANIFESTS: Mapping[str, type[BaseModel]] = {
+    **dict.fromkeys((GAMES_DIR, MATCH_DIR), GameSet),
+    **dict.fromkeys((WINDOW_DIR, REPLAY_DIR), Window),
+    **dict.fromkeys((CHALLENGER_DIR, TRAINEE_DIR), Checkpoint),
+    CHAMPION_DIR: Champion,
+}
+"""What the manifests in an out are."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -66,6 +77,10 @@ class State(NamedTuple):
     """Weights of an earlier champion, or of the same, that play its games if self-play overlaps then; None: none is."""
     player_generation: int | None
     """Generation whose challenger that was; None where it is not known, or there is none."""
+    resign_threshold: float | None
+    """The next generation's threshold of resignation; None where the record does not tell it."""
+    md5: Mapping[str, str]
+    """MD5 of the folders of the state that are handed on as they are, by path."""
 
 
 class Generation:
@@ -148,8 +163,8 @@ class Generation:
         found = {}
         for path in STATE_OUTS:
             tree = _yaml(self.file(f"{path}.dvc"))
-            if isinstance(tree, dict) and tree.get("outs"):
-                found[path] = Out(path, str(tree["outs"][0].get("md5")), cached=True)
+            with suppress(TypeError, LookupError):  # it is no such file, which the check of data tells
+                found[path] = Out(path, str(tree["outs"][0]["md5"]), cached=True)
         return found
 
     @cached_property
@@ -172,12 +187,12 @@ class Generation:
     @cached_property
     def identity(self) -> GenerationId | None:
         """`state/generation.json`: which generation the stages made, and at which value a player resigned."""
-        return _model(GenerationId, self.file("state/generation.json"))
+        return read_model(GenerationId, self.file(GENERATION_FILE))
 
     @cached_property
     def decision(self) -> PromotionDecision | None:
         """`metrics/gating.json`."""
-        return _model(PromotionDecision, self.file("metrics/gating.json"))
+        return read_model(PromotionDecision, self.file("metrics/gating.json"))
 
     @cached_property
     def envelope(self) -> Envelope | None:
@@ -231,42 +246,42 @@ class Generation:
     @cached_property
     def games(self) -> GameSet | None:
         """Manifest of `data/games`; like all that follow None where it is not here or is none."""
-        return _model(GameSet, self.manifest_bytes(GAMES_DIR))
+        return read_model(GameSet, self.manifest_bytes(GAMES_DIR))
 
     @cached_property
     def match(self) -> GameSet | None:
         """Manifest of `data/match`."""
-        return _model(GameSet, self.manifest_bytes(MATCH_DIR))
+        return read_model(GameSet, self.manifest_bytes(MATCH_DIR))
 
     @cached_property
     def window(self) -> Window | None:
         """Manifest of `data/window`."""
-        return _model(Window, self.manifest_bytes(WINDOW_DIR))
+        return read_model(Window, self.manifest_bytes(WINDOW_DIR))
 
     @cached_property
     def challenger(self) -> Checkpoint | None:
         """Manifest of `models/challenger`."""
-        return _model(Checkpoint, self.manifest_bytes(CHALLENGER_DIR))
+        return read_model(Checkpoint, self.manifest_bytes(CHALLENGER_DIR))
 
     @cached_property
     def champion(self) -> Champion | None:
         """Manifest of `state/champion`."""
-        return _model(Champion, self.manifest_bytes(CHAMPION_DIR))
+        return read_model(Champion, self.manifest_bytes(CHAMPION_DIR))
 
     @cached_property
     def player(self) -> Champion | None:
         """Manifest of `state/champion/selfplay`; there is one where self-play overlaps."""
-        return _model(Champion, self.data(CHAMPION_DIR, f"{PLAYER_NAME}/{MANIFEST_FILE}"))
+        return read_model(Champion, self.data(CHAMPION_DIR, f"{PLAYER_NAME}/{MANIFEST_FILE}"))
 
     @cached_property
     def trainee(self) -> Checkpoint | None:
         """Manifest of `state/trainee`."""
-        return _model(Checkpoint, self.manifest_bytes(TRAINEE_DIR))
+        return read_model(Checkpoint, self.manifest_bytes(TRAINEE_DIR))
 
     @cached_property
     def replay(self) -> Window | None:
         """Manifest of `state/replay`."""
-        return _model(Window, self.manifest_bytes(REPLAY_DIR))
+        return read_model(Window, self.manifest_bytes(REPLAY_DIR))
 
     @cached_property
     def origins(self) -> Mapping[str, Origin]:
@@ -307,14 +322,30 @@ class Generation:
         else:
             window = self.window if entry.kind == "decision" else self.replay
             shards = window.shards if window else None
-        player, number = self.identity.player if self.identity else None, None
+        player, number, threshold = self.identity.player if self.identity else None, None, None
+        handed_on = self.states
         if entry.decision is not None:
             before = self.before.entry if self.before and self.overlap else None
             player = entry.decision.champion if self.overlap else None
             number = before.champion_generation if before else None
+            metrics = read_model(SelfplayMetrics, self.file("metrics/selfplay.json"))
+            threshold = following_threshold(metrics) if metrics else None
+            pairs = ((TRAINEE_DIR, CHALLENGER_DIR), (REPLAY_DIR, WINDOW_DIR))
+            handed_on = {state: self.outs[made] for state, made in pairs if made in self.outs}
         elif left is not None:
-            player, number = left.player, left.player_generation
-        return State(entry.champion, entry.champion_generation, entry.trainee, shards, player, number)
+            player, number, threshold = left.player, left.player_generation, left.resign_threshold
+        elif entry.kind == "start":
+            player, threshold = None, NO_RESIGNATION
+        return State(
+            champion=entry.champion,
+            champion_generation=entry.champion_generation,
+            trainee=entry.trainee,
+            window=shards,
+            player=player,
+            player_generation=number,
+            resign_threshold=threshold,
+            md5={path: out.md5 for path, out in handed_on.items()},
+        )
 
     @property
     def played_by(self) -> str | None:
@@ -326,7 +357,8 @@ class Generation:
         return state.player if state and state.player else entry.decision.champion
 
 
-def _model(kind: type[Model], data: bytes | None) -> Model | None:
+def read_model(kind: type[Model], data: bytes | None) -> Model | None:
+    """A manifest; None where there is none, or none that this version can read."""
     try:
         return kind.model_validate_json(data) if data is not None else None
     except ValidationError:

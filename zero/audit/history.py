@@ -1,5 +1,6 @@
 """Where git has a lineage: its branch, its tags, and the commit that wrote each line of its ledger."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +14,8 @@ from zero.commands import git
 from zero.errors import LineageError
 from zero.lineage import workspace_dir
 from zero.record import FIRST_KINDS, LEDGER_FILE
+
+TAG_PATTERN = re.compile(r"^([a-z][a-z0-9-]*)/gen-\d{4,}$")
 
 
 class Line(NamedTuple):
@@ -54,6 +57,8 @@ class History(NamedTuple):
     reader: GitReader
     head: str
     """The newest commit known of the branch: the workspace's, unless the project is ahead of it."""
+    lost: bool
+    """Whether there is no branch, and `head` is the newest tag's commit."""
     agreed: bool
     """Whether the project's branch is that commit or leads up to it."""
     commits: frozenset[str]
@@ -72,9 +77,11 @@ class History(NamedTuple):
 
 
 def known_lineages(home: Path) -> list[str]:
-    """Names of all lineages that the project has a branch or a workspace of."""
+    """Names of all lineages that the project has a branch, a workspace or tags of."""
     names = git(home, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").split()
     branches = {name.partition("/lineage/")[2] for name in names if "/lineage/" in name}
+    tags = git(home, "for-each-ref", "--format=%(refname:strip=2)", "refs/tags/*/gen-*").split()
+    branches |= {match[1] for match in map(TAG_PATTERN.match, tags) if match}
     folder = workspace_dir(home, "any").parent
     made = {path.parent.parent.name for path in folder.glob(f"*/{LEDGER_FILE}")} if folder.is_dir() else set()
     return sorted(branches | {name for name in made if not name.startswith(".")})
@@ -91,6 +98,11 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
     project = _repository(home, lineage)
     workspace = _repository(folder, lineage) if (folder / ".git").exists() else None
     source = workspace if workspace is not None and workspace.head and not _is_behind(workspace, project) else project
+    tags = [tag for tag in project.tags if TAG_PATTERN.match(tag)]
+    lost = source.head is None and bool(tags)
+    if lost:
+        newest = max(tags, key=lambda tag: (len(tag), tag))
+        source = project = project._replace(head=project.tags[newest])
     if source.head is None:
         known = ", ".join(known_lineages(home)) or "none yet"
         raise LineageError(f"unknown lineage {lineage!r}; there are: {known}; make it with `zero new {lineage}`")
@@ -105,6 +117,7 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
             workspace=workspace,
             reader=reader,
             head=source.head,
+            lost=lost,
             agreed=project.head is None or project.head in commits,
             commits=frozenset(commits),
             versions=versions,
@@ -137,7 +150,7 @@ def _versions(reader: GitReader, source: Repository, lineage: str) -> tuple[Vers
         if first is not None and first.kind in FIRST_KINDS and first.lineage == lineage:
             break
     if not versions:
-        raise LineageError(f"branch lineage/{lineage} in {source.folder} has no {LEDGER_FILE}; see `git log` there")
+        raise LineageError(f"lineage {lineage} in {source.folder} has no {LEDGER_FILE}; see `git log` there")
     return tuple(versions)
 
 

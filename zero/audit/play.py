@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from zero.artifacts import MANIFEST_FILE, MatchResult
-from zero.audit.data import AGAIN, shard
-from zero.audit.evidence import PLAYER_NAME, Generation, State
+from zero.audit.data import AGAIN, UNREADABLE, shard
+from zero.audit.evidence import GENERATION_FILE, PLAYER_NAME, Generation, State
 from zero.audit.findings import Drift, differs
 from zero.games.rules import rules_of
 from zero.gating import decide, match_result
 from zero.places import PLAYER_DIR
 from zero.play.adjudication import adjudicate, fault_text
 from zero.shards.records import GameColumns, concatenate
-from zero.statements import CHAMPION_DIR, MATCH_DIR, TRAINEE_DIR
+from zero.statements import CHAMPION_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR
 
 GATING_FILE = "metrics/gating.json"
 
@@ -108,6 +108,9 @@ def check_parent(generation: Generation) -> Iterator[Drift]:
         yield from differs(
             f"{CHAMPION_DIR}.dvc", "its generation", champion.generation, state.champion_generation, remedy
         )
+    if generation.commit is not None:
+        yield from _check_identity(generation, state, remedy)
+        yield from _check_handed_on(generation, remedy)
     yield from _check_player(generation, state, remedy)
     if generation.trainee is not None:
         yield from differs(f"{TRAINEE_DIR}.dvc", "trainee", generation.trainee.trainee.sha256, state.trainee, remedy)
@@ -119,10 +122,35 @@ def check_parent(generation: Generation) -> Iterator[Drift]:
     yield from _check_source(generation)
 
 
+def _check_identity(generation: Generation, state: State, remedy: str) -> Iterator[Drift]:
+    """`state/generation.json` is of this generation, with the threshold and the player that the state gives."""
+    found, kind = generation.identity, generation.entry.kind if generation.entry else ""
+    if found is None:
+        yield Drift(GENERATION_FILE, "generation", UNREADABLE, generation.tag, remedy)
+        return
+    number = generation.number + (kind == "start")  # a lineage begins with the file of its first generation
+    yield from differs(GENERATION_FILE, "lineage", found.lineage, generation.lineage, remedy)
+    yield from differs(GENERATION_FILE, "number", found.number, number, remedy)
+    yield from differs(GENERATION_FILE, "player", found.player, state.player, remedy)
+    if state.resign_threshold is not None:
+        what = "threshold of resignation"
+        yield from differs(GENERATION_FILE, what, found.resign_threshold, state.resign_threshold, remedy)
+
+
+def _check_handed_on(generation: Generation, remedy: str) -> Iterator[Drift]:
+    """Folders of the state are those that were left, every file of them: the optimiser and what manifests say too."""
+    kind = generation.entry.kind if generation.entry else ""
+    giver = generation.before if kind == "decision" else generation.source
+    if giver is None or giver.after is None:
+        return
+    for path, md5 in giver.after.md5.items():
+        if kind != "branch" or path != REPLAY_DIR:  # a branch makes the manifest of its window its own
+            found = generation.states[path].md5 if path in generation.states else None
+            yield from differs(f"{path}.dvc", f"MD5 against what {giver.tag} left", found, md5, remedy)
+
+
 def _check_player(generation: Generation, state: State, remedy: str) -> Iterator[Drift]:
     """Who plays where self-play overlaps is the champion that stood when the generation before began, and is here."""
-    if generation.identity is not None:
-        yield from differs("state/generation.json", "player", generation.identity.player, state.player, remedy)
     found = generation.player
     listed = generation.object_of(CHAMPION_DIR, f"{PLAYER_NAME}/{MANIFEST_FILE}")
     if generation.champion is None or (found is None and listed is not None):

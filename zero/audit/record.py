@@ -45,9 +45,13 @@ def _is_behind(history: History, repository: Repository) -> bool:
 
 def check_branch(history: History) -> Iterator[Drift]:
     """Project and workspace have one history: the project's branch is the workspace's or leads up to it."""
+    branch = f"lineage/{history.lineage}"
+    if history.lost:
+        remedy = f"fetch it, or `git -C {history.project.folder} branch {branch} {history.head[:12]}`"
+        yield Drift(branch, "branch", "its tags alone", history.head, remedy, missing=True)
     if not history.agreed and history.project.head is not None:
         yield Drift(
-            f"lineage/{history.lineage} in the project",
+            f"{branch} in the project",
             "history rewritten: it does not lead up to the workspace's",
             history.project.head,
             history.head,

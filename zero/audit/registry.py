@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero.artifacts import MANIFEST_FILE
+from zero.audit.data import PULL
 from zero.audit.evidence import Generation
 from zero.audit.findings import Drift, differs
 from zero.errors import ZeroError
@@ -62,6 +63,13 @@ def expected_of(generation: Generation) -> Expected | None:
         except ZeroError:
             return None
         return Expected(shown, version, ladder, read.selfplay.get("num_games", 0.0))
+
+
+def untold(generation: Generation) -> Drift:
+    """What is told of a generation whose tag does not say what MLflow should have."""
+    remedy = PULL.format(tag=generation.tag)
+    found = "nothing that tells what should be there"
+    return Drift(f"MLflow, {generation.tag}", "not compared", found, "", remedy, missing=True)
 
 
 def check_registry(generation: Generation, expected: Expected, catalogue: Catalogue | None) -> Iterator[Drift]:

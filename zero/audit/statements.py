@@ -37,6 +37,8 @@ def check_signature(generation: Generation, own_key: bytes | None) -> Iterator[D
         yield Drift(PROVENANCE_FILE, "signed statement", "none that can be read", "one envelope", remedy)
         return
     first = generation.file(KEY_FILE, generation.history.versions[0].commit)
+    if first is None:
+        yield Drift(KEY_FILE, "public key", "none in the lineage's first commit", "the key that signed", remedy)
     yield from differs(KEY_FILE, "public key", _print(generation.file(KEY_FILE)), _print(first), remedy)
     for key, name in ((first, f"the key of {generation.lineage}'s first commit"), (own_key, "the key given")):
         if key is None:

@@ -48,7 +48,8 @@ def optimizer_bytes(optimizer: Optimizer, model: AlphaZeroNetwork) -> bytes:
 def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -> None:
     """Puts a saved state into an optimiser without one.
 
-    Buffers get the memory layout of their parameters: vector loops round in the order of memory.
+    Buffers get the memory layout of their parameters: vector loops round in the order of memory. Momentum may come and
+    go from one generation to the next.
 
     Raises:
       StorageError: the bytes are no state file of this model.
@@ -60,12 +61,13 @@ def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -
             f"training.optimizer = {_kind(optimizer)!r}, but the trainee was trained with {kind!r}; "
             "set it back or start a new lineage"
         )
-    if not tensors:
+    buffers = _buffers(optimizer)
+    if not tensors or not buffers:  # without momentum now: what there was of it is of no use
         return
     targets: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         state: dict[str, Tensor] = {}
-        for buffer in _buffers(optimizer):
+        for buffer in buffers:
             state[buffer] = torch.zeros(()) if buffer == "step" else torch.empty_like(parameter, requires_grad=False)
             targets[f"{buffer}.{name}"] = state[buffer]
         optimizer.state[parameter] = state

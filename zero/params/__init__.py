@@ -88,7 +88,7 @@ class Params(Section):
                 f"{self.profile.training_processes}; make it a multiple"
             )
         if self.search.root == "gumbel":
-            for name in ("dirichlet_fraction", "forced_playouts"):
+            for name in ("dirichlet_fraction", "forced_playouts", "temperature_moves"):
                 if value := getattr(self.selfplay, name):
                     raise ValueError(f"selfplay.{name} {value} has no place at a Gumbel root; set it to 0")
         if self.game.name != "go":

@@ -196,7 +196,7 @@ def _prepare_root(settings: PlaySettings, slots: Slots, slot: int, tree: int, st
     slots.is_new_root[slot] = False
     trees = slots.trees
     if settings.gumbel:
-        num_simulations, scale = slots.simulations_left[slot], settings.gumbel_scale
+        num_simulations, scale = slots.simulations_left[slot], 0.0 if slots.is_fast[slot] else settings.gumbel_scale
         draw_gumbel(slots.roots, trees, tree, settings.considered_actions, num_simulations, scale, stream)
     elif settings.dirichlet_fraction > 0.0 and not slots.is_fast[slot]:
         add_root_noise(trees, tree, settings.dirichlet_concentration, settings.dirichlet_fraction, stream)

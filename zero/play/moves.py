@@ -67,7 +67,7 @@ def end_by_rules(rules: Rules, position: Position) -> int:
 def write_policy_target(trees: Trees, tree: int, c_puct: np.float32, forced_playouts: float, out: np.ndarray) -> None:
     """The root's visits by action, without the forced ones that did not pay. Writes into `out` ([A] uint16, zeros)."""
     if forced_playouts > 0.0:
-        write_pruned_visits(trees, tree, c_puct, forced_playouts, out)
+        write_pruned_visits(trees, tree, c_puct, forced_playouts, MAX_VISITS, out)
         return
     for e in range(trees.num_visited[tree, 0]):
         out[trees.action[tree, 0, e]] = min(trees.visit_count[tree, 0, e], MAX_VISITS)

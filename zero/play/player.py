@@ -87,7 +87,7 @@ class Player:
           value_scale: how much Q-values weigh against priors in a Gumbel search.
           rescale_values: they are brought to [0, 1] there.
           seed: of the symmetries and of moves chosen at a temperature.
-          seconds: limit of a search, looked at between two batches.
+          seconds: limit of every search, looked at between two batches.
 
         Raises:
           ParamsError: a number is out of its range, the tree too large for the memory, or the evaluator a network for
@@ -96,7 +96,7 @@ class Player:
         check_board(rules, evaluator)
         self._max_nodes = _in_range("max_nodes", max_nodes, 2, MAX_NODES)
         self._num_simulations = self._checked_simulations(num_simulations)
-        self._seconds = _checked_seconds(seconds)
+        self.seconds = _checked_seconds(seconds)
         if not 0.0 < c_puct <= MAX_C_PUCT:
             raise ParamsError(f"c_puct = {c_puct} is out of range; give more than 0 and at most {MAX_C_PUCT:g}")
         virtual_loss = _in_range("virtual_loss", virtual_loss, 1, MAX_VIRTUAL_LOSS)
@@ -171,7 +171,7 @@ class Player:
 
         Args:
           num_simulations: how many; by default the player's own number.
-          seconds: how long, at most; by default the player's own limit. A batch that is on its way is waited for.
+          seconds: how long, at most, within the player's own limit. A batch that is on its way is waited for.
 
         Raises:
           MoveError: the game is over.
@@ -181,7 +181,8 @@ class Player:
             moves = len(self.actions)
             raise MoveError(f"no move to search for: the game is over after {moves} moves; start a new game")
         wanted = self._num_simulations if num_simulations is None else self._checked_simulations(num_simulations)
-        limit = self._seconds if seconds is None else _checked_seconds(seconds)
+        limits = [each for each in (self.seconds, _checked_seconds(seconds)) if each is not None]
+        limit = min(limits, default=None)
         flight, trees, started = self._flight, self._trees, time.perf_counter()
         kept = int(trees.node_visits[TREE, 0]) if trees.num_nodes[TREE] else 0
         settings = self._settings

@@ -21,7 +21,15 @@ from zero.operations import entry_at
 from zero.reproduce.clones import Recorded, clone_at, note_done, read_notes
 from zero.reproduce.differences import file_difference, first_difference
 from zero.reproduce.inputs import Inputs, check_inputs, profile_here
-from zero.reproduce.pipeline import LOCK_FILE, compute_again, out_hashes, play_shard, recorded_lock, stages_of
+from zero.reproduce.pipeline import (
+    LOCK_FILE,
+    check_stages,
+    compute_again,
+    out_hashes,
+    play_shard,
+    recorded_lock,
+    stages_of,
+)
 from zero.reproduce.results import Compared, MatchComparison, Reproduction, Score, StageResult, compare_scores
 from zero.reproduce.without_stages import make_state_again
 
@@ -111,7 +119,9 @@ def _reproduction(
 
 def _stages_again(clone: Path, lock: str, recorded: Recorded, listen: Listener) -> Iterator[StageResult]:
     done = {result.stage: result for result in read_notes(clone).done}
-    for stage, outs in stages_of(clone).items():
+    stages = stages_of(clone)
+    check_stages(stages, lock)
+    for stage, outs in stages.items():
         if stage in done:
             listen(f"{stage}: was done before")
             yield done[stage]

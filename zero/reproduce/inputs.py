@@ -19,14 +19,16 @@ from zero.artifacts import (
     sha256_bytes,
     sha256_file,
 )
+from zero.audit.record import SOURCES
 from zero.commands import dvc, git
 from zero.errors import LineageError, StorageError
 from zero.lineage import GENERATION_FILE, STATE_OUTS
+from zero.params import PARAMS_FILE
 from zero.places import PLAYER_DIR
-from zero.provenance import KEY_FILE, PROVENANCE_FILE, Statement, read_envelope, signed_by, statement_digest
-from zero.record import generation_tag, read_ledger
+from zero.provenance import PROVENANCE_FILE, Statement, read_envelope, signed_by
+from zero.record import FIRST_KINDS, generation_tag, read_ledger
 from zero.reproduce.pipeline import output_of, recorded_lock
-from zero.statements import PLAYER
+from zero.statements import PLAYER, check_named, lineage_key
 
 CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = STATE_OUTS
 WINDOW_DIR = "data/window"
@@ -102,13 +104,27 @@ def _record(clone: Path, tag: str) -> tuple[LedgerEntry, Statement]:
         raise LineageError(
             f"tag {tag} is at generation {entry.generation} of {entry.lineage}: it was moved; `zero audit` says more"
         )
-    data, key = (git(clone, "show", f"HEAD:{name}").encode() for name in (PROVENANCE_FILE, KEY_FILE))
+    data = git(clone, "show", f"HEAD:{PROVENANCE_FILE}").encode()
     envelope = read_envelope(data, f"{tag}:{PROVENANCE_FILE}")
-    if not signed_by(data, key) or statement_digest(envelope.payload) != entry.provenance:
-        raise LineageError(
-            f"the statement of {tag} is not the one that was signed and that its ledger names; `zero audit` says more"
-        )
+    check_named(envelope, entry, tag)
+    if not signed_by(data, lineage_key(clone, "HEAD")):
+        raise LineageError(f"the statement of {tag} is not signed by its lineage's key; `zero audit` says more")
+    _check_sources(clone, entry, envelope.statement, tag)
     return entry, envelope.statement
+
+
+def _check_sources(clone: Path, entry: LedgerEntry, statement: Statement, tag: str) -> None:
+    """Checks that the code at the tag is that of the commit that the statement names, on which the stages ran."""
+    ran, source = git(clone, "rev-parse", "HEAD^").strip(), statement.dependencies.get("source")
+    if source is None or source.digest.get("gitCommit") != ran:
+        raise LineageError(
+            f"{tag} goes on from commit {ran[:12]}, which its signed statement does not name; `zero audit` says more"
+        )
+    names = [name for name in SOURCES if name != PARAMS_FILE or entry.kind not in FIRST_KINDS]
+    if changed := git(clone, "diff", "--name-only", ran, "HEAD", "--", *names).split():
+        raise LineageError(
+            f"{changed[0]} of {tag} is not that of {ran[:12]}, on which its stages ran; `zero audit` says more"
+        )
 
 
 def _check_said(path: str, found: str, wanted: str, tag: str) -> None:

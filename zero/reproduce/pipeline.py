@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ UNITS = {"training": "steps"}
 """What the progress of a stage counts, where it is not games."""
 OUT_KINDS = ("outs", "metrics", "plots")
 NUM_TAIL_LINES = 30
+NO_LOCK = f"{LOCK_FILE} cannot be read; restore it with `git checkout` at the tag"
 
 
 def stages_of(clone: Path) -> dict[str, tuple[str, ...]]:
@@ -59,10 +60,23 @@ def out_hashes(lock: str, stage: str) -> dict[str, str]:
       LineageError: the text is no lock.
     """
     try:
-        outs = (yaml.safe_load(lock) or {}).get("stages", {}).get(stage, {}).get("outs", [])
-        return {out["path"]: out["md5"] for out in outs}
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError):
-        raise LineageError(f"{LOCK_FILE} cannot be read; restore it with `git checkout` at the tag") from None
+        return {out["path"]: out["md5"] for out in _locked(lock).get(stage, {}).get("outs", [])}
+    except (AttributeError, KeyError, TypeError):
+        raise LineageError(NO_LOCK) from None
+
+
+def check_stages(stages: Iterable[str], lock: str) -> None:
+    """Checks that the stages to be computed are those whose hashes a `dvc.lock` has.
+
+    Raises:
+      LineageError: they are others: then what comes out the same is not all that was recorded; or the text is no lock.
+    """
+    declared, locked = (", ".join(sorted(names)) or "none" for names in (stages, _locked(lock)))
+    if declared != locked:
+        raise LineageError(
+            f"{PIPELINE_FILE} has the stages {declared}, {LOCK_FILE} {locked}, so not all that was recorded can be "
+            "computed again; `zero audit` says more"
+        )
 
 
 def compute_again(clone: Path, stage: str, outs: tuple[str, ...]) -> float:
@@ -173,6 +187,14 @@ def _event(line: str) -> Mapping[str, Any] | None:
         return None
     event: Mapping[str, Any] = json.loads(line)
     return event if event["event"] == "progress" else None
+
+
+def _locked(lock: str) -> dict[str, Any]:
+    try:
+        stages: dict[str, Any] = dict((yaml.safe_load(lock) or {}).get("stages", {}))
+        return stages
+    except (yaml.YAMLError, AttributeError, TypeError, ValueError):
+        raise LineageError(NO_LOCK) from None
 
 
 def _tree(clone: Path, name: str) -> dict[str, Any]:

@@ -5,17 +5,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from zero.artifacts import LedgerEntry
+from zero.artifacts import LedgerEntry, canonical_json, sha256_bytes
 from zero.commands import git
 from zero.errors import LineageError
-from zero.lineage import STATE_OUTS, workspace_dir
+from zero.lineage import GENERATION_FILE, STATE_OUTS, current_generation, workspace_dir
 from zero.operations import own_window, restore_left
 from zero.params import PARAMS_FILE
 from zero.reproduce.differences import file_difference, first_difference
 from zero.reproduce.pipeline import output_of
 from zero.reproduce.results import Compared, StageResult
 
-GENERATION_PATH = "state/generation.json"
+GENERATION_PATH = f"state/{GENERATION_FILE}"
 
 
 def make_state_again(home: Path, clone: Path, entry: LedgerEntry, tag: str) -> Iterator[StageResult]:
@@ -31,7 +31,7 @@ def make_state_again(home: Path, clone: Path, entry: LedgerEntry, tag: str) -> I
             made = _start_again(home, clone, entry, tag, folder)
         else:
             made = _restored_again(home, entry, folder)
-        outs = tuple(_compare(clone, made, out) for out in STATE_OUTS)
+        outs = (*(_compare(clone, made, out) for out in STATE_OUTS), _compare_generation(clone, made, entry))
     yield StageResult(stage=entry.kind, seconds=time.monotonic() - started, outs=outs)
 
 
@@ -65,6 +65,16 @@ def _compare(clone: Path, made: Path, out: str) -> Compared:
     if then != now:
         first = first_difference(clone / out, made / out) or file_difference(then, now, ".dvc")
     return Compared(path=out, then=_hash(then), now=_hash(now), first=first)
+
+
+def _compare_generation(clone: Path, made: Path, entry: LedgerEntry) -> Compared:
+    """The generation's file: the threshold of resignation, and who plays."""
+    now = current_generation(made)
+    if entry.kind != "start":
+        now = now.model_copy(update={"lineage": entry.lineage, "number": entry.generation})
+    texts = canonical_json(current_generation(clone)), canonical_json(now)
+    first = None if texts[0] == texts[1] else file_difference(*texts, ".json")
+    return Compared(path=GENERATION_PATH, then=sha256_bytes(texts[0]), now=sha256_bytes(texts[1]), first=first)
 
 
 def _hash(dvc_file: bytes) -> str:

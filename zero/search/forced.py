@@ -34,8 +34,10 @@ def select_forced_edge(trees: Trees, tree: int, factor: float) -> int:
 
 
 @kernel
-def write_pruned_visits(trees: Trees, tree: int, c_puct: np.float32, factor: float, out: np.ndarray) -> None:
+def write_pruned_visits(trees: Trees, tree: int, c_puct: np.float32, factor: float, most: int, out: np.ndarray) -> None:
     """Root visits by action without the forced ones that did not pay. Writes into `out` ([A], zeros before).
+
+    At most `most` are told of an action.
 
     From each edge but the most visited one up to n(c) visits are taken while its PUCT score, with Q held, stays at or
     below that of the most visited; an edge left with a single visit loses it too.
@@ -58,7 +60,7 @@ def write_pruned_visits(trees: Trees, tree: int, c_puct: np.float32, factor: flo
                 left -= 1
             if left == 1:
                 left = 0
-        out[action[e]] = left
+        out[action[e]] = min(left, most)
 
 
 @kernel

@@ -22,13 +22,18 @@ NUM_SIMULATIONS = 30
 
 
 def player_mind(
-    rules: Rules = GO5, evaluator: Evaluator | None = None, num_simulations: int = NUM_SIMULATIONS, **settings: float
+    rules: Rules = GO5,
+    evaluator: Evaluator | None = None,
+    num_simulations: int = NUM_SIMULATIONS,
+    limit: float | None = None,
+    **settings: float,
 ) -> PlayerMind:
-    """A search with a network that knows nothing; `settings`: of the mind."""
+    """A search with a network that knows nothing; `limit`: seconds of a search; `settings`: of the mind."""
 
     def new_player(changed: Rules) -> Player:
         judge = evaluator or HashEvaluator(changed)
-        return Player(changed, judge, num_simulations, 1.5, False, False, max(40, 10 * num_simulations), num_leaves=4)
+        most = max(40, 10 * num_simulations)
+        return Player(changed, judge, num_simulations, 1.5, False, False, most, num_leaves=4, seconds=limit)
 
     return PlayerMind("a hash", new_player, rules, num_simulations, **settings)
 

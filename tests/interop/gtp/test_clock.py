@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zero.games.position import BLACK, WHITE
+from zero.interop.gtp.arguments import kgs_time_settings
 from zero.interop.gtp.clock import LAG_SECONDS, LEAST_SECONDS, Clock, TimeLeft, TimeSettings
 
 
@@ -91,3 +92,18 @@ def test_no_move_takes_more_than_there_is(main, period, stones, num_points, used
         whole = left.seconds if left.stones else left.seconds + (period / stones if stones else 0)
         assert LEAST_SECONDS <= limit <= max(LEAST_SECONDS, whole - LAG_SECONDS)
         one.use(BLACK, spent)
+
+
+def test_the_stones_left_of_byo_yomi_are_periods():
+    one = Clock()
+    one.set(kgs_time_settings(("byoyomi", "300", "30", "5")))
+    one.tell(BLACK, TimeLeft(30, 5))
+    assert seconds(one) == pytest.approx(27.0)
+    one.use(BLACK, 20)
+    assert seconds(one) == pytest.approx(27.0)
+
+
+def test_what_is_left_of_no_limit_is_no_limit():
+    one = clock(0, 1, 0)
+    one.tell(BLACK, TimeLeft(0, 0))
+    assert seconds(one) is None

@@ -273,6 +273,25 @@ def test_it_moves_in_time(settings):
     assert time.perf_counter() - started < 10
 
 
+@pytest.mark.parametrize("command", ["genmove b", "lz-genmove_analyze b 1000"])
+def test_the_players_own_limit_holds_beside_a_clock(command):
+    class Slow(UniformEvaluator):
+        def evaluate(self, planes, prior, value):
+            time.sleep(0.01)
+            super().evaluate(planes, prior, value)
+
+    mind = player_mind(GO5, Slow(), num_simulations=20_000, limit=0.5)
+    one = engine(mind)
+    ask(one, "time_settings 3600 0 0")
+    started = time.perf_counter()
+    assert not ask(one, command).startswith("?")
+    assert time.perf_counter() - started < 10  # 50 seconds are its share of the clock
+
+
+def test_an_analysis_tells_one_move_at_least():
+    assert ask(engine(), "lz-analyze b 10 maxmoves 0").count("info move") == 1
+
+
 @pytest.mark.parametrize("settings", ["time_settings 0 1 0", "kgs-time_settings none"])
 def test_no_limit_is_no_limit(settings):
     one, free = engine(), engine()

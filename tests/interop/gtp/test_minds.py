@@ -2,6 +2,7 @@
 
 from tests.interop.gtp.engines import GO5, GO9, NUM_SIMULATIONS, ask
 from tests.search.evaluators import HashEvaluator
+from zero.errors import OpponentError
 from zero.interop.gtp.engine import Engine
 from zero.interop.gtp.minds import OpponentMind, PlayerMind
 from zero.opponents.uniform import UniformPlayer
@@ -32,6 +33,19 @@ def test_an_opponent_is_made_once_for_a_board():
     assert log == ["5 made", "9 made", "5 closed"]
     mind.close()
     assert log[3:] == ["9 closed"]
+
+
+def test_a_board_that_the_opponent_does_not_play_on_is_refused_when_it_is_asked_for():
+    def new_opponent(rules):
+        if rules.rows > 9:
+            raise OpponentError("only up to 9x9")
+        return UniformPlayer(rules, 3)
+
+    one = Engine(OpponentMind("random", new_opponent, GO5), GO5)
+    ask(one, "play b C3")
+    assert ask(one, "boardsize 19") == "? unacceptable size"
+    assert "X" in ask(one, "showboard") and not ask(one, "genmove w").startswith("?")
+    assert ask(one, "boardsize 9") == "" and not ask(one, "genmove b").startswith("?")
 
 
 def test_a_tree_is_made_once_for_a_board():

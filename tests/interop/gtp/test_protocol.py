@@ -69,11 +69,14 @@ def test_lines_are_cut_at_newlines(pipe):
     assert [lines.next() for _ in range(3)] == ["half a line", "the last has no end", None]
 
 
-def test_bytes_that_are_no_text_become_question_marks(pipe):
+def test_bytes_that_are_no_ascii_are_parts_of_a_files_name(pipe):
     lines, target = pipe
-    os.write(target, b"name \xff\xfe\xc3\n")
+    name = b"/tmp/j\xc3\xbcrgen\xc2\xa0\xff.sgf"
+    os.write(target, b"loadsgf " + name + b"\n")
     os.close(target)
-    assert lines.next() == "name ???"
+    line = lines.next()
+    assert line and (command := command_of(line))
+    assert [os.fsencode(word) for word in command.arguments] == [name]
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\nname\n"])

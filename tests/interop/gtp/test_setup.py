@@ -17,6 +17,7 @@ def test_stones_moves_komi_and_size_are_read():
     loaded = load_setup(WITH_EVERYTHING, GO)
     assert (loaded.size, loaded.komi) == (9, 5.5)
     assert loaded.stones == (*(Move(BLACK, p) for p in (20, 60, 61, 69, 70)), Move(WHITE, 2))
+    assert loaded.to_play == WHITE
     assert loaded.moves == (*(Move(WHITE, 30), Move(BLACK, 81), Move(WHITE, 40), Move(BLACK, 50), Move(WHITE, 81)),)
 
 
@@ -99,3 +100,17 @@ def test_moves_of_a_file_can_be_taken_back_and_its_stones_cannot(tmp_path):
     path = tmp_path / "x.sgf"
     path.write_text("(;SZ[5]AB[aa][bb];W[cc])")
     assert ask_all(engine(), f"loadsgf {path};undo;undo") == ["", "", "? cannot undo"]
+
+
+def test_who_is_to_move_by_the_file_is_asked_where_nobody_is_named(tmp_path):
+    path = tmp_path / "jürgen.sgf"
+    path.write_text("(;SZ[5]AB[bb]AW[cc]PL[W])")
+
+    def analysis(colour, first="showboard"):
+        one = engine()
+        assert ask(one, f"loadsgf {path}") == ""
+        ask(one, first)
+        return ask(one, f"kata-analyze {colour} 10")
+
+    assert analysis("") == analysis("w") != analysis("b")
+    assert analysis("", "play w A1") == analysis("b", "play w A1")

@@ -58,7 +58,7 @@ def whole_number(word: str) -> int:
 def number(word: str) -> float:
     """Any number; an infinite one is none."""
     try:
-        value = float(word)
+        value = float(word) if word.isascii() else math.nan
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
@@ -88,7 +88,7 @@ def kgs_time_settings(words: Sequence[str]) -> TimeSettings | None:
     if kind == "absolute":
         return TimeSettings(seconds_of(numbers[0]), 0.0, 0)
     settings = time_settings(numbers)
-    return settings if kind == "canadian" else settings._replace(period_stones=1)
+    return settings if kind == "canadian" else settings._replace(period_stones=1, is_byoyomi=True)
 
 
 def time_left(words: Sequence[str]) -> tuple[int, TimeLeft]:
@@ -111,7 +111,7 @@ def analysis_wish(words: Sequence[str]) -> AnalysisWish:
         if name == "interval":
             interval = whole_number(left.pop(0)) / CENTISECONDS
         elif name == "maxmoves":
-            max_moves = whole_number(left.pop(0))
+            max_moves = max(1, whole_number(left.pop(0)))  # an empty line would end the answer
         elif name in IGNORED_LIMITS and len(left) >= 3:
             del left[:3]
         elif name in IGNORED_SWITCHES:

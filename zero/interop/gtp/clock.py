@@ -25,6 +25,7 @@ class TimeSettings(NamedTuple):
     main_seconds: float
     period_seconds: float
     period_stones: int
+    is_byoyomi: bool = False  # periods of one stone each, of which a controller tells how many are left
 
 
 class TimeLeft(NamedTuple):
@@ -40,12 +41,14 @@ class Clock:
     def __init__(self) -> None:
         """Knows of no limit."""
         self._settings: TimeSettings | None = None
+        self._is_unlimited = False  # was told so, which a word on the time left does not change
         self._left: dict[int, TimeLeft] = {}
 
     def set(self, settings: TimeSettings | None) -> None:
         """Starts both clocks; None: no limit."""
         unlimited = settings is None or (settings.period_seconds > 0 and settings.period_stones == 0)
         self._settings = None if unlimited else settings
+        self._is_unlimited = unlimited
         self.restart()
 
     def restart(self) -> None:
@@ -56,7 +59,11 @@ class Clock:
             self._left[WHITE] = self._left[BLACK]
 
     def tell(self, colour: int, left: TimeLeft) -> None:
-        """The controller's word on a player's time."""
+        """The controller's word on a player's time; of Japanese byo-yomi the stones are the periods left."""
+        if self._is_unlimited:
+            return
+        if self._settings and self._settings.is_byoyomi and left.stones > 0:
+            left = left._replace(stones=1)
         self._left[colour] = left
 
     def use(self, colour: int, seconds: float) -> None:

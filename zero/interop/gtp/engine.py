@@ -8,6 +8,7 @@ Not for the text of the protocol (`protocol`) nor the loop (`serve`). Where the 
 - `final_status_list` accordingly: every stone is alive.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,8 +31,11 @@ from zero.interop.gtp.setup import game_of, load_setup, read_text
 from zero.interop.gtp.thinking import Line, analyse, think_of_move
 from zero.opponents import RESIGN
 
+log = logging.getLogger(__name__)
+
 PROTOCOL_VERSION = "2"
 UNKNOWN_COMMAND = "unknown command"
+UNACCEPTABLE_SIZE = "unacceptable size"
 RESIGNATION = "resign"
 GOGUI_COMMANDS = (
     "string/Final Score/final_score",
@@ -156,9 +160,16 @@ class Engine:
         self._clock.restart()
 
     def _rules_for(self, size: int) -> Rules:
+        """The rules on a board of a size; the mind begins there, if it has not: another engine may refuse it."""
         rules = self._game.rules_for(size)
         if rules is None or not self._mind.accepts(rules):
-            raise CommandError("unacceptable size")
+            raise CommandError(UNACCEPTABLE_SIZE)
+        if rules is not self._game.rules:
+            try:
+                self._begin(rules)
+            except ZeroError as error:
+                log.warning("%s does not play on a board of %d: %s", self._mind.name, size, error)
+                raise CommandError(UNACCEPTABLE_SIZE) from None
         return rules
 
     def _komi(self, words: Words) -> str:
@@ -263,9 +274,12 @@ class Engine:
         """Brings the mind to the position, with a colour to move."""
         actions = self._game.actions(colour)
         if self._rules_of_mind is not self._game.rules:
-            self._mind.begin(self._game.rules)
-            self._rules_of_mind = self._game.rules
+            self._begin(self._game.rules)
         self._mind.follow(actions)
+
+    def _begin(self, rules: Rules) -> None:
+        self._mind.begin(rules)
+        self._rules_of_mind = rules
 
     # time
 
@@ -285,12 +299,12 @@ class Engine:
 
     def _analyze(self, mind: Thinker, line: Line, words: Words) -> Iterator[str]:
         wish = arguments.analysis_wish(words)
-        self._tell_mind(self._game.board.to_play if wish.colour is None else wish.colour)
+        self._tell_mind(self._game.to_play if wish.colour is None else wish.colour)
         return analyse(mind, self._game.rules, line, wish, self._interrupted)
 
     def _genmove_analyze(self, mind: Thinker, line: Line, words: Words) -> Iterator[str]:
         wish = arguments.analysis_wish(words)
-        colour = self._game.board.to_play if wish.colour is None else wish.colour
+        colour = self._game.to_play if wish.colour is None else wish.colour
         self._tell_mind(colour)
         return self._thought_and_played(mind, line, wish, colour)
 

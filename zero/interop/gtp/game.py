@@ -32,6 +32,7 @@ class Game:
         self.moves: tuple[Move, ...] = ()
         self.board = Board(rules)
         self._num_fixed = 0  # moves that undo leaves alone: a handicap
+        self._first_to_play: int | None = None  # after those
 
     def rules_for(self, size: int) -> Rules | None:
         """The rules of this game on a board of a size, the very same where it has that; None where there is none."""
@@ -57,8 +58,15 @@ class Game:
         """
         self._become((*self.moves, move))
 
-    def set_up(self, stones: Iterable[Move]) -> None:
-        """Puts stones on the empty board that undo leaves there.
+    @property
+    def to_play(self) -> int:
+        """Who is to move where nobody says it: the other colour than that of the last move, or whom a file named."""
+        if self._first_to_play is not None and len(self.moves) == self._num_fixed:
+            return self._first_to_play
+        return self.board.to_play
+
+    def set_up(self, stones: Iterable[Move], to_play: int | None = None) -> None:
+        """Puts stones on the empty board that undo leaves there; `to_play` is who moves then, in Go.
 
         Raises:
           CommandError: one of them cannot stand there.
@@ -66,6 +74,7 @@ class Game:
         assert not self.moves
         self._become(tuple(stones))
         self._num_fixed = len(self.moves)
+        self._first_to_play = to_play if self.rules.game == GO else None
 
     def undo(self) -> None:
         """Takes the last move back.

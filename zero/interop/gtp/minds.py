@@ -62,6 +62,11 @@ class Thinker(Mind, Protocol):
     num_simulations: int
     """Of a move."""
 
+    @property
+    def seconds(self) -> float | None:
+        """For a move at most; None: no limit."""
+        ...
+
     def think(self, num_simulations: int, seconds: float | None) -> SearchResult:
         """Adds simulations to what it knows of the position, for so long at most."""
         ...
@@ -131,6 +136,11 @@ class PlayerMind:
         self._player.search(seconds=seconds)
         return self.decide()
 
+    @property
+    def seconds(self) -> float | None:
+        """The limit of the player."""
+        return self._player.seconds
+
     def decide(self) -> int:
         """The best action of the last search."""
         if self._resign_below > NEVER_RESIGN and self._player.should_resign(self._resign_below):
@@ -173,7 +183,7 @@ class OpponentMind:
         self._actions: tuple[int, ...] | None = None  # None: no game is open
 
     def accepts(self, rules: Rules) -> bool:
-        """True for every board of its game."""
+        """True for every board of its game; whether there is one for it, `begin` finds out."""
         return (rules.game, rules.in_a_row) == (self._rules.game, self._rules.in_a_row)
 
     def begin(self, rules: Rules) -> None:

@@ -19,6 +19,7 @@ READ_BYTES = 1 << 16
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 """All control characters but tab and newline."""
 ID = re.compile(r"[0-9]+")
+WORD = re.compile(r"[^ \t\n]+")
 
 
 class CommandError(ZeroError):
@@ -43,7 +44,7 @@ class HasFile(Protocol):
 
 def command_of(line: str) -> Command | None:
     """The command of a line; None where there is none: it is empty or a comment."""
-    words = CONTROL.sub("", line).partition("#")[0].split()
+    words = WORD.findall(CONTROL.sub("", line).partition("#")[0])
     if not words:
         return None
     number = words.pop(0) if ID.fullmatch(words[0]) else ""
@@ -61,7 +62,7 @@ def refusal(command_id: str, text: str) -> str:
 
 
 class Lines:
-    """The lines of a stream, one by one. Bytes that are no ASCII become question marks."""
+    """The lines of a stream, one by one. Bytes that are no ASCII can be parts of a file's name and are read as such."""
 
     def __init__(self, stream: HasFile) -> None:
         """Reads the stream by its descriptor: nothing of it may have been read through a buffer."""
@@ -89,7 +90,7 @@ class Lines:
         del self._read[: end + 1]
         if too_long or len(line) > MAX_LINE_BYTES:
             raise CommandError(f"syntax error: a line of more than {MAX_LINE_BYTES} bytes")
-        return line.decode("ascii", errors="replace").replace("\ufffd", "?")
+        return os.fsdecode(line)
 
     def wait(self, seconds: float) -> bool:
         """True once a whole line or the end has come; waits for it so long at most."""

@@ -27,6 +27,7 @@ class Loaded(NamedTuple):
     size: int
     komi: float | None  # None where the file does not say
     stones: tuple[Move, ...]  # set up before the first move
+    to_play: int | None  # after them, where the file says it
     moves: tuple[Move, ...]
 
 
@@ -63,7 +64,8 @@ def load_setup(text: str, game: int, before_move: int | None = None) -> Loaded:
         if before_move is not None and len(moves) + 1 >= before_move:
             break
         moves.append(Move(COLOUR_OF[name], _point(game, size, point)))
-    return Loaded(size, _komi(root), tuple(stones), tuple(moves))
+    told = [values[-1].strip().upper() for node in nodes for name, values in node if name == "PL" and values]
+    return Loaded(size, _komi(root), tuple(stones), COLOUR_OF.get(told[0][:1]) if told else None, tuple(moves))
 
 
 def read_text(path: Path) -> str:
@@ -90,7 +92,7 @@ def game_of(loaded: Loaded, rules: Rules) -> Game:
     game = Game(rules)
     if loaded.komi is not None:
         game.set_komi(loaded.komi)
-    game.set_up(loaded.stones)
+    game.set_up(loaded.stones, loaded.to_play)
     for number, move in enumerate(loaded.moves, 1):
         try:
             game.play(move)

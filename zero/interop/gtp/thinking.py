@@ -38,8 +38,9 @@ def analyse(
 
 
 def think_of_move(mind: Thinker, rules: Rules, line: Line, wish: AnalysisWish, seconds: float | None) -> Iterator[str]:
-    """A line each interval until the mind has done its simulations or used so many seconds, and one at the end."""
+    """A line each interval until the mind has done its simulations or used its or so many seconds; one at the end."""
     started, done = time.perf_counter(), 0
+    seconds = min((each for each in (seconds, mind.seconds) if each is not None), default=None)
     interval = max(wish.interval_seconds, LEAST_INTERVAL_SECONDS)
     while True:
         left = interval if seconds is None else min(interval, started + seconds - time.perf_counter())
