@@ -138,8 +138,8 @@ class PlayerMind:
 
     @property
     def seconds(self) -> float | None:
-        """The limit of the player."""
-        return self._player.seconds
+        """The limit of the player, once there is one: `isinstance` asks for it, too."""
+        return self._made.seconds if self._made else None
 
     def decide(self) -> int:
         """The best action of the last search."""
