@@ -40,7 +40,7 @@ def changed(name: str) -> Params:
         other = value + 0.5 if name.endswith("komi") else value * 0.5 + 0.1
     tree = with_value(name, other)
     if name == "search.root":
-        tree["selfplay"]["dirichlet_fraction"] = 0.0
+        tree["selfplay"]["dirichlet_fraction"], tree["selfplay"]["temperature_moves"] = 0.0, 0
     return parsed(tree)
 
 
@@ -67,6 +67,7 @@ def test_a_digest_does_not_see_how_a_file_is_written():
     [
         ("selfplay", "overlap", {None, "selfplay", "replay", "verification"}),
         ("network", "pooled_heads", {None, "training"}),
+        ("search", "pass_wins", {None, "selfplay", "replay", "gating", "verification"}),
         ("training", "search_value_weight", {None, "training"}),
     ],
 )

@@ -21,7 +21,13 @@ from zero.errors import ParamsError, did_you_mean
 KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
 """What may stand before a colon; anything else names a network."""
 KIND_PATTERN = re.compile("[:,]")
-SEARCH_OPTIONS = {"root": None, "considered_actions": "gumbel", "value_scale": "gumbel", "c_puct": "puct"}
+SEARCH_OPTIONS = {
+    "root": None,
+    "pass_wins": None,
+    "considered_actions": "gumbel",
+    "value_scale": "gumbel",
+    "c_puct": "puct",
+}
 """Parameters of the search, by their names in `params.yaml`, in place of those a player was made with, and the root
 that reads each."""
 OPTIONS = {

@@ -226,6 +226,7 @@ def make_mind(
             considered_actions=search.considered_actions if search.root == "gumbel" else 0,
             value_scale=search.value_scale,
             rescale_values=search.rescale_values,
+            pass_wins=search.pass_wins,
             seed=seed,
             seconds=seconds,
         )

@@ -137,11 +137,11 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
                 link_or_copy(path, building / path.name)
     _check_state(workspace, entry)
     dvc(workspace, "add", "--quiet", *STATE_OUTS)
-    metrics = read_manifest(workspace / "metrics", SelfplayMetrics, SELFPLAY_METRICS)
+    recorded = git(workspace, "show", f"{_commit_of_last_entry(workspace)}:metrics/{SELFPLAY_METRICS}")
     next_id = GenerationId(
         lineage=entry.lineage,
         number=entry.generation + 1,
-        resign_threshold=following_threshold(metrics),
+        resign_threshold=following_threshold(SelfplayMetrics.model_validate_json(recorded)),
         player=player,
     )
     write_manifest(workspace / "state", next_id, GENERATION_FILE)

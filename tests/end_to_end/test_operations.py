@@ -93,6 +93,21 @@ def test_a_rollback_restores_champion_trainee_and_window(uninterrupted: Uninterr
     assert "rollback from tiny/gen-0001" in zero(copy.home, "status", "tiny", COLUMNS="160").stdout
 
 
+def test_a_state_that_is_lost_in_the_next_generation_is_made_again_from_the_record(
+    recorded: Lineage, tmp_path: Path
+) -> None:
+    copy = copy_of(recorded, tmp_path)
+    state, metrics = copy.workspace / "state/generation.json", copy.workspace / "metrics/selfplay.json"
+    zero(copy.home, "prepare", "tiny")
+    before, recorded_metrics = state.read_bytes(), json.loads(metrics.read_bytes())
+    recorded_metrics["resignation"]["following"]["threshold"] = -0.5  # as the next generation's self-play may leave it
+    metrics.write_text(json.dumps(recorded_metrics))
+    state.unlink()
+    zero(copy.home, "prepare", "tiny")
+    assert state.read_bytes() == before
+    assert json.loads(metrics.read_bytes()) == recorded_metrics
+
+
 def test_a_generation_after_a_rollback_plays_and_gates_normally(gone_on: Lineage) -> None:
     *_, rolled_back, made = read_ledger(gone_on.workspace)
     assert (rolled_back.kind, made.kind, made.generation) == ("rollback", "decision", 4)

@@ -32,19 +32,25 @@ class Edge:
 class Node:
     """A position of the tree."""
 
-    def __init__(self, game: Game, serial: int) -> None:
+    def __init__(self, game: Game, serial: int, decided: bool = False) -> None:
         self.game = game
+        self.decided = decided  # the player to move need only pass to have won
         self.serial = serial  # nodes are numbered in the order they were made
         self.value_sum = F32(0)  # of all edges
-        self.edges = {action: Edge() for action in sorted(game.legal_actions())}
+        self.edges = {action: Edge() for action in sorted(game.legal_actions()) if not decided}
 
     @property
     def visits(self) -> int:
         return sum(edge.visits for edge in self.edges.values())
 
+    @property
+    def ended(self) -> bool:
+        """True where nothing is left to ask."""
+        return self.decided or self.game.ended
+
     def end_value(self) -> np.float32:
-        """Value of an ended game for the player to move."""
-        return F32(self.game.outcome() * self.game.to_play)
+        """Value of an ended or decided game for the player to move."""
+        return F32(1) if self.decided else F32(self.game.outcome() * self.game.to_play)
 
     def below(self) -> list["Node"]:
         """This node and all under it."""
@@ -70,6 +76,7 @@ class Search:
         self.draw_symmetry = draw_symmetry
         self.tree: Node | None = None
         self.num_made = 0
+        self.pass_wins = False
 
     @property
     def root(self) -> Node:
@@ -82,9 +89,10 @@ class Search:
         self.tree = self.make(game)
         self.ask(self.tree)
 
-    def make(self, game: Game) -> Node:
+    def make(self, game: Game, below_root: bool = False) -> Node:
         self.num_made += 1
-        return Node(game, self.num_made)
+        decided = self.pass_wins and below_root and isinstance(game, GoGame) and is_won_by_a_pass(game)
+        return Node(game, self.num_made, decided)
 
     def ask(self, node: Node) -> np.float32:
         """Has a new leaf judged under a symmetry: gives its edges their priors and returns its value."""
@@ -118,9 +126,9 @@ class Search:
         edge = self.select(node) if forced is None else node.edges[forced]
         if edge.child is None:
             action = next(action for action, other in node.edges.items() if other is edge)
-            edge.child = self.make(played(node.game, action))
-            value = edge.child.end_value() if edge.child.game.ended else self.ask(edge.child)
-        elif edge.child.game.ended:
+            edge.child = self.make(played(node.game, action), below_root=True)
+            value = edge.child.end_value() if edge.child.ended else self.ask(edge.child)
+        elif edge.child.ended:
             value = edge.child.end_value()
         else:
             value = self.simulate(edge.child)
@@ -213,7 +221,7 @@ class ParallelSearch(Search):
             begun += 1
             leaf = path[-1][1].child
             assert leaf
-            if leaf.game.ended:
+            if leaf.ended:
                 self.count(path, leaf.end_value())
             else:
                 self.on_way.append(path)
@@ -223,7 +231,7 @@ class ParallelSearch(Search):
         """The path to a leaf; None where another is on its way to it or the tree has no room for it."""
         node = self.root
         path: list[tuple[Node, Edge]] = []
-        while not node.game.ended:
+        while not node.ended:
             if any(taken[-1][1].child is node for taken in self.on_way):
                 return None
             edge = self.select(node)
@@ -232,7 +240,7 @@ class ParallelSearch(Search):
                 if len(self.root.below()) == self.max_nodes:
                     return None
                 action = next(action for action, other in node.edges.items() if other is edge)
-                edge.child = self.make(played(node.game, action))
+                edge.child = self.make(played(node.game, action), below_root=True)
                 break
             node = edge.child
         return path
@@ -244,6 +252,14 @@ class ParallelSearch(Search):
             edge.visits += 1
             edge.value_sum += value
             node.value_sum += value
+
+
+def is_won_by_a_pass(game: GoGame) -> bool:
+    """True where the other player has just passed, and a pass of the one to move ends the game and wins it."""
+    if game.ended or game.num_passes != 1:
+        return False
+    end = played(game, game.rows * game.columns)
+    return end.outcome() == game.to_play
 
 
 def played(game: Game, action: int) -> Game:

@@ -24,8 +24,9 @@ class KernelGumbelSearch(KernelSearch):
         symmetries=None,
         value_scale: float = 0.1,
         rescale_values: bool = True,
+        pass_wins: bool = False,
     ) -> None:
-        super().__init__(rules, evaluator, c_puct=0.0, max_nodes=max_nodes, symmetries=symmetries)
+        super().__init__(rules, evaluator, 0.0, max_nodes, symmetries, pass_wins=pass_wins)
         self.roots = new_gumbel_roots(self.NUM_TREES, rules.num_actions, value_scale, rescale_values)
         self.num_considered = num_considered
         self.simulation = 0
@@ -53,7 +54,7 @@ class KernelGumbelSearch(KernelSearch):
                 self.rules, self.roots, trees, tree, self.simulation, at.position, at.history, self.mask, path, 0
             )
             ended = trees.num_edges[tree, leaf] == 0
-            assert ended == at.ended
+            assert ended == at.ended or (ended and trees.pass_wins[0])
             backup(trees, tree, trees.node_value[tree, leaf] if ended else self._ask(at, leaf), path, 0)
             self.simulation += 1
         return self

@@ -34,10 +34,11 @@ class KernelSearch:
         max_nodes: int,
         symmetries=None,
         parent_first_play: bool = False,
+        pass_wins: bool = False,
     ) -> None:
         self.game = KernelGame(rules)
         self.rules, self.evaluator, self.c_puct = rules, evaluator, c_puct
-        self.trees = new_trees(self.NUM_TREES, max_nodes, rules.num_actions)
+        self.trees = new_trees(self.NUM_TREES, max_nodes, rules.num_actions, pass_wins)
         self.path = new_path(1, rules.max_moves + 1)
         self.mask = np.zeros(rules.num_actions, np.bool_)
         self.draw_symmetry = symmetries or (lambda: 0)
@@ -75,7 +76,7 @@ class KernelSearch:
                 0,
             )
             ended = self.trees.num_edges[tree, leaf] == 0
-            assert ended == at.ended
+            assert ended == at.ended or (ended and self.trees.pass_wins[0])
             value = self.trees.node_value[tree, leaf] if ended else self._ask(at, leaf)
             backup(self.trees, tree, value, path, 0)
         return self

@@ -36,8 +36,9 @@ class ParallelSearch(KernelSearch):
         random_symmetry: bool = False,
         considered_actions: int = 0,
         sigma: Sigma = SIGMA,
+        pass_wins: bool = False,
     ) -> None:
-        super().__init__(rules, evaluator, c_puct, max_nodes, parent_first_play=parent_first_play)
+        super().__init__(rules, evaluator, c_puct, max_nodes, None, parent_first_play, pass_wins)
         self.settings = ParallelSettings(c_puct, parent_first_play, random_symmetry, virtual_loss, considered_actions)
         self.flight = new_flight(
             rules, num_leaves, max_nodes, new_gumbel_roots(self.NUM_TREES, rules.num_actions, *sigma)
@@ -91,7 +92,7 @@ def twin_of(search: ParallelSearch) -> twin.ParallelSearch:
     symmetries, judge = search.rules.symmetries, judge_of(search.evaluator)
     slow = twin.ParallelSearch(judge, symmetries, settings.c_puct, settings.parent_first_play, draw)
     slow.num_leaves, slow.virtual_loss = len(search.flight.leaf), settings.virtual_loss
-    slow.max_nodes = search.trees.action.shape[1]
+    slow.max_nodes, slow.pass_wins = search.trees.action.shape[1], bool(search.trees.pass_wins[0])
     slow.start(oracle_of(search.rules))
     return slow
 

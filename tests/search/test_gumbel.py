@@ -26,6 +26,7 @@ GAMES = {
     "gomoku 5x5": gomoku_rules(5, 5, 4),
     "gomoku 1x3": gomoku_rules(1, 3, 3),
 }
+TREES = [(game, pass_wins) for game in GAMES for pass_wins in (False, True) if not pass_wins or "go " in game]
 EVALUATORS = {"hash": lambda rules: HashEvaluator(rules), "uniform": lambda rules: UniformEvaluator()}
 GO3, GO5, LONG = go_rules(3, 3, 0.5), go_rules(5, 5, 0.5), gomoku_rules(6, 6, 6)
 
@@ -33,12 +34,15 @@ GO3, GO5, LONG = go_rules(3, 3, 0.5), go_rules(5, 5, 0.5), gomoku_rules(6, 6, 6)
 class Pair:
     """The same search twice: kernels and slow twin."""
 
-    def __init__(self, rules, evaluator, num_considered: int, max_nodes: int, sigma: twin.Sigma) -> None:
+    def __init__(
+        self, rules, evaluator, num_considered: int, max_nodes: int, sigma: twin.Sigma, pass_wins: bool = False
+    ) -> None:
         symmetries = [np.random.default_rng(7) for _ in range(2)]
         draws = [lambda r=r: int(r.integers(len(rules.symmetries))) for r in symmetries]
-        self.kernel = KernelGumbelSearch(rules, evaluator, max_nodes, num_considered, draws[0], *sigma)
+        self.kernel = KernelGumbelSearch(rules, evaluator, max_nodes, num_considered, draws[0], *sigma, pass_wins)
         evaluator.num_actions = rules.num_actions
         self.twin = twin.GumbelSearch(judge_of(evaluator), rules.symmetries, draws[1], num_considered, sigma)
+        self.twin.pass_wins = pass_wins
         self.game = oracle_of(rules)
         self.max_nodes = max_nodes
         self.stream = stream_of(1, 2, "test", 3)
@@ -70,10 +74,12 @@ class Pair:
     ids=str,
 )
 @pytest.mark.parametrize("evaluator", EVALUATORS)
-@pytest.mark.parametrize("game", GAMES)
-def test_whole_trees_moves_and_targets_equal_the_twins_over_several_moves(game, evaluator, num_considered, sigma):
+@pytest.mark.parametrize(("game", "pass_wins"), TREES)
+def test_whole_trees_moves_and_targets_equal_the_twins_over_several_moves(
+    game, pass_wins, evaluator, num_considered, sigma
+):
     rules = GAMES[game]
-    pair = Pair(rules, EVALUATORS[evaluator](rules), num_considered, 200, sigma)
+    pair = Pair(rules, EVALUATORS[evaluator](rules), num_considered, 200, sigma, pass_wins)
     for num_simulations in (99, 20, 7, 50, 1, 30):
         pair.search(num_simulations)
         pair.play(pair.twin.choice())
@@ -353,5 +359,5 @@ def test_the_other_trees_are_left_alone():
     search = KernelGumbelSearch(GO3, HashEvaluator(GO3), 400).search(60, 1.0)
     search.target()
     for others in (0, 2):
-        assert not any(array[others].any() for array in search.trees[:-3])
+        assert not any(array[others].any() for array in search.trees[:-4])
         assert not any(array[others].any() for array in search.roots[:-5])

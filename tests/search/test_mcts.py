@@ -32,13 +32,14 @@ EVALUATORS = {
 class Pair:
     """The same search twice: kernels and slow twin."""
 
-    def __init__(self, rules, evaluator, c_puct, max_nodes, parent_first_play) -> None:
+    def __init__(self, rules, evaluator, c_puct, max_nodes, parent_first_play, pass_wins=False) -> None:
         num_symmetries = len(rules.symmetries)
         symmetries = [np.random.default_rng(7) for _ in range(2)]
         draws = [lambda r=r: int(r.integers(num_symmetries)) for r in symmetries]
-        self.kernel = KernelSearch(rules, evaluator, c_puct, max_nodes, draws[0], parent_first_play)
+        self.kernel = KernelSearch(rules, evaluator, c_puct, max_nodes, draws[0], parent_first_play, pass_wins)
         evaluator.num_actions = rules.num_actions
         self.twin = twin.Search(judge_of(evaluator), rules.symmetries, c_puct, parent_first_play, draws[1])
+        self.twin.pass_wins = pass_wins
         self.game = oracle_of(rules)
         self.rules, self.max_nodes = rules, max_nodes
         self.stream = stream_of(1, 2, "test", 3)
@@ -82,6 +83,35 @@ def test_whole_trees_equal_the_twins_over_several_moves(game, evaluator, first_p
         pair.play(pair.twin.most_visited(), 1900)
         if pair.game.ended:
             break
+
+
+@pytest.mark.parametrize("evaluator", EVALUATORS)
+@pytest.mark.parametrize("game", [game for game in GAMES if "go " in game and "gomoku" not in game])
+def test_whole_trees_equal_the_twins_where_a_pass_wins(game, evaluator):
+    rules = GAMES[game]
+    pair = Pair(rules, EVALUATORS[evaluator](rules), 1.5, 2000, False, pass_wins=True)
+    for num_simulations in (250, 80, 80):
+        pair.search(num_simulations)
+        pair.play(rules.num_actions - 1 if num_simulations == 250 else pair.twin.most_visited(), 1900)
+        if pair.game.ended:
+            break
+
+
+def test_where_a_pass_wins_nobody_passes_into_a_loss_and_no_one_is_asked():
+    # White has the empty board by its komi: after a pass of Black's White passes and has won.
+    rules = go_rules(3, 3, 0.5)
+    a_pass = rules.num_actions - 1
+    searches = [KernelSearch(rules, UniformEvaluator(), 1.0, 400, pass_wins=wins).start() for wins in (False, True)]
+    for search in searches:
+        search.simulate(60)
+    asked, known = searches
+    child = int(known.trees.child[1, 0, next(e for e in range(10) if known.trees.action[1, 0, e] == a_pass)])
+    assert known.q_values()[a_pass] == -1.0 < asked.q_values()[a_pass]
+    assert known.trees.num_edges[1, child] == 0 and known.trees.node_value[1, child] == 1.0
+    known.play(a_pass, 399)  # played all the same: the game goes on, and the tree with it
+    assert known.num_nodes == 0
+    known.start().simulate(60)
+    assert len(known.edges()) == 10 and known.q_values()[a_pass] == 1.0
 
 
 @pytest.mark.parametrize("max_kept", [0, 1, 2, 5, 12])
@@ -258,7 +288,7 @@ def test_the_other_trees_are_left_alone():
     search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 1.5, 400).start().simulate(100)
     search.play(search.edges()[0], 300)
     for others in (0, 2):
-        assert not any(array[others].any() for array in search.trees[:-3])
+        assert not any(array[others].any() for array in search.trees[:-4])
 
 
 def test_an_equivariant_judge_makes_the_symmetry_of_no_account():

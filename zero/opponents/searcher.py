@@ -78,6 +78,7 @@ class Searcher:
             gumbel_scale=0.0,
             value_scale=search.value_scale,
             rescale_values=search.rescale_values,
+            pass_wins=search.pass_wins,
         )
         max_nodes = (1 + REUSED_SHARE) * num_simulations + 2
         try:

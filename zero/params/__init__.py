@@ -1,7 +1,8 @@
 """The experiment: `params.yaml`, read in one place, frozen and validated.
 
-Every field but three is required, so that a file says the whole of what was run and DVC sees every change; a file from
-before `selfplay.overlap`, `network.pooled_heads` and `training.search_value_weight` is one in which they are off. A
+Every field but four is required, so that a file says the whole of what was run and DVC sees every change; a file from
+before `selfplay.overlap`, `network.pooled_heads`, `training.search_value_weight` and `search.pass_wins` is one in which
+they are off. A
 preset is such a file in `zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in
 `settings`.
 """

@@ -67,6 +67,10 @@ class SearchParams(Section):
     """True: in a Gumbel search the Q-values of a node are brought to [0, 1] by the least and the greatest of them."""
     evaluation_cache: Annotated[int, Field(ge=0, le=2**20)]
     """Evaluations that a shard remembers, so that equal questions are asked once; 0: none, as in the paper."""
+    pass_wins: Annotated[bool, Field(exclude_if=not_)] = False
+    """True: after a pass, a player whom a second pass would make the winner has won, for the search: so nobody passes
+    while stones that are as good as dead still count for the other. False, or not written: the network is asked, as in
+    the paper. Not in digests where it is false."""
 
 
 class SelfplayParams(Section):

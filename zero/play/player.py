@@ -68,6 +68,7 @@ class Player:
         considered_actions: int = 0,
         value_scale: float = 0.1,
         rescale_values: bool = True,
+        pass_wins: bool = False,
         seed: int = 0,
         seconds: float | None = None,
     ) -> None:
@@ -86,6 +87,7 @@ class Player:
           considered_actions: of a Gumbel root, `zero.search.gumbel`; 0: PUCT.
           value_scale: how much Q-values weigh against priors in a Gumbel search.
           rescale_values: they are brought to [0, 1] there.
+          pass_wins: after a pass, a player whom a second one would make the winner has won.
           seed: of the symmetries and of moves chosen at a temperature.
           seconds: limit of every search, looked at between two batches.
 
@@ -113,7 +115,7 @@ class Player:
             float(c_puct), bool(parent_first_play), bool(random_symmetry), virtual_loss, considered_actions
         )
         try:
-            self._trees = new_trees(1, self._max_nodes, rules.num_actions)
+            self._trees = new_trees(1, self._max_nodes, rules.num_actions, bool(pass_wins))
         except MemoryError:
             raise ParamsError(
                 f"max_nodes = {max_nodes} does not fit in the memory: a node of this board takes "

@@ -45,6 +45,7 @@ class PlaySettings(NamedTuple):
     gumbel_scale: float
     value_scale: float
     rescale_values: bool
+    pass_wins: bool = False
 
 
 class Slots(NamedTuple):
@@ -101,7 +102,7 @@ def new_slots(rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: i
         game=np.full(num_slots, IDLE, np.int32),
         positions=new_positions(rules, num_slots),
         histories=new_histories(rules, num_slots),
-        trees=new_trees(num_slots * settings.num_players, max_nodes, rules.num_actions),
+        trees=new_trees(num_slots * settings.num_players, max_nodes, rules.num_actions, settings.pass_wins),
         path=new_path(num_slots, min(max_nodes, rules.max_moves) + 1),
         leaf=np.zeros(num_slots, np.int32),
         row=np.full(num_slots, NO_QUESTION, np.int32),

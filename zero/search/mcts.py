@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zero._jit import kernel
-from zero.games.position import TO_PLAY, History, Position, Rules
+from zero.games.position import NUM_PASSES, TO_PLAY, History, Position, Rules
 from zero.games.rules import ended, legal_mask, outcome, play
 from zero.search.tree import NO_CHILD, NO_EDGE, Trees, add_node, visit_edge
 
@@ -73,9 +73,9 @@ def descend(
 ) -> int:
     """Selects down from the root to a leaf, which is made where it is new, and returns its node.
 
-    `root_edge` is the first edge, or NO_EDGE for the one of the PUCT rule. The leaf is either new (judge it) or the end
-    of a game (back up its `node_value`). On entry `position` is the root; writes into `position`, `history` (beyond the
-    root), `mask`, `trees` and `path`.
+    `root_edge` is the first edge, or NO_EDGE for the one of the PUCT rule. The leaf is either new (judge it) or without
+    edges, as the end of a game is (back up its `node_value`). On entry `position` is the root; writes into `position`,
+    `history` (beyond the root), `mask`, `trees` and `path`.
     """
     node, edge = 0, root_edge
     num_nodes = trees.num_nodes[tree]
@@ -114,7 +114,7 @@ def follow_edge(
     play(rules, position, history, int(trees.action[tree, node, edge]))
     child = trees.child[tree, node, edge]
     if child == NO_CHILD:
-        child = make_node(rules, trees, tree, position, history, mask)
+        child = make_child(rules, trees, tree, position, history, mask)
         trees.child[tree, node, edge] = child
     return int(child)
 
@@ -127,6 +127,18 @@ def make_node(rules: Rules, trees: Trees, tree: int, position: Position, history
     if ended(position):
         value = float(outcome(rules, position) * position.state[TO_PLAY])
     return add_node(trees, tree, mask, value)
+
+
+@kernel
+def make_child(rules: Rules, trees: Trees, tree: int, position: Position, history: History, mask: np.ndarray) -> int:
+    """As `make_node`, below the root. With `trees.pass_wins` a position that a pass would end and win is one without
+    edges, worth a win: nobody need ask a network what the rules know. Uses the position's scratch.
+    """
+    asked = trees.pass_wins[0] and position.state[NUM_PASSES] == 1 and not ended(position)
+    if asked and outcome(rules, position) * position.state[TO_PLAY] > 0:
+        mask[:] = False
+        return add_node(trees, tree, mask, 1.0)
+    return make_node(rules, trees, tree, position, history, mask)
 
 
 @kernel

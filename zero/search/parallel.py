@@ -22,7 +22,7 @@ from zero.games.planes import write_planes
 from zero.games.position import NUM_PLANES, History, Position, Rules, load, new_position
 from zero.games.rules import play
 from zero.search.gumbel import GumbelRoots, draw_gumbel, select_gumbel_edge, select_root_edge
-from zero.search.mcts import Path, backup, make_node, new_path, select_edge
+from zero.search.mcts import Path, backup, make_child, make_node, new_path, select_edge
 from zero.search.streams import next_below
 from zero.search.tree import NO_CHILD, Trees, set_prior, visit_edge
 
@@ -168,7 +168,7 @@ def _descend(
         depth += 1
         play(rules, position, history, int(trees.action[tree, node, edge]))
         if child == NO_CHILD:
-            child = make_node(rules, trees, tree, position, history, flight.mask)
+            child = make_child(rules, trees, tree, position, history, flight.mask)
             trees.child[tree, node, edge] = child
             node = child
             break

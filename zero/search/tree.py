@@ -28,18 +28,19 @@ class Trees(NamedTuple):
     visit_count: np.ndarray  # [T, N, A] int32    N(s, a), visited edges alone
     value_sum: np.ndarray  # [T, N, A] float32    W(s, a), seen by the player to move at n; visited edges alone
     child: np.ndarray  # [T, N, A] int32    node the edge leads to, or NO_CHILD; visited edges alone
-    num_edges: np.ndarray  # [T, N] int32    legal actions; 0 where the game has ended
+    num_edges: np.ndarray  # [T, N] int32    legal actions; 0 where the game has ended or is decided (`pass_wins`)
     num_visited: np.ndarray  # [T, N] int32    edges with a visit, counted or on its way
     node_visits: np.ndarray  # [T, N] int32    sum of N(s, a) over the edges
     node_value_sum: np.ndarray  # [T, N] float32    sum of W(s, a) over the edges
-    node_value: np.ndarray  # [T, N] float32    for the player to move: the network's, or that of an ended game
+    node_value: np.ndarray  # [T, N] float32    for the player to move: the network's, or that of a node without edges
     num_nodes: np.ndarray  # [T] int32
     renumbering: np.ndarray  # [N] int32, scratch of `reroot`
     noise: np.ndarray  # [A] float32, scratch of `add_root_noise`
     edge_of: np.ndarray  # [A] int32, scratch: the root's edge of an action, or NO_EDGE
+    pass_wins: np.ndarray  # [1] bool, below the root a position that a pass would win is won
 
 
-def new_trees(num_trees: int, max_nodes: int, num_actions: int) -> Trees:
+def new_trees(num_trees: int, max_nodes: int, num_actions: int, pass_wins: bool = False) -> Trees:
     """Empty trees of at most `max_nodes` nodes each."""
     edges = (num_trees, max_nodes, num_actions)
     return Trees(
@@ -57,6 +58,7 @@ def new_trees(num_trees: int, max_nodes: int, num_actions: int) -> Trees:
         renumbering=np.zeros(max_nodes, np.int32),
         noise=np.zeros(num_actions, np.float32),
         edge_of=np.zeros(num_actions, np.int32),
+        pass_wins=np.array([pass_wins], np.bool_),
     )
 
 

@@ -134,6 +134,7 @@ def play_settings(spec: ShardSpec) -> PlaySettings:
         gumbel_scale=1.0 if spec.kind == "selfplay" else 0.0,
         value_scale=spec.search.value_scale,
         rescale_values=spec.search.rescale_values,
+        pass_wins=spec.search.pass_wins,
     )
 
 
