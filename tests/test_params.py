@@ -119,7 +119,7 @@ def test_no_parameter_has_a_default_but_those_that_older_files_lack():
     sections: list[type[BaseModel]] = [Params, *SECTIONS]
     fields = [(name, field) for section in sections for name, field in section.model_fields.items()]
     later = {name for name, field in fields if not field.is_required()}
-    assert later == {"pooled_heads", "search_value_weight", "overlap"}
+    assert later == {"pooled_heads", "search_value_weight", "overlap", "pass_wins"}
 
 
 def test_parameters_are_frozen():

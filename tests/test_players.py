@@ -6,7 +6,7 @@ import torch
 from tests.end_to_end.project import make_project
 from tests.interop.networks import trained
 from tests.parameters import network_params, preset
-from zero.contest import SEAT_SIMULATIONS, seat
+from zero.contest import seat
 from zero.errors import LineageError, ParamsError, ServerError, StorageError, ZeroError
 from zero.games.rules import go_rules, gomoku_rules, rules_of
 from zero.interop.gtp.minds import PlayerMind
@@ -14,7 +14,7 @@ from zero.network.weights import new_network, weights_bytes
 from zero.params import GoParams
 from zero.play.findings import SearchResult
 from zero.player_text import parse_player
-from zero.players import find_network_player, game_of, make_opponent
+from zero.players import SEAT_SIMULATIONS, find_network_player, game_of, make_opponent
 from zero.presets import preset_text
 from zero.sources import Source
 
@@ -122,6 +122,17 @@ def test_a_network_thinks_longer_for_a_person_than_in_its_gate(home, options, si
     assert find_network_player(home, parse_player(text)).num_simulations == in_a_match < SEAT_SIMULATIONS
 
 
+@pytest.mark.parametrize(
+    ("option", "at_seat", "in_a_match"),
+    [("", True, False), (",pass_wins=false", False, False), (",pass_wins=true", True, True)],
+)
+def test_a_seat_knows_what_a_second_pass_decides(home, option, at_seat, in_a_match):
+    asked = parse_player(f"{home}/bare/weights.safetensors{option}")
+    found = [find_network_player(home, asked, at_seat=each) for each in (True, False)]
+    assert [each.search.pass_wins for each in found] == [at_seat, in_a_match]
+    assert [each.player.settings.get("pass_wins", False) for each in found] == [at_seat, in_a_match]
+
+
 def test_a_command_line_with_an_open_quote_is_named():
     with pytest.raises(ParamsError, match="is no command line: no closing quotation; mend its quotes"):
         make_opponent(parse_player("gtp:engine 'half"), None, go_rules(9, 9, 7.0), 1, 1)
@@ -164,6 +175,7 @@ def test_the_options_of_a_search_are_those_of_its_seat(home):
         ("considered_actions=363", "considered_actions '363': Input should be less than or equal to 362"),
         ("value_scale=0.3", "a puct root does not read value_scale; add root=gumbel, or leave value_scale out"),
         ("root=gumbel,c_puct=2", "a gumbel root does not read c_puct; add root=puct, or leave c_puct out"),
+        ("pass_wins=often", "pass_wins 'often': Input should be a valid boolean"),
         ("value_scale=much", "value_scale 'much': Input should be a valid number"),
         ("resign=2", r"resign '2' is no value from -1 \(never\) to 1"),
         ("resign=soon", "resign 'soon' is no value"),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 MATCHES_DIR = "matches"
 KEY_DIGITS = 16
-SEAT_SIMULATIONS = 400
-"""Of a move against a person or another program, where its text does not say: networks are made with far fewer."""
 
 
 class Played(NamedTuple):
@@ -113,17 +111,18 @@ def seat(
 ) -> tuple["Mind", Rules]:
     """A player for one game with a person or another program, and the rules for its `begin`, which starts it.
 
-    A network searches with `SEAT_SIMULATIONS`, or with those of its gate where they are more.
+    A network searches with `zero.players.SEAT_SIMULATIONS`, or with those of its gate where they are more, and does not
+    pass where the other could win by passing too (`search.pass_wins`).
 
     Raises:
       ZeroError: the player is unknown or plays another game.
     """
-    entrant = _entrant(home, text, SEAT_SIMULATIONS)
+    entrant = _entrant(home, text, at_seat=True)
     rules = rules_of(game_of(home, [entrant.network] if entrant.network else [], komi, size))
     return make_mind(*entrant, rules, seed, num_leaves, seconds), rules
 
 
-def _entrant(home: Path, text: str, least_simulations: int = 0) -> Entrant:
+def _entrant(home: Path, text: str, at_seat: bool = False) -> Entrant:
     asked = parse_player(text)
     has_network = asked.kind in ("network", "raw")
-    return Entrant(asked, find_network_player(home, asked, least_simulations) if has_network else None)
+    return Entrant(asked, find_network_player(home, asked, at_seat) if has_network else None)

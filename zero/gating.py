@@ -1,7 +1,7 @@
 """Stage 4, gating: the challenger plays the champion, and the better player stays.
 
 Reads `models/challenger` and `state/champion`, writes `data/match` and `metrics/gating.json`. Players choose the most
-visited move, without noise; the challenger has Black in the games of even number.
+visited move, of a Gumbel root the best of those, without noise; the challenger has Black in the games of even number.
 """
 
 from pathlib import Path

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 DEFAULT_GNUGO_LEVEL, DEFAULT_PLAYOUTS, DEFAULT_LEELAZ_PLAYOUTS = 10, 1000, 200
 MOST_SIMULATIONS = 1_000_000
+SEAT_SIMULATIONS = 400
+"""Of a move against a person or another program, where its text does not say: networks are made with far fewer."""
 WARM_UP = 4
 """Simulations before the first game."""
 MATCH_THREADS = 1
@@ -54,34 +56,38 @@ class NetworkPlayer(NamedTuple):
         return new_evaluator(self.source.weights, profile)
 
 
-def find_network_player(home: Path, asked: PlayerText, least_simulations: int = 0) -> NetworkPlayer:
+def find_network_player(home: Path, asked: PlayerText, at_seat: bool = False) -> NetworkPlayer:
     """The network of a player that has one, with the search it was made for.
 
     Parameters that the source does not tell (a bare weight file, a model) are those of the project's `params.yaml`.
-    Where the text has no simulations, they are those of the gate, or `least_simulations` if that is more.
+    Where the text has no simulations, they are those of the gate; at the seat of one game `SEAT_SIMULATIONS` if that is
+    more, with a search that knows what a second pass would decide.
 
     Raises:
       ZeroError: there is no such network, or an option is out of its range.
     """
     source = find_source(home, asked.argument)
     params = source.params or load_params(home)
-    simulations, resign = max(params.gating.num_simulations, least_simulations), asked.resign_threshold()
+    simulations, resign = params.gating.num_simulations, asked.resign_threshold()
     if asked.kind == "raw":
         simulations = 0
     elif "simulations" in asked.options:
         simulations = asked.whole("simulations", asked.options["simulations"], 0, MOST_SIMULATIONS)
-    params = params.model_copy(update={"search": _search_of(asked, params.search)})
+    elif at_seat:
+        simulations = max(simulations, SEAT_SIMULATIONS)
+    params = params.model_copy(update={"search": _search_of(asked, params.search, at_seat)})
     precision = precision_here(params.profile)
     name = " ".join([source.name, *(f"{key}={asked.options[key]}" for key in SEARCH_OPTIONS if key in asked.options)])
     player = network_id(name, sha256_bytes(source.weights), params, simulations, resign, precision)
     return NetworkPlayer(player, source, params.search, params.profile, simulations, resign)
 
 
-def _search_of(asked: PlayerText, search: SearchParams) -> SearchParams:
+def _search_of(asked: PlayerText, search: SearchParams, at_seat: bool) -> SearchParams:
     """The search with what the text says of it."""
     changes = {name: asked.options[name] for name in SEARCH_OPTIONS if name in asked.options}
+    default = {"pass_wins": True} if at_seat else {}
     try:
-        search = SearchParams.model_validate(search.model_dump() | changes)
+        search = SearchParams.model_validate(search.model_dump() | default | changes)
     except ValidationError as error:
         fault = error.errors()[0]
         raise ParamsError(f"{asked.text!r}: {fault['loc'][0]} {fault['input']!r}: {fault['msg']}") from None

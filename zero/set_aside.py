@@ -2,7 +2,9 @@
 
 A stage whose outs were altered is not simply run again by DVC: it restores what it keeps of them, the same games. So
 what it keeps of that out is set aside as well, and the shard store's copy, out of which the stage would take the shard.
-Nothing is deleted: all of it stays in `.zero/set-aside/` of the workspace, with the reason in a text file beside it.
+What lay in the workspace, and DVC's list, go to `.zero/set-aside/` of the workspace, the store's copy to the store's
+`set-aside/`, each shard with the reason in a text file beside it; a second fault of one shard replaces its earlier copy
+in the workspace.
 """
 
 import shutil

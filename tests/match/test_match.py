@@ -115,6 +115,9 @@ def test_another_match_is_not_mixed_in(tmp_path):
     play_match(tmp_path / "m", spec_of(), make_players, 4)
     with pytest.raises(StorageError, match="holds another match; give another folder"):
         play_match(tmp_path / "m", spec_of(seed=2), make_players, 4)
+    (tmp_path / "m/match.json").unlink()
+    with pytest.raises(StorageError, match=r"holds games of a match whose match\.json is gone; give another folder"):
+        play_match(tmp_path / "m", spec_of(), make_players, 4)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"game": 1}', None])

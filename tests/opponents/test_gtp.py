@@ -1,12 +1,14 @@
 """Engines that speak GTP and fail in every way, each a process of its own: what that does to their games."""
 
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -79,6 +81,29 @@ def at_fault(player: GtpPlayer) -> Reply:
     player.begin([3])
     assert make_move(player, 3) == Reply(point("A1"))
     return reply
+
+
+def test_where_this_machine_has_no_room_nobody_has_forfeited(opened):
+    player = opened()
+    with open("/dev/null") as file:  # the lowest number that is free
+        lowest, (soft, hard) = file.fileno(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, hard))
+    try:
+        with pytest.raises(OpponentError, match=r"cannot start .*Too many open files; play fewer games at once"):
+            player.begin([1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    player.begin([2])
+    assert make_move(player, 2) == Reply(point("A1"))
+
+
+def test_who_asks_again_while_the_engine_thinks_waits_for_that_answer(opened, tmp_path):
+    player = opened(log=tmp_path / "log")
+    player.begin([1])
+    with ThreadPoolExecutor(2) as threads:
+        replies = [each.result() for each in [threads.submit(player.choose, [1]) for _ in range(2)]]
+    assert replies == [[Reply(point("A1"))]] * 2
+    assert (tmp_path / "log").read_text().count("genmove") == 1
 
 
 @pytest.mark.parametrize(

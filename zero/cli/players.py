@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +17,15 @@ PLAYER_HELP = (
     "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, a weight file, `models:/zero-go9@champion`, `gnugo:10`, "
     "`leelaz:weights.txt`, `gtp:COMMAND`, `rollout:5000` or `random`."
 )
+
+
+@contextmanager
+def _kept(remedy: str) -> Iterator[None]:
+    """What fails in it failed after the work was done and kept here: a line that says so, and no error."""
+    try:
+        yield
+    except ZeroError as error:
+        typer.echo(f"not tracked: {error}; {remedy}", err=True)
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -60,7 +71,8 @@ def match(
     if uri := Settings().tracking_uri:
         from zero.tracking.matches import track_match
 
-        typer.echo(f"MLflow: {track_match(played.folder, uri)}", err=as_json)
+        with _kept("the match is kept, the same command catches up"):
+            typer.echo(f"MLflow: {track_match(played.folder, uri)}", err=as_json)
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -108,10 +120,8 @@ def elo(
     if uri:
         from zero.ladder.notebook import track_ladder
 
-        try:
+        with _kept(f"catch up later with `zero elo {lineage}`"):
             typer.echo(f"MLflow: {track_ladder(home, uri, ladder)}", err=as_json)
-        except ZeroError as error:  # all of it is kept here
-            typer.echo(f"not tracked: {error}; catch up later with `zero elo {lineage}`", err=True)
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -141,7 +151,8 @@ def yardsticks(lineage: Lineage, as_json: Json = False) -> None:
         for table in yardstick_tables(found):
             Console().print(table)
     if uri := Settings().tracking_uri:
-        typer.echo(f"MLflow: {track_yardsticks(uri, lineage, rules, found)}", err=as_json)
+        with _kept("what was computed is kept, the same command catches up"):
+            typer.echo(f"MLflow: {track_yardsticks(uri, lineage, rules, found)}", err=as_json)
 
 
 @app.command(rich_help_panel=PLAYERS)

@@ -25,7 +25,9 @@ def sgf(
 
 @app.command(rich_help_panel=TOOLS)
 def export(
-    source: Annotated[str, typer.Argument(help="A generation (go9/gen-0012), a lineage, or a weight file.")],
+    source: Annotated[
+        str, typer.Argument(help="A generation (go9/gen-0012), a lineage, or, but for a player, any network.")
+    ],
     out: Annotated[Path, typer.Argument(help="File to write; of a player a folder.")],
     file_format: Annotated[
         Literal["leela-zero", "onnx", "player"], typer.Option("--format", help="Format of what is written.")

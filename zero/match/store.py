@@ -57,12 +57,14 @@ class MatchFolder:
         """Opens the folder of `spec`, or makes it.
 
         Raises:
-          StorageError: it holds another match.
+          StorageError: it holds another match, or games of nobody knows which.
         """
         self._folder, self._spec = folder, spec
         if (folder / SPEC_FILE).exists():
             if read_manifest(folder, MatchSpec, SPEC_FILE) != spec:
                 raise StorageError(f"{folder} holds another match; give another folder")
+        elif any(folder.glob(f"{GAMES_DIR}/*.json")):
+            raise StorageError(f"{folder} holds games of a match whose {SPEC_FILE} is gone; give another folder")
         else:
             (folder / GAMES_DIR).mkdir(parents=True, exist_ok=True)
             write_manifest(folder, spec, SPEC_FILE)

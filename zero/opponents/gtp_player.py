@@ -6,6 +6,7 @@ the engine is to move, all since its last one; its own are on its board already.
 """
 
 import tempfile
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -73,9 +74,13 @@ class GtpPlayer:
         self._threads = ThreadPoolExecutor(limits.num_processes, thread_name_prefix="gtp")
 
     def begin(self, games: Sequence[int]) -> None:
-        """Starts an engine for each of these games. What goes wrong is told by `choose`."""
-        for game, opened in zip(games, self._threads.map(self._open, games), strict=True):
-            self._games[game] = opened
+        """Starts an engine for each of these games. What goes wrong in an engine is told by `choose`.
+
+        Raises:
+          OpponentError: this machine has no room for so many.
+        """
+        for _ in self._threads.map(self._open, games):
+            pass
 
     def choose(self, games: Sequence[int]) -> list[Reply]:
         """Asks the engines of these games for their moves."""
@@ -100,10 +105,9 @@ class GtpPlayer:
         if self._program.home:
             self._program.home.cleanup()
 
-    def _open(self, game: int) -> "_Game":
-        opened = _Game(self._rules)
+    def _open(self, game: int) -> None:
+        opened = self._games[game] = _Game(self._rules)
         opened.start(self._program, game_seed(self._seed, game), self._limits.move_seconds)
-        return opened
 
 
 class _Game:
@@ -116,24 +120,30 @@ class _Game:
         self._engine: GtpEngine | None = None
         self._reply: Reply | None = None
         self._replied_at = -1  # moves before that reply
+        self._asking = threading.Lock()
 
     def start(self, program: Program, seed: int, seconds: float) -> None:
+        self._engine = start_engine(program, seed, seconds)
         try:
-            self._engine = start_engine(program, seed, seconds)
             set_up(self._engine, self._rules)
-        except OpponentError as error:
+        except EngineError as error:
             self._reply = self._fault(error)
 
     def choose(self) -> Reply:
-        """The engine's move in this position; the same if it is asked again."""
-        if self._reply and (self._reply.fault or self._replied_at == len(self.actions)):
+        """The engine's move in this position; the same if it is asked again.
+
+        Who asked may have been interrupted while the engine thinks: the next one waits for that answer.
+        """
+        with self._asking:
+            if self._reply and (self._reply.fault or self._replied_at == len(self.actions)):
+                return self._reply
+            moves = len(self.actions)
+            try:
+                self._reply = self._ask()
+            except EngineError as error:
+                self._reply = self._fault(error)
+            self._replied_at = moves
             return self._reply
-        self._replied_at = len(self.actions)
-        try:
-            self._reply = self._ask()
-        except OpponentError as error:
-            self._reply = self._fault(error)
-        return self._reply
 
     def kill(self) -> None:
         """Ends the engine from another thread."""

@@ -77,8 +77,9 @@ class GtpEngine:
         self._unread = bytearray()  # of the standard output
         self._diagnostics = bytearray()
         self._is_mute = False  # the standard error has ended
-        lifeline, self._lifeline = os.pipe()
+        lifeline = self._lifeline = -1
         try:
+            lifeline, self._lifeline = os.pipe()
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(LEASH), str(lifeline), path, *command[1:]],
                 stdin=subprocess.PIPE,
@@ -89,10 +90,12 @@ class GtpEngine:
                 pass_fds=(lifeline,),
             )
         except OSError as error:
-            os.close(self._lifeline)
+            if self._lifeline >= 0:
+                os.close(self._lifeline)
             raise OpponentError(f"cannot start {self.name}: {error}; play fewer games at once") from None
         finally:
-            os.close(lifeline)
+            if lifeline >= 0:
+                os.close(lifeline)
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
         for pipe in (self._stdin, self._stdout, self._stderr):

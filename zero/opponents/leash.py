@@ -37,8 +37,11 @@ def main(lifeline: int, command: list[str]) -> int:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)  # so that the owner sees the end of the program's output
+    both = select.poll()  # the owner may have more files open than `select` can count
+    both.register(lifeline, select.POLLIN | select.POLLHUP)
+    both.register(woken, select.POLLIN)
     while True:
-        ready, _, _ = select.select([lifeline, woken], [], [])
+        ready = [descriptor for descriptor, _ in both.poll()]
         told = os.read(woken, 4096) if woken in ready else b""
         if lifeline in ready or any(number in told for number in ENDING_SIGNALS):
             _kill_group(child)

@@ -130,8 +130,8 @@ class RolloutPlayer:
         del self._boards[game]
 
     def close(self) -> None:
-        """Ends the threads."""
-        self._threads.shutdown()
+        """Ends the threads, after the searches that have begun."""
+        self._threads.shutdown(cancel_futures=True)
 
     def _search(self, game: int) -> Reply:
         board = self._boards[game]

@@ -16,7 +16,18 @@ import numpy as np
 
 from zero.errors import MoveError, ParamsError
 from zero.games.legality import why_illegal
-from zero.games.position import TO_PLAY, Position, Rules, load, new_history, new_position, new_positions, reset, store
+from zero.games.position import (
+    NUM_PASSES,
+    TO_PLAY,
+    Position,
+    Rules,
+    load,
+    new_history,
+    new_position,
+    new_positions,
+    reset,
+    store,
+)
 from zero.games.rules import ended, legal_mask, margin, outcome, play
 from zero.play.findings import SearchResult, line_of, read_tree
 from zero.play.moves import resigns
@@ -152,6 +163,11 @@ class Player:
         self.actions += (int(action),)
         self._result = None
         reroot(self._trees, TREE, int(action), self._max_nodes - self._num_simulations - 1)
+
+    def forget_pass(self) -> None:
+        """A pass that was played last does not bring the end of the game nearer; the tree is lost."""
+        self._roots.state[TREE, NUM_PASSES] = 0
+        self._forget()
 
     def undo(self) -> None:
         """Takes the last move back, whoever made it; the tree is lost.

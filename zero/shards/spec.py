@@ -168,7 +168,8 @@ def plan_shards(
 ) -> list[ShardSpec]:
     """The shards of a stage in the order of their games; the last may be smaller.
 
-    A match is played without noise, by the most visited moves, with all simulations and to its end.
+    A match is played without noise, by the most visited moves (of a Gumbel root the best of those), with all
+    simulations and to its end.
     """
     engine, lock_file, profile = engine_fingerprint(kind), lock_file_digest(), shard_profile(params.profile)
     selfplay = stage if isinstance(stage, SelfplayParams) else None

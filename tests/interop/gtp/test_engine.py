@@ -8,6 +8,7 @@ import pytest
 from tests.interop.gtp.engines import GO5, GOMOKU, ask, ask_all, engine, player_mind, random_mind
 from tests.interop.gtp.test_analysis import as_lizzie, as_sabaki
 from zero import __version__
+from zero.games.position import NUM_PASSES
 from zero.games.rules import go_rules
 from zero.interop.gtp.minds import OpponentMind
 from zero.opponents import RESIGN, Reply
@@ -377,6 +378,16 @@ def test_gomoku_takes_turns_and_ends():
     ]
     assert ask_all(one, "undo;play b E1;lz-analyze 10")[:2] == ["", ""]
     assert ask(one, "genmove w") == "D6"  # it wins
+
+
+def test_a_pass_that_nobody_played_does_not_bring_the_end_of_the_game_nearer():
+    mind = player_mind(GO5)
+    one = engine(mind)
+    seen = []
+    for lines in ("play w C3;reg_genmove w", "reg_genmove w", "play b pass;reg_genmove w", "undo;reg_genmove w"):
+        ask_all(one, lines)
+        seen.append((mind._player.actions, int(mind._player._roots.state[0, NUM_PASSES])))
+    assert seen == [((25, 12, 25), 0), ((25, 12, 25), 0), ((25, 12, 25), 1), ((25, 12, 25), 0)]
 
 
 def test_the_search_sees_one_pass_and_never_two():

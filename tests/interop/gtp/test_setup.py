@@ -7,7 +7,7 @@ from tests.oracle.gnugo import GnuGo, needs_gnugo
 from zero.errors import ZeroError
 from zero.games.position import BLACK, GO, GOMOKU, WHITE
 from zero.interop.gtp.moves import Move
-from zero.interop.gtp.setup import load_setup
+from zero.interop.gtp.setup import load_setup, read_text
 
 WITH_EVERYTHING = """(;FF[4]GM[1]SZ[9]KM[5.5]HA[2]C[a \\] in it]
 AB[cc][gg:hh]AW[ca]PL[W];W[dd];B[];W[ee](;B[ff];W[])(;B[aa]))"""
@@ -32,6 +32,21 @@ def test_a_file_that_does_not_say_is_19x19_and_keeps_the_komi():
     loaded = load_setup("(;GM[1];B[aa])", GO)
     assert (loaded.size, loaded.komi) == (19, None)
     assert load_setup("(;KM[many];B[aa])", GO).komi is None
+
+
+@pytest.mark.parametrize(
+    ("charset", "encoding", "word"),
+    [
+        ("Shift_JIS", "shift_jis", "不可能"),
+        ("Big5", "big5", "成功"),
+        ("UTF-8", "utf-8", "能"),
+        ("x-unknown", "utf-8", "能"),
+    ],
+)
+def test_a_file_is_read_in_the_encoding_that_it_names(tmp_path, charset, encoding, word):
+    path = tmp_path / "x.sgf"
+    path.write_bytes(f"(;CA[{charset}]SZ[5]C[{word}];B[bb];W[cc])".encode(encoding))  # some end with a backslash's byte
+    assert load_setup(read_text(path), GO).moves == (Move(BLACK, 6), Move(WHITE, 12))
 
 
 def test_gomoku_is_read_as_gomoku():

@@ -275,7 +275,7 @@ class Engine:
         actions = self._game.actions(colour)
         if self._rules_of_mind is not self._game.rules:
             self._begin(self._game.rules)
-        self._mind.follow(actions)
+        self._mind.follow(actions, self._game.ends_as_played(actions))
 
     def _begin(self, rules: Rules) -> None:
         self._mind.begin(rules)

@@ -100,6 +100,11 @@ class Game:
             raise CommandError("it is the other colour's turn")
         return self.board.actions
 
+    def ends_as_played(self, actions: tuple[int, ...]) -> bool:
+        """False where the last of these, as `actions` tells them, is a pass that nobody played."""
+        passed = self.rules.game == GO and actions[-1:] == (self.rules.num_points,)
+        return not passed or (bool(self.moves) and self.moves[-1].action == self.rules.num_points)
+
     def drawing(self) -> str:
         """The board with its coordinates, for `showboard`."""
         columns = "   " + " ".join(LETTERS[: self.rules.columns])

@@ -38,8 +38,12 @@ class Mind(Protocol):
         """
         ...
 
-    def follow(self, actions: tuple[int, ...]) -> None:
-        """The game has come to this; the actions are legal and the game is not over."""
+    def follow(self, actions: tuple[int, ...], is_played: bool = True) -> None:
+        """The game has come to this; the actions are legal and the game is not over.
+
+        With `is_played` false the last is a pass that nobody played, put in so that the turns are right: another one
+        would not end the game.
+        """
         ...
 
     def choose(self, seconds: float | None) -> int:
@@ -106,6 +110,7 @@ class PlayerMind:
         self._resign_below = resign_below
         self._rules = rules
         self._made: Player | None = None
+        self._is_played = True  # the last action that it was told
 
     def accepts(self, rules: Rules) -> bool:
         """True for the board of its network."""
@@ -122,14 +127,17 @@ class PlayerMind:
         self._made = self._new_player(rules)
         self._rules = rules
 
-    def follow(self, actions: tuple[int, ...]) -> None:
+    def follow(self, actions: tuple[int, ...], is_played: bool = True) -> None:
         """Plays what is new, or the whole game where something was taken back."""
         played = self._player.actions
-        if actions[: len(played)] != played:
+        if actions[: len(played)] != played or (played and not self._is_played and (actions != played or is_played)):
             self._player.new_game()
             played = ()
         for action in actions[len(played) :]:
             self._player.play(action)
+        if not is_played and (len(actions) > len(played) or self._is_played):
+            self._player.forget_pass()
+        self._is_played = is_played
 
     def choose(self, seconds: float | None) -> int:
         """The best action after a search."""
@@ -194,8 +202,8 @@ class OpponentMind:
             self._made, self._rules, self._actions = opponent, rules, None
         self._new_game()
 
-    def follow(self, actions: tuple[int, ...]) -> None:
-        """Tells it what is new, or the whole game where something was taken back."""
+    def follow(self, actions: tuple[int, ...], is_played: bool = True) -> None:
+        """Tells it what is new, or the whole game where something was taken back; a pass counts as played."""
         if self._actions is None or actions[: len(self._actions)] != self._actions:
             self._new_game()
         for action in actions[len(self._actions or ()) :]:
@@ -223,6 +231,7 @@ class OpponentMind:
 
     def _new_game(self) -> None:
         if self._actions is not None:
+            self._actions = None  # whatever interrupts the next lines
             self._opponent.end(self._game)
             self._game += 1
         self._opponent.begin([self._game])

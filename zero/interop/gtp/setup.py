@@ -19,6 +19,7 @@ from zero.play.sgf import DEFAULT_SIZE, GAME_NUMBERS, LETTERS, OLD_PASS, Node, m
 COLOUR_OF = {"B": BLACK, "W": WHITE, "AB": BLACK, "AW": WHITE}
 SETUP = ("AB", "AW")
 MAX_BYTES = 1 << 24
+CHARSET = re.compile(rb"\bCA\s*\[\s*([\w.:-]+)\s*\]")
 
 
 class Loaded(NamedTuple):
@@ -69,7 +70,7 @@ def load_setup(text: str, game: int, before_move: int | None = None) -> Loaded:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; what is no UTF-8 in it is of no interest.
+    """The text of a file in the encoding that it names (SGF's `CA`), else UTF-8; what is none is of no interest.
 
     Raises:
       ZeroError: it cannot be read.
@@ -78,9 +79,14 @@ def read_text(path: Path) -> str:
         if path.exists() and not path.is_file():
             raise ZeroError("it is no file")
         with path.open("rb") as file:
-            return file.read(MAX_BYTES).decode(errors="replace")
+            read = file.read(MAX_BYTES)
     except OSError as error:
         raise ZeroError(error.strerror or str(error)) from None
+    named = CHARSET.search(read)
+    try:
+        return read.decode(named[1].decode("ascii") if named else "utf-8", errors="replace")
+    except (LookupError, ValueError):  # a name that nobody knows
+        return read.decode(errors="replace")
 
 
 def game_of(loaded: Loaded, rules: Rules) -> Game:
