@@ -31,6 +31,7 @@ import anyio.to_thread
 import asyncpg  # type: ignore[import-untyped]
 import httpx
 from prefect import flow, get_client
+from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.events import emit_event
 from prefect.settings import PREFECT_WORKER_QUERY_SECONDS, temporary_settings
@@ -103,7 +104,7 @@ class SleepingWorker(PlayerWorker):
             await client.set_flow_run_state(flow_run.id, Running())
             load.starts += 1
             async with anyio.create_task_group() as group:
-                group.start_soon(beat, flow_run, HEARTBEAT_SECONDS / faster, load)
+                group.start_soon(beat, client, flow_run, HEARTBEAT_SECONDS / faster, load)
                 for tree in flow_run.parameters["specs"]:
                     spec = ShardSpec.model_validate(tree)
                     seconds = load.shard_seconds(spec) / faster
@@ -115,14 +116,15 @@ class SleepingWorker(PlayerWorker):
         return ProcessWorkerResult(status_code=0, identifier="asleep")
 
 
-async def beat(flow_run: FlowRun, pause: float, load: Load) -> None:
-    """The heartbeats of a run, as Prefect's engine sends them."""
+async def beat(client: PrefectClient, flow_run: FlowRun, pause: float, load: Load) -> None:
+    """The heartbeats of a run, as Prefect's engine sends them, and its looks at its own state (flows/orphans.py)."""
     resource = {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}", "prefect.resource.name": flow_run.name}
     flow = {"prefect.resource.id": f"prefect.flow.{flow_run.flow_id}", "prefect.resource.role": "flow"}
     while True:
         emit_event("prefect.flow-run.heartbeat", resource, related=[flow | {"prefect.resource.name": "zero-shard"}])
         load.count("Prefect heartbeat")
         await anyio.sleep(pause)
+        await client.read_flow_run(flow_run.id)
 
 
 def put(spec: ShardSpec, store: Store, seconds: float, worker: str) -> None:
@@ -247,6 +249,7 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                     "selfplay",
                     store,
                     Interruption(),
+                    "scaling",
                 )
             )
 

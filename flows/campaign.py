@@ -6,6 +6,7 @@ from prefect import flow, get_run_logger
 from pydantic import Field
 
 from flows.generation import generation
+from flows.orphans import end_with_known_worker
 from zero.artifacts import PromotionDecision
 from zero.lineage import clear_stop, find_workspace, stop_requested, writer_lock
 from zero.params import ExecutorKind
@@ -17,6 +18,7 @@ def campaign(
     lineage: str = "go9", num_generations: Annotated[int, Field(ge=1)] = 3, executor: ExecutorKind | None = None
 ) -> list[PromotionDecision]:
     """Makes generations until there are enough, or until `zero stop` was typed; a refused challenger is one as well."""
+    end_with_known_worker()
     workspace = find_workspace(home_dir(), lineage)
     decisions: list[PromotionDecision] = []
     with writer_lock(workspace):  # to the end: nobody else begins between two generations, or takes a request back

@@ -3,6 +3,8 @@
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
+from flows.orphans import end_with_known_worker
+from flows.pool import end_leftovers, owner_of
 from flows.processes import settings_of_children
 from flows.reports import report_generation, summary
 from flows.tasks import play_missing_shards, playing_ahead, prepare, registry, run_stage, train_in_pool, yardsticks
@@ -26,6 +28,7 @@ def run_name() -> str:
 @flow(name="zero-generation", flow_run_name=run_name, persist_result=True, result_serializer="json")
 def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> PromotionDecision:
     """One turn of the loop: play, learn, and let the better player stay; `executor` instead of that of params.yaml."""
+    end_with_known_worker()
     home = home_dir()
     workspace = find_workspace(home, lineage)
     with (
@@ -35,12 +38,14 @@ def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> Pr
     ):
         turn = prepare(workspace, lineage)
         kind = executor or load_params(workspace).executor.kind
+        if kind == "pool" and (left := end_leftovers(owner_of(home, lineage))):
+            get_run_logger().warning(f"{left} runs were left by a generation that was killed; they are cancelled")
         play_missing_shards(workspace, turn, "selfplay", store, kind)
         run_stage(workspace, turn, "selfplay")
         with playing_ahead(workspace, turn, store, kind):
             run_stage(workspace, turn, "replay")
             if kind == "pool":
-                train_in_pool(workspace)
+                train_in_pool(workspace, turn)
             run_stage(workspace, turn, "training", unit="steps")
             play_missing_shards(workspace, turn, "gating", store, kind)
             run_stage(workspace, turn, "gating")

@@ -1,8 +1,9 @@
-"""Runs a command so that all of it ends when its parent does: `python leash.py COMMAND...`.
+"""Runs a command so that all of it ends when its parent does: `python leash.py PARENT COMMAND...`.
 
 A flow may be cancelled, terminated or killed outright while DVC runs a stage that runs the processes that play. The
-leash gives the command a process group, watches its own parent, and ends the whole group when the parent is gone or
-when it is itself told to end. Its exit status is the command's.
+leash gives the command a process group, watches its own parent, whose number it is told, for it may be gone before
+anybody could ask for it, and ends the whole group when the parent is gone or when it is itself told to end. Its exit
+status is the command's.
 """
 
 import contextlib
@@ -16,9 +17,8 @@ WATCH_SECONDS = 0.5
 GRACE_SECONDS = 10.0
 
 
-def main(command: list[str]) -> int:
+def main(parent: int, command: list[str]) -> int:
     """Runs the command to its end, or to the end of the parent."""
-    parent = os.getppid()
 
     def told(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -47,4 +47,4 @@ def _end_group(child: "subprocess.Popen[bytes]") -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

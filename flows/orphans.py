@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
+from uuid import UUID
 
 from prefect import get_run_logger
 from prefect.client.orchestration import get_client
@@ -16,15 +17,18 @@ from prefect.states import Crashed, Failed
 from pydantic import BaseModel, ValidationError
 
 from flows.plugin import WORKER_VARIABLE
-from zero.errors import LineageError, ZeroError
+from zero.errors import DivergedError, LineageError, WorkerError, ZeroError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 WATCH_SECONDS = 1.0
+STATE_SECONDS = 30.0
+"""Between two looks of a run at its own state."""
 ORPHANED = 3
-"""Exit status of a run whose worker is gone."""
-REFUSED = "Refused"
-"""Name of the state of a run that its worker cannot do: it has other code, a wrong key, no store."""
+"""Exit status of a run whose worker is gone, or that was given up."""
+REFUSED, HOPELESS = "Refused", "Hopeless"
+"""Names of the states of a run that its worker cannot do, for it has other code, a wrong key, no store, and of one that
+nobody can do."""
 REFUSAL_SECONDS = 60.0
 """How long a worker that has failed takes nothing; others are asked again within seconds."""
 
@@ -50,17 +54,50 @@ def end_with_worker() -> None:
     Thread(target=watch, name="watcher of the worker", daemon=True).start()
 
 
+def end_with_known_worker() -> None:
+    """The same where a worker has said who it is: a flow that a person runs as a program has none."""
+    if WORKER_VARIABLE in os.environ:
+        end_with_worker()
+
+
+def end_when_given_up() -> None:
+    """From now on this process ends soon after somebody else has said that its run is over.
+
+    A server that was away has heard no heartbeat of it meanwhile, and the run is asked for again: what it has stored is
+    not played twice, but what it would go on with is.
+    """
+    if not flow_run.id:
+        return
+
+    def watch(run: UUID) -> None:
+        while True:
+            time.sleep(STATE_SECONDS)
+            with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+                state = client.read_flow_run(run).state
+                if state and (state.is_crashed() or state.is_cancelled()):
+                    os._exit(ORPHANED)
+
+    Thread(target=watch, args=(UUID(flow_run.id),), name="watcher of the state", daemon=True).start()
+
+
 @contextlib.contextmanager
 def refusing_slowly() -> Iterator[None]:
     """A run that cannot be done here says so and stays: its worker takes nothing while others are asked to do it."""
     try:
         yield
     except Exception as error:
-        words, name = (str(error), REFUSED) if isinstance(error, ZeroError) else (repr(error), None)
+        words = str(error) if isinstance(error, ZeroError) else repr(error)
         get_run_logger().error(words)
-        _say(str(flow_run.id), Failed(name=name, message=words))  # Prefect's engine sets a like one when all is over
+        _say(str(flow_run.id), Failed(name=name_of(error), message=words))  # Prefect's engine sets a like one later
         time.sleep(REFUSAL_SECONDS)
         raise
+
+
+def name_of(error: Exception) -> str | None:
+    """What the state of a run that failed is called; None: as Prefect calls it, and another try may help."""
+    if isinstance(error, DivergedError):
+        return HOPELESS
+    return REFUSED if isinstance(error, ZeroError) and not isinstance(error, WorkerError) else None
 
 
 def understood(model: type[ModelT], asked: Any) -> ModelT:

@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Lock
 
 from flows.pool import RunEndedError, Runs
-from zero.errors import StorageError
+from zero.errors import StorageError, WorkerError
 from zero.params import Params
 from zero.shards.executor import Executor, LocalExecutor, Progress
 from zero.shards.spec import ShardReceipt, ShardSpec
@@ -85,18 +85,23 @@ class PoolPlayers:
         """Plays shards one after the other on one worker; `key` names this try.
 
         Raises:
-          WorkerError: they were not all played; worth another try, for those that were are not played again.
-          StorageError: they were, but not into this store.
+          WorkerError: they were not all played, or not all are still there; worth another try, for those that are there
+            are not played again.
+          StorageError: they were played, but not into this store.
         """
         name = self._runs.run(
             SHARD_DEPLOYMENT, {"specs": [spec.model_dump(mode="json") for spec in specs]}, specs[0].kind, key
         )
         receipts = [finished_receipt(spec, self._store) for spec in specs]
-        if None in receipts:
+        played = [receipt for receipt in receipts if receipt]
+        if not played:
             raise StorageError(
                 f"run {name} did not play into the store {self._store.url}; give every worker the same ZERO_STORE"
             )
-        played = [receipt for receipt in receipts if receipt]
+        if len(played) < len(specs):
+            raise WorkerError(
+                f"of {len(specs)} shards of run {name} {len(played)} are whole in the store {self._store.url}"
+            )
         self._seconds += [receipt.seconds for receipt in played]
         return played
 

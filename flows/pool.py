@@ -11,20 +11,31 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, cast
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, WorkerFilter, WorkerFilterStatus
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+    WorkerFilter,
+    WorkerFilterStatus,
+)
 from prefect.client.schemas.objects import FlowRun, State, StateType, WorkQueueStatus
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling, Crashed
 
-from flows.orphans import REFUSED
-from zero.errors import ServerError, WorkerError, ZeroError
+from flows.orphans import HOPELESS, REFUSED
+from zero.artifacts import sha256_bytes
+from zero.errors import ParamsError, ServerError, WorkerError, ZeroError
+from zero.signing import public_pem, signing_key
 
 POOL = "zero-gpu"
 QUEUES = {"gating": "gate", "training": "train", "selfplay": "selfplay"}
@@ -46,6 +57,8 @@ WIDTH_SECONDS = 10.0
 """How old the number of workers may be: some come while a stage is played."""
 LONELY_SECONDS = 60.0
 """How long runs wait before a word about workers that are missing."""
+LEFT_OVER = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED)
+"""States of a run that goes on, or will."""
 START_SECONDS = 8.0
 """What a run costs before its first game: scheduling, interpreter, imports, compiled kernels from disk."""
 MAX_START_SHARE = 0.01
@@ -67,8 +80,14 @@ class RefusedError(ZeroError):
 class Runs:
     """Runs that this flow has asked for. A context manager: leaving it cancels those that have not ended."""
 
-    def __init__(self, say: Callable[[str], None] = log.warning) -> None:
-        """Asks for nothing yet; `say` is given the trouble that a person should know of, from any thread."""
+    def __init__(self, owner: str, say: Callable[[str], None] = log.warning) -> None:
+        """Asks for nothing yet.
+
+        Args:
+          owner: tag of the runs, see `owner_of`.
+          say: is given the trouble that a person should know of, from any thread.
+        """
+        self._owner = owner
         self._say = say
         self._waiting: dict[UUID, Future[State[Any]]] = {}
         self._changed = Condition()
@@ -100,6 +119,7 @@ class Runs:
         Raises:
           WorkerError: it did not complete, for whatever reason, with the last words; worth another try elsewhere.
           RefusedError: whoever took it could not do it.
+          ParamsError: nobody could.
           RunEndedError: it was given up.
           ServerError: Prefect's server is away.
         """
@@ -111,6 +131,8 @@ class Runs:
                 self._completed = time.monotonic()
                 return made.name
             words = f"run {made.name} of {deployment} is {state.name}: {state.message or 'it said nothing'}"
+            if state.name == HOPELESS:
+                raise ParamsError(words)
             if state.name != REFUSED:
                 raise WorkerError(words)
             refused, refusals = min(refused, time.monotonic()), refusals + 1
@@ -138,7 +160,7 @@ class Runs:
             self._over = True
             left, self._waiting = self._waiting, {}
             self._changed.notify_all()
-        self._cancel(list(left))
+        _cancel(list(left))
         for end in left.values():
             end.cancel()
 
@@ -147,7 +169,12 @@ class Runs:
         while not self._over:
             try:
                 made = run_deployment(
-                    deployment, parameters=parameters, timeout=0, idempotency_key=key, work_queue_name=QUEUES[stage]
+                    deployment,
+                    parameters=parameters,
+                    timeout=0,
+                    idempotency_key=key,
+                    work_queue_name=QUEUES[stage],
+                    tags=[self._owner],
                 )
                 return cast(FlowRun, made)
             except httpx.HTTPError as error:
@@ -171,7 +198,7 @@ class Runs:
                 self._watcher.start()
             self._changed.notify_all()
         if late:
-            self._cancel([made.id])
+            _cancel([made.id])
             raise RunEndedError(f"run {made.name} of {deployment} was given up, the flow is over")
         try:
             return end.result()
@@ -234,15 +261,6 @@ class Runs:
         if end:
             end.set_result(state)
 
-    @staticmethod
-    def _cancel(runs: Sequence[UUID]) -> None:
-        until = time.monotonic() + OUTAGE_SECONDS
-        with contextlib.suppress(Exception), get_client(sync_client=True) as client:
-            for run in runs:
-                with contextlib.suppress(Exception):
-                    if time.monotonic() < until:
-                        client.set_flow_run_state(run, Cancelling(message="the flow that asked for it is over"))
-
 
 class _Loneliness:
     """Says now and then that runs wait in a queue that no worker asks."""
@@ -262,6 +280,36 @@ class _Loneliness:
                         f"{len(runs)} runs wait and no worker serves the queue {queue} of the pool {POOL}; start one "
                         f"with `prefect worker start --pool {POOL} --limit 1`"
                     )
+
+
+def owner_of(home: Path, lineage: str) -> str:
+    """Tag of the runs for a lineage of this project's folder, on a server that other folders may use as well."""
+    return f"{lineage} {sha256_bytes(public_pem(signing_key(home)))[:12]}"
+
+
+def end_leftovers(owner: str) -> int:
+    """Cancels the runs that a flow of this owner has asked for and, killed, has left; how many there were.
+
+    To be called by who holds the lineage's writer lock: nobody waits for them. Where the server does not answer they
+    stay: it costs time alone.
+    """
+    is_open = FlowRunFilterState(type=FlowRunFilterStateType(any_=list(LEFT_OVER)))
+    wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=[owner]), state=is_open)
+    left = list[UUID]()
+    with contextlib.suppress(httpx.HTTPError), get_client(sync_client=True) as client:
+        while found := client.read_flow_runs(flow_run_filter=wanted, offset=len(left), limit=FILTER_LIMIT):
+            left += [run.id for run in found]
+    _cancel(left)
+    return len(left)
+
+
+def _cancel(runs: Sequence[UUID]) -> None:
+    until = time.monotonic() + OUTAGE_SECONDS
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+        for run in runs:
+            with contextlib.suppress(Exception):
+                if time.monotonic() < until:
+                    client.set_flow_run_state(run, Cancelling(message="the flow that asked for it is over"))
 
 
 def num_workers(client: SyncPrefectClient | None = None) -> int:

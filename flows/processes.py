@@ -92,7 +92,7 @@ def settings_of_children(**variables: str) -> Iterator[None]:
 def _run(folder: Path, name: str, command: Sequence[str], on_line: Listener) -> None:
     tail: list[str] = []
     with subprocess.Popen(
-        [sys.executable, str(LEASH), *command],
+        [sys.executable, str(LEASH), str(os.getpid()), *command],
         cwd=folder,
         env=environment(),
         stdin=subprocess.DEVNULL,

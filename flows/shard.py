@@ -8,7 +8,7 @@ from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 from pydantic import Field
 
-from flows.orphans import end_with_worker, refusing_slowly, understood
+from flows.orphans import end_when_given_up, end_with_worker, refusing_slowly, understood
 from flows.reports import ProgressBar
 from zero.network.gpus import alone_on_gpus
 from zero.settings import open_store
@@ -29,6 +29,7 @@ def shard(specs: Annotated[list[dict[str, Any]], Field(min_length=1)]) -> None:
     Each is a `ShardSpec`. They are read here and not by Prefect's engine: a worker whose code has another one refuses.
     """
     end_with_worker()
+    end_when_given_up()
     logger = get_run_logger()
     with refusing_slowly(), open_store(Path.cwd()) as store:
         wanted = [understood(ShardSpec, spec) for spec in specs]

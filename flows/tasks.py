@@ -28,6 +28,7 @@ from zero.artifacts import GenerationId
 from zero.errors import LineageError, WorkerError
 from zero.params import ExecutorKind, load_params
 from zero.set_aside import lacks_games
+from zero.settings import home_dir
 from zero.shards.executor import num_local_processes
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.storage import Store
@@ -132,7 +133,8 @@ def play_missing_shards(
         return []
     shown = f"{stage}-ahead" if ahead else stage
     if executor == "pool":
-        return play_in_pool(specs, turn, shown, store, interruption)
+        owner = pool.owner_of(home_dir(), turn.lineage)
+        return play_in_pool(specs, turn, shown, store, interruption, owner)
     params = load_params(workspace)
     bar = _bar(specs, turn, shown)
     num_at_once = min(num_local_processes(params), len(specs))
@@ -147,9 +149,11 @@ def play_missing_shards(
 
 
 def play_in_pool(
-    specs: list[ShardSpec], turn: GenerationId, stage: str, store: Store, interruption: Interruption
+    specs: list[ShardSpec], turn: GenerationId, stage: str, store: Store, interruption: Interruption, owner: str
 ) -> list[ShardReceipt]:
-    """Plays shards by runs on the pool's workers, as many at once as there are meanwhile; `stage` is what people read.
+    """Plays shards by runs on the pool's workers, as many at once as there are meanwhile.
+
+    `stage` is what people read, `owner` the tag of the runs.
 
     Raises:
       WorkerError: a run has failed in all its tries; the others are cancelled.
@@ -159,7 +163,7 @@ def play_in_pool(
     runner: ThreadPoolTaskRunner[list[ShardReceipt]] = ThreadPoolTaskRunner(max_workers=len(specs))
     ended: SimpleQueue[PrefectFuture[list[ShardReceipt]]] = SimpleQueue()
     left, playing, receipts = list(specs), 0, list[ShardReceipt]()
-    with runner, pool.Runs(logger.warning) as asked:
+    with runner, pool.Runs(owner, logger.warning) as asked:
         interruption.ends(asked.give_up)
         team = PoolPlayers(store, asked)
         while left or playing:
@@ -198,6 +202,7 @@ def playing_ahead(workspace: Path, turn: GenerationId, store: Store, executor: E
     run = play_ahead.submit(workspace, turn, store, executor, interruption)
     try:
         yield
+        run.wait()  # may take longest of all, and is ended by a signal as the rest is
     except BaseException:
         interruption.interrupt()
         raise
@@ -229,11 +234,11 @@ def _bar(specs: list[ShardSpec], turn: GenerationId, stage: str) -> ProgressBar:
     retry_delay_seconds=1,
     retry_condition_fn=was_killed,
 )
-def train_in_pool(workspace: Path) -> None:
+def train_in_pool(workspace: Path, turn: GenerationId) -> None:
     """Has the training of a generation done on a worker of the pool, unless the store has its outcome."""
     logger = get_run_logger()
     for spec in run_zero(workspace, "plan", "training", "--missing", listen=logger.info):
-        with pool.Runs(logger.warning) as asked:
+        with pool.Runs(pool.owner_of(home_dir(), turn.lineage), logger.warning) as asked:
             name = asked.run(TRAIN_DEPLOYMENT, {"spec": spec}, "training", _key("training"))
         logger.info(f"trained by run {name}")
 

@@ -5,7 +5,7 @@ from typing import Any
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
-from flows.orphans import end_with_worker, refusing_slowly, understood
+from flows.orphans import end_when_given_up, end_with_worker, refusing_slowly, understood
 from flows.reports import ProgressBar
 from zero.settings import STATE_FOLDER, home_dir, open_store
 from zero.training_store import TrainingSpec, train_into_store
@@ -24,6 +24,7 @@ def train(spec: dict[str, Any]) -> None:
     What is asked is a `TrainingSpec`, read here and not by Prefect's engine: a worker whose code has another refuses.
     """
     end_with_worker()
+    end_when_given_up()
     logger = get_run_logger()
     home = home_dir()
     bars: list[ProgressBar] = []

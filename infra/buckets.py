@@ -2,6 +2,7 @@
 
     python -m infra.buckets make zero-store zero-mlflow    makes buckets that are missing
     python -m infra.buckets fetch s3://zero-store FOLDER    copies all objects to an empty folder
+    python -m infra.buckets check FOLDER                    fails where a fetched folder could not be put back
     python -m infra.buckets put FOLDER s3://zero-store      the way back; the bucket must be empty
     python -m infra.buckets empty s3://zero-store ...       fails unless they are empty
 
@@ -11,13 +12,18 @@ the AWS variables: AWS_ENDPOINT_URL_S3, AWS_SHARED_CREDENTIALS_FILE. A path inst
 
 import argparse
 import hashlib
+import re
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 import fsspec
 
 SUMS = "SHA256SUMS"
+SUMS_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+UNFIT = {"Cc", "Cs", "Zl", "Zp"}
+"""Unicode categories: control characters, halves of a pair, separators of lines and paragraphs; no line holds them."""
 CHUNK_BYTES = 1 << 20
 
 
@@ -63,13 +69,14 @@ def put(folder: Path, url: str) -> int:
     """Copies every object of a fetched folder to an empty bucket; returns how many there are.
 
     Raises:
-      BucketError: the bucket is not empty, or an object is not what its sum says, here or there.
+      BucketError: the bucket is not empty, the folder is not whole, or an object is not what its sum says, here or
+        there.
     """
     require_empty([url])
     files, root = fsspec.core.url_to_fs(url)
-    sums = [line.split("  ", 1) for line in (folder / SUMS).read_text().splitlines()]
+    sums = read_sums(folder)
     for wanted, name in sums:
-        path = f"{root}/{inside(name)}"
+        path = f"{root}/{name}"
         if files.protocol in ("file", ("file", "local")):
             files.makedirs(files._parent(path), exist_ok=True)
         with (folder / name).open("rb") as copy, files.open(path, "wb") as target:
@@ -79,6 +86,22 @@ def put(folder: Path, url: str) -> int:
             if digest_of(there) != wanted:
                 raise BucketError(f"{url} did not keep {name}; empty the bucket and put it again")
     return len(sums)
+
+
+def read_sums(folder: Path) -> list[tuple[str, str]]:
+    """SHA-256 (hex) and name of every object of a fetched folder.
+
+    Raises:
+      BucketError: a line is no sum and name, or its object is not there.
+    """
+    sums = []
+    for line in (folder / SUMS).read_text().splitlines():
+        if not (found := SUMS_LINE.fullmatch(line)):
+            raise BucketError(f"{folder / SUMS} has the line {line!r}, no sum and name; take another backup")
+        sums.append((found[1], inside(found[2])))
+        if not (folder / found[2]).is_file():
+            raise BucketError(f"{folder} has no {found[2]}, which its {SUMS} names; take another backup")
+    return sums
 
 
 def require_empty(urls: list[str]) -> None:
@@ -94,13 +117,14 @@ def require_empty(urls: list[str]) -> None:
 
 
 def inside(name: str) -> str:
-    """The name of an object, where it is a relative path that stays in its folder.
+    """The name of an object, where it is a relative path that stays in its folder, and can stand in a line of sums.
 
     Raises:
       BucketError: it is not.
     """
     parts = name.split("/")
-    if name == SUMS or not all(parts) or {".", ".."} & set(parts):
+    unfit = "\\" in name or UNFIT & set(map(unicodedata.category, name))
+    if name == SUMS or not all(parts) or {".", ".."} & set(parts) or unfit:
         raise BucketError(f"the object {name!r} has no name that a file can have; remove it from the bucket")
     return name
 
@@ -121,7 +145,7 @@ def main(arguments: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("make").add_argument("names", nargs="+")
     commands.add_parser("empty").add_argument("urls", nargs="*")
-    for name, words in (("fetch", ("url", "folder")), ("put", ("folder", "url"))):
+    for name, words in (("check", ("folder",)), ("fetch", ("url", "folder")), ("put", ("folder", "url"))):
         command = commands.add_parser(name)
         for word in words:
             command.add_argument(word, type=Path if word == "folder" else str)
@@ -132,6 +156,8 @@ def main(arguments: list[str]) -> int:
                 make(options.names)
             case "empty":
                 require_empty(options.urls)
+            case "check":
+                print(f"{options.folder}: {len(read_sums(options.folder))} objects")
             case "fetch":
                 print(f"{options.url}: {fetch(options.url, options.folder)} objects")
             case "put":

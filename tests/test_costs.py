@@ -1,5 +1,6 @@
 """The cost ledger: what receipts and stages say is summed, is noted in git beside the record, and is never in it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -32,6 +33,8 @@ from zero.costs import (
     stage_costs,
     write_note,
 )
+from zero.presets import preset_text
+from zero.shards.meter import Meter
 from zero.shards.spec import ShardReceipt
 from zero.storage import Store
 
@@ -188,6 +191,24 @@ def test_a_stage_goes_on_where_its_costs_cannot_be_written(
     with stage_costs(workspace, "replay"):
         pass
     assert "costs are not counted: cannot write" in caplog.text
+
+
+def test_the_meter_of_a_stage_on_a_gpu_imports_torch_when_its_environment_is_set(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "params.yaml").write_text(preset_text("smoke").replace("device: cpu", "device: cuda"))
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")  # restored at the end also where it was not set
+    seen = []
+
+    def meter(device: str, **_: bool) -> Meter:
+        seen.append((device, "CUBLAS_WORKSPACE_CONFIG" in os.environ))
+        return Meter()
+
+    monkeypatch.setattr("zero.costs.Meter", meter)
+    with stage_costs(workspace, "training"):
+        pass
+    assert seen == [("cuda", True)]
 
 
 def test_a_note_is_read_by_tag_and_replaced_and_changes_no_commit(tmp_path: Path) -> None:

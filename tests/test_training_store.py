@@ -1,5 +1,6 @@
 """A training by way of the store: the bytes of one done here, and nothing taken that is not whole and of this one."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -208,6 +209,16 @@ def test_a_worker_writes_nothing_but_what_training_reads(trained: Trained, path:
     with pytest.raises(StorageError, match="is no file that training reads"):
         train_into_store(spec, trained.store, trained.work)
     assert not trained.work.exists()
+
+
+def test_two_workers_of_one_folder_do_not_train_beside_each_other(trained: Trained):
+    shutil.rmtree(Path(trained.store.url) / "trainings")
+    trained.work.mkdir(parents=True)
+    with (trained.work / "lock").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StorageError, match=r"another process is at the training in .*; wait for its end"):
+            train_into_store(trained.spec, trained.store, trained.work)
+    assert [path.name for path in trained.work.iterdir()] == ["lock"]
 
 
 def test_a_worker_refuses_files_of_another_training(trained: Trained):

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from zero.artifacts import GameSet, GenerationId, Manifest, canonical_line, read_manifest
 from zero.commands import git
 from zero.errors import LineageError, ZeroError
+from zero.network.profile import set_environment
 from zero.params import load_params
 from zero.shards.meter import Meter, worker_name
 from zero.shards.spec import ShardReceipt
@@ -95,12 +96,15 @@ def stage_costs(folder: Path, stage: str) -> Iterator[None]:
     """Counts what this process spends on a stage. A stage does not fail because its costs cannot be written."""
     try:
         number = read_manifest(folder / "state", GenerationId, "generation.json").number
-        on_gpu = stage in GPU_STAGES and load_params(folder).profile.device == "cuda"
+        profile = load_params(folder).profile if stage in GPU_STAGES else None
     except ZeroError:  # the stage itself says what is wrong
         yield
         return
     path = _path(folder, number)
-    meter = Meter("cuda" if on_gpu else "cpu", children=stage not in SHARD_DIRS, since_start=True)
+    device = profile.device if profile else "cpu"
+    if profile and device == "cuda":
+        set_environment(profile)  # the meter of a GPU imports torch
+    meter = Meter(device, children=stage not in SHARD_DIRS, since_start=True)
     over = threading.Event()
 
     def beat() -> None:

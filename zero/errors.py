@@ -2,6 +2,7 @@
 
 ZeroError
 |- ParamsError     params.yaml or a preset: unknown, misspelt or out of range
+|  |- DivergedError  a training whose loss is no number any more
 |- StorageError    a file or shard: missing, altered, half there
 |- LineageError    a lineage or its workspace: unknown, dirty, diverged, written by somebody else
 |- WorkerError     a process that plays a shard: died, timed out, answered nonsense
@@ -20,6 +21,10 @@ class ZeroError(Exception):
 
 class ParamsError(ZeroError):
     """A parameter is unknown, misspelt or out of range."""
+
+
+class DivergedError(ParamsError):
+    """The loss of a training is no number any more; it would be so on any machine."""
 
 
 class StorageError(ZeroError):

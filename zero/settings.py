@@ -7,6 +7,7 @@
 | ZERO_PROGRESS | `json`: stages print progress as JSON lines; else a bar where there is a terminal | |
 | ZERO_SIGNING_KEY | Ed25519 private key (PEM) that signs the record | `<home>/.zero/keys/signing-key.pem` |
 | ZERO_KERNEL_CACHE | folder of the compiled kernels | `zero/kernels` in `$XDG_CACHE_HOME`, else in `~/.cache` |
+| ZERO_GPU_LOCKS | folder of the GPUs' locks, one for all who compute on them | `/tmp/zero-gpus` |
 | ZERO_WORKER | what the receipts of this machine's shards call it | host and process number |
 | MLFLOW_TRACKING_URI | where tracking is written; not written when empty | |
 """

@@ -6,9 +6,11 @@ other stages do with shards. What a worker puts is believed like a shard; `zero 
 Torch is imported in functions, and only after the profile's environment was set: some of it is read once.
 """
 
+import contextlib
+import fcntl
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +31,7 @@ from zero.artifacts import (
 from zero.costs import StageLine, add_lines, lines_of, stage_costs
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
-from zero.params import PARAMS_FILE, load_params, parse_params
+from zero.params import PARAMS_FILE, Params, load_params, parse_params
 from zero.places import CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
 from zero.shards.meter import worker_name
 from zero.shards.spec import check_code, lock_file_digest
@@ -39,6 +41,8 @@ from zero.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR
 STAGE = "training"
 READ = (f"{STATE_DIR}/{GENERATION_FILE}", TRAINEE_DIR, WINDOW_DIR)
 """What training reads in a workspace beside the parameters; folders with all that is in them."""
+
+LOCK_FILE = "lock"
 
 Progress = Callable[[int, int], None]
 
@@ -107,7 +111,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
     Raises:
       LineageError: this machine has other sources, another package lock or another profile than the spec names, or the
         files are of another training.
-      StorageError: a file is not in the store, or it cannot be written.
+      StorageError: a file is not in the store, it cannot be written, or another process is at this training here.
     """
     check_code(STAGE, spec.origin.engine, spec.lock_file)
     _remove_leftovers(folder, store)
@@ -117,19 +121,25 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
         for name, here in execution_profile(params.profile).items():
             if spec.profile.get(name) != here:
                 raise LineageError(f"this worker's {name} is {here}, the training wants {spec.profile.get(name)}")
-        from zero.training import run, training_origin
-
-        for path, place in places.items():
-            write_whole(place, _input(spec, path, store))
-        if training_origin(folder, params) != spec.origin:
-            raise LineageError(f"the files of training {spec.key()[:12]} are of another; start the generation again")
-        with stage_costs(folder, STAGE):
-            made = _made(run(folder, progress))
-        files = {path: store.put_file((folder / path).read_bytes()) for path in made}
-        costs = lines_of(folder, STAGE, _generation(folder))
-        outcome = TrainingOutcome(key=spec.key(), files=files, worker=worker_name(), costs=costs)
-        store.put_training(spec.key(), canonical_json(outcome))
+        with _alone(folder):
+            for path, place in places.items():
+                write_whole(place, _input(spec, path, store))
+            _train(spec, params, store, folder, progress)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _train(spec: TrainingSpec, params: Params, store: Store, folder: Path, progress: Progress | None) -> None:
+    """Trains in a folder that has all it takes, and puts the outcome into the store."""
+    from zero.training import run, training_origin
+
+    if training_origin(folder, params) != spec.origin:
+        raise LineageError(f"the files of training {spec.key()[:12]} are of another; start the generation again")
+    with stage_costs(folder, STAGE):
+        made = _made(run(folder, progress))
+    files = {path: store.put_file((folder / path).read_bytes()) for path in made}
+    costs = lines_of(folder, STAGE, _generation(folder))
+    outcome = TrainingOutcome(key=spec.key(), files=files, worker=worker_name(), costs=costs)
+    store.put_training(spec.key(), canonical_json(outcome))
 
 
 def fetch(folder: Path, store: Store) -> Checkpoint | None:
@@ -228,6 +238,26 @@ def _input(spec: TrainingSpec, path: str, store: Store) -> bytes:
     if content is None:
         raise StorageError(f"{path} of a training is not in the store {store.url}; run the generation again to put it")
     return content
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Makes this process the one that works in a folder; ends with the process.
+
+    Raises:
+      StorageError: another process is, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK_FILE).open("a")
+    except OSError as error:
+        raise StorageError(f"cannot write {folder}: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StorageError(f"another process is at the training in {folder}; wait for its end") from None
+        yield
 
 
 def _remove_leftovers(folder: Path, store: Store) -> None:

@@ -20,6 +20,7 @@ from zero.errors import LineageError, MismatchError, StorageError
 from zero.params import Params, VerificationParams, load_params
 from zero.search.streams import next_below, stream_of
 from zero.set_aside import SET_ASIDE_DIR, set_aside_games
+from zero.shards.contract import limits_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
 from zero.shards.records import GameColumns, game_record, read_records
 from zero.shards.spec import PartialShard, ShardSpec
@@ -189,7 +190,7 @@ def _compare(folder: Path, drawn: Drawn, store: Store, second: Store) -> GameCol
     stored = second.get_shard(drawn.spec.key())
     if stored is None:
         raise StorageError(f"the second play of {path} is gone from {second.url}; run `dvc repro` again")
-    again = read_records(stored.data, "the second play")
+    again = read_records(stored.data, "the second play", limits_of(drawn.spec))
     if difference := first_difference(read_records(path.read_bytes(), str(path)), again):
         reason = f"{games_dir}/{path.name}, played twice, gave two results: {difference}"
         set_aside_games(folder, games_dir, drawn.ref, reason, store)

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from prefect import flow
@@ -15,18 +16,20 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolUpdate
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.states import Completed, Crashed, Failed
+from prefect.deployments import run_deployment
+from prefect.states import Completed, Crashed, Failed, Pending, Running
 
 from flows import pool, tasks
-from flows.orphans import REFUSED
+from flows.orphans import HOPELESS, REFUSED
 from flows.players import SHARD_DEPLOYMENT, Interruption
 from tests.flows.examples import receipt, spec
 from zero.artifacts import GenerationId, canonical_json, sha256_bytes
-from zero.errors import WorkerError
+from zero.errors import ParamsError, WorkerError
 from zero.shards.spec import ShardSpec
 from zero.storage import Store
 
 TURN = GenerationId(lineage="asking", number=1, resign_threshold=-1.0)
+OWNER = "asking 0123"
 NUM_PODS = 3
 PATIENCE_SECONDS = 120.0
 PARAMETERS = {"specs": [spec().model_dump(mode="json")]}
@@ -58,7 +61,7 @@ def until(condition: Callable[[], Any]) -> None:
 def one_run(client: SyncPrefectClient, key: str, worker: Callable[[list[str]], Any]) -> dict[str, Any]:
     """A run that `worker` takes meanwhile: how it ended, and what a person was told."""
     said: list[str] = []
-    with ThreadPoolExecutor() as threads, pool.Runs(said.append) as runs:
+    with ThreadPoolExecutor() as threads, pool.Runs(OWNER, said.append) as runs:
         asking = threads.submit(runs.run, SHARD_DEPLOYMENT, PARAMETERS, "selfplay", key)
         did = worker(said)
         try:
@@ -96,6 +99,85 @@ def refused_by_all(client: SyncPrefectClient) -> str:
         return f"RefusedError: {error}"
 
 
+def diverged(client: SyncPrefectClient) -> str:
+    """Nobody could do it."""
+
+    def worker(_said: list[str]) -> None:
+        end(client, asked(client, "diverged"), Failed(name=HOPELESS, message="the loss is nan"))
+
+    try:
+        return str(one_run(client, "diverged", worker)["end"])
+    except ParamsError as error:
+        return f"ParamsError: {error}"
+
+
+def not_begun(client: SyncPrefectClient) -> str:
+    """A worker takes it, and dies."""
+
+    def worker(_said: list[str]) -> None:
+        end(client, asked(client, "taken"), Pending())
+
+    pool.PENDING_SECONDS, usual = 1.0, pool.PENDING_SECONDS
+    try:
+        return str(one_run(client, "taken", worker)["end"])
+    finally:
+        pool.PENDING_SECONDS = usual
+
+
+def left_over(client: SyncPrefectClient) -> dict[str, Any]:
+    """Runs of an owner who was killed, one of them playing; one of another owner, and one that has ended."""
+
+    def made(key: str, owner: str) -> FlowRun:
+        run = run_deployment(SHARD_DEPLOYMENT, parameters=PARAMETERS, timeout=0, idempotency_key=key, tags=[owner])
+        assert isinstance(run, FlowRun)
+        return run
+
+    runs = {name: made(f"left-{name}", OWNER) for name in ("waits", "plays", "ended")}
+    runs["another's"] = made("left-another", "asking 4567")
+    end(client, runs["plays"], Running())
+    end(client, runs["ended"], Completed())
+    num_left = pool.end_leftovers(OWNER)
+    return {"number": num_left, "states": {name: state_of(client, run) for name, run in runs.items()}}
+
+
+def state_of(client: SyncPrefectClient, run: FlowRun) -> str:
+    """Its type."""
+    state = client.read_flow_run(run.id).state
+    assert state
+    return state.type.value
+
+
+def training(client: SyncPrefectClient) -> dict[str, Any]:
+    """A training whose first worker crashes."""
+    workspace = Path(tempfile.mkdtemp())
+    (workspace / "zero").mkdir()
+    (workspace / "zero/__init__.py").touch()
+    (workspace / "zero/__main__.py").write_text("import json, sys; print(json.dumps({'words': sys.argv[1:]}))")
+
+    @flow(name="asking")
+    def parent() -> None:
+        tasks.train_in_pool(workspace, TURN)
+
+    def waiting() -> list[FlowRun]:
+        runs = client.read_flow_runs(flow_run_filter=FlowRunFilter())
+        return [
+            run
+            for run in runs
+            if "-training-" in (run.idempotency_key or "") and run.state and not run.state.is_final()
+        ]
+
+    with ThreadPoolExecutor() as threads:
+        playing = threads.submit(parent, return_state=True)
+        until(waiting)
+        first = waiting()[0]
+        end(client, first, Crashed(message="no GPU"))
+        until(lambda: [run for run in waiting() if run.id != first.id])
+        second = waiting()[0]
+        end(client, second, Completed())
+        state: State[Any] = playing.result(PATIENCE_SECONDS)
+    return {"asked": [first.parameters, second.parameters], "queue": second.work_queue_name, "end": state.type.value}
+
+
 def deleted(client: SyncPrefectClient) -> dict[str, Any]:
     """No worker is there for a while; then somebody deletes the run."""
 
@@ -128,7 +210,7 @@ def stage(client: SyncPrefectClient) -> dict[str, Any]:
 
     @flow(name="asking")
     def parent() -> None:
-        tasks.play_in_pool(shards, TURN, "selfplay", store, Interruption())
+        tasks.play_in_pool(shards, TURN, "selfplay", store, Interruption(), OWNER)
 
     with ThreadPoolExecutor() as threads:
         playing = threads.submit(parent, return_state=True)
@@ -168,10 +250,15 @@ def main() -> None:
     """All of it, quickly."""
     pool.POLL_SECONDS, pool.AGAIN_SECONDS, pool.LONELY_SECONDS, pool.WIDTH_SECONDS = 0.3, 0.1, 1.0, 1.0
     tasks.play_run = tasks.play_run.with_options(retries=1, retry_delay_seconds=0)
+    pool.owner_of = lambda home, lineage: OWNER
     with get_client(sync_client=True) as client:
         seen = {
             "refused": refused_twice(client),
             "hopeless": refused_by_all(client),
+            "diverged": diverged(client),
+            "taken": not_begun(client),
+            "left": left_over(client),
+            "training": training(client),
             "deleted": deleted(client),
             "stage": stage(client),
         }

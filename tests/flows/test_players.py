@@ -1,15 +1,19 @@
 """Who plays the shards: a worker's death is worth another try, the end of the run is not."""
 
+from typing import cast
+
 import pytest
 from prefect.client.schemas.objects import State, StateType, TaskRun
 
-from flows.players import Interruption, Players
-from flows.pool import MAX_START_SHARE, START_SECONDS, UNKNOWN_SHARDS, RunEndedError, shards_a_run
+from flows.players import Interruption, Players, PoolPlayers
+from flows.pool import MAX_START_SHARE, START_SECONDS, UNKNOWN_SHARDS, RunEndedError, Runs, shards_a_run
 from flows.tasks import was_killed
+from tests.flows.asking import put
 from tests.flows.examples import receipt, spec
 from zero.errors import StorageError, WorkerError
 from zero.shards.executor import Progress
 from zero.shards.spec import ShardReceipt, ShardSpec
+from zero.storage import Store
 
 
 class Script:
@@ -121,3 +125,25 @@ def test_the_end_of_the_run_ends_a_game() -> None:
     closed: list[bool] = []
     Players(Script(), lambda: closed.append(True)).give_up()
     assert closed == [True]
+
+
+class Named:
+    """Runs that complete, whatever is asked."""
+
+    def run(self, *_: object) -> str:
+        return "a-run"
+
+
+@pytest.mark.parametrize(
+    ("num_there", "error", "said"),
+    [
+        (0, StorageError, "run a-run did not play into the store .*give every worker the same ZERO_STORE"),
+        (1, WorkerError, "of 2 shards of run a-run 1 are whole in the store"),
+    ],
+)
+def test_shards_that_are_gone_again_are_played_again_and_a_wrong_store_is_named(tmp_path, num_there, error, said):
+    store, wanted = Store(str(tmp_path)), [spec(0), spec(12)]
+    for shard in wanted[:num_there]:
+        put(shard, store)
+    with pytest.raises(error, match=said):
+        PoolPlayers(store, cast(Runs, Named())).play(wanted, "key")

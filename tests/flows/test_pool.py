@@ -18,14 +18,14 @@ import psutil
 import pytest
 from prefect.exceptions import ParameterTypeError
 
-from flows.orphans import ORPHANED, understood
+from flows.orphans import HOPELESS, ORPHANED, REFUSED, name_of, understood
 from flows.plugin import WORKER_VARIABLE
 from flows.shard import shard
 from tests.end_to_end.project import SOURCE_DIR, environment_of, run
 from tests.flows.examples import DIGESTS, spec
 from tests.infra.servers import Servers
 from zero.artifacts import Origin
-from zero.errors import LineageError
+from zero.errors import DivergedError, LineageError, ParamsError, WorkerError
 from zero.shards.spec import ShardSpec
 from zero.training_store import TrainingSpec
 
@@ -37,6 +37,16 @@ from flows import orphans
 orphans.WATCH_SECONDS = 0.1
 orphans.end_with_worker()
 time.sleep(20)
+"""
+
+
+GIVEN_UP = """
+import time
+from flows import orphans
+orphans.STATE_SECONDS = 0.2
+orphans.end_when_given_up()
+print("begun", flush=True)
+time.sleep(60)
 """
 
 
@@ -99,6 +109,26 @@ def test_what_a_worker_refuses_another_is_asked(seen: dict[str, Any]) -> None:
 
 def test_what_nobody_can_do_is_given_up(seen: dict[str, Any]) -> None:
     assert seen["hopeless"].startswith("RefusedError: run ") and "other code; nobody could do it" in seen["hopeless"]
+
+
+def test_what_nobody_can_do_because_of_its_parameters_is_asked_of_nobody_else(seen: dict[str, Any]) -> None:
+    assert seen["diverged"].startswith("ParamsError: run ") and seen["diverged"].endswith("Hopeless: the loss is nan")
+
+
+def test_a_run_that_was_taken_and_not_begun_has_crashed(seen: dict[str, Any]) -> None:
+    assert seen["taken"].endswith("is Crashed: taken by a worker and not begun in 1 s")
+
+
+def test_runs_of_a_flow_that_was_killed_are_cancelled_and_no_others(seen: dict[str, Any]) -> None:
+    assert seen["left"]["number"] == 2
+    states = seen["left"]["states"]
+    assert states["waits"] == "CANCELLED" and states["plays"] in ("CANCELLING", "CANCELLED")
+    assert states["ended"] == "COMPLETED" and states["another's"] == "SCHEDULED"
+
+
+def test_a_training_that_crashed_is_asked_for_again(seen: dict[str, Any]) -> None:
+    spec = {"words": ["plan", "training", "--missing"]}
+    assert seen["training"] == {"asked": [{"spec": spec}] * 2, "queue": "train", "end": "COMPLETED"}
 
 
 def test_a_run_that_was_deleted_has_crashed(seen: dict[str, Any]) -> None:
@@ -169,6 +199,35 @@ def test_a_run_whose_worker_died_before_it_could_look_ends(tmp_path: Path) -> No
     words = {"PREFECT__FLOW_RUN_ID": str(tmp_path), "PREFECT_API_URL": "http://127.0.0.1:1/api"}
     child = run([sys.executable, "-c", ORPHAN], SOURCE_DIR, check=False, **words, **{WORKER_VARIABLE: str(worker.pid)})
     assert child.returncode == ORPHANED
+
+
+def test_a_run_that_somebody_has_given_up_ends(servers: Servers) -> None:
+    parameters = {"specs": [spec().model_dump(mode="json")]}
+    deployment = servers.api("/deployments/name/zero-shard/zero-shard")["id"]
+    made = servers.api(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})
+    words = {"PREFECT__FLOW_RUN_ID": made["id"], "PREFECT_API_URL": f"{servers.prefect}/api", "PREFECT_HOME": "user"}
+    command = [sys.executable, "-c", GIVEN_UP]
+    with subprocess.Popen(command, cwd=SOURCE_DIR, env=environment_of(**words), stdout=subprocess.PIPE) as child:
+        assert child.stdout and child.stdout.readline() == b"begun\n"
+        time.sleep(2.0)
+        assert child.poll() is None
+        crashed = {"state": {"type": "CRASHED", "message": "silent"}, "force": True}
+        servers.api(f"/flow_runs/{made['id']}/set_state", crashed)
+        assert child.wait(20) == ORPHANED
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (LineageError("other code"), REFUSED),
+        (ParamsError("no CUDA device"), REFUSED),
+        (DivergedError("the loss is nan"), HOPELESS),
+        (WorkerError("a process of the training was killed"), None),
+        (ValueError("a bug"), None),
+    ],
+)
+def test_a_run_that_fails_says_whether_another_try_may_help(error: Exception, name: str | None) -> None:
+    assert name_of(error) == name
 
 
 def test_a_run_ends_only_with_its_worker_where_a_shell_is_between() -> None:

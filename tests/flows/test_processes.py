@@ -128,7 +128,8 @@ def test_settings_hold_for_the_children_alone(workspace: Path, monkeypatch: pyte
 def test_what_a_leash_holds_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     inner = f"import os, subprocess, sys; p = subprocess.Popen([sys.executable, '-c', '{SLEEPS}']);"
     inner += f"open('pids', 'w').write(f'{{os.getpid()}} {{p.pid}} .'); {SLEEPS}"
-    outer = f"import subprocess, sys; subprocess.run([sys.executable, {str(LEASH)!r}, sys.executable, '-c', {inner!r}])"
+    words = f"[sys.executable, {str(LEASH)!r}, str(os.getpid()), sys.executable, '-c', {inner!r}]"
+    outer = f"import os, subprocess, sys; subprocess.run({words})"
     parent = subprocess.Popen([sys.executable, "-c", outer], cwd=tmp_path)
     pids = tmp_path / "pids"
     while not (pids.exists() and pids.read_text().endswith(".")):
@@ -144,4 +145,12 @@ def test_what_a_leash_holds_ends_when_its_parent_is_killed(tmp_path: Path) -> No
     ("code", "status"), [("", 0), ("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
 )
 def test_a_leash_has_the_status_of_its_command(code: str, status: int) -> None:
-    assert subprocess.run([sys.executable, str(LEASH), sys.executable, "-c", code], check=False).returncode == status
+    words = [sys.executable, str(LEASH), str(os.getpid()), sys.executable, "-c", code]
+    assert subprocess.run(words, check=False).returncode == status
+
+
+def test_a_leash_whose_parent_was_gone_before_it_could_look_lets_nothing_go_on() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    words = [sys.executable, str(LEASH), str(gone.pid), sys.executable, "-c", SLEEPS]
+    assert subprocess.run(words, check=False, timeout=60).returncode == 129

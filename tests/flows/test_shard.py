@@ -42,6 +42,7 @@ def test_a_run_of_shards_is_alone_on_its_gpu(tmp_path: Path, monkeypatch: pytest
         "alone_on_gpus": alone,
         "play_into_store": play,
         "end_with_worker": lambda: None,
+        "end_when_given_up": lambda: None,
         "refusing_slowly": contextlib.nullcontext,
         "get_run_logger": logging.getLogger,
         "ProgressBar": NoBar,

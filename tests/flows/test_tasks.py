@@ -9,11 +9,14 @@ import pytest
 from prefect.logging import disable_run_logger
 
 from flows import tasks
-from flows.tasks import run_stage
+from flows.players import Interruption
+from flows.tasks import playing_ahead, run_stage
 from tests.end_to_end.project import dvc, git
+from tests.flows.examples import smoke_params
 from tests.test_set_aside import STAGE
 from zero.artifacts import GenerationId
 from zero.errors import LineageError
+from zero.storage import Store
 
 TURN = GenerationId(lineage="made", number=3, resign_threshold=-1.0)
 REPLAY = """
@@ -69,6 +72,31 @@ def test_a_replay_that_fails_otherwise_is_not_tried_again(tmp_path):
     with pytest.raises(LineageError, match="the games of this test are bad"):
         run(workspace)
     assert (workspace / "tries.txt").read_text() == "t"
+
+
+@pytest.mark.parametrize("ended_in", ["the generation's own steps", "waiting for the games ahead"])
+def test_what_ends_a_generation_ends_the_games_played_ahead(tmp_path, monkeypatch, ended_in):
+    ended, waiting = [], ended_in != "the generation's own steps"
+
+    class Ahead:
+        def __init__(self, interruption: Interruption) -> None:
+            interruption.ends(lambda: ended.append("played ahead"))
+
+        def wait(self) -> None:
+            if waiting and not ended:
+                raise KeyboardInterrupt
+
+    def submit(_workspace, _turn, _store, _executor, interruption: Interruption) -> Ahead:
+        return Ahead(interruption)
+
+    params = smoke_params()
+    overlapping = params.model_copy(update={"selfplay": params.selfplay.model_copy(update={"overlap": True})})
+    monkeypatch.setattr(tasks, "load_params", lambda workspace: overlapping)
+    monkeypatch.setattr(tasks.play_ahead, "submit", submit)
+    with pytest.raises(KeyboardInterrupt), playing_ahead(tmp_path, TURN, Store(str(tmp_path)), "pool"):
+        if not waiting:
+            raise KeyboardInterrupt
+    assert ended == ["played ahead"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.end_to_end.project import SOURCE_DIR, git, run
 from tests.infra.postgres import Postgres, needs_postgres
+from zero.artifacts import sha256_file
 
 pytestmark = needs_postgres
 
@@ -88,6 +89,21 @@ def test_a_damaged_backup_is_refused_before_anything_is_written(backup: Backup, 
     shutil.copytree(backup.place, damaged)
     (damaged / "buckets/zero-store" / SHARD).write_bytes(b"gamez")
     assert "was damaged" in empty.run("restore", damaged, check=False).stderr
+    assert not empty.home.exists()
+
+
+def test_sums_that_name_what_is_not_there_are_refused_before_anything_is_written(
+    backup: Backup, empty: Cluster, tmp_path: Path
+) -> None:
+    """As an older `fetch` wrote them of an object whose name had a line break; MANIFEST holds all the same."""
+    broken = tmp_path / "broken"
+    shutil.copytree(backup.place, broken)
+    with (broken / "buckets/zero-store/SHA256SUMS").open("a") as sums:
+        sums.write("second line of a name\n")
+    files = sorted(path for path in broken.rglob("*") if path.is_file() and path.name != "MANIFEST")
+    lines = [f"{sha256_file(path)}  ./{path.relative_to(broken)}\n" for path in files]
+    (broken / "MANIFEST").write_text("".join(lines))
+    assert "has the line 'second line of a name'" in empty.run("restore", broken, check=False).stderr
     assert not empty.home.exists()
 
 

@@ -1,5 +1,6 @@
 """Buckets as folders: fetched, put back, and never outside."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,56 @@ def test_a_copy_that_was_altered_is_not_put_back(bucket: Path, tmp_path: Path) -
         put(tmp_path / "copy", f"file://{tmp_path}/again")
 
 
-@pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/passwd", "a//b", "a/", "", ".", "SHA256SUMS"])
+LINE_BREAKERS = ["a\nb", "a\rb", "a\\b", "a\x1cb", "a\x85b", "a\u2028b", "a\x00b", "a\udc80b"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../a", "a/../../b", "/etc/passwd", "a//b", "a/", "", ".", "SHA256SUMS", *LINE_BREAKERS]
+)
 def test_a_name_that_leaves_the_folder_is_refused(name: str) -> None:
     with pytest.raises(BucketError, match="no name that a file can have"):
         inside(name)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "two\rlines", "back\\slash", "two\u2028lines"])
+def test_a_name_that_breaks_the_sums_is_told_when_it_is_fetched(bucket: Path, tmp_path: Path, name: str) -> None:
+    (bucket / name).touch()
+    with pytest.raises(BucketError, match=re.escape(repr(name))):
+        fetch(f"file://{bucket}", tmp_path / "copy")
+    assert not (tmp_path / "copy/SHA256SUMS").exists()
+
+
+def test_a_name_of_any_language_can_be_put_back(bucket: Path, tmp_path: Path) -> None:
+    name = "figures/Größe 囲碁\u202f12  %.png"
+    (bucket / name).parent.mkdir()
+    (bucket / name).write_bytes(b"picture")
+    fetch(f"file://{bucket}", tmp_path / "copy")
+    assert put(tmp_path / "copy", f"file://{tmp_path}/again") == 3
+    assert (tmp_path / "again" / name).read_bytes() == b"picture"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("lines", "'lines', no sum and name"),
+        ("0" * 63 + "  a", "no sum and name"),
+        ("0" * 64 + " *a", "no sum and name"),
+        ("0" * 64 + "  gone", "has no gone"),
+        ("0" * 64 + "  ../weights", "no name that a file can have"),
+    ],
+)
+def test_a_fetched_folder_that_could_not_be_put_back_is_told(
+    bucket: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, complaint: str
+) -> None:
+    fetch(f"file://{bucket}", tmp_path / "copy")
+    assert main(["check", str(tmp_path / "copy")]) == 0
+    with (tmp_path / "copy/SHA256SUMS").open("a") as sums:
+        sums.write(f"{line}\n")
+    assert main(["check", str(tmp_path / "copy")]) == 1
+    assert complaint in capsys.readouterr().err
+    with pytest.raises(BucketError):
+        put(tmp_path / "copy", f"file://{tmp_path}/again")
+    assert not (tmp_path / "again").exists()
 
 
 def test_sums_that_leave_the_bucket_are_refused(bucket: Path, tmp_path: Path) -> None:

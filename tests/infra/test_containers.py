@@ -169,11 +169,29 @@ def test_the_servers_have_files_and_the_trainer_threads_for_some_hundred_workers
 @each_service
 def test_a_folder_of_the_host_is_the_clusters_own(name: str, service: dict[str, Any]) -> None:
     project, data = host_path(settings()["ZERO_PROJECT"]), host_path(settings()["ZERO_DATA"])
-    shared = {f"{name}:/tmp/{gpus.FOLDER}" for name in stack("compose.gpu.yaml")["volumes"]}  # in memory
+    shared = {f"{name}:{gpus.LOCKS_DIR}" for name in stack("compose.gpu.yaml")["volumes"]}  # in memory
     for volume in set(service.get("volumes", [])) - shared:
         source = host_path(volume.split(":")[0])
         read_only_file = volume.endswith(":ro") and source.is_file() and source.is_relative_to(COMPOSE_DIR)
         assert read_only_file or source.is_relative_to(data) or (name == "trainer" and source == project)
+
+
+def below(path: str, folder: str) -> bool:
+    return Path(path).is_relative_to(folder)
+
+
+@each_service
+def test_no_mount_shows_the_secrets_or_the_raw_data(name: str, service: dict[str, Any]) -> None:
+    """A folder of the data that a service is given by name is its own; secrets come one by one, by Compose."""
+    secrets, data = (host_path(settings()[folder]) for folder in ("ZERO_SECRETS", "ZERO_DATA"))
+    for volume in service.get("volumes", []):
+        source, target = host_path(volume.split(":")[0]), volume.split(":")[1]
+        assert not source.is_relative_to(secrets)
+        hidden = [path for path in service["tmpfs"] if path != target and below(path, target)]
+        for folder in (secrets, data):
+            if folder.is_relative_to(source):
+                inside = str(Path(target) / folder.relative_to(source))
+                assert any(below(inside, path) for path in hidden), f"{volume} shows {inside}"
 
 
 def reachable(name: str) -> set[str]:
@@ -227,8 +245,8 @@ def test_containers_that_may_see_one_gpu_share_the_folder_of_its_lock() -> None:
     assert {"trainer", "gpu-0", "gpu-7"} <= users.keys()
     for body in users.values():
         (mount,) = [volume for volume in body["volumes"] if volume.partition(":")[0] in everything["volumes"]]
-        assert mount.partition(":")[2] == f"/tmp/{gpus.FOLDER}"  # tempfile's, where TMPDIR is not set
-        assert "TMPDIR" not in body["environment"]
+        assert mount.partition(":")[2] == gpus.LOCKS_DIR
+        assert gpus.LOCKS_VARIABLE not in body["environment"]
 
 
 @pytest.mark.parametrize(("profile", "number"), [("", 1), ("gpus-2", 2), ("gpus-4", 4), ("gpus-8", 8)])

@@ -26,7 +26,7 @@ from flows.pool import Runs, num_workers
 from zero.settings import open_store
 from zero.shards.spec import ShardSpec
 specs = [ShardSpec.model_validate_json(line) for line in sys.argv[1:]]
-with open_store(Path.cwd()) as store, Runs() as runs:
+with open_store(Path.cwd()) as store, Runs("asked by hand") as runs:
     for _ in range(2):
         print(*(receipt.worker for receipt in PoolPlayers(store, runs).play(specs, "asked-twice")))
     print(num_workers())

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -43,6 +44,19 @@ def test_the_user_owns_secrets_and_folders(checkout: Path) -> None:
     assert f"ZERO_UID={owner.pw_uid}" in lines
     for name in ("secrets/s3-worker", "containers/postgres", "containers/store", "containers/trainings"):
         assert (checkout / ".zero" / name).stat().st_uid == owner.pw_uid
+
+
+def test_the_trainers_mount_points_are_in_the_project_wherever_the_folders_are(checkout: Path) -> None:
+    settings = (checkout / "infra/compose/.env.example").read_text()
+    for name, place in (("PROJECT", "project"), ("SECRETS", "elsewhere/secrets"), ("DATA", "elsewhere/data")):
+        settings = re.sub(rf"(?m)^ZERO_{name}=.*", f"ZERO_{name}={checkout}/{place}", settings)
+    (checkout / "infra/compose/.env").write_text(settings)
+    done = prepare(checkout)
+    assert done.returncode == 0, done.stderr
+    for name in ("secrets", "containers"):
+        assert not list((checkout / "project/.zero" / name).iterdir())
+        assert (checkout / "project/.zero" / name).stat().st_uid == pwd.getpwnam(USER).pw_uid
+    assert (checkout / "elsewhere/secrets/s3-worker").exists() and (checkout / "elsewhere/data/store").exists()
 
 
 def test_a_second_time_changes_nothing(checkout: Path) -> None:

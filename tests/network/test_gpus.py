@@ -43,8 +43,7 @@ class GivenUpError(Exception):
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the locks of this test alone are, and its nvidia-smi; at first there is none."""
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv(gpus.LOCKS_VARIABLE, str(tmp_path / "locks"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(gpus, "WAIT_SECONDS", 0.01)
@@ -194,13 +193,30 @@ def test_a_wait_is_told_once() -> None:
 
 def test_a_lock_is_for_every_user(folder: Path) -> None:
     with alone_on(["0"]):
-        assert (folder / gpus.FOLDER).stat().st_mode & 0o7777 == 0o1777
-        assert (folder / gpus.FOLDER / "0.lock").stat().st_mode & 0o777 == 0o666
+        assert (folder / "locks").stat().st_mode & 0o7777 == 0o1777
+        assert (folder / "locks/0.lock").stat().st_mode & 0o777 == 0o666
+
+
+@pytest.mark.parametrize("given", [None, ""])
+def test_two_shells_with_different_tmpdir_lock_one_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    monkeypatch.setattr(gpus, "LOCKS_DIR", str(folder / "fixed"))
+    monkeypatch.setenv(gpus.LOCKS_VARIABLE, given or "")
+    if given is None:
+        monkeypatch.delenv(gpus.LOCKS_VARIABLE)
+    for shell in ("a", "b"):
+        (folder / shell).mkdir()
+        monkeypatch.setattr("tempfile.tempdir", None)
+        monkeypatch.setenv("TMPDIR", str(folder / shell))
+        with alone_on(["0"]):
+            assert not is_free("0")
+    assert [str(path.relative_to(folder)) for path in folder.rglob("*.lock")] == ["fixed/0.lock"]
 
 
 def test_a_lock_that_cannot_be_written_is_told_with_its_path(folder: Path) -> None:
-    (folder / gpus.FOLDER).touch()
-    words = r"cannot lock GPU 0: cannot write .*/zero-gpus/0\.lock: Not a directory"
+    (folder / "locks").touch()
+    words = r"cannot lock GPU 0: cannot write .*/locks/0\.lock: Not a directory; remove it, or set ZERO_GPU_LOCKS"
     with pytest.raises(StorageError, match=words), alone_on(["0"]):
         pass
 

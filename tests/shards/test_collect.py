@@ -1,10 +1,13 @@
 """From the store to a folder of shards: what breaks the data contract is set aside with its reason and played again."""
 
+import io
 import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.made_games import made_origin
@@ -13,7 +16,7 @@ from zero.artifacts import checked_path, sha256_bytes
 from zero.errors import StorageError
 from zero.params import Params
 from zero.shards import collect
-from zero.shards.collect import MAX_ROUNDS, Collected, collect_games
+from zero.shards.collect import MAX_ROUNDS, Collected, collect_games, take_shard
 from zero.shards.contract import Fault
 from zero.shards.records import game_record, read_records, write_records
 from zero.shards.spec import ShardSpec, plan_shards
@@ -108,6 +111,29 @@ def test_a_file_that_is_no_shard_is_played_again(stage):
     stage.put(stage.specs[0], b"a hash of its own, but no games")
     assert stage.collect().num_set_aside == 1
     assert "is no shard of games" in stage.set_aside()[1].read_text()
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "text"),
+    [
+        ("end", pa.array([b"\xff"] * 6, pa.binary()), "UTF8"),
+        ("actions", pa.array([[0] * 300_000] * 6, pa.list_(pa.int16())), "has 1800000 values in a column, at most "),
+    ],
+    ids=["no UTF-8", "a bomb"],
+)
+def test_a_forged_file_is_a_fault_and_ends_no_stage(stage, column, values, text):
+    """Its bytes have a hash of their own, as those of any worker have."""
+    table = pq.read_table(stage.path(stage.specs[0]))
+    if column == "end":
+        values = pa.StringArray.from_buffers(len(values), *values.buffers()[1:])
+    index = table.schema.get_field_index(column)
+    file = io.BytesIO()
+    pq.write_table(table.set_column(index, table.schema.field(index), values), file)
+    stage.put(stage.specs[0], file.getvalue())
+    faults = take_shard(stage.specs[0], stage.store)
+    assert isinstance(faults, list)
+    assert [(fault.clause, fault.game) for fault in faults] == [("file", 0)]
+    assert text in faults[0].text
 
 
 def test_a_shard_copied_from_another_is_played_again(stage):

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from zero.errors import WorkerError
-from zero.network.gpus import FOLDER, alone_on
+from zero.network.gpus import LOCKS_VARIABLE, alone_on
 from zero.network.weights import new_network, weights_bytes
 from zero.params import Params, parse_params
 from zero.presets import preset_text
@@ -112,10 +112,9 @@ def test_a_shard_whose_weights_are_missing_is_refused_with_the_reason(params: Pa
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folder of the locks of GPUs, of this test alone; the processes see one GPU."""
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv(LOCKS_VARIABLE, str(tmp_path / "locks"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a")
-    return tmp_path / FOLDER
+    return tmp_path / "locks"
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -4,10 +4,12 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from zero.shards import meter
 from zero.shards.meter import Meter, PackageEnergy, cpu_seconds, machine_cpu_seconds, worker_name
 
 BURN = "sum(range(3_000_000))"
@@ -76,6 +78,23 @@ def test_a_counter_that_wraps_around_is_followed(tmp_path: Path) -> None:
 
 def test_without_a_counter_the_energy_is_unknown(tmp_path: Path) -> None:
     assert PackageEnergy(tmp_path / "none").joules() is None
+
+
+def test_many_meters_have_one_thread_and_each_its_own_energy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = made_package(tmp_path, "intel-rapl:0", 5_000_000, 10_000_000)
+    monkeypatch.setattr(meter, "POWERCAP_DIR", tmp_path)
+    before = set(threading.enumerate())
+    meter.package_energy.cache_clear()
+    try:
+        early = Meter()
+        (package / "energy_uj").write_text("7000000\n")
+        later = [Meter() for _ in range(20)]
+        assert [thread.name for thread in set(threading.enumerate()) - before] == ["energy"]
+        burn()
+        assert (early.read().joules or 0.0) > 0.0
+        assert {each.read().joules for each in later} == {0.0}
+    finally:
+        meter.package_energy.cache_clear()
 
 
 def test_the_machine_has_used_more_than_this_process() -> None:

@@ -15,7 +15,7 @@ from tests.made_games import GO5, made_records
 from zero.artifacts import GameRecord
 from zero.errors import StorageError
 from zero.games.rules import gomoku_rules, rules_of
-from zero.shards.records import concatenate, game_record, read_records, select_games, write_records
+from zero.shards.records import Limits, concatenate, game_record, read_records, select_games, write_records
 
 RULES = rules_of(GO5)
 RECORDS = made_records(RULES, 4)
@@ -166,6 +166,39 @@ def test_offsets_that_fall_are_refused():
     offsets[1][1] = offsets[1][2] + 1
     with pytest.raises(StorageError, match="out of range"):
         read_records(with_column("visit_offsets", offsets), "shard")
+
+
+def test_a_string_that_is_not_utf_8_is_refused():
+    def change(table: pa.Table) -> pa.Table:
+        field = table.schema.field("end")
+        bad = [b"\xff\xfe", *(word.encode() for word in table.column("end").to_pylist()[1:])]
+        values = pa.array(bad, pa.binary())
+        declared = pa.StringArray.from_buffers(len(values), *values.buffers()[1:])
+        return table.set_column(table.schema.get_field_index("end"), field, declared)
+
+    with pytest.raises(StorageError, match=r"shard-7 is no shard of games: .*UTF8.*dvc checkout"):
+        read_records(changed(change), "shard-7")
+
+
+def test_a_shard_within_its_limits_is_read():
+    longest = max(len(column.values) for column in pq.read_table(io.BytesIO(DATA)).column("visit_counts").chunks)
+    assert read_records(DATA, "shard", Limits(4, longest)).num_games == 4
+    with pytest.raises(StorageError, match=f"shard has {longest} values in a column, at most {longest - 1} are"):
+        read_records(DATA, "shard", Limits(4, longest - 1))
+    with pytest.raises(StorageError, match="shard has 4 games, at most 3 are possible"):
+        read_records(DATA, "shard", Limits(3, longest))
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked():
+    """A run-length code of three million equal values takes a few bytes."""
+    bomb = with_column("actions", [[0] * 3_000_000, [0], [0], [0]])
+    assert len(bomb) < 20_000
+    before = pa.total_allocated_bytes()
+    peak = pa.default_memory_pool().max_memory()
+    with pytest.raises(StorageError, match="has 3000003 values in a column, at most 100000 are possible"):
+        read_records(bomb, "shard", Limits(4, 100_000))
+    assert pa.total_allocated_bytes() == before
+    assert pa.default_memory_pool().max_memory() == peak
 
 
 def test_gomoku_games_have_no_pass():

@@ -21,6 +21,7 @@ def test_flat_parameters_are_all_parameters():
         "network.pooled_heads",
         "training.search_value_weight",
         "selfplay.overlap",
+        "search.pass_wins",
     }  # only where they are not 0
     assert {name for name in flat if "learning_rate." not in name} == single - elsewhere | {"seed"}
 

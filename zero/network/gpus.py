@@ -4,7 +4,8 @@ A GPU has a lock, which is a file that is locked (flock) for as long as a proces
 its GPUs, and the processes that it starts to compute there inherit them: so they share a GPU among themselves, and
 nobody else has it before the last of them has ended, however it did. See docs/decisions/0012.
 
-The folder of the files is `zero-gpus` among the temporary ones; containers that see the same GPU have to share it.
+The folder of the files is one for all shells of this machine, whatever TMPDIR they have; containers that see the same
+GPU have to share it.
 Imports no torch: who starts the processes need not know the device.
 """
 
@@ -14,7 +15,6 @@ import logging
 import os
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
@@ -23,7 +23,9 @@ from pathlib import Path
 from zero.errors import StorageError
 from zero.params import ProfileParams
 
-FOLDER = "zero-gpus"
+LOCKS_DIR = "/tmp/zero-gpus"
+LOCKS_VARIABLE = "ZERO_GPU_LOCKS"
+"""Names another folder, which all runs of the machine must then be given."""
 WAIT_SECONDS = 0.5
 """Between two tries; less than the start of the next run of a worker takes, so that one which waits has its turn."""
 ASK_SECONDS = 60.0
@@ -99,7 +101,7 @@ def _whole_name(name: str, here: list[str]) -> str:
 
 def _open(gpu: str) -> Connection:
     """The file of a GPU's lock, which any user of this machine can lock."""
-    folder = Path(tempfile.gettempdir()) / FOLDER
+    folder = Path(os.environ.get(LOCKS_VARIABLE) or LOCKS_DIR)
     path = folder / f"{gpu.replace('/', '-')}.lock"
     try:
         with contextlib.suppress(FileExistsError):
@@ -112,7 +114,8 @@ def _open(gpu: str) -> Connection:
         return Connection(os.open(path, os.O_RDWR))  # O_CREAT is refused here for the file of another user
     except OSError as error:
         raise StorageError(
-            f"cannot lock GPU {gpu}: cannot write {path}: {error.strerror}; remove it, or set TMPDIR for all runs"
+            f"cannot lock GPU {gpu}: cannot write {path}: {error.strerror}; remove it, or set {LOCKS_VARIABLE} for all "
+            "runs of this machine"
         ) from None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from zero.errors import ParamsError
+from zero.errors import DivergedError, ParamsError
 from zero.network.losses import (
     Targets,
     data_losses,
@@ -141,7 +141,7 @@ class Learner:
         """What the steps since the last call have shown; here, and in the KL adaptation, a GPU is waited for.
 
         Raises:
-          ParamsError: the loss is no longer a number.
+          DivergedError: the loss is no longer a number.
         """
         unread, self._unread = self._unread, []
         if not unread:
@@ -150,7 +150,7 @@ class Learner:
         results = [_step_result(entry, row) for entry, row in zip(unread, rows, strict=True)]
         for result in results:
             if not np.isfinite(result.loss):
-                raise ParamsError(
+                raise DivergedError(
                     f"training diverged: the loss is {result.loss} at step {result.step} with a learning rate of "
                     f"{result.learning_rate:g}; lower training.learning_rate"
                 )

@@ -13,7 +13,7 @@ from zero.artifacts import FileRef, GameSet, Origin, ShardRef, sha256_bytes, wri
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.params import Params
-from zero.shards.contract import NO_MOVE, Fault, reason_of, shard_faults, terms_of
+from zero.shards.contract import NO_MOVE, Fault, limits_of, reason_of, shard_faults, terms_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
 from zero.shards.records import GameColumns, concatenate, read_records
 from zero.shards.repeats import duplicate_faults, openings_of, stream_faults
@@ -124,7 +124,7 @@ def take_shard(spec: ShardSpec, store: Store) -> Taken | list[Fault]:
     if stored is None:
         return []
     try:
-        games = read_records(stored.data, f"shard {spec.key()[:12]}")
+        games = read_records(stored.data, f"shard {spec.key()[:12]}", limits_of(spec))
     except StorageError as error:
         return [Fault("file", spec.first_game, NO_MOVE, str(error))]
     faults = shard_faults(games, rules_of(spec.game), terms_of(spec))

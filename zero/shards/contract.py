@@ -13,11 +13,12 @@ import numpy as np
 from zero.artifacts import NO_RESIGNATION, RESIGNATION
 from zero.games.planes import write_sample
 from zero.games.position import BLACK, NUM_HISTORY, NUM_PLANES, WHITE, WORD_BITS, Rules, new_history, new_position
+from zero.games.rules import rules_of
 from zero.play.adjudication import NO_FAULT, adjudicate, fault_text
 from zero.play.moves import MAX_VISITS
 from zero.search.gumbel import WHOLE_TARGET
 from zero.search.streams import next_float, stream_of
-from zero.shards.records import GameColumns
+from zero.shards.records import GameColumns, Limits
 from zero.shards.spec import ShardSpec
 
 NO_MOVE = -1
@@ -97,6 +98,12 @@ def terms_of(spec: ShardSpec) -> Terms:
         gumbel=spec.search.root == "gumbel",
         root_noise=spec.kind == "selfplay" and (spec.search.root == "gumbel" or spec.dirichlet_fraction > 0.0),
     )
+
+
+def limits_of(spec: ShardSpec) -> Limits:
+    """What the shard of a specification can hold: each game its longest, each move a target for every action."""
+    rules = rules_of(spec.game)
+    return Limits(spec.num_games, spec.num_games * rules.max_moves * (rules.num_actions + 1))
 
 
 def shard_faults(games: GameColumns, rules: Rules, terms: Terms) -> list[Fault]:

@@ -15,6 +15,7 @@ import resource
 import socket
 import threading
 import time
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,17 +55,17 @@ class Meter:
         self._children = children
         self._cpu = 0.0 if since_start else cpu_seconds(children)
         self._machine = machine_cpu_seconds()
-        self._packages = PackageEnergy()
+        self._joules = package_energy().joules()
         self._gpu = gpu_millijoules() if device == "cuda" else None
 
     def read(self) -> Spent:
         """What was spent so far."""
         seconds = time.monotonic() - self._started
         cpu = max(0.0, cpu_seconds(self._children) - self._cpu)
-        joules = self._packages.joules()
-        if joules is not None:
+        joules = package_energy().joules()
+        if joules is not None and self._joules is not None:
             busy = machine_cpu_seconds() - self._machine
-            joules *= min(1.0, cpu / busy) if busy > 0 else 0.0
+            joules = (joules - self._joules) * (min(1.0, cpu / busy) if busy > 0 else 0.0)
         if self._gpu is not None and (now := gpu_millijoules()) is not None:
             joules = (joules or 0.0) + (now - self._gpu) / 1000
         return Spent(seconds, cpu, seconds if self._device == "cuda" else 0.0, joules)
@@ -107,6 +108,12 @@ class PackageEnergy:
                 self.joules()
 
         threading.Thread(target=sample, name="energy", daemon=True).start()
+
+
+@cache
+def package_energy() -> PackageEnergy:
+    """That of this process since its first meter: its thread never ends, so there is one for all meters."""
+    return PackageEnergy(POWERCAP_DIR)
 
 
 def worker_name() -> str:

@@ -53,7 +53,15 @@ COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
 VALUE_COLUMNS = ("game", "actions", "root_values")
 STRING_COLUMNS = ["black", "white", "end"]
 OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
+OTHER_COLUMNS = "does not have the columns of a shard of games"
 RESTORE = "restore it with `dvc checkout --force`, or take it out of the store so that it is played again"
+
+
+class Limits(NamedTuple):
+    """What a shard may hold at most: a few bytes of Parquet can stand for more values than the memory holds."""
+
+    num_games: int
+    num_values: int  # of one column, in all games
 
 
 class GameColumns(NamedTuple):
@@ -141,24 +149,27 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
     return file.getvalue()
 
 
-def read_records(data: bytes, source: str) -> GameColumns:
+def read_records(data: bytes, source: str, limits: Limits | None = None) -> GameColumns:
     """The games of a shard, checked for being whole and within range.
 
     Args:
       data: the file.
       source: what an error calls it.
+      limits: what its footer may say that it holds; None for a file that was checked when it was recorded.
 
     Raises:
-      StorageError: it is no shard, or its columns do not fit together.
+      StorageError: it is no shard, it holds too much, or its columns do not fit together.
     """
     try:
-        table = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False).combine_chunks()
-        metadata = table.schema.metadata or {}
-        num_actions = int(metadata.get(NUM_ACTIONS_KEY, b"0"))
+        file = pq.ParquetFile(io.BytesIO(data))
+        num_actions = int((file.schema_arrow.metadata or {}).get(NUM_ACTIONS_KEY, b"0"))
+        _check_footer(file, source, limits)
+        table = file.read(use_threads=False).combine_chunks()
+        table.validate(full=True)  # strings are UTF-8
     except (pa.ArrowException, OSError, ValueError) as error:
         raise StorageError(f"{source} is no shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
-    if _types(table.schema) != _types(SCHEMA) or num_actions < 1 or table.num_rows < 1 or _has_nulls(table):
-        raise StorageError(f"{source} does not have the columns of a shard of games; {RESTORE}")
+    if num_actions < 1 or table.num_rows < 1 or _has_nulls(table):
+        raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
     move_offsets, actions = _flat(table, "actions")
     value_offsets, root_values = _flat(table, "root_values")
     best_offsets, best_values = _flat(table, "best_values")
@@ -328,6 +339,27 @@ def _string_array(values: Sequence[str]) -> pa.StringArray:
     data = [value.encode() for value in values]
     offsets = np.cumsum([0, *map(len, data)], dtype=np.int32)
     return pa.StringArray.from_buffers(len(data), pa.py_buffer(offsets), pa.py_buffer(b"".join(data)))
+
+
+def _check_footer(file: pq.ParquetFile, source: str, limits: Limits | None) -> None:
+    """Checks what a file says of itself, before any of it is unpacked.
+
+    Raises:
+      StorageError: it has other columns than a shard, or more games or values than it may have.
+    """
+    if _types(file.schema_arrow) != _types(SCHEMA):
+        raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
+    if limits is None:
+        return
+    footer = file.metadata
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    num_values = max(sum(group.column(column).num_values for group in groups) for column in range(footer.num_columns))
+    for number, most, what in (
+        (footer.num_rows, limits.num_games, "games"),
+        (num_values, limits.num_values, "values in a column"),
+    ):
+        if number > most:
+            raise StorageError(f"{source} has {number} {what}, at most {most} are possible; {RESTORE}")
 
 
 def _types(schema: pa.Schema) -> list[tuple[str, bool, pa.DataType]]:

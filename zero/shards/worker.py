@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from zero.artifacts import canonical_json, sha256_bytes
 from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
-from zero.network.profile import prepare_torch
+from zero.network.profile import prepare_torch, set_environment
 from zero.play.shard import play_games
 from zero.play.slots import PlaySettings
 from zero.search.streams import stream_of
@@ -60,6 +60,7 @@ def play_into_store(
     stop_after = spec.stop_after if isinstance(spec, PartialShard) else 0
     if not stop_after and (receipt := finished_receipt(spec, store)):
         return receipt
+    set_environment(spec.device)  # the meter of a GPU imports torch
     meter = Meter(spec.device.device, since_start=is_first)
     prepare_torch(spec.device, spec.device.selfplay_threads)
     check_profile(spec)

@@ -10,6 +10,7 @@ from tests.interop.gtp.test_analysis import as_lizzie, as_sabaki
 from zero import __version__
 from zero.games.position import NUM_PASSES
 from zero.games.rules import go_rules
+from zero.interop.gtp import thinking
 from zero.interop.gtp.minds import OpponentMind
 from zero.opponents import RESIGN, Reply
 from zero.opponents.uniform import UniformPlayer
@@ -324,6 +325,16 @@ def test_a_move_with_analysis_is_the_move_without(prefix):
     assert infos
     assert all(line.startswith("info move") for line in infos)
     assert stones(one) == stones(other)
+
+
+@pytest.mark.parametrize("prefix", ["lz", "kata"])
+def test_an_analysis_whose_first_round_is_over_with_the_root_goes_on(prefix, monkeypatch):
+    for name in ("LEAST_INTERVAL_SECONDS", "LEAST_SEARCH_SECONDS"):
+        monkeypatch.setattr(thinking, name, 1e-9)
+    one, other = engine(), engine()
+    *infos, play = ask(one, f"{prefix}-genmove_analyze b 0").split("\n")
+    assert play == f"play {ask(other, 'genmove b')}"
+    assert len(infos) > 2
 
 
 def test_a_player_gives_up_where_it_is_told_to():

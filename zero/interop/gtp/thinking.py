@@ -39,7 +39,7 @@ def analyse(
 
 def think_of_move(mind: Thinker, rules: Rules, line: Line, wish: AnalysisWish, seconds: float | None) -> Iterator[str]:
     """A line each interval until the mind has done its simulations or used its or so many seconds; one at the end."""
-    started, done = time.perf_counter(), 0
+    started, done, is_first = time.perf_counter(), 0, True
     seconds = min((each for each in (seconds, mind.seconds) if each is not None), default=None)
     interval = max(wish.interval_seconds, LEAST_INTERVAL_SECONDS)
     while True:
@@ -48,5 +48,7 @@ def think_of_move(mind: Thinker, rules: Rules, line: Line, wish: AnalysisWish, s
         done += result.num_simulations
         yield line(rules, result, mind.line, wish.max_moves)
         out_of_time = seconds is not None and time.perf_counter() >= started + seconds
-        if out_of_time or done >= mind.num_simulations or not result.num_simulations:
+        is_full = not (result.num_simulations or is_first)  # the first round may have judged the root alone
+        if out_of_time or done >= mind.num_simulations or is_full:
             return
+        is_first = False

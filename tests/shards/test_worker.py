@@ -1,0 +1,35 @@
+"""What the worker does around the games; with real shards it is tested in test_executor.py and test_collect.py."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.shards.played import put_network, smoke_params
+from zero.shards import worker
+from zero.shards.spec import plan_shards
+from zero.storage import Store
+
+
+class MeasuredError(Exception):
+    """Ends the play where it would begin."""
+
+
+@pytest.mark.parametrize("name", ["CUBLAS_WORKSPACE_CONFIG", "GOMP_SPINCOUNT"])
+def test_torch_is_imported_by_the_meter_when_its_environment_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    params, store, seen = smoke_params(), Store(str(tmp_path)), []
+    spec = plan_shards(params, "selfplay", params.selfplay, 1, (put_network(store, params),))[0]
+    device = params.profile.model_copy(update={"device": "cuda", "backend": "torch"})
+    monkeypatch.setenv(name, "")
+    monkeypatch.delenv(name)  # restored at the end also where it was not set
+
+    def meter(device: str, since_start: bool) -> None:
+        seen.append((device, name in os.environ))
+        raise MeasuredError
+
+    monkeypatch.setattr(worker, "Meter", meter)
+    with pytest.raises(MeasuredError):
+        worker.play_into_store(spec.model_copy(update={"device": device}), store)
+    assert seen == [("cuda", True)]
