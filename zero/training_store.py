@@ -6,11 +6,9 @@ other stages do with shards. What a worker puts is believed like a shard; `zero 
 Torch is imported in functions, and only after the profile's environment was set: some of it is read once.
 """
 
-import contextlib
-import fcntl
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +28,7 @@ from zero.artifacts import (
 )
 from zero.costs import StageLine, add_lines, lines_of, stage_costs
 from zero.errors import LineageError, StorageError
+from zero.locks import locked
 from zero.network.profile import execution_profile
 from zero.params import PARAMS_FILE, Params, load_params, parse_params
 from zero.places import CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
@@ -41,8 +40,6 @@ from zero.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR
 STAGE = "training"
 READ = (f"{STATE_DIR}/{GENERATION_FILE}", TRAINEE_DIR, WINDOW_DIR)
 """What training reads in a workspace beside the parameters; folders with all that is in them."""
-
-LOCK_FILE = "lock"
 
 Progress = Callable[[int, int], None]
 
@@ -121,7 +118,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
         for name, here in execution_profile(params.profile).items():
             if spec.profile.get(name) != here:
                 raise LineageError(f"this worker's {name} is {here}, the training wants {spec.profile.get(name)}")
-        with _alone(folder):
+        with locked(folder, f"another process is at the training in {folder}; wait for its end"):
             for path, place in places.items():
                 write_whole(place, _input(spec, path, store))
             _train(spec, params, store, folder, progress)
@@ -238,26 +235,6 @@ def _input(spec: TrainingSpec, path: str, store: Store) -> bytes:
     if content is None:
         raise StorageError(f"{path} of a training is not in the store {store.url}; run the generation again to put it")
     return content
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Makes this process the one that works in a folder; ends with the process.
-
-    Raises:
-      StorageError: another process is, or the folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK_FILE).open("a")
-    except OSError as error:
-        raise StorageError(f"cannot write {folder}: {error.strerror}") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StorageError(f"another process is at the training in {folder}; wait for its end") from None
-        yield
 
 
 def _remove_leftovers(folder: Path, store: Store) -> None:

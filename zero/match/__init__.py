@@ -11,9 +11,10 @@ from pathlib import Path
 from zero.artifacts import Colours
 from zero.games.rules import rules_of
 from zero.intervals import wilson_interval
+from zero.locks import locked
 from zero.match.referee import Referee
 from zero.match.results import MatchGame, MatchSpec, MatchTable, count_match
-from zero.match.store import MatchFolder, locked
+from zero.match.store import MatchFolder
 from zero.opponents import Opponent
 
 Progress = Callable[[int, int, MatchGame], None]
@@ -40,7 +41,8 @@ def play_match(
       StorageError: the folder holds another match, another process plays it, a file in it is altered, or it cannot be
         written.
     """
-    with locked(folder):
+    busy = f"the match in {folder} is being played by another process; wait for it, or give another folder"
+    with locked(folder, busy):
         store = MatchFolder(folder, spec)
         missing = store.missing()
         if missing:

@@ -8,9 +8,6 @@
 | `lock` | held by the process that plays |
 """
 
-import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -23,31 +20,6 @@ from zero.play.sgf import SgfHead, moves_to_sgf, write_collection
 
 SPEC_FILE, RESULT_FILE, SGF_FILE = "match.json", "result.json", "games.sgf"
 GAMES_DIR = "games"
-LOCK_FILE = "lock"
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Makes this process the one that plays the match in a folder, which is made where there is none.
-
-    Raises:
-      StorageError: another process is, or the folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK_FILE).open("a")
-    except OSError as error:
-        raise StorageError(f"cannot write {folder}: {error.strerror}") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageError(
-                f"the match in {folder} is being played by another process; wait for it, or give another folder"
-            ) from None
-        except OSError as error:
-            raise StorageError(f"cannot lock {file.name}: {error.strerror}; give a folder on a local disk") from None
-        yield
 
 
 class MatchFolder:
