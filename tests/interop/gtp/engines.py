@@ -74,6 +74,11 @@ def transcript(data: bytes, mind: Mind | None = None, rules: Rules = GO5) -> str
     return out.getvalue()
 
 
+def stones(one: Engine) -> set[str]:
+    """The points with stones."""
+    return {point for line in ask(one, "final_status_list alive").splitlines() for point in line.split()}
+
+
 def engine_program(kind: str) -> GtpProgram:
     """An engine as a program of its own: `network`, `uniform`, `random` or `gomoku`."""
     return GtpProgram([sys.executable, "-m", "tests.interop.gtp.engines", kind])

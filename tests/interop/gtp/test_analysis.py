@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from tests.interop.gtp.engines import GO5
+from tests.interop.gtp.engines import GO5, ask, engine, stones
 from zero.games.coords import name_to_action
+from zero.interop.gtp import thinking
 from zero.interop.gtp.analysis import MAX_LINE_MOVES, kata_line, leela_zero_line, told_moves, winrate
 from zero.intervals import wilson_interval
 from zero.play.findings import SearchResult
@@ -103,3 +104,40 @@ def test_long_lines_are_cut():
 @pytest.mark.parametrize(("value", "chance"), [(-1, 0), (0, 0.5), (1, 1), (-1.0000001, 0), (1.0000001, 1)])
 def test_a_value_is_a_chance_to_win(value, chance):
     assert winrate(value) == chance
+
+
+def test_leela_zeros_analysis_tells_one_line_when_it_is_interrupted_at_once():
+    one = engine()
+    moves = as_lizzie(ask(one, "lz-analyze b 10"))
+    assert sum(visits for visits, _, _ in moves.values()) == 30
+    assert all(name == line[0] for name, (_, _, line) in moves.items())
+    assert any(len(line) > 1 for _, _, line in moves.values())
+    assert stones(one) == set()
+
+
+def test_katagos_analysis_sees_the_position_with_the_colour_that_is_asked_for():
+    one = engine()
+    ask(one, "play b C3")
+    whites, blacks = (as_sabaki(ask(one, f"kata-analyze {colour} interval 10"))[0] for colour in "wb")
+    assert whites["winrate"] != blacks["winrate"]
+    assert as_sabaki(ask(one, "kata-analyze 10 maxmoves 2 ownership true avoid b C3 5"))[0]["move"]
+
+
+@pytest.mark.parametrize("prefix", ["lz", "kata"])
+def test_a_move_with_analysis_is_the_move_without(prefix):
+    one, other = engine(), engine()
+    *infos, play = ask(one, f"{prefix}-genmove_analyze b 10").split("\n")
+    assert play == f"play {ask(other, 'genmove b')}"
+    assert infos
+    assert all(line.startswith("info move") for line in infos)
+    assert stones(one) == stones(other)
+
+
+@pytest.mark.parametrize("prefix", ["lz", "kata"])
+def test_an_analysis_whose_first_round_is_over_with_the_root_goes_on(prefix, monkeypatch):
+    for name in ("LEAST_INTERVAL_SECONDS", "LEAST_SEARCH_SECONDS"):
+        monkeypatch.setattr(thinking, name, 1e-9)
+    one, other = engine(), engine()
+    *infos, play = ask(one, f"{prefix}-genmove_analyze b 0").split("\n")
+    assert play == f"play {ask(other, 'genmove b')}"
+    assert len(infos) > 2

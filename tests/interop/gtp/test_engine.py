@@ -5,12 +5,10 @@ import time
 
 import pytest
 
-from tests.interop.gtp.engines import GO5, GOMOKU, ask, ask_all, engine, player_mind, random_mind
-from tests.interop.gtp.test_analysis import as_lizzie, as_sabaki
+from tests.interop.gtp.engines import GO5, GOMOKU, ask, ask_all, engine, player_mind, random_mind, stones
 from zero import __version__
 from zero.games.position import NUM_PASSES
 from zero.games.rules import go_rules
-from zero.interop.gtp import thinking
 from zero.interop.gtp.minds import OpponentMind
 from zero.opponents import RESIGN, Reply
 from zero.opponents.uniform import UniformPlayer
@@ -22,11 +20,6 @@ place_free_handicap set_free_handicap play genmove undo time_settings time_left 
 loadsgf reg_genmove showboard lz-analyze kata-analyze lz-genmove_analyze kata-genmove_analyze
 """
 POINT = re.compile(r"[A-E][1-5]|pass")
-
-
-def stones(one):
-    """The points with stones."""
-    return {point for line in ask(one, "final_status_list alive").splitlines() for point in line.split()}
 
 
 def test_it_tells_who_it_is():
@@ -298,43 +291,6 @@ def test_an_analysis_tells_one_move_at_least():
 def test_no_limit_is_no_limit(settings):
     one, free = engine(), engine()
     assert ask_all(one, f"{settings};genmove b")[1] == ask(free, "genmove b")
-
-
-def test_leela_zeros_analysis_tells_one_line_when_it_is_interrupted_at_once():
-    one = engine()
-    moves = as_lizzie(ask(one, "lz-analyze b 10"))
-    assert sum(visits for visits, _, _ in moves.values()) == 30
-    assert all(name == line[0] for name, (_, _, line) in moves.items())
-    assert any(len(line) > 1 for _, _, line in moves.values())
-    assert stones(one) == set()
-
-
-def test_katagos_analysis_sees_the_position_with_the_colour_that_is_asked_for():
-    one = engine()
-    ask(one, "play b C3")
-    whites, blacks = (as_sabaki(ask(one, f"kata-analyze {colour} interval 10"))[0] for colour in "wb")
-    assert whites["winrate"] != blacks["winrate"]
-    assert as_sabaki(ask(one, "kata-analyze 10 maxmoves 2 ownership true avoid b C3 5"))[0]["move"]
-
-
-@pytest.mark.parametrize("prefix", ["lz", "kata"])
-def test_a_move_with_analysis_is_the_move_without(prefix):
-    one, other = engine(), engine()
-    *infos, play = ask(one, f"{prefix}-genmove_analyze b 10").split("\n")
-    assert play == f"play {ask(other, 'genmove b')}"
-    assert infos
-    assert all(line.startswith("info move") for line in infos)
-    assert stones(one) == stones(other)
-
-
-@pytest.mark.parametrize("prefix", ["lz", "kata"])
-def test_an_analysis_whose_first_round_is_over_with_the_root_goes_on(prefix, monkeypatch):
-    for name in ("LEAST_INTERVAL_SECONDS", "LEAST_SEARCH_SECONDS"):
-        monkeypatch.setattr(thinking, name, 1e-9)
-    one, other = engine(), engine()
-    *infos, play = ask(one, f"{prefix}-genmove_analyze b 0").split("\n")
-    assert play == f"play {ask(other, 'genmove b')}"
-    assert len(infos) > 2
 
 
 def test_a_player_gives_up_where_it_is_told_to():
