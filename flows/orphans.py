@@ -33,6 +33,10 @@ REFUSAL_SECONDS = 60.0
 """How long a worker that has failed takes nothing; others are asked again within seconds."""
 
 
+_runs: list[str] = []
+"""Runs of this process: of one flow, or of a campaign and its generations."""
+
+
 def end_with_worker() -> None:
     """From now on this process ends when its worker does, and says so to Prefect: the run is soon done elsewhere.
 
@@ -42,12 +46,14 @@ def end_with_worker() -> None:
     worker, run = int(os.environ.get(WORKER_VARIABLE) or os.getppid()), flow_run.id
     if not run or (worker <= 1 and WORKER_VARIABLE not in os.environ):
         return
+    _runs.append(str(run))
+    if len(_runs) > 1:  # a generation of a campaign: one watcher is enough
+        return
 
     def watch() -> None:
         while worker in _ancestors():
             time.sleep(WATCH_SECONDS)
-        lost: State[None] = Crashed(message="its worker was killed")
-        Thread(target=_say, args=(str(run), lost), kwargs={"force": True}, daemon=True).start()
+        Thread(target=_say_lost, daemon=True).start()
         time.sleep(2 * WATCH_SECONDS)  # a server that does not answer finds it out by the heartbeats that stop
         os._exit(ORPHANED)
 
@@ -128,6 +134,16 @@ def _ancestors() -> Iterator[int]:
             return
 
 
-def _say(run: str, state: State[None], force: bool = False) -> None:
+def _say_lost() -> None:
+    """Says of the runs of this process that have not ended that their worker was killed, of the innermost one first."""
+    lost: State[None] = Crashed(message="its worker was killed")
+    for run in reversed(_runs):
+        with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(run)).state
+            if not (state and state.is_final()):
+                client.set_flow_run_state(run, lost, force=True)
+
+
+def _say(run: str, state: State[None]) -> None:
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:
-        client.set_flow_run_state(run, state, force=force)
+        client.set_flow_run_state(run, state)

@@ -284,7 +284,7 @@ class _Loneliness:
 
 def owner_of(home: Path, lineage: str) -> str:
     """Tag of the runs for a lineage of this project's folder, on a server that other folders may use as well."""
-    return f"{lineage} {sha256_bytes(public_pem(signing_key(home)))[:12]}"
+    return f"{lineage} {sha256_bytes(public_pem(signing_key(home)) + bytes(home.resolve()))[:12]}"
 
 
 def end_leftovers(owner: str) -> int:

@@ -119,9 +119,10 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
             if spec.profile.get(name) != here:
                 raise LineageError(f"this worker's {name} is {here}, the training wants {spec.profile.get(name)}")
         with locked(folder, f"another process is at the training in {folder}; wait for its end"):
-            for path, place in places.items():
-                write_whole(place, _input(spec, path, store))
-            _train(spec, params, store, folder, progress)
+            if not _finished(spec, store):  # who had the lock before may have done it
+                for path, place in places.items():
+                    write_whole(place, _input(spec, path, store))
+                _train(spec, params, store, folder, progress)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -230,6 +230,17 @@ def test_a_run_that_fails_says_whether_another_try_may_help(error: Exception, na
     assert name_of(error) == name
 
 
+def test_of_a_campaign_whose_worker_is_killed_only_what_goes_on_has_crashed(servers: Servers) -> None:
+    deployment = servers.api("/deployments/name/zero-shard/zero-shard")["id"]
+    parameters = {"specs": [spec().model_dump(mode="json")]}
+    made = [servers.api(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters}) for _ in range(2)]
+    done, open_run = (run["id"] for run in made)
+    servers.api(f"/flow_runs/{done}/set_state", {"state": {"type": "COMPLETED"}, "force": True})
+    code = f"from flows import orphans; orphans._runs += [{open_run!r}, {done!r}]; orphans._say_lost()"
+    run([sys.executable, "-c", code], SOURCE_DIR, PREFECT_API_URL=f"{servers.prefect}/api", PREFECT_HOME="user")
+    assert [servers.api(f"/flow_runs/{each}")["state"]["type"] for each in (open_run, done)] == ["CRASHED", "COMPLETED"]
+
+
 def test_a_run_ends_only_with_its_worker_where_a_shell_is_between() -> None:
     code = "from flows.orphans import _ancestors; print(*_ancestors())"
     said = run(["sh", "-c", f"{sys.executable} -c '{code}'; true"], SOURCE_DIR).stdout.split()

@@ -4,7 +4,7 @@ import io
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -127,7 +127,7 @@ def changed(change: Callable[[pa.Table], pa.Table]) -> bytes:
     return file.getvalue()
 
 
-def with_column(name: str, values: list[list[float]]) -> bytes:
+def with_column(name: str, values: Sequence[Sequence[float]] | list[str]) -> bytes:
     def change(table: pa.Table) -> pa.Table:
         index = table.schema.get_field_index(name)
         return table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type))
@@ -187,6 +187,15 @@ def test_a_shard_within_its_limits_is_read():
         read_records(DATA, "shard", Limits(4, longest - 1))
     with pytest.raises(StorageError, match="shard has 4 games, at most 3 are possible"):
         read_records(DATA, "shard", Limits(3, longest))
+
+
+def test_a_name_of_gigabytes_is_refused_before_it_is_unpacked():
+    bomb = with_column("end", ["x" * 50_000_000, "full", "full", "full"])
+    assert len(bomb) < 5_000_000
+    peak = pa.default_memory_pool().max_memory()
+    with pytest.raises(StorageError, match=r"has \d+ bytes, at most \d+ are possible"):
+        read_records(bomb, "shard", Limits(4, 10_000))
+    assert pa.default_memory_pool().max_memory() == peak
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked():

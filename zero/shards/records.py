@@ -53,6 +53,8 @@ COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
 VALUE_COLUMNS = ("game", "actions", "root_values")
 STRING_COLUMNS = ["black", "white", "end"]
 OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
+VALUE_BYTES, NAMES_BYTES = 16, 1 << 20
+"""More than a value, its place in its list and Parquet's headers take, and more than all names of players and ends."""
 OTHER_COLUMNS = "does not have the columns of a shard of games"
 RESTORE = "restore it with `dvc checkout --force`, or take it out of the store so that it is played again"
 
@@ -353,10 +355,12 @@ def _check_footer(file: pq.ParquetFile, source: str, limits: Limits | None) -> N
         return
     footer = file.metadata
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    num_bytes = sum(group.total_byte_size for group in groups)
     num_values = max(sum(group.column(column).num_values for group in groups) for column in range(footer.num_columns))
     for number, most, what in (
         (footer.num_rows, limits.num_games, "games"),
         (num_values, limits.num_values, "values in a column"),
+        (num_bytes, VALUE_BYTES * footer.num_columns * limits.num_values + NAMES_BYTES, "bytes"),
     ):
         if number > most:
             raise StorageError(f"{source} has {number} {what}, at most {most} are possible; {RESTORE}")
