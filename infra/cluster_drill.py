@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from infra.api import OPEN_STATES, close_runs, open_runs
-from infra.cluster_faults import FAULTS, START_TIMEOUT, Ground, runs_of, start_generation
+from infra.cluster_faults import CAMPAIGNS, FAULTS, START_TIMEOUT, Ground, runs_of, start_generation
 from infra.cluster_parts import Cluster, environment_of, read_cluster
 from infra.services import PROJECT_DIR, Home, LocalError, say
 from zero.presets import preset_text
@@ -65,12 +65,17 @@ def drill(cluster: Cluster, name: str, seed: int, preset: str) -> dict[str, Any]
     params["seed"] = seed
     if preset == "smoke":  # so large that there is a middle: eight shards of some seconds
         params["selfplay"] |= {"num_games": 96, "num_simulations": 24}
+    number = CAMPAIGNS.get(name, 0)
+    params["selfplay"]["overlap"] = bool(number)
     file = cluster.home.state / f"{name}.yaml"
     file.write_text(yaml.safe_dump(params, sort_keys=False))
     lineage = f"fault-{name}-{seed}"
     as_trainer(cluster, "new", lineage, "--params", str(file))
     began = time.time()
-    run = start_generation(cluster, lineage)
+    if number:
+        run = start_generation(cluster, lineage, "zero-campaign", num_generations=number)
+    else:
+        run = start_generation(cluster, lineage)
     try:
         finishing = FAULTS[name](Ground(cluster, lineage, run)) or run
         end = finishing.wait()
@@ -79,12 +84,13 @@ def drill(cluster: Cluster, name: str, seed: int, preset: str) -> dict[str, Any]
     seconds = time.time() - began
     if end["type"] != "COMPLETED":
         raise LocalError(f"the generation ended as {end['type']}: {end['message']}")
-    reproduced = as_trainer(cluster, "reproduce", f"{lineage}/gen-0001")
+    tags = [f"{lineage}/gen-{made:04d}" for made in range(1, max(number, 1) + 1)]
+    told = [as_trainer(cluster, "reproduce", tag).strip().splitlines()[-1] for tag in tags]
     return {
         "fault": name,
         "seconds": round(seconds, 1),
         "runs": dict(runs_of(run)),
-        "reproduced": reproduced.strip().splitlines()[-1],
+        "reproduced": "; ".join(told),
     }
 
 

@@ -63,10 +63,11 @@ class Run(NamedTuple):
         raise LocalError(f"the run {self.id} has not ended in {RUN_SECONDS:.0f} s: {self.state()}")
 
 
-def start_generation(cluster: Cluster, lineage: str, flow: str = "zero-generation") -> Run:
+def start_generation(cluster: Cluster, lineage: str, flow: str = "zero-generation", **parameters: Any) -> Run:
     """Asks for a generation that is played by the pool."""
     deployment = fetch(f"{cluster.api}/deployments/name/{flow}/{flow}")["id"]
-    asked = {"parameters": {"lineage": lineage, "executor": "pool"}, "state": {"type": "SCHEDULED"}}
+    parameters |= {"lineage": lineage, "executor": "pool"}
+    asked = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
     return Run(cluster.api, fetch(f"{cluster.api}/deployments/{deployment}/create_flow_run", asked)["id"])
 
 
@@ -303,6 +304,16 @@ def second_campaign(ground: Ground) -> None:
         raise LocalError(f"the second campaign was not refused beside the first: {end['type']}: {end['message']}")
 
 
+def overlapping(ground: Ground) -> None:
+    """No harm, but a campaign: games of its second generation are played while the first learns and is gated."""
+    ground.run.wait()
+    ahead = {"name": {"like_": "selfplay-ahead-"}, "state": {"type": {"any_": ["COMPLETED"]}}}
+    if not fetch(f"{ground.run.api}/task_runs/filter", {"task_runs": ahead}):
+        raise LocalError("no game was played ahead")
+
+
+CAMPAIGNS = {"overlap": 2}
+"""Those of the faults that are done to a campaign with `selfplay.overlap`, of so many generations."""
 FAULTS: dict[str, Fault] = {
     "none": lambda ground: None,
     "worker-killed": worker_killed,
@@ -320,4 +331,5 @@ FAULTS: dict[str, Fault] = {
     "wrong-key": worker_with_wrong_key,
     "slow-worker": slow_worker,
     "second-campaign": second_campaign,
+    "overlap": overlapping,
 }
