@@ -6,7 +6,8 @@
 
 For each fault a lineage of its own is made and one generation of it is played by the pool; while it plays, the fault is
 done. The generation must finish, and `zero reproduce` must compute the same hashes from nothing on one process of this
-machine. The log has a line a fault: times, runs and how they ended. What is in the log is not done again.
+machine. The log has a line a fault: times, runs and how they ended. What is in the log is not done again. The cluster
+must have nothing else to do: after each fault all runs that are left are cancelled.
 """
 
 import argparse
@@ -106,6 +107,9 @@ def main(words: list[str]) -> int:
     unknown = set(options.only.split(",")) - set(FAULTS)
     if cluster is None or unknown:
         say(f"error: {f'no fault is called {sorted(unknown)}' if unknown else 'no cluster; `make cluster` first'}")
+        return 1
+    if open_runs(cluster.api, ("SCHEDULED", *OPEN_STATES)):
+        say("error: the cluster has work, which the drill would cancel; wait for its end, or cancel it")
         return 1
     log: list[dict[str, Any]] = json.loads(options.log.read_text()) if options.log.exists() else []
     harmed = 0

@@ -15,13 +15,15 @@ from infra.api import fetch
 from infra.automations import SHARDS
 from infra.cluster import change
 from infra.cluster_parts import Cluster, command_of, environment_of
-from infra.processes import process_tree
+from infra.processes import lives, process_tree
 from infra.services import PROJECT_DIR, LocalError
 
 MINUTE = 60.0
 START_TIMEOUT = 240.0
 RUN_SECONDS = 900.0
 """The longest that a generation may take, whatever happens."""
+ORPHAN_SECONDS = 20.0
+"""The longest that a process goes on whose worker was killed: two seconds, and the ends of what it started."""
 ENDS = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
@@ -119,6 +121,23 @@ class Ground(NamedTuple):
         below = [process for process in process_tree(record) if process.pid != record.pid] if record else []
         return below[0].pid if below else None
 
+    def kill_alone(self, part: str) -> None:
+        """Kill -9 of a part's leading process; the others of it must be gone soon.
+
+        Raises:
+          LocalError: they are not.
+        """
+        record = self.cluster.home.record(part)
+        if record is None:
+            raise LocalError(f"{part} does not run; `python -m infra.cluster up`")
+        others = [process for process in process_tree(record) if process.pid != record.pid]
+        os.kill(record.pid, signal.SIGKILL)
+        deadline = time.monotonic() + ORPHAN_SECONDS
+        while left := [process for process in others if lives(process)]:
+            if time.monotonic() > deadline:
+                raise LocalError(f"{part} was killed, and {ORPHAN_SECONDS:.0f} s later these go on: {left}")
+            time.sleep(0.5)
+
     def pid_of(self, part: str) -> int:
         """Process of a part."""
         record = self.cluster.home.record(part)
@@ -134,8 +153,7 @@ Fault = Callable[[Ground], Run | None]
 def worker_killed(ground: Ground) -> None:
     """Kill -9 of a worker; its child goes on, and must end by itself."""
     name = ground.busy_worker()
-    os.kill(ground.pid_of(name), signal.SIGKILL)
-    time.sleep(10.0)
+    ground.kill_alone(name)
     change(ground.cluster, "start", name, START_TIMEOUT)
 
 
@@ -178,17 +196,17 @@ def generation_killed(ground: Ground) -> Run:
 def trainer_killed(ground: Ground) -> Run:
     """Kill -9 of the worker that runs generations; the generation must end with it."""
     ground.busy_worker()
-    os.kill(ground.pid_of("trainer"), signal.SIGKILL)
-    time.sleep(10.0)
+    ground.kill_alone("trainer")
     change(ground.cluster, "start", "trainer", START_TIMEOUT)
     return _after_its_crash(ground)
 
 
 def training_killed(ground: Ground) -> None:
     """Kill -9 of the process that trains, on one of the workers."""
+    deadline = time.monotonic() + RUN_SECONDS
     while not is_running(ground.run, "zero-train"):
-        if ground.run.is_over():
-            raise LocalError("the training was over before it could be killed")
+        if ground.run.is_over() or time.monotonic() > deadline:
+            raise LocalError("no training was seen that could be killed")
         time.sleep(0.1)
     children = [child for name in ground.cluster.workers if (child := ground.child_of(name))]
     if not children:
@@ -221,19 +239,24 @@ def away_for_a_minute(part: str) -> Fault:
     def fault(ground: Ground) -> None:
         ground.busy_worker()
         change(ground.cluster, "stop", part, START_TIMEOUT)
-        time.sleep(MINUTE)
-        change(ground.cluster, "start", part, START_TIMEOUT)
+        try:
+            time.sleep(MINUTE)
+        finally:
+            change(ground.cluster, "start", part, START_TIMEOUT)
 
     return fault
 
 
 def mlflow_away(ground: Ground) -> None:
     """MLflow away for a minute, from before the generation is recorded."""
+    deadline = time.monotonic() + RUN_SECONDS
     change(ground.cluster, "stop", "mlflow", START_TIMEOUT)
-    while not ground.run.is_over() and not _has_match(ground):
-        time.sleep(0.5)
-    time.sleep(MINUTE)
-    change(ground.cluster, "start", "mlflow", START_TIMEOUT)
+    try:
+        while not ground.run.is_over() and not _has_match(ground) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        time.sleep(MINUTE)
+    finally:
+        change(ground.cluster, "start", "mlflow", START_TIMEOUT)
 
 
 def _has_match(ground: Ground) -> bool:
@@ -306,9 +329,10 @@ def second_campaign(ground: Ground) -> None:
 
 def overlapping(ground: Ground) -> None:
     """No harm, but a campaign: games of its second generation are played while the first learns and is gated."""
-    ground.run.wait()
-    ahead = {"name": {"like_": "selfplay-ahead-"}, "state": {"type": {"any_": ["COMPLETED"]}}}
-    if not fetch(f"{ground.run.api}/task_runs/filter", {"task_runs": ahead}):
+    end = ground.run.wait()
+    since = {"after_": fetch(f"{ground.run.api}/flow_runs/{ground.run.id}")["created"]}
+    ahead = {"name": {"like_": "selfplay-ahead-"}, "state": {"type": {"any_": ["COMPLETED"]}}, "start_time": since}
+    if end["type"] == "COMPLETED" and not fetch(f"{ground.run.api}/task_runs/filter", {"task_runs": ahead}):
         raise LocalError("no game was played ahead")
 
 

@@ -202,6 +202,18 @@ def test_a_person_can_give_up_and_take_it_back(tmp_path):
     assert prompts[-1] == "White> "
 
 
+def test_a_person_gives_up_also_while_the_player_is_to_move(tmp_path):
+    class Dead(OpponentMind):
+        def choose(self, seconds):
+            raise MindError("random failed: the engine died")
+
+    path = tmp_path / "game.sgf"
+    mind = Dead("random", lambda rules: UniformPlayer(rules, 1), GO5)
+    screen, prompts = play("C3", "resign", f"save {path}", mind=mind)
+    assert prompts[:2] == ["Black> ", "White> "] and "Black resigns." in screen
+    assert read_sgf(path.read_text()).result == "W+R"
+
+
 def test_a_player_can_give_up():
     screen, prompts = play("C3", "E5", "undo", mind=player_mind(GO5, resign_below=1.0))
     assert "White resigns." in screen

@@ -165,6 +165,28 @@ def test_matches_of_another_game_or_lineage_do_not_count(home, params, caplog):
     assert "the ladder is without a match" in caplog.text
 
 
+def test_a_match_whose_games_begin_a_longer_one_does_not_count(home, params):
+    pair = (champion_id(home, 1), RANDOM)
+    write_match(home, params.game, pair, num_games=4)
+    longest = write_match(home, params.game, pair, num_games=8)
+    write_match(home, params.game, pair, num_games=6)
+    other = write_match(home, params.game, pair, num_games=4, seed=2)
+    matches = [result for result in lineage_ladder(home, "tiny").results if result.kind == "match"]
+    assert {(result.source, result.games) for result in matches} == {(longest.name, 8), (other.name, 4)}
+
+
+def test_the_curve_is_of_those_that_most_champions_were_rated_with(home, params):
+    """Each counts once, in however many precisions it was rated."""
+    for precision in ("bf16", "fp32"):
+        one = champion_id(home, 1, 50)
+        settings = one.settings | {"precision": precision, "made_for_precision": "fp32"}
+        write_match(home, params.game, (one.model_copy(update={"settings": settings}), RANDOM))
+    ladder = lineage_ladder(home, "tiny")
+    of_fifty = [row for row in ladder.rows if row.entry.simulations == 50]
+    assert len(of_fifty) == 2 and {row.entry.generation for row in of_fifty} == {1}
+    assert ladder.simulations == 6 and [point.generation for point in ladder.curve] == [0, 1, 2]
+
+
 def test_a_game_that_is_repeated_counts_once():
     result = Result(
         source="x",

@@ -63,6 +63,18 @@ def test_what_has_become_computable_is_filled_in(lineage: Lineage):
     assert fill_in(lineage.home, "tiny") == [first, second], "what cannot be read is made again"
 
 
+def test_a_champion_that_is_elsewhere_has_no_numbers(lineage: Lineage):
+    with Chains(lineage.home) as chains:
+        refused = chains.generations("tiny")[2]
+        assert refused.entry is not None
+        path = weights_path(refused, refused.entry.champion)
+    assert path is not None
+    path.unlink()
+    second = fill_in(lineage.home, "tiny")[-1]
+    assert places(second) == {("challenger", "own")}
+    assert second.find("challenger", "own") is not None and second.find("champion", "own") is None
+
+
 def test_the_shape_is_that_of_the_generations_games(lineage: Lineage):
     shapes = {each.generation: each.shape for each in fill_in(lineage.home, "tiny")}
     folder = lineage.workspace / "data/games"

@@ -1,11 +1,11 @@
 """Where a ladder's results come from: the gate's matches in the record, and the finished matches of `zero match`.
 
 A match counts where its game is the ladder's, and with as many games as there are different ones among them: a game
-that two players without chance repeat tells nothing new.
+that two players without chance repeat tells nothing new. Nor does a match whose games a longer one has as its first.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -86,7 +86,7 @@ def gate_results(generations: Sequence[Generation], game: GameParams) -> Found:
 def match_results(home: Path, game: GameParams, networks: set[str]) -> Found:
     """The finished matches of that game between players of which at least one is a network of these or has none."""
     found = Found([], [])
-    for folder, spec, table in finished_matches(home):
+    for folder, spec, table in _longest(finished_matches(home)):
         if spec.game != game or key_of(spec.players[0]) == key_of(spec.players[1]):
             continue
         if not any(player.settings.get("weights") in networks for player in spec.players) and any(
@@ -113,6 +113,16 @@ def finished_matches(home: Path) -> Iterator[tuple[Path, MatchSpec, MatchTable]]
             log.warning("the ladder is without a match: %s is not of the players in %s", path, SPEC_FILE)
             continue
         yield path.parent, spec, table
+
+
+def _longest(matches: Iterable[tuple[Path, MatchSpec, MatchTable]]) -> list[tuple[Path, MatchSpec, MatchTable]]:
+    """Of those that differ in their number of games alone the longest: a game draws by its number."""
+    kept: dict[str, tuple[Path, MatchSpec, MatchTable]] = {}
+    for match in matches:
+        drawn = match[1].model_copy(update={"num_games": 2}).key()
+        if drawn not in kept or match[1].num_games > kept[drawn][1].num_games:
+            kept[drawn] = match
+    return list(kept.values())
 
 
 def _result(

@@ -139,7 +139,8 @@ def _scale(group: Group, entries: Mapping[str, Entry], given: Collection[str]) -
 def _choose_curve(rows: Sequence[Row], simulations: int | None) -> _Curve | None:
     """The group and the conditions with the most champions; of equals those of the newest champion."""
     able = [r for r in rows if r.entry.generation is not None and simulations in (None, r.entry.simulations)]
-    counts = Counter(_Curve(row.group, row.entry.conditions) for row in able)
+    champions = {(_Curve(row.group, row.entry.conditions), row.entry.generation) for row in able}
+    counts = Counter(at for at, _ in champions)
     newest: dict[_Curve, int] = {}
     for row in able:
         at = _Curve(row.group, row.entry.conditions)

@@ -179,13 +179,16 @@ def _begin(folder: Path, generation: Generation) -> GenerationYardsticks:
     digest = games_digest(generation)
     assert digest is not None
     kept = read_yardsticks(folder, generation.number)
+    entry = generation.entry
+    is_promoted = not (entry and entry.decision and entry.champion != entry.decision.challenger)
     if kept is not None and (kept.lineage, kept.games_digest) == (generation.lineage, digest):
-        return kept
+        return kept.model_copy(update={"is_promoted": is_promoted})
     made = GenerationYardsticks(
         lineage=generation.lineage,
         generation=generation.number,
         games_digest=digest,
         shape=shape_of(join(facts_of(games) for games in shards_of(generation))),
+        is_promoted=is_promoted,
         yardsticks=(),
     )
     keep_yardsticks(folder, made)

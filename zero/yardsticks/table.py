@@ -43,12 +43,14 @@ class GenerationYardsticks(Manifest):
     games_digest: Sha256
     """Of the manifest of the generation's games."""
     shape: Shape
+    is_promoted: bool = True
+    """False: the champion is another network than the challenger, though there may be no weights of it here."""
     yardsticks: tuple[Yardstick, ...]
 
     def find(self, who: Who, games: str) -> Judgement | None:
         """A judgement; that of a champion which was the challenger is the challenger's."""
         found = {(each.who, each.games): each.judgement for each in self.yardsticks}
-        if who == "champion" and not any(each.who == who for each in self.yardsticks):
+        if who == "champion" and self.is_promoted and not any(each.who == who for each in self.yardsticks):
             who = "challenger"
         return found.get((who, games))
 

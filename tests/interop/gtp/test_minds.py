@@ -1,10 +1,13 @@
 """Minds: what they are made of is made once, when the game and its board are known."""
 
+import pytest
+
 from tests.interop.gtp.engines import GO5, GO9, NUM_SIMULATIONS, ask
 from tests.search.evaluators import HashEvaluator
 from zero.errors import OpponentError
 from zero.interop.gtp.engine import Engine
 from zero.interop.gtp.minds import OpponentMind, PlayerMind
+from zero.opponents import Reply
 from zero.opponents.uniform import UniformPlayer
 from zero.play.player import Player
 
@@ -33,6 +36,24 @@ def test_an_opponent_is_made_once_for_a_board():
     assert log == ["5 made", "9 made", "5 closed"]
     mind.close()
     assert log[3:] == ["9 closed"]
+
+
+class Mortal(UniformPlayer):
+    """Dies in its first game, and stays dead as long as that goes on."""
+
+    def choose(self, games):
+        replies = super().choose(games)
+        return [Reply(fault="it is dead") if game == 0 else replies[turn] for turn, game in enumerate(games)]
+
+
+@pytest.mark.parametrize("between", ["", "clear_board", "undo"])
+def test_an_opponent_that_died_is_asked_again_in_a_new_game(between):
+    one = Engine(OpponentMind("mortal", lambda rules: Mortal(rules, 3), GO5), GO5)
+    assert ask(one, "play b C3") == ""
+    assert ask(one, "genmove w") == "? mortal failed: it is dead"
+    if between:
+        assert ask(one, between) == ""
+    assert not ask(one, "genmove w").startswith("?")
 
 
 def test_a_board_that_the_opponent_does_not_play_on_is_refused_when_it_is_asked_for():

@@ -13,6 +13,7 @@ COLOURS = {"b": BLACK, "black": BLACK, "w": WHITE, "white": WHITE}
 SYNTAX_ERROR = "syntax error"
 MAX_NUMBER = 2**31 - 1
 """The protocol's integers have 31 bits."""
+LARGEST = float(MAX_NUMBER)
 IGNORED_SWITCHES = (
     *("ownership", "ownershipstdev", "movesownership", "movesownershipstdev", "pvvisits", "pvedgevisits"),
     *("rootinfo", "nogoodmoves", "minmoves"),
@@ -56,12 +57,12 @@ def whole_number(word: str) -> int:
 
 
 def number(word: str) -> float:
-    """Any number; an infinite one is none."""
+    """Any number of a size that can be meant; an infinite one is none."""
     try:
         value = float(word) if word.isascii() else math.nan
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) <= LARGEST:  # nor one that is none
         raise CommandError(SYNTAX_ERROR)
     return value
 

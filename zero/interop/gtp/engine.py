@@ -242,18 +242,18 @@ class Engine:
 
     def _genmove(self, words: Words) -> str:
         colour = arguments.colour_of(words[0])
-        return self._played(colour, self._choose(colour))
+        started = time.perf_counter()
+        action = self._choose(colour)
+        self._clock.use(colour, time.perf_counter() - started)
+        return self._played(colour, action)
 
     def _reg_genmove(self, words: Words) -> str:
         return self._name(self._choose(arguments.colour_of(words[0])))
 
     def _choose(self, colour: int) -> int:
-        """The action that the mind would play for a colour, on its clock."""
+        """The action that the mind would play for a colour, with the time that its clock has."""
         self._tell_mind(colour)
-        started = time.perf_counter()
-        action = self._mind.choose(self._seconds(colour))
-        self._clock.use(colour, time.perf_counter() - started)
-        return action
+        return self._mind.choose(self._seconds(colour))
 
     def _played(self, colour: int, action: int) -> str:
         if action == RESIGN:

@@ -189,6 +189,7 @@ class OpponentMind:
         self._made: Opponent | None = None
         self._game = 0
         self._actions: tuple[int, ...] | None = None  # None: no game is open
+        self._has_failed = False  # in this game
 
     def accepts(self, rules: Rules) -> bool:
         """True for every board of its game; whether there is one for it, `begin` finds out."""
@@ -204,18 +205,19 @@ class OpponentMind:
 
     def follow(self, actions: tuple[int, ...], is_played: bool = True) -> None:
         """Tells it what is new, or the whole game where something was taken back; a pass counts as played."""
-        if self._actions is None or actions[: len(self._actions)] != self._actions:
+        if self._actions is None or self._has_failed or actions[: len(self._actions)] != self._actions:
             self._new_game()
         for action in actions[len(self._actions or ()) :]:
             self._opponent.play(self._game, action)
         self._actions = actions
 
     def choose(self, seconds: float | None) -> int:
-        """Its answer; an opponent knows no time."""
+        """Its answer; an opponent knows no time. One that fails is told the game anew the next time."""
         if self._actions is None:
             self._new_game()
         reply = self._opponent.choose([self._game])[0]
         if reply.fault:
+            self._has_failed = True
             raise MindError(f"{self.name} failed: {reply.fault}")
         return reply.action
 
@@ -235,4 +237,4 @@ class OpponentMind:
             self._opponent.end(self._game)
             self._game += 1
         self._opponent.begin([self._game])
-        self._actions = ()
+        self._actions, self._has_failed = (), False

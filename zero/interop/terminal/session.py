@@ -59,7 +59,7 @@ class TerminalGame:
             "hint": lambda _: self._hint(),
             "thoughts": lambda _: self._thoughts(),
             "score": lambda _: self._score(),
-            "resign": lambda _: self._resign(self._board.to_play),
+            "resign": lambda _: self._give_up(),
             "save": self._save,
             "board": lambda _: self._draw(),
             "help": lambda _: self._help(),
@@ -206,6 +206,11 @@ class TerminalGame:
     def _help(self) -> None:
         for word, meaning in HELP.items():
             self._say(f"{word:>15}  {meaning}")
+
+    def _give_up(self) -> None:
+        """The person resigns, whoever's turn it is; where both are people, the one to move."""
+        colour = self._board.to_play
+        self._resign(colour if colour in self._people else -colour)
 
     def _resign(self, colour: int) -> None:
         self._check_not_over()
