@@ -38,6 +38,16 @@ sys.addaudithook(look)
 pool.train_into_store(pool.TrainingSpec.model_validate_json(sys.argv[1]), Store(sys.argv[2]), Path(sys.argv[3]))
 """
 """What the process of a run on the pool does, until it imports torch."""
+ASKER = """
+import sys
+from pathlib import Path
+import zero.cli.stages
+from zero.storage import Store
+from zero.training_store import fetch, plan
+folder, store = Path(sys.argv[1]), Store(sys.argv[2])
+assert plan(folder, store, missing=True) is None and fetch(folder, store)
+assert "torch" not in sys.modules
+"""
 MANIFEST = "models/challenger/manifest.json"
 MADE = (
     MANIFEST,
@@ -104,6 +114,10 @@ def trained(original: Trained, tmp_path: Path) -> Trained:
     shutil.copytree(original.store.url, tmp_path / "store")
     copy = original._replace(folder=tmp_path / "workspace", store=Store(str(tmp_path / "store")))
     return copy._replace(work=tmp_path / "trainings" / copy.spec.key())
+
+
+def test_who_only_asks_whether_it_was_done_imports_no_torch(trained: Trained):
+    subprocess.run([sys.executable, "-c", ASKER, trained.folder, trained.store.url], timeout=600, check=True)
 
 
 def test_a_training_of_a_worker_gives_the_bytes_of_one_here(trained: Trained):

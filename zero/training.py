@@ -14,9 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zero.artifacts import (
-    MANIFEST_FILE,
     Checkpoint,
-    GenerationId,
     Manifest,
     Origin,
     Window,
@@ -25,7 +23,6 @@ from zero.artifacts import (
     file_ref,
     read_manifest,
     sha256_bytes,
-    sha256_file,
     write_manifest,
     write_whole,
 )
@@ -36,16 +33,15 @@ from zero.network.learner import Learner, StepResult
 from zero.network.parallel import Peers, run_together
 from zero.network.profile import prepare_torch, zero_for_denormals
 from zero.network.weights import load_network
-from zero.params import Params, load_params, params_digest
+from zero.params import Params, load_params
 from zero.places import CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
 from zero.play.samples import SampleBatch, SampleGames, Sampler, new_sample_batch, target_moves
 from zero.resume import Progress as Checkpointed
 from zero.resume import SavedTraining, load_training, remove_checkpoints, resume_dir, save_training
 from zero.shards.records import GameColumns
-from zero.shards.spec import engine_fingerprint
-from zero.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR, read_window
+from zero.training_origin import training_origin
+from zero.window import WINDOW_DIR, read_window
 
-STAGE = "training"
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
@@ -114,23 +110,6 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
     remove_checkpoints(folder)
     log.info("generation %d: trained to step %d, loss %.4f", origin.generation, trained.step, trained.curve[-1].loss)
     return checkpoint
-
-
-def training_origin(folder: Path, params: Params) -> Origin:
-    """What the stage's outcome is made of, before it is made."""
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
-    return Origin(
-        stage=STAGE,
-        lineage=generation.lineage,
-        generation=generation.number,
-        seed=params.seed,
-        params_digest=params_digest(params, STAGE),
-        engine=engine_fingerprint(STAGE),
-        inputs={
-            WINDOW_DIR: sha256_file(folder / WINDOW_DIR / MANIFEST_FILE),
-            TRAINEE_DIR: sha256_file(folder / TRAINEE_DIR / MANIFEST_FILE),
-        },
-    )
 
 
 def check_trainee(trainee: Checkpoint, params: Params) -> None:

@@ -3,7 +3,7 @@
 The stage `training` takes the outcome from the store where it is there whole, and computes it where it is not, as the
 other stages do with shards. What a worker puts is believed like a shard; `zero reproduce` computes the training again.
 
-Torch is imported in functions, and only after the profile's environment was set: some of it is read once.
+Torch is imported by who trains alone, and only after the profile's environment was set: some of it is read once.
 """
 
 import logging
@@ -35,9 +35,9 @@ from zero.places import CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_
 from zero.shards.meter import worker_name
 from zero.shards.spec import check_code, lock_file_digest
 from zero.storage import Store
+from zero.training_origin import STAGE, training_origin
 from zero.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR
 
-STAGE = "training"
 READ = (f"{STATE_DIR}/{GENERATION_FILE}", TRAINEE_DIR, WINDOW_DIR)
 """What training reads in a workspace beside the parameters; folders with all that is in them."""
 
@@ -128,7 +128,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
 
 def _train(spec: TrainingSpec, params: Params, store: Store, folder: Path, progress: Progress | None) -> None:
     """Trains in a folder that has all it takes, and puts the outcome into the store."""
-    from zero.training import run, training_origin
+    from zero.training import run
 
     if training_origin(folder, params) != spec.origin:
         raise LineageError(f"the files of training {spec.key()[:12]} are of another; start the generation again")
@@ -165,8 +165,6 @@ def _generation(folder: Path) -> int:
 def _spec(folder: Path) -> TrainingSpec:
     params = load_params(folder)
     profile = execution_profile(params.profile)
-    from zero.training import training_origin
-
     origin = training_origin(folder, params)
     return TrainingSpec(origin=origin, lock_file=lock_file_digest(), profile=profile, files={})
 

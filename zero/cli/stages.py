@@ -1,12 +1,13 @@
 """The stages of a generation, as `dvc repro` runs them in a lineage's workspace."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import typer
 
+from zero.artifacts import Checkpoint
 from zero.cli.app import STAGES, app
 from zero.params import load_params
 from zero.progress import progress_of
@@ -32,15 +33,10 @@ def replay() -> None:
 @app.command(rich_help_panel=STAGES)
 def training() -> None:
     """Stage 3: the trainee learns from the window and becomes the challenger."""
-    from zero.network.profile import prepare_torch
-
-    profile = load_params(Path.cwd()).profile
-    prepare_torch(profile, profile.training_threads)
-    from zero.training import run
     from zero.training_store import fetch
 
     with _at_work("training") as here, open_store(here) as store, progress_of("training", "steps") as progress:
-        checkpoint = fetch(here, store) or run(here, progress)
+        checkpoint = fetch(here, store) or _train(here, progress)
     typer.echo(f"challenger {checkpoint.weights.sha256[:12]} after {checkpoint.step} steps")
 
 
@@ -59,6 +55,17 @@ def verification() -> None:
         metrics = run(here, store, progress)
     games = metrics.selfplay.num_games + metrics.gating.num_games
     typer.echo(f"{games} games of {metrics.selfplay.num_shards + metrics.gating.num_shards} shards played twice")
+
+
+def _train(here: Path, progress: Callable[[int, int], None]) -> Checkpoint:
+    """Trains here; with torch, whose environment is set first."""
+    from zero.network.profile import prepare_torch
+
+    profile = load_params(here).profile
+    prepare_torch(profile, profile.training_threads)
+    from zero.training import run
+
+    return run(here, progress)
 
 
 def _play_stage(stage: Literal["selfplay", "gating"]) -> None:

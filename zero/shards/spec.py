@@ -28,7 +28,7 @@ SOURCES = {
     ),
     "training": (
         *(*BASE_SOURCES, "games", "search/streams.py", "network", "play/samples.py"),
-        *("shards/records.py", "shards/spec.py", "resume.py", "training.py", "window.py"),
+        *("shards/records.py", "shards/spec.py", "resume.py", "training.py", "training_origin.py", "window.py"),
     ),
     "gating": (*PLAY_SOURCES, "intervals.py", "gating.py"),
     "verification": (
