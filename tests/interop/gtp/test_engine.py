@@ -166,7 +166,7 @@ def test_a_move_that_is_asked_for_and_not_played_takes_no_time_from_the_clock(mo
     monkeypatch.setattr("zero.interop.gtp.engine.time.perf_counter", lambda: now[0])
 
     class Slow(OpponentMind):
-        allowed: ClassVar[list[float | None]] = []
+        allowed: ClassVar[list[float]] = []
 
         def choose(self, seconds):
             self.allowed.append(seconds)
