@@ -15,7 +15,7 @@ from infra.api import fetch
 from infra.automations import SHARDS
 from infra.cluster import change
 from infra.cluster_parts import Cluster, command_of, environment_of
-from infra.processes import lives, process_tree
+from infra.processes import Record, lives, process_tree
 from infra.services import PROJECT_DIR, LocalError
 
 MINUTE = 60.0
@@ -44,6 +44,10 @@ class Run(NamedTuple):
         except OSError:
             return None
         return state
+
+    def created(self) -> str:
+        """When it was asked for."""
+        return str(fetch(f"{self.api}/flow_runs/{self.id}")["created"])
 
     def is_over(self) -> bool:
         """True where it ended, well or not."""
@@ -75,17 +79,19 @@ def start_generation(cluster: Cluster, lineage: str, flow: str = "zero-generatio
 
 def runs_of(run: Run, states: Sequence[str] = ENDS) -> Counter[str]:
     """How the runs on the workers that began since this one ended."""
-    begun = fetch(f"{run.api}/flow_runs/{run.id}")["created"]
-    filters = {"state": {"type": {"any_": list(states)}}, "expected_start_time": {"after_": begun}}
-    wanted = {"flows": {"name": {"any_": list(SHARDS.flows)}}, "flow_runs": filters}
-    return Counter(found["state"]["name"] for found in fetch(f"{run.api}/flow_runs/filter", wanted))
+    return Counter(found["state"]["name"] for found in _found(run, SHARDS.flows, states))
 
 
 def is_running(since: Run, flow: str) -> bool:
     """True while a run of a flow goes on that began after this one."""
-    begun = fetch(f"{since.api}/flow_runs/{since.id}")["created"]
-    filters = {"state": {"type": {"any_": ["RUNNING"]}}, "expected_start_time": {"after_": begun}}
-    return bool(fetch(f"{since.api}/flow_runs/filter", {"flows": {"name": {"any_": [flow]}}, "flow_runs": filters}))
+    return bool(_found(since, [flow], ["RUNNING"]))
+
+
+def _found(since: Run, flows: Sequence[str], states: Sequence[str]) -> list[dict[str, Any]]:
+    filters = {"state": {"type": {"any_": list(states)}}, "expected_start_time": {"after_": since.created()}}
+    wanted = {"flows": {"name": {"any_": list(flows)}}, "flow_runs": filters}
+    found: list[dict[str, Any]] = fetch(f"{since.api}/flow_runs/filter", wanted)
+    return found
 
 
 class Ground(NamedTuple):
@@ -127,9 +133,7 @@ class Ground(NamedTuple):
         Raises:
           LocalError: they are not.
         """
-        record = self.cluster.home.record(part)
-        if record is None:
-            raise LocalError(f"{part} does not run; `python -m infra.cluster up`")
+        record = self.record_of(part)
         others = [process for process in process_tree(record) if process.pid != record.pid]
         os.kill(record.pid, signal.SIGKILL)
         deadline = time.monotonic() + ORPHAN_SECONDS
@@ -138,12 +142,12 @@ class Ground(NamedTuple):
                 raise LocalError(f"{part} was killed, and {ORPHAN_SECONDS:.0f} s later these go on: {left}")
             time.sleep(0.5)
 
-    def pid_of(self, part: str) -> int:
-        """Process of a part."""
+    def record_of(self, part: str) -> Record:
+        """The leading process of a part."""
         record = self.cluster.home.record(part)
         if record is None:
             raise LocalError(f"{part} does not run; `python -m infra.cluster up`")
-        return record.pid
+        return record
 
 
 Fault = Callable[[Ground], Run | None]
@@ -165,7 +169,7 @@ def child_killed(ground: Ground) -> None:
 def both_killed(ground: Ground) -> None:
     """Kill -9 of a worker and its child at once: nobody is left to say so but the heartbeats."""
     name, child = ground.busy_child()
-    os.kill(ground.pid_of(name), signal.SIGKILL)
+    os.kill(ground.record_of(name).pid, signal.SIGKILL)
     os.kill(child, signal.SIGKILL)
     time.sleep(10.0)
     change(ground.cluster, "start", name, START_TIMEOUT)
@@ -174,7 +178,7 @@ def both_killed(ground: Ground) -> None:
 def worker_terminated(ground: Ground) -> None:
     """SIGTERM to a worker: it ends what it plays, hands the shard back and ends."""
     name = ground.busy_worker()
-    os.kill(ground.pid_of(name), signal.SIGTERM)
+    os.kill(ground.record_of(name).pid, signal.SIGTERM)
     deadline = time.monotonic() + START_TIMEOUT
     while ground.cluster.home.record(name):
         if time.monotonic() > deadline:
@@ -330,7 +334,7 @@ def second_campaign(ground: Ground) -> None:
 def overlapping(ground: Ground) -> None:
     """No harm, but a campaign: games of its second generation are played while the first learns and is gated."""
     end = ground.run.wait()
-    since = {"after_": fetch(f"{ground.run.api}/flow_runs/{ground.run.id}")["created"]}
+    since = {"after_": ground.run.created()}
     ahead = {"name": {"like_": "selfplay-ahead-"}, "state": {"type": {"any_": ["COMPLETED"]}}, "start_time": since}
     if end["type"] == "COMPLETED" and not fetch(f"{ground.run.api}/task_runs/filter", {"task_runs": ahead}):
         raise LocalError("no game was played ahead")

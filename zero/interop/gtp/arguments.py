@@ -13,7 +13,6 @@ COLOURS = {"b": BLACK, "black": BLACK, "w": WHITE, "white": WHITE}
 SYNTAX_ERROR = "syntax error"
 MAX_NUMBER = 2**31 - 1
 """The protocol's integers have 31 bits."""
-LARGEST = float(MAX_NUMBER)
 IGNORED_SWITCHES = (
     *("ownership", "ownershipstdev", "movesownership", "movesownershipstdev", "pvvisits", "pvedgevisits"),
     *("rootinfo", "nogoodmoves", "minmoves"),
@@ -62,7 +61,7 @@ def number(word: str) -> float:
         value = float(word) if word.isascii() else math.nan
     except ValueError:
         value = math.nan
-    if not abs(value) <= LARGEST:  # nor one that is none
+    if not abs(value) <= MAX_NUMBER:  # nor where it is none
         raise CommandError(SYNTAX_ERROR)
     return value
 
