@@ -5,7 +5,7 @@ from prefect.runtime import flow_run
 
 from flows.orphans import end_with_known_worker
 from flows.pool import end_leftovers, owner_of
-from flows.processes import settings_of_children
+from flows.processes import one_leash, settings_of_children
 from flows.reports import report_generation, summary
 from flows.tasks import play_missing_shards, playing_ahead, prepare, registry, run_stage, train_in_pool, yardsticks
 from zero.artifacts import PromotionDecision, read_manifest
@@ -14,6 +14,17 @@ from zero.lineage import find_workspace, writer_lock
 from zero.params import ExecutorKind, load_params
 from zero.record import generation_tag, read_ledger
 from zero.settings import home_dir, open_store
+
+SHARED_MODULES = (
+    "zero.cli",
+    "zero.gating",
+    "zero.lineage",
+    "zero.registry",
+    "zero.selfplay",
+    "zero.training_store",
+    "dvc.cli",
+)
+"""What a generation's commands import, each of them several times."""
 
 
 def run_name() -> str:
@@ -35,6 +46,7 @@ def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> Pr
         writer_lock(workspace),
         open_store(workspace) as store,
         settings_of_children(ZERO_STORE=store.url, ZERO_PROGRESS="json"),
+        one_leash(workspace, *SHARED_MODULES),
     ):
         turn = prepare(workspace, lineage)
         kind = executor or load_params(workspace).executor.kind

@@ -4,10 +4,12 @@ import contextlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from zero.commands import environment
@@ -49,7 +51,7 @@ def run_zero(workspace: Path, *words: str, listen: Listener) -> list[dict[str, A
         else:
             listen(line)
 
-    _run(workspace, "zero " + " ".join(words), [sys.executable, "-m", "zero", *words], sort)
+    _run(workspace, "zero " + " ".join(words), "zero", words, sort)
     return objects
 
 
@@ -71,7 +73,86 @@ def run_dvc_stage(
             listen(line)
 
     words = ["repro", *(["--single-item"] if alone else []), stage]
-    _run(workspace, f"stage {stage}", [sys.executable, "-m", "dvc", *words], sort)
+    _run(workspace, f"stage {stage}", "dvc", words, sort)
+
+
+class Leash:
+    """Runs modules in a folder, each with the environment of that moment, and all gone when this process is.
+
+    A context manager, for any number of threads; leaving it ends what runs.
+    """
+
+    def __init__(self, folder: Path, modules: Sequence[str] = ()) -> None:
+        """Starts it; `modules` are imported meanwhile, once for all commands."""
+        self._folder, self._modules = folder, modules
+        self._lock = Lock()
+        self._start()
+
+    def _start(self) -> None:
+        self._asks, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, str(LEASH), str(theirs.fileno()), *self._modules],
+                cwd=self._folder,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> "Leash":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._asks.close()
+        self._process.wait()
+
+    def run(self, module: str, words: Sequence[str], on_line: Listener) -> int | None:
+        """Exit status of `python -m module words`, or 128 and the signal that ended it; None where that is not known.
+
+        `on_line` is given what it writes; what that raises ends the command.
+        """
+        asked = json.dumps({"module": module, "words": list(words), "env": environment()})
+        line, theirs = socket.socketpair()
+        reading, writing = os.pipe()
+        with line, open(reading, encoding="utf-8", errors="replace") as output:
+            with theirs, open(writing, "wb"), self._lock:
+                if self._process.poll() is not None:  # somebody killed it
+                    self._asks.close()
+                    self._start()
+                socket.send_fds(self._asks, [b"?"], [writing, theirs.fileno()])
+            with contextlib.suppress(OSError):  # where it was killed meanwhile, it writes and answers nothing
+                line.sendall(asked.encode() + b"\n")
+            try:
+                for text in output:
+                    on_line(text)
+            except BaseException:
+                line.shutdown(socket.SHUT_WR)
+                _heard(line)  # it has ended
+                raise
+            answer = _heard(line)
+        return int(answer) if answer else None
+
+
+def _heard(line: socket.socket) -> bytes:
+    with contextlib.suppress(ConnectionResetError):
+        return line.recv(16)
+    return b""
+
+
+_leashes: dict[Path, Leash] = {}
+
+
+@contextlib.contextmanager
+def one_leash(folder: Path, *modules: str) -> Iterator[None]:
+    """Commands that are run in this folder meanwhile share what is imported for them; never twice at once a folder."""
+    with Leash(folder, modules) as leash:
+        _leashes[folder] = leash
+        try:
+            yield
+        finally:
+            del _leashes[folder]
 
 
 @contextlib.contextmanager
@@ -89,32 +170,21 @@ def settings_of_children(**variables: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _run(folder: Path, name: str, command: Sequence[str], on_line: Listener) -> None:
+def _run(folder: Path, name: str, module: str, words: Sequence[str], on_line: Listener) -> None:
     tail: list[str] = []
-    with subprocess.Popen(
-        [sys.executable, str(LEASH), str(os.getpid()), *command],
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        assert process.stdout
-        try:
-            for line in process.stdout:
-                text = line.rstrip()
-                if text:
-                    tail = [*tail, text][-NUM_TAIL_LINES:]
-                    on_line(text)
-        except BaseException:
-            process.terminate()
-            raise
-    killed = process.returncode < 0 or process.returncode in SIGNALLED  # the leash itself, or what it held
-    if killed or (process.returncode and any(KILLED.search(line) for line in tail)):
+
+    def hear(line: str) -> None:
+        text = line.rstrip()
+        if text:
+            tail[:] = [*tail, text][-NUM_TAIL_LINES:]
+            on_line(text)
+
+    leash = _leashes.get(folder)
+    with contextlib.nullcontext(leash) if leash else Leash(folder) as held:
+        status = held.run(module, words, hear)
+    if status is None or status in SIGNALLED or (status and any(KILLED.search(line) for line in tail)):
         raise WorkerError(f"{name} was killed; {_last_words(tail)}")
-    if process.returncode:
+    if status:
         raise LineageError(f"{name} failed: {_last_words(tail)}")
 
 

@@ -1,27 +1,38 @@
 """Commands of a flow: their words, their errors, and their end."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import psutil
 import pytest
 
-from flows.processes import LEASH, run_dvc_stage, run_zero, settings_of_children
+from flows.processes import LEASH, Leash, one_leash, run_dvc_stage, run_zero, settings_of_children
 from zero.errors import LineageError, WorkerError
 
+PROJECT = Path(__file__).parents[2]
 SLEEPS = "import time; time.sleep(300)"
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     """A workspace whose `zero` and `dvc` are what a test writes."""
     for name in ("zero", "dvc"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
     return tmp_path
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "of one leash"])
+def workspace(folder: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """The same; each command has a leash of its own, or all have one."""
+    with one_leash(folder, "zero") if request.param else contextlib.nullcontext():
+        yield folder
 
 
 def write(workspace: Path, program: str, code: str) -> None:
@@ -125,32 +136,89 @@ def test_settings_hold_for_the_children_alone(workspace: Path, monkeypatch: pyte
     assert os.environ["ZERO_STORE"] == "before" and "ZERO_PROGRESS" not in os.environ
 
 
-def test_what_a_leash_holds_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    inner = f"import os, subprocess, sys; p = subprocess.Popen([sys.executable, '-c', '{SLEEPS}']);"
-    inner += f"open('pids', 'w').write(f'{{os.getpid()}} {{p.pid}} .'); {SLEEPS}"
-    words = f"[sys.executable, {str(LEASH)!r}, str(os.getpid()), sys.executable, '-c', {inner!r}]"
-    outer = f"import os, subprocess, sys; subprocess.run({words})"
-    parent = subprocess.Popen([sys.executable, "-c", outer], cwd=tmp_path)
-    pids = tmp_path / "pids"
-    while not (pids.exists() and pids.read_text().endswith(".")):
-        time.sleep(0.02)
-    held = [int(word) for word in pids.read_text().split()[:2]]
-    assert all(alive(pid) for pid in held)
-    parent.kill()
-    parent.wait()
-    assert gone_in_time(*held)
-
-
+@pytest.mark.parametrize("modules", [(), ("zero",)], ids=["a new interpreter", "a fork"])
 @pytest.mark.parametrize(
     ("code", "status"), [("", 0), ("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
 )
-def test_a_leash_has_the_status_of_its_command(code: str, status: int) -> None:
-    words = [sys.executable, str(LEASH), str(os.getpid()), sys.executable, "-c", code]
-    assert subprocess.run(words, check=False).returncode == status
+def test_a_leash_has_the_status_of_its_command(folder: Path, modules: tuple[str, ...], code: str, status: int) -> None:
+    write(folder, "zero", code)
+    with Leash(folder, modules) as leash:
+        assert leash.run("zero", [], print) == status
+        assert leash.run("zero", [], print) == status
 
 
-def test_a_leash_whose_parent_was_gone_before_it_could_look_lets_nothing_go_on() -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    words = [sys.executable, str(LEASH), str(gone.pid), sys.executable, "-c", SLEEPS]
-    assert subprocess.run(words, check=False, timeout=60).returncode == 129
+def test_commands_share_what_was_imported_until_a_source_changes(folder: Path) -> None:
+    (folder / "zero/part.py").write_text("import os\nNUMBER = os.getpid()")
+    write(folder, "zero", "from zero.part import NUMBER; print(NUMBER)")
+    told: list[str] = []
+    with one_leash(folder, "zero.part"):
+        for _ in range(2):
+            run_zero(folder, "x", listen=told.append)
+        (folder / "zero/part.py").write_text("NUMBER = 'changed'")
+        for _ in range(2):
+            run_zero(folder, "x", listen=told.append)
+    assert told[0] == told[1] and told[2:] == ["changed", "changed"]
+    run_zero(folder, "x", listen=told.append)
+    assert told[4] == "changed", "outside, each is alone"
+
+
+def test_code_that_lacks_what_is_imported_runs_all_the_same(folder: Path) -> None:
+    write(folder, "zero", "print('hello')")
+    told: list[str] = []
+    with one_leash(folder, "zero", "zero.of_a_later_day"):
+        run_zero(folder, "x", listen=told.append)
+    assert told == ["hello"]
+
+
+def test_commands_of_several_threads_do_not_mix(folder: Path) -> None:
+    write(folder, "zero", "import sys, time\nfor _ in range(20): print(sys.argv[1], flush=True); time.sleep(0.005)")
+    told: dict[int, list[str]] = {number: [] for number in range(6)}
+
+    def run(number: int) -> None:
+        run_zero(folder, str(number), listen=told[number].append)
+
+    with one_leash(folder, "zero"):
+        threads = [Thread(target=run, args=(number,)) for number in told]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert told == {number: [str(number)] * 20 for number in told}
+
+
+def test_a_leash_whose_first_process_was_killed_goes_on_with_another(folder: Path) -> None:
+    write(folder, "zero", "import os; print(os.getppid(), flush=True)")
+    parents: list[str] = []
+    with Leash(folder, ("zero",)) as leash:
+        assert leash.run("zero", [], parents.append) == 0
+        [server] = [child for child in psutil.Process().children() if str(LEASH) in child.cmdline()]
+        server.kill()
+        server.wait()
+        assert leash.run("zero", [], parents.append) == 0
+
+
+@pytest.mark.parametrize("modules", [(), ("zero",)], ids=["a new interpreter", "a fork"])
+def test_what_a_leash_holds_ends_when_its_parent_is_killed(folder: Path, modules: tuple[str, ...]) -> None:
+    inner = f"import os, subprocess, sys; p = subprocess.Popen([sys.executable, '-c', '{SLEEPS}']);"
+    inner += f"open('pids', 'w').write(f'{{os.getpid()}} {{os.getppid()}} {{p.pid}} .'); {SLEEPS}"
+    write(folder, "zero", inner)
+    outer = f"import pathlib; from flows.processes import Leash; here = pathlib.Path({str(folder)!r})\n"
+    outer += f"Leash(here, {modules}).run('zero', [], print)"
+    parent = subprocess.Popen([sys.executable, "-c", outer], cwd=PROJECT)
+    pids = folder / "pids"
+    while not (pids.exists() and pids.read_text().endswith(".")):
+        time.sleep(0.02)
+    held = [int(word) for word in pids.read_text().split()[:3]]
+    servers = [child.pid for child in psutil.Process(parent.pid).children()]
+    assert len(servers) == 1 and all(alive(pid) for pid in held)
+    parent.kill()
+    parent.wait()
+    assert gone_in_time(*held, *servers)
+
+
+def test_what_a_command_leaves_behind_ends_with_it(folder: Path) -> None:
+    code = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', '{SLEEPS}'], stdout=-3); print(p.pid)"
+    write(folder, "zero", code.replace("stdout=-3", "stdout=-3, stderr=-3"))
+    told: list[str] = []
+    run_zero(folder, "x", listen=told.append)
+    assert gone_in_time(int(told[0]))
