@@ -22,7 +22,11 @@ SHARED_MODULES = (
     "zero.registry",
     "zero.selfplay",
     "zero.training_store",
-    "dvc.cli",
+    "dvc.cli.parser",
+    "dvc.repo.reproduce",
+    "dvc.stage.run",
+    "dvc_data.index",
+    "dvc_http",
 )
 """What a generation's commands import, each of them several times."""
 
