@@ -1,12 +1,13 @@
-"""Runs Python modules as commands that end when their parent does: `python leash.py SOCKET [MODULE...]`.
+"""Runs Python modules as commands that end when who asked is gone: `python leash.py OWNER SOCKET [MODULE...]`.
 
 A flow may be cancelled, terminated or killed outright while DVC runs a stage that runs the processes that play. So each
-command has a process group, and a process beside it that ends the whole group when the connection to the flow is gone,
-however that came about. What all commands need, the modules named, is imported once: each is a fork of that, with
-nothing left to import; or a Python of its own, where a source has changed since or an import failed.
+command has a process group, and a process beside it that ends the whole group when the connection over which it was
+asked for is closed, however that came about. What all commands need, the modules named, is imported once: each is a
+fork of that, with nothing left to import; or a Python of its own, where a source has changed since or an import failed.
 
-A command is asked for with one byte on the socket, and with it two files: what the command writes goes to the first;
-the second is a connection over which it is told what to do, as a line of JSON, and answers with its exit status.
+Both arguments are numbers of open sockets. The first ends the service when its other end is closed. Whoever connects to
+the second sends one byte and with it two files, for what the command writes and for its errors; then what to do, as a
+line of JSON; then, whenever it likes, a byte that is the number of a signal for the command. The answer is its status.
 """
 
 import contextlib
@@ -27,48 +28,50 @@ POLL_SECONDS = 0.1
 
 
 class Ask:
-    """A command asked for: the module, its words, and its environment."""
+    """A command asked for: the module, its words, its environment and its folder."""
 
-    def __init__(self, line: str, output: int, is_warm: bool) -> None:
+    def __init__(self, asked: str, files: list[int], is_warm: bool) -> None:
         """Reads what is asked; `is_warm`: what is imported is what the sources say."""
-        asked = json.loads(line)
-        self.module, self.words, self.environment = str(asked["module"]), list(asked["words"]), dict(asked["env"])
-        self._output, self._is_warm = output, is_warm
+        words = json.loads(asked)
+        self._module, self._words = str(words["module"]), list(words["words"])
+        self._environment, self._folder = dict(words["env"]), str(words["folder"])
+        self._files, self._is_warm = files, is_warm
 
     def become(self) -> None:
         """Does it in this process, by a new interpreter or the imported modules."""
-        with open(os.devnull) as nothing:
-            os.dup2(nothing.fileno(), 0)
-        os.dup2(self._output, 1)
-        os.dup2(self._output, 2)
+        for number, file in enumerate([os.open(os.devnull, os.O_RDONLY), *self._files]):
+            os.dup2(file, number)
+            os.close(file)
+        os.chdir(self._folder)
         if not self._is_warm:
-            os.execve(sys.executable, [sys.executable, "-m", self.module, *self.words], self.environment)
+            os.execve(sys.executable, [sys.executable, "-m", self._module, *self._words], self._environment)
         os.environ.clear()
-        os.environ.update(self.environment)
-        sys.argv = [self.module, *self.words]
-        runpy.run_module(self.module, run_name="__main__", alter_sys=True)
+        os.environ.update(self._environment)
+        sys.argv = [self._module, *self._words]
+        runpy.run_module(self._module, run_name="__main__", alter_sys=True)
 
 
-def main(asks: socket.socket, modules: list[str]) -> None:
-    """Serves until the other end of the socket is closed; in a fork, does what was asked."""
+def main(owner: socket.socket, service: socket.socket, modules: list[str]) -> None:
+    """Serves until the other end of `owner` is closed; in a fork, does what was asked."""
     sys.path[0] = os.getcwd()  # as `python -m` has it; it was the folder of this file
     is_whole = imports(modules)
     sources = changes()
     gc.freeze()  # a fork shares what it does not touch
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        byte, files, _, _ = socket.recv_fds(asks, 1, 2)
-        if not byte:
-            return
+    while owner not in select.select([owner, service], [], [])[0]:
+        line = service.accept()[0]
         is_warm = is_whole and sources == changes()
         if os.fork() == 0:
-            asks.close()
+            owner.close()
+            service.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            if wanted := hold(files[0], socket.socket(fileno=files[1]), is_warm):
-                wanted.become()
+            hold(line, is_warm).become()
             return
-        for file in files:
-            os.close(file)
+        line.close()
+    with contextlib.suppress(OSError):  # nobody else would, where the owner was killed
+        address = service.getsockname()
+        os.unlink(address)
+        os.rmdir(os.path.dirname(address))
 
 
 def imports(modules: list[str]) -> bool:
@@ -94,44 +97,47 @@ def changes() -> dict[str, tuple[int, int]]:
     return found
 
 
-def hold(output: int, line: socket.socket, is_warm: bool) -> Ask | None:
-    """Starts what is asked, stays beside it to its end and never returns; in the process that is it, what is asked."""
-    with line.makefile("r", encoding="utf-8") as lines:
-        asked = lines.readline()
-    if not asked:
-        os._exit(0)
-    child = os.fork()
-    with contextlib.suppress(OSError):  # said by both, for either may be the first; too late, where it has ended
-        os.setpgid(child, child)
-    if child == 0:
-        line.close()
-        return Ask(asked, output, is_warm)
-    os.close(output)
+def hold(line: socket.socket, is_warm: bool) -> Ask:
+    """Returns in a new process, which is to be the command; this one stays beside it to its end and never returns."""
     try:
+        _, files, _, _ = socket.recv_fds(line, 1, 2)
+        with line.makefile("r", encoding="utf-8") as lines:
+            asked = Ask(lines.readline(), files, is_warm)
+        child = os.fork()
+        with contextlib.suppress(OSError):  # said by both, for either may be the first; too late, where it has ended
+            os.setpgid(child, child)
+        if child == 0:
+            line.close()
+            return asked
+        for file in files:
+            os.close(file)
         status = end_of(child, line)
         end_group(child)
-        with contextlib.suppress(OSError):
-            line.sendall(str(status).encode())
-    finally:
-        os._exit(0)
+        line.sendall(str(status).encode())
+    except (OSError, ValueError):  # who asked is gone
+        pass
+    os._exit(0)
 
 
 def end_of(child: int, line: socket.socket) -> int:
-    """Exit status of the command, 128 and the signal where one ended it; its group is ended when the flow is gone."""
+    """Exit status of the command, 128 and the signal where one ended it; its group is ended when who asked is gone."""
     watched = select.poll()
     watched.register(line, select.POLLIN)
-    if hasattr(os, "pidfd_open"):
+    can_tell = hasattr(os, "pidfd_open")
+    if can_tell:
         watched.register(os.pidfd_open(child), select.POLLIN)
-    timeout = None if hasattr(os, "pidfd_open") else POLL_SECONDS * 1000
     while True:
-        ready = {file for file, _ in watched.poll(timeout)}
+        ready = [file for file, _ in watched.poll(None if can_tell else POLL_SECONDS * 1000)]
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             code = os.waitstatus_to_exitcode(status)
             return 128 - code if code < 0 else code
         if line.fileno() in ready:
-            end_group(child)
-            return 128 + signal.SIGHUP
+            signals = line.recv(1)
+            if not signals:
+                end_group(child)
+                raise ConnectionResetError
+            os.kill(child, signals[0])
 
 
 def end_group(leader: int) -> None:
@@ -146,4 +152,4 @@ def end_group(leader: int) -> None:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
+    main(socket.socket(fileno=int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])), sys.argv[3:])

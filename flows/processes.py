@@ -7,11 +7,13 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from flows.begin import answer_of, ask
 from zero.commands import environment
 from zero.errors import LineageError, WorkerError
 
@@ -79,7 +81,7 @@ def run_dvc_stage(
 class Leash:
     """Runs modules in a folder, each with the environment of that moment, and all gone when this process is.
 
-    A context manager, for any number of threads; leaving it ends what runs.
+    A context manager, for any number of threads, which end what they run before it is left.
     """
 
     def __init__(self, folder: Path, modules: Sequence[str] = ()) -> None:
@@ -89,15 +91,19 @@ class Leash:
         self._start()
 
     def _start(self) -> None:
-        self._asks, theirs = socket.socketpair()
-        with theirs:
+        self._place = tempfile.TemporaryDirectory(prefix="zero-leash-", ignore_cleanup_errors=True)
+        self.address = str(Path(self._place.name) / "asks")
+        self._owner, theirs = socket.socketpair()
+        with theirs, socket.socket(socket.AF_UNIX) as service:
+            service.bind(self.address)
+            service.listen()
             self._process = subprocess.Popen(
-                [sys.executable, str(LEASH), str(theirs.fileno()), *self._modules],
+                [sys.executable, str(LEASH), str(theirs.fileno()), str(service.fileno()), *self._modules],
                 cwd=self._folder,
                 env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), service.fileno()],
                 start_new_session=True,
             )
 
@@ -105,40 +111,36 @@ class Leash:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._asks.close()
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is run any more."""
+        self._owner.close()
         self._process.wait()
+        self._place.cleanup()
 
     def run(self, module: str, words: Sequence[str], on_line: Listener) -> int | None:
         """Exit status of `python -m module words`, or 128 and the signal that ended it; None where that is not known.
 
         `on_line` is given what it writes; what that raises ends the command.
         """
-        asked = json.dumps({"module": module, "words": list(words), "env": environment()})
-        line, theirs = socket.socketpair()
         reading, writing = os.pipe()
-        with line, open(reading, encoding="utf-8", errors="replace") as output:
-            with theirs, open(writing, "wb"), self._lock:
+        with open(reading, encoding="utf-8", errors="replace") as output:
+            with open(writing, "wb"), self._lock:
                 if self._process.poll() is not None:  # somebody killed it
-                    self._asks.close()
+                    self.close()
                     self._start()
-                socket.send_fds(self._asks, [b"?"], [writing, theirs.fileno()])
-            with contextlib.suppress(OSError):  # where it was killed meanwhile, it writes and answers nothing
-                line.sendall(asked.encode() + b"\n")
-            try:
-                for text in output:
-                    on_line(text)
-            except BaseException:
-                line.shutdown(socket.SHUT_WR)
-                _heard(line)  # it has ended
-                raise
-            answer = _heard(line)
-        return int(answer) if answer else None
-
-
-def _heard(line: socket.socket) -> bytes:
-    with contextlib.suppress(ConnectionResetError):
-        return line.recv(16)
-    return b""
+                line = ask(self.address, self._folder, [module, *words], environment(), (writing, writing))
+            with line:
+                try:
+                    for text in output:
+                        on_line(text)
+                except BaseException:
+                    with contextlib.suppress(OSError):
+                        line.shutdown(socket.SHUT_WR)
+                        answer_of(line)  # it has ended
+                    raise
+                return answer_of(line)
 
 
 _leashes: dict[Path, Leash] = {}

@@ -4,10 +4,19 @@ Prefect's own asks all the time, also while it plays, and takes the first run of
 questions are for nothing, and all that are idle try the same run: one gets it, and the others ask again.
 """
 
+import os
 import random
+from pathlib import Path
+from typing import Any
 
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.workers.process import ProcessWorker
+
+from flows.begin import LEASH_VARIABLE
+from flows.processes import Leash
+
+SHARED_MODULES = ("prefect.engine", "flows.shard", "flows.training")
+"""What its runs import, each of them."""
 
 
 class PlayerWorker(ProcessWorker):
@@ -16,6 +25,16 @@ class PlayerWorker(ProcessWorker):
     type = "zero"
     _display_name = "zero"
     _description = "Plays and trains in processes of this machine, one at a time."
+
+    async def __aenter__(self) -> "PlayerWorker":
+        self._leash = Leash(Path(__file__).parents[1], SHARED_MODULES)
+        os.environ[LEASH_VARIABLE] = self._leash.address
+        await super().__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        await super().__aexit__(*exc_info)
+        self._leash.close()
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         """The runs of the first queue that has any, in any order; none where nothing could be begun."""
