@@ -76,6 +76,8 @@ def engine() -> None:
     from prefect.context import refresh_global_settings_context
 
     refresh_global_settings_context()
+    sys.argv = sys.argv[:1]  # a word would be the number of the run
+    sys.modules.pop("prefect.engine", None)
     runpy.run_module("prefect.engine", run_name="__main__", alter_sys=True)
 
 
