@@ -27,14 +27,18 @@ class PlayerWorker(ProcessWorker):
     _description = "Plays and trains in processes of this machine, one at a time."
 
     async def __aenter__(self) -> "PlayerWorker":
-        self._leash = Leash(Path(__file__).parents[1], SHARED_MODULES)
-        os.environ[LEASH_VARIABLE] = self._leash.address
+        self._leash = Leash(Path(__file__).parents[1], SHARED_MODULES) if Path("/proc/self").exists() else None
+        if self._leash:  # elsewhere a run would not find its worker among its ancestors (flows/orphans.py)
+            os.environ[LEASH_VARIABLE] = self._leash.address
         await super().__aenter__()
         return self
 
     async def __aexit__(self, *exc_info: Any) -> None:
-        await super().__aexit__(*exc_info)
-        self._leash.close()
+        try:
+            await super().__aexit__(*exc_info)
+        finally:
+            if self._leash:
+                self._leash.close()
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         """The runs of the first queue that has any, in any order; none where nothing could be begun."""

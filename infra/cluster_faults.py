@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,8 +124,15 @@ class Ground(NamedTuple):
     def child_of(self, worker: str) -> int | None:
         """Process of the run that a worker is at; None where it is idle."""
         record = self.cluster.home.record(worker)
-        below = [process for process in process_tree(record) if process.pid != record.pid] if record else []
-        return below[0].pid if below else None
+        below = defaultdict[int, list[int]](list)
+        for process in process_tree(record) if record else []:
+            below[process.parent].append(process.pid)
+        if record is None:
+            return None
+        leashes = [child for child in below[record.pid] if b"leash.py" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        held = [run for leash in leashes for holder in below[leash] for run in below[holder]]
+        own = [child for child in below[record.pid] if child not in leashes]
+        return next(iter(held or ([] if leashes else own)), None)
 
     def kill_alone(self, part: str) -> None:
         """Kill -9 of a part's leading process; the others of it must be gone soon.

@@ -50,6 +50,24 @@ time.sleep(60)
 """
 
 
+WORKER = """
+import os, subprocess, sys
+os.environ["ZERO_WORKER_PROCESS"] = str(os.getpid())
+subprocess.run([sys.executable, "-m", "flows.begin"])
+"""
+LEASH_WORKER = (
+    """
+import os, pathlib
+from flows.begin import LEASH_VARIABLE
+from flows.processes import Leash
+from flows.worker import SHARED_MODULES
+leash = Leash(pathlib.Path.cwd(), SHARED_MODULES)
+os.environ[LEASH_VARIABLE] = leash.address
+"""
+    + WORKER
+)
+
+
 class Connection(socketserver.BaseRequestHandler):
     """Passes requests on; the first that ask for a run are answered as Prefect does when its database is away."""
 
@@ -174,23 +192,25 @@ def training_of_other_code() -> TrainingSpec:
     return TrainingSpec(origin=origin, lock_file=DIGESTS[2], profile={}, files={})
 
 
-def test_a_run_that_is_refused_says_so_at_once_stays_and_ends_with_its_worker(servers: Servers) -> None:
+@pytest.mark.parametrize("worker", [WORKER, LEASH_WORKER], ids=["new interpreter", "fork"])
+def test_a_run_that_is_refused_says_so_at_once_stays_and_ends_with_its_worker(servers: Servers, worker: str) -> None:
     parameters = {"spec": training_of_other_code().model_dump(mode="json")}
     deployment = servers.api("/deployments/name/zero-train/zero-train")["id"]
     run = servers.api(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})
     words = {"PREFECT__FLOW_RUN_ID": run["id"], "PREFECT_API_URL": f"{servers.prefect}/api"}
-    command, env = f"{sys.executable} -m prefect.engine & wait", environment_of(**words, PREFECT_HOME="user")
-    with subprocess.Popen(["sh", "-c", command], cwd=servers.home, env=env) as worker:
+    env = environment_of(**words, PREFECT_HOME="user")
+    with subprocess.Popen([sys.executable, "-c", worker], cwd=servers.home, env=env) as process:
         try:
-            while not (children := psutil.Process(worker.pid).children()):
-                time.sleep(0.05)
             while (state := servers.api(f"/flow_runs/{run['id']}")["state"])["name"] != "Refused":
-                assert children[0].is_running() and state["type"] in ("SCHEDULED", "PENDING", "RUNNING"), state
+                assert state["type"] in ("SCHEDULED", "PENDING", "RUNNING") and process.poll() is None, state
                 time.sleep(0.2)
-            assert state["type"] == "FAILED" and DIGESTS[1][:12] in state["message"] and children[0].is_running()
+            assert state["type"] == "FAILED" and DIGESTS[1][:12] in state["message"]
+            below = psutil.Process(process.pid).children(recursive=True)
+            assert len(below) == (4 if worker is LEASH_WORKER else 1) and all(child.is_running() for child in below)
         finally:
-            worker.kill()
-    children[0].wait(20)
+            process.kill()
+    psutil.wait_procs(below, 20)
+    assert not any(child.is_running() for child in below)
 
 
 def test_a_run_whose_worker_died_before_it_could_look_ends(tmp_path: Path) -> None:

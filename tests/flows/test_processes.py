@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from threading import Thread
 import psutil
 import pytest
 
+from flows.begin import LEASH_VARIABLE
 from flows.processes import LEASH, Leash, one_leash, run_dvc_stage, run_zero, settings_of_children
 from zero.errors import LineageError, WorkerError
 
@@ -222,3 +224,46 @@ def test_what_a_command_leaves_behind_ends_with_it(folder: Path) -> None:
     told: list[str] = []
     run_zero(folder, "x", listen=told.append)
     assert gone_in_time(int(told[0]))
+
+
+BEGUN = """
+import signal, sys, time
+def told(number, frame):
+    print("told", flush=True)
+    sys.exit(5)
+signal.signal(signal.SIGTERM, told)
+print("begun", sys.argv[1], flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize(("number", "status", "said"), [(signal.SIGTERM, 5, "told\n"), (signal.SIGKILL, -9, "")])
+def test_what_a_worker_starts_is_the_run_for_signals_and_its_end(
+    tmp_path: Path, number: int, status: int, said: str
+) -> None:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows/__init__.py").touch()
+    (tmp_path / "flows/begin.py").write_text(BEGUN)
+    with Leash(tmp_path, ("flows",)) as leash:
+        env = os.environ | {LEASH_VARIABLE: leash.address}
+        command = [sys.executable, str(PROJECT / "flows/begin.py")]
+        with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as begun:
+            assert begun.stdout and begun.stdout.readline() == "begun engine\n"
+            [server] = [child for child in psutil.Process().children() if str(LEASH) in child.cmdline()]
+            _, run = server.children(recursive=True)
+            os.kill(begun.pid if number == signal.SIGTERM else run.pid, number)
+            assert begun.wait(20) == status and begun.stdout.read() == said
+
+
+def test_a_run_ends_with_what_its_worker_has_started(folder: Path) -> None:
+    (folder / "flows").mkdir()
+    (folder / "flows/__init__.py").touch()
+    (folder / "flows/begin.py").write_text(f"import os; print(os.getpid(), flush=True); {SLEEPS}")
+    with Leash(folder, ("flows",)) as leash:
+        env = os.environ | {LEASH_VARIABLE: leash.address}
+        command = [sys.executable, str(PROJECT / "flows/begin.py")]
+        with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as begun:
+            assert begun.stdout
+            run = int(begun.stdout.readline())
+            begun.kill()
+        assert gone_in_time(run)
