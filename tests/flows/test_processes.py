@@ -14,7 +14,9 @@ import psutil
 import pytest
 
 from flows.begin import LEASH_VARIABLE
+from flows.generation import SHARED_MODULES as GENERATION_MODULES
 from flows.processes import LEASH, Leash, one_leash, run_dvc_stage, run_zero, settings_of_children
+from flows.worker import SHARED_MODULES as WORKER_MODULES
 from zero.errors import LineageError, WorkerError
 
 PROJECT = Path(__file__).parents[2]
@@ -267,3 +269,14 @@ def test_a_run_ends_with_what_its_worker_has_started(folder: Path) -> None:
             run = int(begun.stdout.readline())
             begun.kill()
         assert gone_in_time(run)
+
+
+@pytest.mark.parametrize("modules", [GENERATION_MODULES, WORKER_MODULES], ids=["generation", "worker"])
+def test_no_library_is_shared_that_reads_a_lineages_instruction_set_from_the_environment(
+    modules: tuple[str, ...],
+) -> None:
+    code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *modules], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert not {"torch", "openvino", "mlflow"} & set(done.stdout.split())
