@@ -63,9 +63,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, pass_on)
     signal.signal(signal.SIGINT, pass_on)
     status = answer_of(line)
-    if status is None or status > 128:
-        number = signal.SIGKILL if status is None else status - 128
-        if number != signal.SIGKILL:
+    number = signal.SIGKILL if status is None else status - 128
+    if number in signal.valid_signals():
+        with contextlib.suppress(OSError):  # that one has no handler
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     sys.exit(status)

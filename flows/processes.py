@@ -86,7 +86,7 @@ class Leash:
 
     def __init__(self, folder: Path, modules: Sequence[str] = ()) -> None:
         """Starts it; `modules` are imported meanwhile, once for all commands."""
-        self._folder, self._modules = folder, modules
+        self._folder, self._modules = folder, modules if sys.platform == "linux" else ()  # macOS forbids it libraries
         self._lock = Lock()
         self._start()
 
@@ -116,6 +116,7 @@ class Leash:
     def close(self) -> None:
         """Nothing is run any more."""
         self._owner.close()
+        self._process.kill()  # it has no state, and may be in the middle of an import
         self._process.wait()
         self._place.cleanup()
 
@@ -126,11 +127,8 @@ class Leash:
         """
         reading, writing = os.pipe()
         with open(reading, encoding="utf-8", errors="replace") as output:
-            with open(writing, "wb"), self._lock:
-                if self._process.poll() is not None:  # somebody killed it
-                    self.close()
-                    self._start()
-                line = ask(self.address, self._folder, [module, *words], environment(), (writing, writing))
+            with open(writing, "wb"):
+                line = self._ask([module, *words], writing)
             with line:
                 try:
                     for text in output:
@@ -141,6 +139,15 @@ class Leash:
                         answer_of(line)  # it has ended
                     raise
                 return answer_of(line)
+
+    def _ask(self, words: Sequence[str], output: int) -> socket.socket:
+        with self._lock:
+            try:
+                return ask(self.address, self._folder, words, environment(), (output, output))
+            except OSError:  # somebody killed it
+                self.close()
+                self._start()
+            return ask(self.address, self._folder, words, environment(), (output, output))
 
 
 _leashes: dict[Path, Leash] = {}

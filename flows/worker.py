@@ -6,6 +6,7 @@ questions are for nothing, and all that are idle try the same run: one gets it, 
 
 import os
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class PlayerWorker(ProcessWorker):
     _description = "Plays and trains in processes of this machine, one at a time."
 
     async def __aenter__(self) -> "PlayerWorker":
-        self._leash = Leash(Path(__file__).parents[1], SHARED_MODULES) if Path("/proc/self").exists() else None
+        self._leash = Leash(Path(__file__).parents[1], SHARED_MODULES) if sys.platform == "linux" else None
         if self._leash:  # elsewhere a run would not find its worker among its ancestors (flows/orphans.py)
             os.environ[LEASH_VARIABLE] = self._leash.address
         await super().__aenter__()

@@ -129,10 +129,10 @@ class Ground(NamedTuple):
             below[process.parent].append(process.pid)
         if record is None:
             return None
-        leashes = [child for child in below[record.pid] if b"leash.py" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        leashes = [child for child in below[record.pid] if "leash.py" in _words_of(child)]
         held = [run for leash in leashes for holder in below[leash] for run in below[holder]]
-        own = [child for child in below[record.pid] if child not in leashes]
-        return next(iter(held or ([] if leashes else own)), None)
+        own = [child for child in below[record.pid] if "prefect.engine" in _words_of(child)]
+        return next(iter(held or own), None)
 
     def kill_alone(self, part: str) -> None:
         """Kill -9 of a part's leading process; the others of it must be gone soon.
@@ -155,6 +155,14 @@ class Ground(NamedTuple):
         if record is None:
             raise LocalError(f"{part} does not run; `python -m infra.cluster up`")
         return record
+
+
+def _words_of(process: int) -> str:
+    """Command line of a process; empty where it has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 Fault = Callable[[Ground], Run | None]

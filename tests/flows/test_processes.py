@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from threading import Thread
 import psutil
 import pytest
 
-from flows.begin import LEASH_VARIABLE
+from flows.begin import LEASH_VARIABLE, answer_of, ask
 from flows.generation import SHARED_MODULES as GENERATION_MODULES
 from flows.processes import LEASH, Leash, one_leash, run_dvc_stage, run_zero, settings_of_children
 from flows.worker import SHARED_MODULES as WORKER_MODULES
@@ -166,6 +168,76 @@ def test_commands_share_what_was_imported_until_a_source_changes(folder: Path) -
     assert told[4] == "changed", "outside, each is alone"
 
 
+def test_a_source_that_is_not_imported_yet_counts_as_well(folder: Path) -> None:
+    (folder / "zero/part.py").write_text("import os\nNUMBER = os.getpid()")
+    (folder / "zero/late.py").write_text("")
+    write(folder, "zero", "from zero.part import NUMBER; print(NUMBER)")
+    told: list[str] = []
+    with Leash(folder, ("zero.part",)) as leash:
+        leash.run("zero", [], told.append)
+        leash.run("zero", [], told.append)
+        (folder / "zero/late.py").write_text("X = 1")
+        leash.run("zero", [], told.append)
+        (folder / "zero/late.py").unlink()
+        leash.run("zero", [], told.append)
+    assert told[0] == told[1] and len(set(told)) == 3
+
+
+def test_a_source_that_changes_while_it_is_imported_is_not_what_was_imported(folder: Path) -> None:
+    (folder / "zero/part.py").write_text("VALUE = 'before'")
+    (folder / "zero/slow.py").write_text("import time, zero.part\nopen('importing', 'w')\ntime.sleep(1)")
+    write(folder, "zero", "from zero.part import VALUE; print(VALUE)")
+    told: list[str] = []
+    with Leash(folder, ("zero.slow",)) as leash:
+        while not (folder / "importing").exists():
+            time.sleep(0.01)
+        (folder / "zero/part.py").write_text("VALUE = 'changed'")
+        leash.run("zero", [], told.append)
+    assert told == ["changed\n"]
+
+
+def test_a_package_that_goes_away_meanwhile_is_no_trouble(folder: Path) -> None:
+    write(folder, "zero", "print('hello')")
+    with Leash(folder, ("zero", "dvc")) as leash:
+        assert leash.run("zero", [], print) == 0
+        shutil.rmtree(folder / "dvc")
+        (folder / "dvc").touch()
+        assert leash.run("zero", [], print) == 0
+
+
+def test_what_has_code_of_its_own_is_not_run_by_another_folders(folder: Path, tmp_path: Path) -> None:
+    write(folder, "zero", "print('of the leash')")
+    other = tmp_path / "other"
+    (other / "zero").mkdir(parents=True)
+    (other / "zero/__init__.py").touch()
+    write(other, "zero", "print('its own')")
+    with Leash(folder, ("zero",)) as leash:
+        for place, said in ((folder, "of the leash"), (other, "its own")):
+            with tempfile.TemporaryFile() as output:
+                with ask(leash.address, place, ["zero"], os.environ, (output.fileno(), output.fileno())) as line:
+                    assert answer_of(line) == 0
+                output.seek(0)
+                assert output.read().decode() == f"{said}\n"
+
+
+def test_a_signal_that_is_sent_with_the_request_is_not_lost(folder: Path) -> None:
+    write(folder, "zero", SLEEPS)
+    with (
+        Leash(folder, ("zero",)) as leash,
+        open(os.devnull, "wb") as output,
+        ask(leash.address, folder, ["zero"], os.environ, (output.fileno(), output.fileno())) as line,
+    ):
+        line.send(bytes([signal.SIGTERM]))
+        assert answer_of(line) == 128 + signal.SIGTERM
+
+
+def test_a_leash_that_stands_still_is_closed_all_the_same(folder: Path) -> None:
+    with Leash(folder, ("zero",)):
+        [server] = [child for child in psutil.Process().children() if str(LEASH) in child.cmdline()]
+        server.suspend()
+    assert gone_in_time(server.pid)
+
+
 def test_code_that_lacks_what_is_imported_runs_all_the_same(folder: Path) -> None:
     write(folder, "zero", "print('hello')")
     told: list[str] = []
@@ -191,14 +263,31 @@ def test_commands_of_several_threads_do_not_mix(folder: Path) -> None:
 
 
 def test_a_leash_whose_first_process_was_killed_goes_on_with_another(folder: Path) -> None:
-    write(folder, "zero", "import os; print(os.getppid(), flush=True)")
-    parents: list[str] = []
-    with Leash(folder, ("zero",)) as leash:
-        assert leash.run("zero", [], parents.append) == 0
+    (folder / "zero/part.py").write_text("import os\nNUMBER = os.getpid()")
+    write(folder, "zero", "from zero.part import NUMBER; print(NUMBER)")
+    told: list[str] = []
+    with Leash(folder, ("zero.part",)) as leash:
+        assert leash.run("zero", [], told.append) == 0
         [server] = [child for child in psutil.Process().children() if str(LEASH) in child.cmdline()]
+        assert told == [f"{server.pid}\n"]
         server.kill()
         server.wait()
-        assert leash.run("zero", [], parents.append) == 0
+        assert leash.run("zero", [], told.append) == leash.run("zero", [], told.append) == 0
+    assert told[1] == told[2] != told[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
+def test_a_command_ends_with_the_process_beside_it(folder: Path) -> None:
+    write(folder, "zero", f"import os; print(os.getpid(), os.getppid(), flush=True); {SLEEPS}")
+    told: list[int] = []
+
+    def kill(line: str) -> None:
+        told.extend(map(int, line.split()))
+        os.kill(told[1], signal.SIGKILL)
+
+    with Leash(folder, ("zero",)) as leash:
+        assert leash.run("zero", [], kill) is None
+    assert gone_in_time(*told)
 
 
 @pytest.mark.parametrize("modules", [(), ("zero",)], ids=["a new interpreter", "a fork"])
