@@ -15,7 +15,7 @@ from infra.api import fetch
 from infra.automations import SHARDS
 from infra.cluster import change
 from infra.cluster_parts import Cluster, command_of, environment_of
-from infra.processes import Record, lives, process_tree
+from infra.processes import Record, lives, process_tree, read_process
 from infra.services import PROJECT_DIR, LocalError
 
 MINUTE = 60.0
@@ -190,6 +190,16 @@ def both_killed(ground: Ground) -> None:
     change(ground.cluster, "start", name, START_TIMEOUT)
 
 
+def leash_killed(ground: Ground) -> None:
+    """Kill -9 of what a worker forks its runs from: the run ends, and the worker's next ones begin without it."""
+    _, child = ground.busy_child()
+    run = read_process(child)
+    holder = read_process(run.parent) if run else None
+    if holder is None or "leash.py" not in _words_of(holder.parent):
+        raise LocalError(f"the run {child} is no fork")
+    os.kill(holder.parent, signal.SIGKILL)
+
+
 def worker_terminated(ground: Ground) -> None:
     """SIGTERM to a worker: it ends what it plays, hands the shard back and ends."""
     name = ground.busy_worker()
@@ -362,6 +372,7 @@ FAULTS: dict[str, Fault] = {
     "worker-killed": worker_killed,
     "child-killed": child_killed,
     "both-killed": both_killed,
+    "leash-killed": leash_killed,
     "sigterm": worker_terminated,
     "generation-killed": generation_killed,
     "trainer-killed": trainer_killed,
