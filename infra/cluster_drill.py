@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from infra.api import OPEN_STATES, close_runs, open_runs
-from infra.cluster_faults import CAMPAIGNS, FAULTS, START_TIMEOUT, Ground, runs_of, start_generation
+from infra.cluster_faults import CAMPAIGNS, FAULTS, HITS, START_TIMEOUT, Ground, runs_of, start_generation
 from infra.cluster_parts import Cluster, environment_of, read_cluster
 from infra.services import PROJECT_DIR, Home, LocalError, say
 from zero.presets import preset_text
@@ -60,12 +60,12 @@ def drill(cluster: Cluster, name: str, seed: int, preset: str) -> dict[str, Any]
     """One fault, and what came of it.
 
     Raises:
-      LocalError: the generation did not finish, or its hashes are others.
+      LocalError: the generation did not finish, its hashes are others, or nothing was hit.
     """
     params = yaml.safe_load(preset_text(preset))
     params["seed"] = seed
     if preset == "smoke":  # so large that there is a middle: eight shards of some seconds
-        params["selfplay"] |= {"num_games": 96, "num_simulations": 24}
+        params["selfplay"] |= {"num_games": 96, "num_simulations": 64}
     number = CAMPAIGNS.get(name, 0)
     params["selfplay"]["overlap"] = bool(number)
     file = cluster.home.state / f"{name}.yaml"
@@ -85,12 +85,15 @@ def drill(cluster: Cluster, name: str, seed: int, preset: str) -> dict[str, Any]
     seconds = time.time() - began
     if end["type"] != "COMPLETED":
         raise LocalError(f"the generation ended as {end['type']}: {end['message']}")
+    ends = runs_of(run)
+    if name in HITS and not ends["Crashed"]:
+        raise LocalError(f"no run died of it, so it proves nothing: {dict(ends)}")
     tags = [f"{lineage}/gen-{made:04d}" for made in range(1, max(number, 1) + 1)]
     told = [as_trainer(cluster, "reproduce", tag).strip().splitlines()[-1] for tag in tags]
     return {
         "fault": name,
         "seconds": round(seconds, 1),
-        "runs": dict(runs_of(run)),
+        "runs": dict(ends),
         "reproduced": "; ".join(told),
     }
 

@@ -107,7 +107,7 @@ class Ground(NamedTuple):
         while time.monotonic() < deadline and not self.run.is_over():
             for name in self.cluster.workers:
                 if self.child_of(name):
-                    time.sleep(4.0)  # it is past its imports
+                    time.sleep(2.0)  # it is past its imports
                     if self.child_of(name):
                         return name
             time.sleep(0.2)
@@ -367,6 +367,8 @@ def overlapping(ground: Ground) -> None:
 
 CAMPAIGNS = {"overlap": 2}
 """Those of the faults that are done to a campaign with `selfplay.overlap`, of so many generations."""
+HITS = ("worker-killed", "child-killed", "both-killed", "leash-killed", "sigterm", "training-killed")
+"""Those that a run dies of; where none has, they hit nothing."""
 FAULTS: dict[str, Fault] = {
     "none": lambda ground: None,
     "worker-killed": worker_killed,
