@@ -66,6 +66,7 @@ def drill(cluster: Cluster, name: str, seed: int, preset: str) -> dict[str, Any]
     params["seed"] = seed
     if preset == "smoke":  # so large that there is a middle: eight shards of some seconds
         params["selfplay"] |= {"num_games": 96, "num_simulations": 64}
+        params["search"]["max_nodes"] = 128
     number = CAMPAIGNS.get(name, 0)
     params["selfplay"]["overlap"] = bool(number)
     file = cluster.home.state / f"{name}.yaml"
