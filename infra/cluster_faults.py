@@ -131,7 +131,7 @@ class Ground(NamedTuple):
             return None
         leashes = [child for child in below[record.pid] if "leash.py" in _words_of(child)]
         held = [run for leash in leashes for holder in below[leash] for run in below[holder]]
-        own = [child for child in below[record.pid] if "prefect.engine" in _words_of(child)]
+        own = [child for child in below[record.pid] if "-m\0prefect.engine" in _words_of(child)]
         return next(iter(held or own), None)
 
     def kill_alone(self, part: str) -> None:
