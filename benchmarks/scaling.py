@@ -84,6 +84,7 @@ class SleepingWorker(PlayerWorker):
 
     load: Load
     store: Store
+    forks = False
 
     async def run(
         self,

@@ -27,9 +27,12 @@ class PlayerWorker(ProcessWorker):
     _display_name = "zero"
     _description = "Plays and trains in processes of this machine, one at a time."
 
+    forks = sys.platform == "linux"
+    """Elsewhere a run would not find its worker among its ancestors (flows/orphans.py)."""
+
     async def __aenter__(self) -> "PlayerWorker":
-        self._leash = Leash(Path(__file__).parents[1], SHARED_MODULES) if sys.platform == "linux" else None
-        if self._leash:  # elsewhere a run would not find its worker among its ancestors (flows/orphans.py)
+        self._leash = Leash(Path(__file__).parents[1], SHARED_MODULES) if self.forks else None
+        if self._leash:
             os.environ[LEASH_VARIABLE] = self._leash.address
         await super().__aenter__()
         return self
