@@ -14,6 +14,7 @@ from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.workers.process import ProcessWorker
 
 from flows.begin import LEASH_VARIABLE
+from flows.plugin import WORKER_VARIABLE
 from flows.processes import Leash
 
 SHARED_MODULES = ("prefect.engine", "flows.shard", "flows.training")
@@ -31,9 +32,7 @@ class PlayerWorker(ProcessWorker):
     """Elsewhere a run would not find its worker among its ancestors (flows/orphans.py)."""
 
     async def __aenter__(self) -> "PlayerWorker":
-        self._leash = Leash(Path(__file__).parents[1], SHARED_MODULES) if self.forks else None
-        if self._leash:
-            os.environ[LEASH_VARIABLE] = self._leash.address
+        self._leash = open_leash() if self.forks else None
         await super().__aenter__()
         return self
 
@@ -49,6 +48,13 @@ class PlayerWorker(ProcessWorker):
         if self._limiter and self._limiter.available_tokens < 1:
             return []
         return any_order(await super()._get_scheduled_flow_runs())
+
+
+def open_leash() -> Leash:
+    """What the runs of this process are forks of, which end when this process does."""
+    leash = Leash(Path(__file__).parents[1], SHARED_MODULES)
+    os.environ |= {LEASH_VARIABLE: leash.address, WORKER_VARIABLE: str(os.getpid())}
+    return leash
 
 
 def any_order(found: list[WorkerFlowRunResponse]) -> list[WorkerFlowRunResponse]:

@@ -20,6 +20,7 @@ from prefect.exceptions import ParameterTypeError
 
 from flows.orphans import HOPELESS, ORPHANED, REFUSED, name_of, understood
 from flows.plugin import WORKER_VARIABLE
+from flows.processes import LEASH
 from flows.shard import shard
 from tests.end_to_end.project import SOURCE_DIR, environment_of, run
 from tests.flows.examples import DIGESTS, spec
@@ -51,18 +52,13 @@ time.sleep(60)
 
 
 WORKER = """
-import os, subprocess, sys
-os.environ["ZERO_WORKER_PROCESS"] = str(os.getpid())
+import subprocess, sys
 subprocess.run([sys.executable, "-m", "flows.begin"])
 """
 LEASH_WORKER = (
     """
-import os, pathlib
-from flows.begin import LEASH_VARIABLE
-from flows.processes import Leash
-from flows.worker import SHARED_MODULES
-leash = Leash(pathlib.Path.cwd(), SHARED_MODULES)
-os.environ[LEASH_VARIABLE] = leash.address
+from flows.worker import open_leash
+leash = open_leash()
 """
     + WORKER
 )
@@ -192,8 +188,14 @@ def training_of_other_code() -> TrainingSpec:
     return TrainingSpec(origin=origin, lock_file=DIGESTS[2], profile={}, files={})
 
 
-@pytest.mark.parametrize("worker", [WORKER, LEASH_WORKER], ids=["new interpreter", "fork"])
-def test_a_run_that_is_refused_says_so_at_once_stays_and_ends_with_its_worker(servers: Servers, worker: str) -> None:
+@pytest.mark.parametrize(
+    ("worker", "killed"),
+    [(WORKER, "worker"), (LEASH_WORKER, "worker"), (LEASH_WORKER, "leash")],
+    ids=["new interpreter", "fork", "fork, leash killed"],
+)
+def test_a_run_that_is_refused_says_so_at_once_stays_and_ends_with_what_began_it(
+    servers: Servers, worker: str, killed: str
+) -> None:
     parameters = {"spec": training_of_other_code().model_dump(mode="json")}
     deployment = servers.api("/deployments/name/zero-train/zero-train")["id"]
     run = servers.api(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})
@@ -207,6 +209,10 @@ def test_a_run_that_is_refused_says_so_at_once_stays_and_ends_with_its_worker(se
             assert state["type"] == "FAILED" and DIGESTS[1][:12] in state["message"]
             below = psutil.Process(process.pid).children(recursive=True)
             assert len(below) == (4 if worker is LEASH_WORKER else 1) and all(child.is_running() for child in below)
+            if killed == "leash":
+                [leash] = [child for child in below if child.ppid() == process.pid and LEASH.name in child.cmdline()[1]]
+                leash.kill()
+                process.wait(20)
         finally:
             process.kill()
     psutil.wait_procs(below, 20)
