@@ -52,6 +52,17 @@ def alive(pid: int) -> bool:
         return False
 
 
+def leash_process() -> psutil.Process:
+    """The one leash that is alive."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.ZombieProcess):  # other tests leave some
+            if str(LEASH) in child.cmdline():
+                found.append(child)
+    [process] = found
+    return process
+
+
 def gone_in_time(*pids: int) -> bool:
     deadline = time.monotonic() + 20
     while any(alive(pid) for pid in pids):
@@ -233,7 +244,7 @@ def test_a_signal_that_is_sent_with_the_request_is_not_lost(folder: Path) -> Non
 
 def test_a_leash_that_stands_still_is_closed_all_the_same(folder: Path) -> None:
     with Leash(folder, ("zero",)):
-        [server] = [child for child in psutil.Process().children() if str(LEASH) in child.cmdline()]
+        server = leash_process()
         server.suspend()
     assert gone_in_time(server.pid)
 
@@ -268,7 +279,7 @@ def test_a_leash_whose_first_process_was_killed_goes_on_with_another(folder: Pat
     told: list[str] = []
     with Leash(folder, ("zero.part",)) as leash:
         assert leash.run("zero", [], told.append) == 0
-        [server] = [child for child in psutil.Process().children() if str(LEASH) in child.cmdline()]
+        server = leash_process()
         assert told == [f"{server.pid}\n"]
         server.kill()
         server.wait()
@@ -340,7 +351,7 @@ def test_what_a_worker_starts_is_the_run_for_signals_and_its_end(
         command = [sys.executable, str(PROJECT / "flows/begin.py")]
         with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as begun:
             assert begun.stdout and begun.stdout.readline() == "begun engine\n"
-            [server] = [child for child in psutil.Process().children() if str(LEASH) in child.cmdline()]
+            server = leash_process()
             _, run = server.children(recursive=True)
             os.kill(begun.pid if number == signal.SIGTERM else run.pid, number)
             assert begun.wait(20) == status and begun.stdout.read() == said
