@@ -9,6 +9,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Collection
+from operator import not_
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -109,12 +111,30 @@ class Checkpoint(Manifest):
     optimizer: FileRef
     """Momentum buffers by parameter name."""
     raw_weights: FileRef | None = None
-    """The weights without the moving average, where `weights` are with it."""
+    """The weights that training goes on from, if they are not `weights`: those without the moving average, or after a
+    restart those that the training began with."""
+    average: FileRef | None = Field(default=None, exclude_if=lambda file: file is None)
+    """After a restart: the moving average that training goes on from. None: it is `weights`."""
+    restarts: bool = Field(default=False, exclude_if=not_)
+    """True: the health check called the training dead (`zero.health`). The next training restarts from the checkpoint
+    that this one started from, which `step`, `learning_rate_factor`, `raw_weights`, `optimizer` and `average` repeat.
+    Only `weights`, which played the match, come from this training."""
 
     @property
     def trainee(self) -> FileRef:
         """The weights that training goes on from."""
         return self.raw_weights or self.weights
+
+    @property
+    def trainee_average(self) -> FileRef:
+        """The moving average that training goes on from."""
+        return self.average or self.weights
+
+    @property
+    def files(self) -> tuple[FileRef, ...]:
+        """All files of the checkpoint."""
+        files = (self.weights, self.optimizer, self.raw_weights, self.average)
+        return tuple(file for file in files if file is not None)
 
 
 class Champion(Manifest):
@@ -329,6 +349,14 @@ def checked_path(ref: FileRef, folder: Path) -> Path:
             "restore it with `dvc checkout --force`"
         )
     return path
+
+
+def remove_other_files(folder: Path, refs: Collection[FileRef]) -> None:
+    """Removes the files of `folder` that are neither its manifest nor one of `refs`."""
+    kept = {MANIFEST_FILE, *(ref.path for ref in refs)}
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in kept:
+            path.unlink()
 
 
 def write_manifest(folder: Path, manifest: Manifest, name: str = MANIFEST_FILE) -> None:

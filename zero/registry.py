@@ -261,8 +261,7 @@ def _check_state(workspace: Path, entry: LedgerEntry) -> None:
     champion = read_manifest(workspace / CHAMPION_DIR, Champion)
     trainee = read_manifest(workspace / TRAINEE_DIR, Checkpoint)
     checked_path(champion.weights, workspace / CHAMPION_DIR)
-    refs = (trainee.weights, trainee.optimizer, trainee.trainee)
-    files = {checked_path(ref, workspace / TRAINEE_DIR) for ref in refs}
+    files = {checked_path(ref, workspace / TRAINEE_DIR) for ref in trainee.files}
     files.add(workspace / TRAINEE_DIR / MANIFEST_FILE)
     for name, found, wanted, by in (
         ("champion", champion.weights.sha256, entry.champion, "the ledger"),

@@ -226,8 +226,7 @@ def _generation(workspace: Path) -> GenerationId:
 
 
 def _others(folder: str, checkpoint: Checkpoint) -> tuple[Resource, ...]:
-    files = (checkpoint.optimizer, checkpoint.raw_weights)
-    return tuple(_file(folder, file) for file in files if file is not None)
+    return tuple(_file(folder, file) for file in checkpoint.files if file != checkpoint.weights)
 
 
 def _file(folder: str, file: FileRef, **annotations: str | int) -> Resource:

@@ -1,6 +1,7 @@
 """Stage `training`: the trainee learns from the window; what comes out is the challenger.
 
-Training always goes on from the trainee, whether its last challenger became champion or not, as in the paper. It reads
+Training always goes on from the trainee, whether its last challenger became champion or not, as in the paper. If the
+health check calls the training dead, the next one starts again from the same trainee (`zero.health`). It reads
 `data/window`, `state/trainee`, `state/generation.json` and `params.yaml` and nothing else. It is done here, or by
 several processes (`profile.training_processes`) that this one looks after; the files are written here alone.
 """
@@ -22,19 +23,21 @@ from zero.artifacts import (
     checked_path,
     file_ref,
     read_manifest,
+    remove_other_files,
     sha256_bytes,
     write_manifest,
     write_whole,
 )
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
+from zero.health import Health, health_of
 from zero.network.gpus import alone_on_gpus
 from zero.network.learner import Learner, StepResult
 from zero.network.parallel import Peers, run_together
 from zero.network.profile import prepare_torch, zero_for_denormals
 from zero.network.weights import load_network
 from zero.params import Params, load_params
-from zero.places import CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
+from zero.places import AVERAGE_FILE, CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
 from zero.play.samples import SampleBatch, SampleGames, Sampler, new_sample_batch, target_moves
 from zero.resume import Progress as Checkpointed
 from zero.resume import SavedTraining, load_training, remove_checkpoints, resume_dir, save_training
@@ -44,6 +47,7 @@ from zero.window import WINDOW_DIR, read_window
 
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
+RESTART_MESSAGE = "the training is dead: the next generation restarts from the checkpoint that this one started from"
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
 """Threads that make batches, by device; changes no bits."""
 
@@ -53,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class TrainingMetrics(Manifest):
-    """`metrics/training.json`: the last line of the curve, and how much was learned from."""
+    """`metrics/training.json`: the last line of the curve, the size of the training, and its health."""
 
     step: int
     loss: float
@@ -64,11 +68,18 @@ class TrainingMetrics(Manifest):
     learning_rate: float
     policy_accuracy: float
     policy_entropy: float
+    constant_value_loss: float
+    saturated_values: float
+    value_deviation: float
+    policy_gradient_norm: float
+    value_gradient_norm: float
+    trunk_gradient_norm: float
     learning_rate_factor: float
     num_steps: int
     num_samples: int
     window_games: int
     window_positions: int
+    health: Health
 
 
 class Trained(NamedTuple):
@@ -106,9 +117,15 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
             trained = train(folder, params, origin, trainee, window, None, progress)
     else:
         trained = run_together(train, (folder, params, origin, trainee, window), profile, progress)
-    checkpoint = _write_challenger(folder, params, origin, window, trained)
+    health = health_of(trained.curve, params.training.num_steps)
+    checkpoint = _write_challenger(folder, params, origin, trainee, trained, health)
+    _write_metrics(folder, params, window, trained, health)
     remove_checkpoints(folder)
     log.info("generation %d: trained to step %d, loss %.4f", origin.generation, trained.step, trained.curve[-1].loss)
+    for finding in health.findings:
+        log.warning("generation %d: %s", origin.generation, finding)
+    if checkpoint.restarts:
+        log.warning("generation %d: %s", origin.generation, RESTART_MESSAGE)
     return checkpoint
 
 
@@ -269,9 +286,9 @@ def _first_checkpoint(trainee: Checkpoint, trainee_dir: Path) -> SavedTraining:
         pending=(),
         weights=trainee.trainee,
         optimizer=trainee.optimizer,
-        average=trainee.weights,
+        average=trainee.trainee_average,
     )
-    files = (trainee.trainee, trainee.optimizer, trainee.weights)
+    files = (trainee.trainee, trainee.optimizer, trainee.trainee_average)
     return SavedTraining(progress, *(checked_path(ref, trainee_dir).read_bytes() for ref in files))
 
 
@@ -293,23 +310,42 @@ def _learner(params: Params, saved: SavedTraining, peers: Peers | None) -> Learn
     )
 
 
-def _write_challenger(folder: Path, params: Params, origin: Origin, window: Window, trained: Trained) -> Checkpoint:
+def _write_challenger(
+    folder: Path, params: Params, origin: Origin, trainee: Checkpoint, trained: Trained, health: Health
+) -> Checkpoint:
+    """Writes the challenger. After a dead training all but its player is that of the trainee, so that it restarts."""
     directory = folder / CHALLENGER_DIR
-    write_whole(directory / WEIGHTS_FILE, trained.weights)
-    write_whole(directory / OPTIMIZER_FILE, trained.optimizer)
-    if trained.raw_weights is not None:
-        write_whole(directory / RAW_WEIGHTS_FILE, trained.raw_weights)
-    else:
-        (directory / RAW_WEIGHTS_FILE).unlink(missing_ok=True)
+    restarts = health.verdict == "dead"
+    files = {WEIGHTS_FILE: trained.weights, OPTIMIZER_FILE: trained.optimizer}
+    if restarts:
+        kept = {
+            OPTIMIZER_FILE: trainee.optimizer,
+            RAW_WEIGHTS_FILE: trainee.trainee,
+            AVERAGE_FILE: trainee.trainee_average,
+        }
+        files |= {name: checked_path(ref, folder / TRAINEE_DIR).read_bytes() for name, ref in kept.items()}
+    elif trained.raw_weights is not None:
+        files[RAW_WEIGHTS_FILE] = trained.raw_weights
+    for name, data in files.items():
+        write_whole(directory / name, data)
+    refs = {name: file_ref(directory / name, directory) for name in files}
     checkpoint = Checkpoint(
         origin=origin,
         network=params.network,
-        step=trained.step,
-        learning_rate_factor=trained.learning_rate_factor,
-        weights=file_ref(directory / WEIGHTS_FILE, directory),
-        optimizer=file_ref(directory / OPTIMIZER_FILE, directory),
-        raw_weights=None if trained.raw_weights is None else file_ref(directory / RAW_WEIGHTS_FILE, directory),
+        step=trainee.step if restarts else trained.step,
+        learning_rate_factor=trainee.learning_rate_factor if restarts else trained.learning_rate_factor,
+        weights=refs[WEIGHTS_FILE],
+        optimizer=refs[OPTIMIZER_FILE],
+        raw_weights=refs.get(RAW_WEIGHTS_FILE),
+        average=refs.get(AVERAGE_FILE),
+        restarts=restarts,
     )
+    write_manifest(directory, checkpoint)
+    remove_other_files(directory, checkpoint.files)
+    return checkpoint
+
+
+def _write_metrics(folder: Path, params: Params, window: Window, trained: Trained, health: Health) -> None:
     metrics = TrainingMetrics(
         **trained.curve[-1]._asdict(),
         learning_rate_factor=trained.learning_rate_factor,
@@ -317,8 +353,7 @@ def _write_challenger(folder: Path, params: Params, origin: Origin, window: Wind
         num_samples=params.training.num_steps * params.training.batch_size,
         window_games=window.num_games,
         window_positions=window.num_positions,
+        health=health,
     )
     write_whole(folder / TRAINING_METRICS, canonical_json(metrics))
     write_whole(folder / TRAINING_CURVE, curve_text(trained.curve).encode())
-    write_manifest(directory, checkpoint)
-    return checkpoint

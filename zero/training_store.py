@@ -23,6 +23,7 @@ from zero.artifacts import (
     Sha256,
     canonical_json,
     read_manifest,
+    remove_other_files,
     sha256_bytes,
     write_whole,
 )
@@ -31,7 +32,7 @@ from zero.errors import LineageError, StorageError
 from zero.locks import locked
 from zero.network.profile import execution_profile
 from zero.params import PARAMS_FILE, Params, load_params, parse_params
-from zero.places import CHALLENGER_DIR, RAW_WEIGHTS_FILE, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
+from zero.places import CHALLENGER_DIR, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
 from zero.shards.meter import worker_name
 from zero.shards.spec import check_code, lock_file_digest
 from zero.storage import Store
@@ -151,8 +152,7 @@ def fetch(folder: Path, store: Store) -> Checkpoint | None:
         return None
     for path in _made(found.checkpoint):
         write_whole(folder / path, found.files[path])
-    if found.checkpoint.raw_weights is None:
-        (folder / CHALLENGER_DIR / RAW_WEIGHTS_FILE).unlink(missing_ok=True)
+    remove_other_files(folder / CHALLENGER_DIR, found.checkpoint.files)
     add_lines(folder, _generation(folder), found.costs)
     log.info("training was done by %s", found.worker)
     return found.checkpoint
@@ -217,7 +217,7 @@ def _made(checkpoint: Checkpoint) -> dict[str, str | None]:
     Raises:
       StorageError: a path leads elsewhere.
     """
-    refs = (checkpoint.weights, checkpoint.optimizer, *filter(None, [checkpoint.raw_weights]))
+    refs = checkpoint.files
     if any("/" in ref.path or ref.path in ("", ".", "..") for ref in refs):
         raise StorageError(f"a challenger has no files at {', '.join(ref.path for ref in refs)}")
     files: dict[str, str | None] = {f"{CHALLENGER_DIR}/{ref.path}": ref.sha256 for ref in refs}

@@ -305,10 +305,7 @@ class Generation:
                 refs.append(weights.model_copy(update={"path": f"{PLAYER_NAME}/{weights.path}"}))
             return tuple(refs)
         checkpoint = self.challenger if path == CHALLENGER_DIR else self.trainee
-        if checkpoint is None:
-            return ()
-        files = (checkpoint.weights, checkpoint.optimizer, checkpoint.raw_weights)
-        return tuple(file for file in files if file is not None)
+        return checkpoint.files if checkpoint else ()
 
     @cached_property
     def after(self) -> State | None:

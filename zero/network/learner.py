@@ -2,12 +2,13 @@
 
 import contextlib
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from zero.errors import DivergedError, ParamsError
 from zero.network.losses import (
@@ -16,6 +17,7 @@ from zero.network.losses import (
     kl_divergence,
     policy_accuracy,
     policy_entropy,
+    value_statistics,
     weighted_sum,
 )
 from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate
@@ -32,12 +34,18 @@ class StepResult(NamedTuple):
     step: int  # optimiser steps since generation 0, this one counted
     loss: float  # the four below, each with its weight, and weight_decay * |theta|^2 (AdamW decays beside its step)
     policy_loss: float  # cross-entropy, nats
-    value_loss: float  # mean squared error
+    value_loss: float  # mean squared error, also where training.value_loss minimises something else
     ownership_loss: float  # mean squared error a point; 0 without the head
     score_loss: float  # mean squared error, margin over number of points; 0 without the head
     learning_rate: float
     policy_accuracy: float  # share of samples whose most visited action has the highest prior
     policy_entropy: float  # of the network's policy, nats
+    constant_value_loss: float  # mean squared error of the best constant value: the variance of the targets
+    saturated_values: float  # share of values at least SATURATED_VALUE from 0
+    value_deviation: float  # standard deviation of the values within a batch
+    policy_gradient_norm: float  # L2 norm of the gradient of the policy head's weights, without weight decay
+    value_gradient_norm: float  # of the value head's
+    trunk_gradient_norm: float  # of all other weights
 
 
 class _Unread(NamedTuple):
@@ -45,7 +53,7 @@ class _Unread(NamedTuple):
 
     step: int
     learning_rate: float
-    numbers: Tensor  # [7], the fields of a result but the two above
+    numbers: Tensor  # [13], the fields of a result but the two above
 
 
 class Learner:
@@ -94,6 +102,7 @@ class Learner:
         self._peers = peers
         self._numbers = np.zeros((0, model.spec.rows * model.spec.columns, model.spec.num_planes), np.float32)
         self._unread: list[_Unread] = []
+        self._parts = parts_of(self._model)
         self._optimizer = new_optimizer(training, self._model)
         if optimizer_state is not None:
             load_optimizer(optimizer_state, self._optimizer, self._model)
@@ -158,22 +167,29 @@ class Learner:
 
     def _train_step(self, x: Tensor, targets: Targets) -> None:
         training = self._training
-        rate = scheduled_rate(training.learning_rate, self.step) * self.learning_rate_factor
+        rate = scheduled_rate(training.learning_rate, self.step, training.warmup_steps) * self.learning_rate_factor
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         predictions = self._predict(x)
-        losses = data_losses(predictions, targets)
+        losses = data_losses(predictions, targets, training.value_loss)
         data_loss = weighted_sum(losses, training)
         self._optimizer.zero_grad()
         data_loss.backward()  # type: ignore[no-untyped-call]
         logits = predictions.logits.detach()
         with torch.no_grad():
             loss = data_loss + training.weight_decay * self._squared_norm()
-            shown = (policy_accuracy(logits, targets.policy), policy_entropy(logits))
-            numbers = torch.stack([loss, *losses, *shown])
+            squared_error, *value = value_statistics(predictions.value.detach(), targets.value)
+            shown = losses._replace(value=squared_error)
+            policy = (policy_accuracy(logits, targets.policy), policy_entropy(logits))
+            numbers = torch.stack([loss, *shown, *policy, *value])
         if self._peers:
             gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
             self._peers.average([*gradients, *self._model.buffers(), numbers])
+        norms = torch.stack([gradient_norm(part) for part in self._parts])
+        if training.max_gradient_norm:
+            norm = torch.linalg.vector_norm(norms)
+            clip_grads_with_norm_(self._model.parameters(), training.max_gradient_norm, norm, foreach=False)
+        numbers = torch.cat([numbers, norms])
         self._optimizer.step()
         self.step += 1
         self._unread.append(_Unread(self.step, rate, numbers))
@@ -203,12 +219,13 @@ class Learner:
     def _predict(self, x: Tensor) -> Predictions:
         """Predictions in fp32."""
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._precision == "bf16"):
-            logits, value, ownership, score = self._model.predict(x)
+            found = self._model.predict(x)
         return Predictions(
-            logits.float(),
-            value.float(),
-            None if ownership is None else ownership.float(),
-            None if score is None else score.float(),
+            logits=found.logits.float(),
+            value=found.value.float(),
+            value_logit=found.value_logit.float(),
+            ownership=None if found.ownership is None else found.ownership.float(),
+            score=None if found.score is None else found.score.float(),
         )
 
     def _squared_norm(self) -> Tensor:
@@ -242,6 +259,19 @@ class Learner:
         return "the GPU's memory is too small for this network; use one with fewer channels or another device"
 
 
+def parts_of(model: AlphaZeroNetwork) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
+    """The parameters of the policy head, of the value head, and all others."""
+    heads = list(model.policy_head.parameters()), list(model.value_head.parameters())
+    in_heads = {id(parameter) for head in heads for parameter in head}
+    return (*heads, [parameter for parameter in model.parameters() if id(parameter) not in in_heads])
+
+
+def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """L2 norm of the gradient of some parameters, a scalar."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    return get_total_norm(gradients, foreach=False)
+
+
 def average_decay(decay: float, step: int) -> float:
     """Decay of the moving average after `step` steps since generation 0: lower at first, to forget the first weights.
 
@@ -251,5 +281,5 @@ def average_decay(decay: float, step: int) -> float:
 
 
 def _step_result(entry: _Unread, row: list[float]) -> StepResult:
-    loss, policy, value, ownership, score, accuracy, entropy = row
-    return StepResult(entry.step, loss, policy, value, ownership, score, entry.learning_rate, accuracy, entropy)
+    loss, policy, value, ownership, score, *shown = row
+    return StepResult(entry.step, loss, policy, value, ownership, score, entry.learning_rate, *shown)

@@ -10,7 +10,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from zero.network.tower import Predictions
-from zero.params import TrainingParams
+from zero.params import TrainingParams, ValueLoss
+
+SATURATED_VALUE = 0.99
+"""A value at least this far from 0 counts as saturated: there tanh passes on less than 2 % of a gradient."""
 
 
 class Targets(NamedTuple):
@@ -32,14 +35,31 @@ class Losses(NamedTuple):
     score: Tensor
 
 
-def data_losses(predictions: Predictions, targets: Targets) -> Losses:
-    """Means over the batch of -pi^T log p, (z - v)^2, and the squared errors of ownership and score.
+class ValueStatistics(NamedTuple):
+    """What the value predictions of a batch look like, scalars; see the fields of `StepResult`."""
+
+    squared_error: Tensor
+    constant_loss: Tensor
+    saturated: Tensor
+    deviation: Tensor
+
+
+def data_losses(predictions: Predictions, targets: Targets, value_loss: ValueLoss) -> Losses:
+    """Means over the batch of -pi^T log p, the value loss, and the squared errors of ownership and score.
+
+    The value loss is (z - v)^2, or the cross-entropy of the winning probability (1 + v) / 2 against (1 + z) / 2. The
+    gradient of the cross-entropy with respect to the logit x of v = tanh(x) is v - z. That of the squared error has
+    the additional factor 2 (1 - v^2), so it vanishes where v is near 1 or -1, however wrong v is.
 
     The error of ownership is a mean over the points, the score is counted in boards (margin over number of points);
     both are 0 for the positions of a game that was not played out.
     """
     policy = -(targets.policy * functional.log_softmax(predictions.logits, dim=1)).sum(dim=1).mean()
-    value = functional.mse_loss(predictions.value, targets.value)
+    if value_loss == "cross_entropy":
+        winning = (1.0 + targets.value) / 2.0
+        value = functional.binary_cross_entropy_with_logits(2.0 * predictions.value_logit, winning)
+    else:
+        value = functional.mse_loss(predictions.value, targets.value)
     ownership = score = torch.zeros((), device=value.device)
     if predictions.ownership is not None:
         errors = (predictions.ownership - targets.ownership).square().mean(dim=1)
@@ -54,6 +74,16 @@ def weighted_sum(losses: Losses, training: TrainingParams) -> Tensor:
     """The loss without its L2 term."""
     weights = (1.0, training.value_loss_weight, training.ownership_loss_weight, training.score_loss_weight)
     return torch.stack([weight * part for weight, part in zip(weights, losses, strict=True)]).sum()
+
+
+def value_statistics(value: Tensor, target: Tensor) -> ValueStatistics:
+    """Statistics of the values and targets of a batch, both [B]."""
+    return ValueStatistics(
+        squared_error=functional.mse_loss(value, target),
+        constant_loss=target.var(correction=min(1, len(target) - 1)),  # unbiased: the loss on new samples
+        saturated=(value.abs() >= SATURATED_VALUE).float().mean(),
+        deviation=value.std(correction=0),
+    )
 
 
 def policy_accuracy(logits: Tensor, policy_target: Tensor) -> Tensor:

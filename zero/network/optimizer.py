@@ -74,9 +74,13 @@ def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -
     copy_tensors(tensors, targets, "optimizer state")
 
 
-def scheduled_rate(schedule: Sequence[LearningRateStep], step: int) -> float:
-    """Learning rate of the step after `step` steps since generation 0."""
-    return [entry.learning_rate for entry in schedule if entry.from_step <= step][-1]
+def scheduled_rate(schedule: Sequence[LearningRateStep], step: int, warmup_steps: int = 0) -> float:
+    """Learning rate of the step after `step` steps since generation 0.
+
+    During the warm-up the first step has 1 / `warmup_steps` of the rate of the schedule, the last one all of it.
+    """
+    rate = [entry.learning_rate for entry in schedule if entry.from_step <= step][-1]
+    return rate * min(1.0, (step + 1) / warmup_steps) if warmup_steps else rate
 
 
 def adapted_factor(factor: float, kl: float, kl_target: float) -> float:

@@ -195,8 +195,13 @@ class ValueHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B]."""
+        return torch.tanh(self.logit(x))
+
+    def logit(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B], whose tanh is the value."""
         features = torch.relu_(self.hidden(torch.relu_(self.reduce(x)).flatten(1)))
-        return torch.tanh(self.output(features)).squeeze(1)
+        logit: Tensor = self.output(features).squeeze(1)
+        return logit
 
 
 class PooledValueHead(nn.Module):
@@ -214,8 +219,13 @@ class PooledValueHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B]."""
+        return torch.tanh(self.logit(x))
+
+    def logit(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B], whose tanh is the value."""
         features = torch.relu_(self.hidden(pool_board(torch.relu_(self.reduce(x)))))
-        return torch.tanh(self.output(features)).squeeze(1)
+        logit: Tensor = self.output(features).squeeze(1)
+        return logit
 
 
 class OwnershipHead(nn.Module):
@@ -252,6 +262,7 @@ class Predictions(NamedTuple):
 
     logits: Tensor  # [B, A]
     value: Tensor  # [B], in [-1, 1]
+    value_logit: Tensor  # [B], whose tanh is the value
     ownership: Tensor | None  # [B, S*S], in [-1, 1]
     score: Tensor | None  # [B], margin over the number of points
 
@@ -277,9 +288,11 @@ class AlphaZeroNetwork(nn.Module):
     def predict(self, x: Tensor) -> Predictions:
         """As `forward`, with the heads that are for training alone; they read the tower of the value."""
         features, value_features = self._features(x)
+        logits, value_logit = self.policy_head(features), self.value_head.logit(value_features)
         return Predictions(
-            logits=self.policy_head(features),
-            value=self.value_head(value_features),
+            logits=logits,
+            value=torch.tanh(value_logit),
+            value_logit=value_logit,
             ownership=None if self.ownership_head is None else self.ownership_head(value_features),
             score=None if self.score_head is None else self.score_head(value_features),
         )

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from zero.errors import ParamsError, did_you_mean
-from zero.params.learning import LearningRateStep, NetworkParams, ReplayParams, TrainingParams
+from zero.params.learning import LearningRateStep, NetworkParams, ReplayParams, TrainingParams, ValueLoss
 from zero.params.machine import ExecutorKind, ExecutorParams, ProfileParams
 from zero.params.play import (
     GameParams,
@@ -47,6 +47,7 @@ __all__ = [
     "SearchParams",
     "SelfplayParams",
     "TrainingParams",
+    "ValueLoss",
     "VerificationParams",
     "load_params",
     "overlap_of",

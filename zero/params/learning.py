@@ -53,6 +53,9 @@ class LearningRateStep(Section):
     """The rate."""
 
 
+ValueLoss = Literal["squared_error", "cross_entropy"]
+
+
 class TrainingParams(Section):
     """Optimisation of the trainee on the window."""
 
@@ -70,6 +73,10 @@ class TrainingParams(Section):
     search_value_weight: Annotated[float, Field(ge=0.0, le=1.0, exclude_if=not_)] = 0.0
     """Share of the value that the search found in the value target; the rest is the outcome. 0, or not written:
     the outcome alone, as in the paper. Not in digests where it is 0."""
+    value_loss: Annotated[ValueLoss, Field(exclude_if=lambda loss: loss == "squared_error")] = "squared_error"
+    """What training minimises for the value v and its target z: (z - v)^2 as in the paper, which is also the default,
+    or the cross-entropy of the winning probability (1 + v) / 2, whose gradient does not vanish where v is near 1 or -1.
+    Not in digests where it is the default."""
     value_loss_weight: Annotated[float, Field(gt=0.0)]
     """Weight of the value loss: 1 in the paper for self-play, 0.01 for supervised learning."""
     ownership_loss_weight: Annotated[float, Field(ge=0.0)]
@@ -81,6 +88,12 @@ class TrainingParams(Section):
     n steps; 0: the last weights, as in the paper."""
     learning_rate: Annotated[tuple[LearningRateStep, ...], Field(min_length=1)]
     """The schedule; the first entry starts at step 0."""
+    warmup_steps: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
+    """Optimiser steps, counted from generation 1, over which the learning rate rises linearly to that of the schedule.
+    0, or not written: none, as in the paper. Not in digests where it is 0."""
+    max_gradient_norm: Annotated[float, Field(ge=0.0, exclude_if=not_)] = 0.0
+    """Norm of the whole gradient above which it is scaled down to it. 0, or not written: no limit, as in the paper. Not
+    in digests where it is 0."""
     kl_target: Annotated[float, Field(ge=0.0)]
     """KL divergence of the policy over a step that the learning rate is adapted to; 0: no adaptation."""
     random_symmetry: bool
@@ -95,4 +108,9 @@ class TrainingParams(Section):
         steps = [entry.from_step for entry in self.learning_rate]
         if steps[0] != 0 or sorted(set(steps)) != steps:
             raise ValueError(f"learning_rate must start at step 0 and rise, got steps {steps}")
+        if self.warmup_steps > self.num_steps:
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} is longer than the first training, num_steps {self.num_steps}; "
+                "lower it"
+            )
         return self

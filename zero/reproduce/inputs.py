@@ -67,8 +67,8 @@ def check_inputs(clone: Path, tag: str) -> Inputs:
         (CHAMPION_DIR, champion.weights, ("champion",)),
         *_player(clone),
         (TRAINEE_DIR, trainee.trainee, ("trainee",)),
-        (TRAINEE_DIR, trainee.weights, ()),
         (TRAINEE_DIR, trainee.optimizer, ("trainee-optimizer",)),
+        *((TRAINEE_DIR, file, ()) for file in trainee.files),
         *((REPLAY_DIR, each.shard.file, (f"{WINDOW_DIR}/{each.shard.file.path}",)) for each in window.shards),
     ]
     said = statement.dependencies | {each.name: each for each in statement.subject}

@@ -27,7 +27,7 @@ SOURCES = {
         *("shards/contract.py", "shards/records.py", "shards/repeats.py", "shards/spec.py"),
     ),
     "training": (
-        *(*BASE_SOURCES, "games", "search/streams.py", "network", "play/samples.py"),
+        *(*BASE_SOURCES, "games", "health.py", "search/streams.py", "network", "play/samples.py"),
         *("shards/records.py", "shards/spec.py", "resume.py", "training.py", "training_origin.py", "window.py"),
     ),
     "gating": (*PLAY_SOURCES, "intervals.py", "gating.py"),
