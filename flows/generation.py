@@ -1,5 +1,7 @@
 """The flow `zero-generation`: one turn of the loop, from the champion's games to the recorded decision."""
 
+from pathlib import Path
+
 from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 
@@ -8,10 +10,12 @@ from flows.pool import end_leftovers, owner_of
 from flows.processes import one_leash, settings_of_children
 from flows.reports import report_generation, summary
 from flows.tasks import play_missing_shards, playing_ahead, prepare, registry, run_stage, train_in_pool, yardsticks
-from zero.artifacts import PromotionDecision, read_manifest
+from zero.artifacts import GenerationId, PromotionDecision, read_manifest
 from zero.errors import ZeroError
+from zero.health import recorded_health
 from zero.lineage import find_workspace, writer_lock
 from zero.params import ExecutorKind, load_params
+from zero.places import TRAINING_METRICS
 from zero.record import generation_tag, read_ledger
 from zero.settings import home_dir, open_store
 
@@ -63,6 +67,7 @@ def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> Pr
             if kind == "pool":
                 train_in_pool(workspace, turn)
             run_stage(workspace, turn, "training", unit="steps")
+            warn_of_health(workspace, turn)
             play_missing_shards(workspace, turn, "gating", store, kind)
             run_stage(workspace, turn, "gating")
             run_stage(workspace, turn, "verification", unit="games")
@@ -71,5 +76,14 @@ def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> Pr
     report_generation(decision, recorded)
     for line in summary(decision, recorded):
         get_run_logger().info(line)
+    for line in recorded.warnings:
+        get_run_logger().warning(line)
     yardsticks(home, lineage)
     return decision
+
+
+def warn_of_health(workspace: Path, turn: GenerationId) -> None:
+    """Logs a warning for each thing that the health checks found, before the match is played."""
+    health = recorded_health((workspace / TRAINING_METRICS).read_bytes(), TRAINING_METRICS)
+    for line in health.lines() if health else ():
+        get_run_logger().warning(f"training of {generation_tag(turn.lineage, turn.number)}: {line}")

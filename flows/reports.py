@@ -32,6 +32,8 @@ class Recorded(Manifest):
     commit: str
     promoted: bool
     mlflow_url: str | None
+    warnings: tuple[str, ...] = ()
+    """What is wrong with the generation, one sentence each; always empty for code that has no health checks."""
 
 
 class ProgressBar:
@@ -127,12 +129,13 @@ def headline(decision: PromotionDecision) -> str:
 def decision_text(decision: PromotionDecision, recorded: Recorded) -> str:
     """The decision as a page."""
     match = decision.match
-    verdict = "becomes the champion" if decision.promoted else "is refused; training goes on from it all the same"
+    verdict = "becomes the champion" if decision.promoted else "is refused; the champion stays"
     page = recorded.mlflow_url
+    warnings = "".join(f"\n> **Warning:** {line}\n" for line in recorded.warnings)
     return f"""# {recorded.tag}: {headline(decision)}
 
 The challenger `{decision.challenger[:12]}` {verdict}.
-
+{warnings}
 | | |
 |---|---|
 | score | **{match.score:.1%}**, 95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%} |

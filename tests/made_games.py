@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import torch
 import yaml
 
 from tests.parameters import network_params
@@ -23,7 +24,7 @@ from zero.artifacts import (
 from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_position
 from zero.games.rules import legal_mask, margin, outcome, play, rules_of, write_owners
 from zero.network.learner import Learner
-from zero.network.weights import new_network
+from zero.network.weights import load_network, new_network, weights_bytes
 from zero.params import GoParams, Params, parse_params
 from zero.presets import preset_text
 from zero.shards.records import write_records
@@ -47,6 +48,7 @@ def made_params(**training: object) -> Params:
         "ema_decay": 0.0,
         "checkpoint_interval": 4,
         "log_interval": 3,
+        "warmup_steps": 0,
         **training,
     }
     return params.model_copy(
@@ -174,3 +176,17 @@ def write_workspace(folder: Path, params: Params, num_shards: int = 2) -> list[G
     )
     write_manifest(directory, trainee)
     return write_games(folder, 1, num_shards)
+
+
+def saturate_value_head(folder: Path) -> None:
+    """Makes the value of the trainee 1 in all positions, so that its value head gets no gradient."""
+    directory = folder / "state/trainee"
+    checkpoint = Checkpoint.model_validate_json((directory / "manifest.json").read_bytes())
+    assert checkpoint.raw_weights is None
+    path = directory / checkpoint.weights.path
+    model = load_network(path.read_bytes())
+    with torch.no_grad():
+        model.value_head.output.weight.zero_()
+        model.value_head.output.bias.fill_(20.0)
+    write_whole(path, weights_bytes(model))
+    write_manifest(directory, checkpoint.model_copy(update={"weights": file_ref(path, directory)}))

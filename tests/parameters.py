@@ -29,7 +29,7 @@ def selfplay_params(**changes: object) -> SelfplayParams:
 
 
 def training_params(**changes: object) -> TrainingParams:
-    return TrainingParams.model_validate(preset().training.model_dump() | changes)
+    return TrainingParams.model_validate(preset().training.model_dump() | {"warmup_steps": 0} | changes)
 
 
 def smoke() -> dict[str, Any]:

@@ -119,7 +119,8 @@ def test_no_parameter_has_a_default_but_those_that_older_files_lack():
     sections: list[type[BaseModel]] = [Params, *SECTIONS]
     fields = [(name, field) for section in sections for name, field in section.model_fields.items()]
     later = {name for name, field in fields if not field.is_required()}
-    assert later == {"pooled_heads", "search_value_weight", "overlap", "pass_wins"}
+    newest = {"value_loss", "warmup_steps", "max_gradient_norm"}
+    assert later == {"pooled_heads", "search_value_weight", "overlap", "pass_wins", *newest}
 
 
 def test_parameters_are_frozen():
@@ -229,6 +230,10 @@ def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
         (
             {"game": {"name": "gomoku", "size": 5, "in_a_row": 4}, "network.ownership_head": True},
             "network.ownership_head is for Go alone; set it to false for gomoku",
+        ),
+        (
+            {"training.num_steps": 12, "training.warmup_steps": 13},
+            "warmup_steps 13 is longer than the first training, num_steps 12; lower it",
         ),
     ],
 )

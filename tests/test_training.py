@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.made_games import made_params, write_games, write_params, write_workspace
+from tests.made_games import made_params, saturate_value_head, write_games, write_params, write_workspace
 from tests.parameters import network_params
 from zero import replay
 from zero.artifacts import Checkpoint, FileRef, GameSet, checked_path, read_manifest, sha256_bytes, write_manifest
@@ -202,6 +202,68 @@ def next_generation(folder: Path, number: int) -> None:
     replay.run(folder, Store(str(folder / "store")))
 
 
+def dead_workspace(folder: Path, **training: object) -> Path:
+    """A workspace whose trainee has a saturated value head, which the squared error cannot repair."""
+    steps = {"num_steps": 100, "log_interval": 20, "checkpoint_interval": 50}
+    workspace(folder, made_params(**steps, **training))
+    saturate_value_head(folder)
+    return folder
+
+
+def bytes_of(folder: Path, ref: FileRef | None) -> bytes:
+    assert ref is not None
+    return checked_path(ref, folder).read_bytes()
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.9])
+def test_a_dead_training_restarts_from_the_checkpoint_it_started_from(tmp_path, decay, caplog):
+    folder = dead_workspace(tmp_path, ema_decay=decay)
+    trainee_dir, directory = folder / "state/trainee", folder / "models/challenger"
+    trainee = read_manifest(trainee_dir, Checkpoint)
+    checkpoint = run(folder)
+    health = json.loads((folder / "metrics/training.json").read_text())["health"]
+    assert (health["verdict"], checkpoint.restarts) == ("dead", True)
+    assert (checkpoint.step, checkpoint.learning_rate_factor) == (0, 1.0)
+    kept = bytes_of(trainee_dir, trainee.weights)
+    assert bytes_of(directory, checkpoint.trainee) == bytes_of(directory, checkpoint.trainee_average) == kept
+    assert bytes_of(directory, checkpoint.optimizer) == bytes_of(trainee_dir, trainee.optimizer)
+    assert bytes_of(directory, checkpoint.weights) != kept, "the player of the match is that of the training"
+    assert "the next generation restarts" in caplog.text
+    next_generation(folder, 2)
+    before = (folder / "metrics/training.json").read_bytes()
+    second = run(folder)
+    assert (second.step, second.restarts) == (0, True)
+    assert curve(folder)[-1]["step"] == "100"
+    assert (folder / "metrics/training.json").read_bytes() != before, "other games, and another order of them"
+
+
+def test_a_training_after_a_dead_one_has_only_its_own_files(tmp_path):
+    folder = dead_workspace(tmp_path, ema_decay=0.9)
+    run(folder)
+    assert (folder / "models/challenger/average.safetensors").exists()
+    next_generation(folder, 2)
+    tree = {"num_steps": 100, "log_interval": 20, "checkpoint_interval": 50, "ema_decay": 0.9}
+    write_params(folder, made_params(**tree, value_loss="cross_entropy"))
+    checkpoint = run(folder)
+    assert not checkpoint.restarts
+    assert checkpoint.step == 100
+    names = {"manifest.json", "optimizer.safetensors", "raw-weights.safetensors", "weights.safetensors"}
+    assert {path.name for path in (folder / "models/challenger").iterdir()} == names
+
+
+def test_the_warm_up_and_the_limit_of_the_gradient_change_the_weights_and_their_absence_does_not(tmp_path):
+    found = {}
+    for name, section in (
+        ("plain", {}),
+        ("no limit is reached", {"max_gradient_norm": 1e6}),
+        ("limit", {"max_gradient_norm": 0.1}),
+        ("warm-up", {"warmup_steps": 5}),
+    ):
+        found[name] = trained(tmp_path / name, made_params(**section))["models/challenger/weights.safetensors"]
+    assert found["no limit is reached"] == found["plain"]
+    assert len(set(found.values())) == 3
+
+
 def test_the_challenger_is_the_average_and_training_goes_on_from_the_weights_without_it(tmp_path):
     plain, averaged = (workspace(tmp_path / str(decay), made_params(ema_decay=decay)) for decay in (0.0, 0.9))
     for number in (1, 2):
@@ -350,9 +412,9 @@ def test_training_lowers_the_loss(tmp_path):
 
 
 def test_a_line_is_the_mean_of_its_steps_and_has_the_last_rate():
-    steps = [StepResult(step, *np.arange(8) + step) for step in (4, 6)]
+    steps = [StepResult(step, *np.arange(14) + step) for step in (4, 6)]
     line = curve_line(steps)
-    assert line == StepResult(6, 5.0, 6.0, 7.0, 8.0, 9.0, 11.0, 11.0, 12.0)
+    assert line == StepResult(6, 5.0, 6.0, 7.0, 8.0, 9.0, 11.0, *np.arange(11.0, 19.0))
     assert isinstance(line.step, int)
 
 

@@ -5,15 +5,20 @@ Such a network is weaker than a random one, although the loss stays finite. The 
 record contains all that they judge. Thresholds are measured; see RESULTS.md, 2026-11-24.
 """
 
+import json
 from collections.abc import Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pydantic import ValidationError
+
 from zero.artifacts import Manifest
+from zero.errors import StorageError
 
 if TYPE_CHECKING:
     from zero.network.learner import StepResult
 
+RESTART = "the next generation restarts from the checkpoint that this one started from"
 MIN_STEPS = 100
 """Steps that a training needs before its value head can be judged."""
 LAST_SHARE = 4
@@ -43,6 +48,12 @@ class Health(Manifest):
     """1 - value loss / loss of the best constant value; None if it is not known because all targets are equal."""
     findings: tuple[str, ...]
     """One sentence for each thing that is wrong or not known."""
+
+    def lines(self) -> list[str]:
+        """What a person should know, one sentence a line; nothing if the training is healthy."""
+        if self.verdict == "dead":
+            return [*self.findings, f"the training is dead: {RESTART}"]
+        return list(self.findings)
 
 
 class _Means(NamedTuple):
@@ -79,6 +90,23 @@ def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
     else:
         verdict = "warning" if findings else "healthy"
     return Health(verdict=verdict, explained_variance=explained, findings=tuple(findings))
+
+
+def recorded_health(metrics: bytes, name: str) -> Health | None:
+    """The health in a `metrics/training.json`; None if the generation was made before there were health checks.
+
+    Args:
+      metrics: content of the file.
+      name: what an error calls it.
+
+    Raises:
+      StorageError: the file is damaged.
+    """
+    try:
+        found = json.loads(metrics).get("health")
+        return None if found is None else Health.model_validate(found)
+    except (ValueError, AttributeError, ValidationError):
+        raise StorageError(f"{name} is damaged; restore it with `git checkout` at the generation's tag") from None
 
 
 def _value_findings(means: _Means, explained: float | None) -> tuple[list[str], bool]:

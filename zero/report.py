@@ -13,7 +13,9 @@ from zero.artifacts import NO_RESIGNATION, GameSet, LedgerEntry, checked_path, r
 from zero.commands import git
 from zero.costs import GenerationCosts, read_note
 from zero.errors import ZeroError
+from zero.health import Health, recorded_health
 from zero.lineage import find_workspace, standing
+from zero.places import TRAINING_METRICS
 from zero.record import generation_tag
 from zero.resignation import Calibration
 from zero.selfplay import METRICS_FILE as SELFPLAY_METRICS
@@ -51,6 +53,34 @@ def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:
     ]
 
 
+def warning_lines(workspace: Path, entry: LedgerEntry, revision: str) -> list[str]:
+    """What is wrong with a generation, in plain words: its training's health, and a champion that is still random.
+
+    Args:
+      workspace: of its lineage.
+      entry: its line of the ledger.
+      revision: a commit or tag that has its metrics.
+    """
+    health = _health(workspace, entry, revision)
+    lines = [] if health is None else [f"training: {line}" for line in health.lines()]
+    if entry.decision is not None and entry.champion_generation == 0:
+        restarts = health is not None and health.verdict == "dead"
+        goes_on = "restarts from a healthy checkpoint" if restarts else "continues from the refused network"
+        lines.append(
+            "the champion is still generation 0, the random network, because no challenger has won its match yet. "
+            f"Make the next generation: `make generation LINEAGE={entry.lineage}`; its training {goes_on}."
+        )
+    return lines
+
+
+def _health(workspace: Path, entry: LedgerEntry, revision: str) -> Health | None:
+    """The health of a generation's training; None if it has no training or no health checks."""
+    if entry.decision is None:
+        return None
+    name = f"{revision}:{TRAINING_METRICS}"
+    return recorded_health(git(workspace, "show", name).encode(), name)
+
+
 def status_screen(home: Path, lineage: str) -> None:
     """Prints one screen about a lineage."""
     now = standing(find_workspace(home, lineage))
@@ -72,6 +102,11 @@ def status_screen(home: Path, lineage: str) -> None:
         f"{now.next_generation}\nworkspace {now.workspace}",
         soft_wrap=True,
     )
+    health = _health(now.workspace, last, "HEAD")
+    if health is not None and health.explained_variance is not None:
+        console.print(f"training {health.verdict}; the value explains {health.explained_variance:.0%} of the variance")
+    for line in warning_lines(now.workspace, last, "HEAD"):
+        console.print(f"[yellow]warning:[/yellow] {line}", soft_wrap=True)
 
 
 def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:
@@ -84,6 +119,7 @@ def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:
             "next_generation": now.next_generation,
             "tag": generation_tag(name, now.ledger[-1].generation),
             "last": now.ledger[-1].model_dump(mode="json"),
+            "warnings": warning_lines(now.workspace, now.ledger[-1], "HEAD"),
             "costs": {
                 tag: costs.model_dump(mode="json")
                 for _, tag in _with_tags(now.ledger)

@@ -47,7 +47,6 @@ from zero.window import WINDOW_DIR, read_window
 
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
-RESTART_MESSAGE = "the training is dead: the next generation restarts from the checkpoint that this one started from"
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
 """Threads that make batches, by device; changes no bits."""
 
@@ -122,10 +121,8 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
     _write_metrics(folder, params, window, trained, health)
     remove_checkpoints(folder)
     log.info("generation %d: trained to step %d, loss %.4f", origin.generation, trained.step, trained.curve[-1].loss)
-    for finding in health.findings:
-        log.warning("generation %d: %s", origin.generation, finding)
-    if checkpoint.restarts:
-        log.warning("generation %d: %s", origin.generation, RESTART_MESSAGE)
+    for line in health.lines():
+        log.warning("generation %d: %s", origin.generation, line)
     return checkpoint
 
 

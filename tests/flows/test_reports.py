@@ -58,6 +58,13 @@ def test_a_refused_challenger_is_not_called_champion() -> None:
     assert "becomes the champion" not in text and "zero track tiny" in text
 
 
+def test_each_warning_is_a_paragraph_of_the_decision() -> None:
+    warned = recorded(None).model_copy(update={"warnings": ("training: it is dead", "the champion is random")})
+    text = decision_text(decision(promoted=False), warned)
+    assert "> **Warning:** training: it is dead\n\n> **Warning:** the champion is random\n\n| | |" in text
+    assert "Warning" not in decision_text(decision(), recorded(None))
+
+
 def test_match_decision_and_link_are_published_under_the_lineages_name(page: Page) -> None:
     report_generation(decision(), recorded("http://127.0.0.1:5000/run"))
     assert sorted(page.made) == ["tiny-decision", "tiny-match", "tiny-mlflow"]

@@ -8,7 +8,7 @@ from tests.network.networks import ARCHITECTURES, GO5, TINY, TRAINING, as_images
 from tests.oracle.bitboards import unpack
 from zero.errors import ParamsError
 from zero.network.learner import Learner, StepResult, average_decay
-from zero.network.losses import Targets, data_losses, kl_divergence, weighted_sum
+from zero.network.losses import Targets, data_losses, kl_divergence, value_statistics, weighted_sum
 from zero.network.tower import AlphaZeroNetwork, Predictions, network_spec
 from zero.network.weights import load_network
 from zero.params import LearningRateStep
@@ -30,6 +30,12 @@ def targets_of(batch: tuple[np.ndarray, ...]) -> Targets:
     return Targets(*map(torch.from_numpy, batch[1:]))
 
 
+def predictions_of(logits: np.ndarray, value: np.ndarray) -> Predictions:
+    """Predictions with these policy logits [B, A] and values [B]."""
+    numbers = torch.from_numpy(value)
+    return Predictions(torch.from_numpy(logits), numbers, torch.atanh(numbers), None, None)
+
+
 def learn(learner: Learner, batches: list[tuple[np.ndarray, ...]]) -> list[StepResult]:
     assert list(learner.train(batches)) == list(range(learner.step - len(batches) + 1, learner.step + 1))
     return learner.results()
@@ -41,8 +47,9 @@ def test_the_losses_are_those_of_the_paper():
     policy_target, value_target = draws.dirichlet(np.ones(4), 5), np.array([1.0, -1.0, 0.0, 1.0, -1.0])
     none = torch.zeros(5, 9), torch.zeros(5), torch.zeros(5)
     losses = data_losses(
-        Predictions(torch.from_numpy(logits), torch.from_numpy(value), None, None),
+        predictions_of(logits, value),
         Targets(torch.from_numpy(policy_target), torch.from_numpy(value_target), *none),
+        "squared_error",
     )
     assert float(losses.policy) == pytest.approx(-(policy_target * np.log(softmax(logits))).sum() / 5)
     assert float(losses.value) == pytest.approx(((value_target - value) ** 2).sum() / 5)
@@ -50,12 +57,47 @@ def test_the_losses_are_those_of_the_paper():
     assert float(weighted_sum(losses, TRAINING)) == pytest.approx(float(losses.policy) + 0.5 * float(losses.value))
 
 
+def test_the_cross_entropy_is_that_of_the_winning_probability():
+    draws = np.random.default_rng(0)
+    logits, value = draws.normal(size=(5, 4)), draws.uniform(-1, 1, 5)
+    policy_target, value_target = draws.dirichlet(np.ones(4), 5), np.array([1.0, -1.0, 0.0, 0.5, -1.0])
+    none = torch.zeros(5, 9), torch.zeros(5), torch.zeros(5)
+    targets = Targets(torch.from_numpy(policy_target), torch.from_numpy(value_target), *none)
+    found = data_losses(predictions_of(logits, value), targets, "cross_entropy")
+    won, target = (1 + value) / 2, (1 + value_target) / 2
+    assert float(found.value) == pytest.approx(-(target * np.log(won) + (1 - target) * np.log(1 - won)).sum() / 5)
+
+
+def test_a_saturated_value_that_is_wrong_still_has_a_gradient_with_the_cross_entropy():
+    gradients = {}
+    for loss in ("squared_error", "cross_entropy"):
+        logit = torch.tensor([9.0], requires_grad=True)
+        predictions = Predictions(torch.zeros(1, 4), torch.tanh(logit), logit, None, None)
+        targets = Targets(torch.full((1, 4), 0.25), torch.tensor([-1.0]), torch.zeros(1, 9), *torch.zeros(2, 1))
+        data_losses(predictions, targets, loss).value.backward()
+        gradients[loss] = float(logit.grad)
+    assert gradients["squared_error"] < 1e-5
+    assert gradients["cross_entropy"] == pytest.approx(2.0)
+
+
+def test_the_statistics_of_the_value_are_those_of_the_batch():
+    value, target = np.array([0.995, -0.99, 0.5, 0.0]), np.array([1.0, -1.0, -1.0, 1.0])
+    found = value_statistics(torch.from_numpy(value), torch.from_numpy(target))
+    assert float(found.squared_error) == pytest.approx(((value - target) ** 2).mean())
+    assert float(found.constant_loss) == pytest.approx(target.var(ddof=1))
+    assert float(found.saturated) == 0.5
+    assert float(found.deviation) == pytest.approx(value.std())
+    alone = value_statistics(torch.zeros(1), torch.ones(1))
+    assert float(alone.constant_loss) == 0.0
+
+
 def test_ownership_and_score_are_learned_where_the_game_was_played_out():
     batch = random_batch()
     draws = np.random.default_rng(0)
     ownership, score = draws.uniform(-1, 1, (8, 25)), draws.uniform(-1, 1, 8)
-    predictions = Predictions(torch.zeros(8, 26), torch.zeros(8), torch.from_numpy(ownership), torch.from_numpy(score))
-    losses = data_losses(predictions, targets_of(batch))
+    predictions = predictions_of(np.zeros((8, 26)), np.zeros(8))
+    predictions = predictions._replace(ownership=torch.from_numpy(ownership), score=torch.from_numpy(score))
+    losses = data_losses(predictions, targets_of(batch), "squared_error")
     ownership_target, score_target, played_out = batch[3:]
     assert 0 < played_out.sum() < 8
     ownership_error = score_error = 0.0
@@ -73,7 +115,7 @@ def test_games_that_were_not_played_out_do_not_move_their_heads():
     batch = list(random_batch())
     batch[5] = np.zeros(8, np.float32)
     model = lived_in_network(EVERYTHING).train()
-    losses = data_losses(model.predict(images(tuple(batch))), targets_of(tuple(batch)))
+    losses = data_losses(model.predict(images(tuple(batch))), targets_of(tuple(batch)), "squared_error")
     weighted_sum(losses, TRAINING).backward()
     for name, parameter in model.named_parameters():
         if name.startswith(("ownership_head", "score_head")):
@@ -98,7 +140,7 @@ def test_two_steps_are_momentum_sgd_on_the_whole_loss(network):
     parameters = list(model.parameters())
     momentum = [torch.zeros_like(parameter) for parameter in parameters]
     for batch in batches:
-        losses = data_losses(model.predict(images(batch)), targets_of(batch))
+        losses = data_losses(model.predict(images(batch)), targets_of(batch), "squared_error")
         decay = torch.cat([parameter.reshape(-1) for parameter in parameters]).square().sum()
         loss = losses.policy + 0.5 * losses.value + TRAINING.weight_decay * decay
         loss = loss + 0.3 * losses.ownership + 0.2 * losses.score

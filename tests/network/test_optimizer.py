@@ -131,3 +131,10 @@ def test_the_decay_of_the_loss_is_doubled_in_the_gradient():
     optimizer.step()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.detach(), before[name] * (1 - 0.1 * 2 * TRAINING.weight_decay))
+
+
+def test_the_rate_rises_linearly_to_that_of_the_schedule():
+    schedule = (LearningRateStep(from_step=0, learning_rate=0.05), LearningRateStep(from_step=6, learning_rate=0.01))
+    rates = [scheduled_rate(schedule, step, warmup_steps=4) for step in range(8)]
+    assert rates == pytest.approx([0.0125, 0.025, 0.0375, 0.05, 0.05, 0.05, 0.01, 0.01])
+    assert scheduled_rate(schedule, 0) == 0.05

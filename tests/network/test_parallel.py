@@ -90,7 +90,7 @@ def test_two_processes_average_what_each_finds_on_its_half_of_the_batch():
             half.load_state_dict(model.state_dict())
             planes, *targets = (array[4 * i : 4 * i + 4] for array in batch)
             predictions = half.predict(as_images(unpack(planes, 25).astype(np.float32)))
-            parts = data_losses(predictions, Targets(*map(torch.from_numpy, targets)))
+            parts = data_losses(predictions, Targets(*map(torch.from_numpy, targets)), "squared_error")
             gradients.append(list(torch.autograd.grad(weighted_sum(parts, TRAINING), list(half.parameters()))))
             buffers.append([buffer.clone() for buffer in half.buffers()])
             losses.append(float(parts.value.detach()))

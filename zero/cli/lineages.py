@@ -103,7 +103,7 @@ def advance(
     """
     from zero.lineage import find_workspace, writer_lock
     from zero.registry import advance as advance_workspace
-    from zero.report import decision_lines
+    from zero.report import decision_lines, warning_lines
 
     home = home_dir()
     workspace = find_workspace(home, lineage)
@@ -115,6 +115,7 @@ def advance(
             url = _track(home, workspace, Settings().tracking_uri)
         except ZeroError as error:  # the record is made; tracking can be caught up
             typer.echo(f"not tracked: {error}; catch up later with `zero track {lineage}`", err=True)
+    warnings = warning_lines(workspace, done.entry, done.tag)
     if as_json:
         promoted = done.entry.decision.promoted if done.entry.decision else True
         typer.echo(
@@ -126,12 +127,15 @@ def advance(
                     "commit": done.commit,
                     "promoted": promoted,
                     "mlflow_url": url,
+                    "warnings": warnings,
                 }
             )
         )
     else:
         for line in decision_lines(done.entry, done.tag):
             typer.echo(line)
+        for line in warnings:
+            typer.echo(f"warning: {line}")
         if url:
             typer.echo(f"MLflow run: {url}")
 

@@ -15,7 +15,9 @@ import yaml
 from zero.artifacts import LedgerEntry, Window, canonical_line, read_manifest
 from zero.costs import GenerationCosts, read_note
 from zero.errors import LineageError, StorageError
+from zero.health import Health, recorded_health
 from zero.params import Params, load_params
+from zero.places import TRAINING_METRICS
 from zero.provenance import PROVENANCE_FILE, Statement, read_envelope
 from zero.record import generation_tag, read_ledger
 
@@ -52,6 +54,7 @@ class Generation(NamedTuple):
     data: TrainingData | None
     costs: GenerationCosts | None
     checks: tuple[tuple[str, float], ...] = ()  # metrics of replay and verification, as "replay/num_games"
+    health: Health | None = None  # None: made before there were health checks
 
     @property
     def entry(self) -> LedgerEntry:
@@ -99,6 +102,7 @@ def read_generation(folder: Path, tag: str) -> Generation:
         data=_training_data(folder, start.lineage, tag),
         costs=read_note(folder, start.lineage, tag),
         checks=tuple(_checks(folder / "metrics")),
+        health=recorded_health(_text(folder / TRAINING_METRICS).encode(), str(folder / TRAINING_METRICS)),
     )
 
 
@@ -146,6 +150,9 @@ def _checks(folder: Path) -> Iterator[tuple[str, float]]:
 def _curve(path: Path) -> tuple[Point, ...]:
     try:
         rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(_text(path).splitlines())]
+        for row in rows:
+            if row.get("constant_value_loss", 0.0) > 0.0:
+                row["explained_variance"] = 1.0 - row["value_loss"] / row["constant_value_loss"]
         points = [Point(n, value, int(row["step"])) for row in rows for n, value in row.items() if n != "step"]
     except (ValueError, KeyError, TypeError):
         raise _damaged(path) from None

@@ -32,7 +32,10 @@ SECTIONS = {
 """Parameters that the run of a stage shows; the parent shows all."""
 PARENT_METRICS = {
     "selfplay": ("num_games", "num_positions", "mean_length", "unique_games"),
-    "training": ("loss", "policy_loss", "value_loss", "learning_rate", "policy_accuracy", "policy_entropy"),
+    "training": (
+        *("loss", "policy_loss", "value_loss", "constant_value_loss", "explained_variance", "saturated_values"),
+        *("learning_rate", "policy_accuracy", "policy_entropy", "policy_gradient_norm", "value_gradient_norm"),
+    ),
     "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
 }
 """Metrics of each stage that generations are compared by; the run of the stage shows all."""
@@ -88,7 +91,7 @@ def generation_page(generation: Generation) -> Page:
         "zero.champion_generation": str(entry.champion_generation),
         "zero.params_digest": entry.params_digest,
         "zero.lock_digest": entry.lock_digest,
-        "mlflow.note.content": generation_note(generation.ledger, entry),
+        "mlflow.note.content": " ".join([generation_note(generation.ledger, entry), *_health_notes(generation)]),
     }
     if entry.source is not None:
         tags |= {"zero.source": entry.source.tag, "zero.source_commit": entry.source.commit}
@@ -98,6 +101,7 @@ def generation_page(generation: Generation) -> Page:
         tags |= {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
         tags |= {f"zero.engine.{stage}": digest for stage, digest in provenance.found.engine.items()}
         tags |= {f"zero.profile.{name}": value for name, value in provenance.found.profile.items()}
+        tags |= _health_tags(generation)
         tags |= {"zero.window": provenance.byproducts[WINDOW_MANIFEST].sha256}
         for stage, found in _stage_points(generation).items():
             shown = [point for point in found if point.name in PARENT_METRICS[stage]]
@@ -150,6 +154,7 @@ def stage_pages(generation: Generation) -> list[Page]:
         "training": {
             "zero.challenger": decision.challenger,
             "zero.window": provenance.byproducts[WINDOW_MANIFEST].sha256,
+            **_health_tags(generation),
         },
         "gating": match | {"zero.decision": decision_word(generation.entry)},
     }
@@ -257,6 +262,16 @@ def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
         f"{entry.decision.threshold:g}) against generation {champions[entry.generation - 1]}: {match.wins} won, "
         f"{match.losses} lost, {match.draws} drawn, {match.unique_games} different games."
     )
+
+
+def _health_tags(generation: Generation) -> dict[str, str]:
+    return {} if generation.health is None else {"zero.health": generation.health.verdict}
+
+
+def _health_notes(generation: Generation) -> list[str]:
+    """What the health checks found, for the description of a run."""
+    lines = generation.health.lines() if generation.health else []
+    return [f"**Training: {line}.**" for line in lines]
 
 
 def _common_tags(generation: Generation) -> dict[str, str]:
