@@ -1,5 +1,7 @@
 """The health of a training, from curves that are alive, dead, or cannot be judged."""
 
+from typing import Any
+
 import pytest
 
 from zero.health import Health, health_of
@@ -80,7 +82,8 @@ def test_a_collapsed_policy_is_a_warning():
 
 @pytest.mark.parametrize("head", ["policy", "value"])
 def test_a_vanished_gradient_is_a_warning(head):
-    health = judged(*[HEALTHY._replace(**{f"{head}_gradient_norm": 1e-9})] * 8)
+    changes: dict[str, Any] = {f"{head}_gradient_norm": 1e-9}
+    health = judged(*[HEALTHY._replace(**changes)] * 8)
     assert health.verdict == "warning"
     assert health.findings == (f"the gradient of the {head} head has vanished: its norm is 1e-09",)
 

@@ -75,6 +75,7 @@ def test_a_saturated_value_that_is_wrong_still_has_a_gradient_with_the_cross_ent
         predictions = Predictions(torch.zeros(1, 4), torch.tanh(logit), logit, None, None)
         targets = Targets(torch.full((1, 4), 0.25), torch.tensor([-1.0]), torch.zeros(1, 9), *torch.zeros(2, 1))
         data_losses(predictions, targets, loss).value.backward()
+        assert logit.grad is not None
         gradients[loss] = float(logit.grad)
     assert gradients["squared_error"] < 1e-5
     assert gradients["cross_entropy"] == pytest.approx(2.0)
