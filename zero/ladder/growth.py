@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 from zero.audit.chains import Chains
 from zero.audit.evidence import Generation
-from zero.contest import Played, contest
+from zero.contest import Played, contest, finished_matches
 from zero.errors import LineageError, ParamsError
 from zero.games.rules import rules_of
 from zero.ladder import Rated, rate_lineage
 from zero.ladder.elo import Pair, most_informative
 from zero.ladder.entries import Entry, champion_player, champion_text, champions, entry_of_player
-from zero.ladder.results import finished_matches
 from zero.match import Progress
 from zero.opponents.gtp_process import program_path
 from zero.params import GameParams, GoParams
@@ -150,7 +149,7 @@ def _networks(generations: Sequence[Generation], game: GameParams, simulations: 
 
 def _opponent(text: str, game: GameParams) -> Entry:
     asked = parse_player(text)
-    if asked.kind in ("network", "raw"):
+    if asked.has_network:
         raise ParamsError(
             f"{text!r} is a network; the fixed opponents of a ladder have none, such as gnugo:10 or random"
         )
