@@ -63,7 +63,15 @@ def write_match(
     results = [1] * wins + [-1] * losses + [0] * draws
     spec = MatchSpec(game=game, players=(first, second), num_games=len(results), opening_moves=opening_moves, seed=wins)
     games = [
-        MatchGame(game=number, actions=(number % 25,), outcome=(1, -1)[number % 2] * result, margin=0.0, end="passes")
+        MatchGame.model_validate(
+            {
+                "game": number,
+                "actions": (number % 25,),
+                "outcome": (1, -1)[number % 2] * result,
+                "margin": 0.0,
+                "end": "passes",
+            }
+        )
         for number, result in enumerate(results)
     ]
     folder = home / ".zero/matches" / spec.key()[:16]

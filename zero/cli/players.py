@@ -86,7 +86,9 @@ def elo(
     games: Annotated[int, typer.Option(min=0, help="Games to add, where they tell most; 0: only what there is.")] = 0,
     against: Annotated[
         list[str] | None,
-        typer.Option(help="Fixed opponent, once each; by default GNU Go at levels 10 and 1, or rollouts, and random."),
+        typer.Option(
+            help="Fixed opponent, such as shipped:go9, once each; by default GNU Go 10 and 1, or rollouts, and random."
+        ),
     ] = None,
     simulations: Annotated[int | None, typer.Option(min=0, help="Of a move; by default the gate's.")] = None,
     match_games: Annotated[int, typer.Option(min=2, help="Games of a match; all is rated anew after each.")] = 20,
