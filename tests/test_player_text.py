@@ -24,11 +24,18 @@ from zero.player_text import PlayerText, parse_player
         ),
         ("raw:go9/gen-0012", "raw", "go9/gen-0012", {}),
         ("models:/zero-go9@champion,simulations=8", "network", "models:/zero-go9@champion", {"simulations": "8"}),
+        ("shipped:go9,simulations=8", "network", "shipped:go9", {"simulations": "8"}),
+        ("raw:shipped:go9", "raw", "shipped:go9", {}),
         ("a:b/weights.safetensors", "network", "a:b/weights.safetensors", {}),
     ],
 )
 def test_a_text_is_taken_apart(text, kind, argument, options):
     assert parse_player(text) == PlayerText(text, kind, argument, options)
+
+
+@pytest.mark.parametrize("text", ["go9", "go9,simulations=8,resign=-0.9", "raw:go9", "leelaz:go9,playouts=5"])
+def test_an_argument_is_replaced(text):
+    assert parse_player(text).with_argument("a/gen-0001") == text.replace("go9", "a/gen-0001")
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,8 @@ def test_a_number_out_of_range_is_named(text):
     [
         ("nobody", LineageError, "unknown lineage 'nobody'; there are: none yet"),
         ("a/b/weights.txt", StorageError, "no file a/b/weights.txt"),
+        ("shipped:go8", LineageError, "unknown shipped player 'go8'; give shipped:go9 or shipped:gomoku8"),
+        ("shipped:", LineageError, "unknown shipped player ''; give shipped:go9 or shipped:gomoku8"),
         ("models:/zero-go9", LineageError, "names no version; write models:/zero-go9@champion"),
         ("models:/zero-go9@champion", ServerError, "MLFLOW_TRACKING_URI is not set"),
         ("tiny/gen-0001", LineageError, "unknown lineage 'tiny'; there are: none yet"),

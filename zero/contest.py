@@ -1,15 +1,19 @@
 """From the texts of players to a match, or to a seat at one board: who they are, which game, where it is kept."""
 
+import logging
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from zero.errors import ParamsError
+from zero.artifacts import read_manifest
+from zero.errors import ParamsError, StorageError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.match import Progress, play_match
 from zero.match.referee import most_opening_moves
 from zero.match.results import MatchSpec, MatchTable
+from zero.match.store import RESULT_FILE, SPEC_FILE
 from zero.opponents import Opponent
 from zero.player_text import PlayerText, parse_player
 from zero.players import NetworkPlayer, find_network_player, game_of, make_mind, make_opponent
@@ -17,6 +21,8 @@ from zero.settings import STATE_FOLDER
 
 if TYPE_CHECKING:
     from zero.interop.gtp.minds import Mind
+
+log = logging.getLogger(__name__)
 
 MATCHES_DIR = "matches"
 KEY_DIGITS = 16
@@ -100,6 +106,24 @@ def contest(
         return Played(where, spec, play_match(where, spec, hand_over, games_at_once, progress))
 
 
+def finished_matches(home: Path) -> Iterator[tuple[Path, MatchSpec, MatchTable]]:
+    """Folder, spec and table of every finished match below `.zero/matches`, sorted by folder.
+
+    Unreadable matches are left out, with a warning.
+    """
+    for path in sorted((home / STATE_FOLDER / MATCHES_DIR).glob(f"*/{RESULT_FILE}")):
+        try:
+            spec = read_manifest(path.parent, MatchSpec, SPEC_FILE)
+            table = read_manifest(path.parent, MatchTable, RESULT_FILE)
+        except StorageError as error:
+            log.warning("match left out: %s", error)
+            continue
+        if table.players != spec.players:
+            log.warning("match left out: the players in %s are not those in %s", path, SPEC_FILE)
+            continue
+        yield path.parent, spec, table
+
+
 def seat(
     home: Path,
     text: str,
@@ -124,5 +148,4 @@ def seat(
 
 def _entrant(home: Path, text: str, at_seat: bool = False) -> Entrant:
     asked = parse_player(text)
-    has_network = asked.kind in ("network", "raw")
-    return Entrant(asked, find_network_player(home, asked, at_seat) if has_network else None)
+    return Entrant(asked, find_network_player(home, asked, at_seat) if asked.has_network else None)

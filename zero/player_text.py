@@ -5,6 +5,7 @@
 | `go9`, `go9/gen-0012`, `weights.safetensors`, `models:/zero-go9@champion` | a network and a search (`zero.sources`) |
 | `go9,simulations=800` | the same with so many simulations a move; also `resign=-0.9`, `root=puct` (SEARCH_OPTIONS) |
 | `raw:go9` | the network alone |
+| `shipped:go9` | a player that comes with the program; `raw:shipped:go9` is its network alone |
 | `gnugo:10` | GNU Go at a level |
 | `leelaz:weights.txt,playouts=200` | Leela Zero with a weight file |
 | `gtp:COMMAND` | any program that speaks GTP, by its command line |
@@ -44,6 +45,16 @@ class PlayerText(NamedTuple):
     kind: str  # of KINDS, or "network"
     argument: str
     options: dict[str, str]
+
+    @property
+    def has_network(self) -> bool:
+        """True if the argument names a network."""
+        return self.kind in ("network", "raw")
+
+    def with_argument(self, argument: str) -> str:
+        """The text of a player of the same kind and options that has another argument."""
+        prefix = "" if self.kind == "network" else f"{self.kind}:"
+        return ",".join([f"{prefix}{argument}", *(f"{name}={value}" for name, value in self.options.items())])
 
     def whole(self, name: str, value: str, lowest: int, highest: int) -> int:
         """A whole number of its text.

@@ -142,7 +142,8 @@ def game_of(home: Path, players: list[NetworkPlayer], komi: float | None = None,
     first, *others = [_changed(game, komi, size) for game in made_for or [load_params(home).game]]
     for other in others:
         if other != first:
-            raise ParamsError(f"these players were made for different games: {_difference(first, other)}")
+            remedy = "give --komi" if _differing(first, other) == ["komi"] else "take two players of one game"
+            raise ParamsError(f"these players were made for different games: {difference(first, other)}; {remedy}")
     return first
 
 
@@ -256,14 +257,17 @@ def _changed(game: GameParams, komi: float | None, size: int | None) -> GamePara
         raise ParamsError(f"{name} = {fault['input']}: {fault['msg']}") from None
 
 
-def _difference(one: GameParams, other: GameParams) -> str:
-    """In what two games differ, and what to do about it."""
+def difference(one: GameParams, other: GameParams) -> str:
+    """Parameters in which two games differ, such as `size 5 and 9, komi 0.5 and 7.0`."""
     if one.name != other.name:
-        return f"{one.name} and {other.name}; take two players of one game"
+        return f"{one.name} and {other.name}"
+    return ", ".join(f"{name} {getattr(one, name)} and {getattr(other, name)}" for name in _differing(one, other))
+
+
+def _differing(one: GameParams, other: GameParams) -> list[str]:
+    """Names of the parameters in which two games differ."""
     ours, theirs = one.model_dump(), other.model_dump()
-    differing = [name for name in ours if ours[name] != theirs[name]]
-    shown = ", ".join(f"{name} {ours[name]} and {theirs[name]}" for name in differing)
-    return f"{shown}; {'give --komi' if differing == ['komi'] else 'take two players of one game'}"
+    return [name for name in ours if ours[name] != theirs.get(name)]
 
 
 def num_cores() -> int:

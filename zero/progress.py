@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from zero.settings import Settings
 
@@ -13,10 +14,10 @@ REPORT_SECONDS = 1.0
 
 
 @contextmanager
-def progress_of(stage: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to be called with (done, total)."""
+def progress_of(stage: str, unit: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
+    """A function to be called with (done, total). `stream`: receives the JSON lines, by default standard output."""
     if Settings().progress == "json":
-        yield _json_reporter(stage)
+        yield _json_reporter(stage, stream or sys.stdout)
         return
     if not sys.stderr.isatty():
         yield lambda done, total: None
@@ -37,7 +38,7 @@ def progress_of(stage: str, unit: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _json_reporter(stage: str) -> Callable[[int, int], None]:
+def _json_reporter(stage: str, stream: TextIO) -> Callable[[int, int], None]:
     last = -REPORT_SECONDS
 
     def report(done: int, total: int) -> None:
@@ -45,7 +46,7 @@ def _json_reporter(stage: str) -> Callable[[int, int], None]:
         if done < total and time.monotonic() - last < REPORT_SECONDS:
             return
         last = time.monotonic()
-        sys.stdout.write(json.dumps({"event": "progress", "stage": stage, "done": done, "total": total}) + "\n")
-        sys.stdout.flush()
+        stream.write(json.dumps({"event": "progress", "stage": stage, "done": done, "total": total}) + "\n")
+        stream.flush()
 
     return report

@@ -3,9 +3,10 @@
 | text | network |
 |---|---|
 | `weights.safetensors` | of a file; its parameters are those of a `params.yaml` beside it, where there is one |
-| `go9` | the champion of a lineage; where there is none of that name, the shipped player |
+| `go9` | the champion of the lineage; the shipped player if there is no lineage of that name |
 | `go9/gen-0012` | the champion after that generation |
 | `models:/zero-go9@champion`, `models:/zero-go9/7` | a version in the MLflow at `MLFLOW_TRACKING_URI` |
+| `shipped:go9` | the player that comes with the program, whatever lineages and files there are |
 
 A generation is read out of git and DVC's cache; nothing is cloned or checked out. Where a signed statement lies beside
 a weight file, as in the folders of `zero.interop.folder`, weights and parameters must be those it speaks of.
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 TAG_PATTERN = re.compile(r"^(?P<lineage>[^/]+)/gen-(?P<number>\d+)$")
 MODEL_PATTERN = re.compile(r"^models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>\d+))$")
+SHIPPED_PREFIX = "shipped:"
 SHIPPED_DIR = Path(__file__).with_name("shipped")
 """Folders of players that come with the program, by name: weights, parameters, provenance."""
 WEIGHTS_FILE = "weights.safetensors"
@@ -67,6 +69,9 @@ def find_source(home: Path, text: str) -> Source:
       StorageError: the weights are missing, altered, or not those of the statement beside them.
       ServerError: MLflow is wanted and does not answer.
     """
+    if (name := shipped_name(home, text)) is not None:
+        files = read_player(SHIPPED_DIR / name)
+        return Source(f"{SHIPPED_PREFIX}{name}", files[WEIGHTS_FILE], files[PARAMS_FILE])
     path = Path(text)
     if path.is_file():
         return _file(path)
@@ -76,9 +81,6 @@ def find_source(home: Path, text: str) -> Source:
         return _champion(home, match["lineage"], text)
     if "/" in text or path.suffix:
         raise StorageError(f"no file {text}; give a weight file, a lineage, or a generation such as go9/gen-0012")
-    if text not in lineages(home) and text in shipped_players():
-        files = read_player(SHIPPED_DIR / text)
-        return Source(f"{text} (shipped)", files[WEIGHTS_FILE], files[PARAMS_FILE])
     find_workspace(home, text)
     return _champion(home, text)
 
@@ -86,6 +88,26 @@ def find_source(home: Path, text: str) -> Source:
 def shipped_players() -> list[str]:
     """Names of the players that come with the program."""
     return sorted(path.parent.name for path in SHIPPED_DIR.glob(f"*/{WEIGHTS_FILE}"))
+
+
+def shipped_name(home: Path, text: str) -> str | None:
+    """Name of the shipped player that `text` means; None if it means another network.
+
+    Raises:
+      LineageError: no player of that name is shipped.
+    """
+    if text.startswith(SHIPPED_PREFIX):
+        name = text.removeprefix(SHIPPED_PREFIX)
+        if name not in (known := shipped_players()):
+            texts = " or ".join(f"{SHIPPED_PREFIX}{each}" for each in known)
+            raise LineageError(f"unknown shipped player {name!r}; give {texts}")
+        return name
+    return text if text in shipped_players() and text not in lineages(home) and not Path(text).is_file() else None
+
+
+def has_two_meanings(home: Path, text: str) -> bool:
+    """True if a lineage here and a shipped player have this name."""
+    return text in shipped_players() and text in lineages(home) and not Path(text).is_file()
 
 
 def weights_of(generation: "Generation", sha256: str) -> bytes | None:

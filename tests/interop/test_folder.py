@@ -91,6 +91,13 @@ def test_a_shipped_player_is_checked(recorded: Lineage, tmp_path, monkeypatch):
         find_source(tmp_path, "toy")
 
 
+@pytest.mark.parametrize("source", ["shipped:gomoku8", "gomoku8"])
+def test_a_shipped_player_is_given_away_as_it_is(tmp_path, source):
+    size = export_player(tmp_path, source, tmp_path / "player")
+    files = read_player(tmp_path / "player")
+    assert files == read_player(SHIPPED_DIR / "gomoku8") and size == sum(map(len, files.values()))
+
+
 def test_other_files_that_a_statement_names_are_no_player(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
     with Chains(recorded.home) as chains:

@@ -8,11 +8,13 @@ from typer.testing import CliRunner
 
 from tests.end_to_end.lineages import Lineage
 from tests.match.players import Scripted, passes, plays
+from zero import sources
 from zero.artifacts import canonical_json, write_whole
 from zero.audit.chains import Chains
 from zero.cli.app import app
 from zero.errors import ParamsError
 from zero.games.rules import rules_of
+from zero.interop.folder import export_player
 from zero.ladder import lineage_ladder, rate_lineage
 from zero.ladder.entries import ANCHORS, champion_player, champions, key_of, told_apart
 from zero.ladder.growth import Growth, free_seed, grow, line_up, next_match
@@ -162,7 +164,7 @@ def test_matches_of_another_game_or_lineage_do_not_count(home, params, caplog):
     broken = write_match(home, params.game, (champion_id(home, 1), RANDOM), num_games=4)
     write_whole(broken / "result.json", b"{}")
     assert lineage_ladder(home, "tiny") == before
-    assert "the ladder is without a match" in caplog.text
+    assert "match left out: " in caplog.text
 
 
 def test_a_match_whose_games_begin_a_longer_one_does_not_count(home, params):
@@ -246,7 +248,7 @@ def test_a_ladder_grows_where_it_tells_most_and_goes_on_where_it_was_cut_short(h
     assert all("network" in {player.kind for player in played.spec.players} for played in more)
     with Chains(home) as chains:
         rated = rate_lineage(home, chains.ancestry("tiny"))
-        entries = line_up(rated, growth)
+        entries = line_up(home, rated, growth)
         assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001", "rollout:50"]
         assert {entry.key for entry in entries} == rated.entries.keys()
         one, other = next_match(rated, entries)
@@ -276,8 +278,35 @@ def test_games_that_cannot_be_shared_are_refused(home, games, size):
 
 
 def test_a_network_is_no_fixed_opponent(home):
-    with pytest.raises(ParamsError, match="'tiny/gen-0000' is a network"):
+    with pytest.raises(ParamsError, match="'tiny/gen-0000' is not a fixed opponent"):
         list(grow(home, "tiny", Growth(2, against=("tiny/gen-0000",))))
+
+
+def test_a_shipped_player_is_a_fixed_opponent(home, tmp_path, monkeypatch):
+    export_player(home, "tiny/gen-0000", tmp_path / "shipped/tiny")
+    monkeypatch.setattr(sources, "SHIPPED_DIR", tmp_path / "shipped")
+    growth = Growth(8, 2, opening_moves=2, against=("random", "shipped:tiny,simulations=3"))
+    champions_keys = {key_of(champion_id(home, number)) for number in (0, 1)}
+    names = set()
+    for played in grow(home, "tiny", growth):
+        assert champions_keys & {key_of(player) for player in played.spec.players}, "opponents do not meet"
+        names |= {player.name for player in played.spec.players}
+    assert "shipped:tiny, 3 simulations" in names
+    assert len(lineage_ladder(home, "tiny").scales) == 1
+
+
+def test_a_shipped_player_that_is_a_champion_is_that_champion(home, tmp_path, monkeypatch):
+    export_player(home, "tiny/gen-0001", tmp_path / "shipped/tiny")
+    monkeypatch.setattr(sources, "SHIPPED_DIR", tmp_path / "shipped")
+    with Chains(home) as chains:
+        rated = rate_lineage(home, chains.ancestry("tiny"))
+        entries = line_up(home, rated, Growth(2, against=("random", "shipped:tiny")))
+    assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001"]
+
+
+def test_a_shipped_player_of_another_game_is_refused(home):
+    with pytest.raises(ParamsError, match=r"'shipped:go9' was made for another game \(size 9 and 5"):
+        list(grow(home, "tiny", Growth(2, against=("shipped:go9",))))
 
 
 def test_without_mlflow_the_ladder_is_shown_and_a_line_says_how_to_catch_up(home, monkeypatch):

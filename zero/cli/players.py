@@ -14,9 +14,10 @@ from zero.errors import ZeroError
 from zero.settings import Settings, home_dir
 
 PLAYER_HELP = (
-    "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, a weight file, `models:/zero-go9@champion`, `gnugo:10`, "
-    "`leelaz:weights.txt`, `gtp:COMMAND`, `rollout:5000` or `random`."
+    "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, `shipped:go9`, a weight file, `models:/zero-go9@champion`, "
+    "`gnugo:10`, `leelaz:weights.txt`, `gtp:COMMAND`, `rollout:5000` or `random`."
 )
+STRONGER_HELP = f"{PLAYER_HELP} `go9` starts the stronger of the lineage's champion and the shipped player."
 
 
 @contextmanager
@@ -26,6 +27,10 @@ def _kept(remedy: str) -> Iterator[None]:
         yield
     except ZeroError as error:
         typer.echo(f"not tracked: {error}; {remedy}", err=True)
+
+
+def _to_stderr(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -81,7 +86,9 @@ def elo(
     games: Annotated[int, typer.Option(min=0, help="Games to add, where they tell most; 0: only what there is.")] = 0,
     against: Annotated[
         list[str] | None,
-        typer.Option(help="Fixed opponent, once each; by default GNU Go at levels 10 and 1, or rollouts, and random."),
+        typer.Option(
+            help="Fixed opponent, such as shipped:go9, once each; by default GNU Go 10 and 1, or rollouts, and random."
+        ),
     ] = None,
     simulations: Annotated[int | None, typer.Option(min=0, help="Of a move; by default the gate's.")] = None,
     match_games: Annotated[int, typer.Option(min=2, help="Games of a match; all is rated anew after each.")] = 20,
@@ -157,7 +164,7 @@ def yardsticks(lineage: Lineage, as_json: Json = False) -> None:
 
 @app.command(rich_help_panel=PLAYERS)
 def play(
-    player: Annotated[str, typer.Argument(help=PLAYER_HELP)] = "go9",
+    player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
     colour: Annotated[
         Literal["black", "white", "both"], typer.Option(help="What you play; with both the player gives hints.")
     ] = "black",
@@ -172,8 +179,11 @@ def play(
     from zero.contest import seat
     from zero.games.position import BLACK, WHITE
     from zero.interop.terminal.session import play_in_terminal
+    from zero.player_choice import choose_player
 
-    mind, rules = seat(home_dir(), player, size, komi, seed, leaves)
+    home = home_dir()
+    chosen = choose_player(home, player, "play", _to_stderr)
+    mind, rules = seat(home, chosen, size, komi, seed, leaves)
     people = {"black": (BLACK,), "white": (WHITE,), "both": (BLACK, WHITE)}[colour]
     try:
         play_in_terminal(mind, rules, Console(highlight=False), people)
@@ -183,7 +193,7 @@ def play(
 
 @app.command(rich_help_panel=PLAYERS)
 def gtp(
-    player: Annotated[str, typer.Argument(help=PLAYER_HELP)] = "go9",
+    player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
     size: Annotated[int | None, typer.Option(help="First board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
     leaves: Annotated[int, typer.Option(min=1, help="Leaves judged at once: more are faster and weaker.")] = 4,
@@ -194,8 +204,11 @@ def gtp(
     from zero.contest import seat
     from zero.interop.gtp.engine import Engine
     from zero.interop.gtp.serve import serve_gtp
+    from zero.player_choice import choose_player
 
-    mind, rules = seat(home_dir(), player, size, komi, seed, leaves, seconds)
+    home = home_dir()
+    chosen = choose_player(home, player, "gtp", _to_stderr)
+    mind, rules = seat(home, chosen, size, komi, seed, leaves, seconds)
     try:
         serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(mind, rules, interrupted))
     finally:

@@ -26,7 +26,8 @@ def sgf(
 @app.command(rich_help_panel=TOOLS)
 def export(
     source: Annotated[
-        str, typer.Argument(help="A generation (go9/gen-0012), a lineage, or, but for a player, any network.")
+        str,
+        typer.Argument(help="A generation (go9/gen-0012), a lineage, shipped:go9, or, but for a player, any network."),
     ],
     out: Annotated[Path, typer.Argument(help="File to write; of a player a folder.")],
     file_format: Annotated[

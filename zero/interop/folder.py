@@ -19,16 +19,25 @@ from zero.audit.evidence import Generation
 from zero.errors import LineageError, StorageError
 from zero.params import PARAMS_FILE
 from zero.provenance import KEY_FILE, PROVENANCE_FILE
-from zero.sources import TAG_PATTERN, WEIGHTS_FILE, check_player, find_source
+from zero.sources import SHIPPED_DIR, TAG_PATTERN, WEIGHTS_FILE, check_player, find_source, read_player, shipped_name
 
 
 def export_player(home: Path, source: str, out: Path) -> int:
-    """Writes the champion that a lineage or a generation names as a folder; returns the size in bytes.
+    """Writes a shipped player, or the champion of a lineage or generation, as a folder; returns the size in bytes.
 
     Raises:
-      LineageError: there is no such generation or lineage, or its signature does not hold.
+      LineageError: there is no such generation, lineage or shipped player, or its signature does not hold.
       StorageError: the weights are missing or altered, or `out` cannot be written.
     """
+    shipped = shipped_name(home, source)
+    files = _champion_files(home, source) if shipped is None else read_player(SHIPPED_DIR / shipped)
+    for name, data in files.items():
+        write_whole(out / name, data)
+    return sum(map(len, files.values()))
+
+
+def _champion_files(home: Path, source: str) -> dict[str, bytes]:
+    """The files of a recorded champion's folder by name, checked."""
     found = find_source(home, source)
     match = TAG_PATTERN.match(found.name)
     if match is None:
@@ -38,9 +47,7 @@ def export_player(home: Path, source: str, out: Path) -> int:
         files = {Path(name).name: _recorded(made, name) for name in (PARAMS_FILE, PROVENANCE_FILE, KEY_FILE)}
     files[WEIGHTS_FILE] = found.weights
     check_player(files, made.tag)
-    for name, data in files.items():
-        write_whole(out / name, data)
-    return sum(map(len, files.values()))
+    return files
 
 
 def maker(chains: Chains, lineage: str, number: int) -> Generation:

@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 from zero.audit.chains import Chains
 from zero.audit.evidence import Generation
-from zero.contest import Played, contest
+from zero.contest import Played, contest, finished_matches
 from zero.errors import LineageError, ParamsError
 from zero.games.rules import rules_of
 from zero.ladder import Rated, rate_lineage
 from zero.ladder.elo import Pair, most_informative
 from zero.ladder.entries import Entry, champion_player, champion_text, champions, entry_of_player
-from zero.ladder.results import finished_matches
 from zero.match import Progress
 from zero.opponents.gtp_process import program_path
 from zero.params import GameParams, GoParams
 from zero.player_text import parse_player
-from zero.players import make_opponent
+from zero.players import difference, find_network_player, make_opponent
+from zero.sources import SHIPPED_PREFIX
 
 WEAKER = ("random",)
 """Kinds that stand before the first generation in the line-up; other opponents stand behind the last."""
@@ -75,8 +75,8 @@ def grow(
     with Chains(home) as chains:
         generations = chains.ancestry(lineage)
         rated = rate_lineage(home, generations)
-        players = line_up(rated, growth)
-        if len(players) < 2 or all(player.kind != "network" for player in players):
+        players = line_up(home, rated, growth)
+        if len(players) < 2 or all(player.generation is None for player in players):
             raise LineageError(
                 f"lineage {lineage} has nobody to play: {len(players)} players with the newest generation's game; "
                 "give --against"
@@ -100,26 +100,28 @@ def grow(
             rated = rate_lineage(home, generations)
 
 
-def line_up(rated: Rated, growth: Growth) -> list[Entry]:
+def line_up(home: Path, rated: Rated, growth: Growth) -> list[Entry]:
     """All who can play, the weakest first as far as that is known beforehand."""
     game = rated.game
     texts = usual_opponents(game) if growth.against is None else growth.against
     networks = _networks(rated.generations, game, growth.simulations)
-    opponents = [_opponent(text, game) for text in texts]
+    opponents = [_opponent(home, text, game) for text in texts]
     weaker = [entry for entry in opponents if entry.kind in WEAKER]
     lined_up = [*weaker, *networks, *(entry for entry in opponents if entry not in weaker)]
-    return list({entry.key: entry for entry in lined_up}.values())
+    # a shipped player that is also a champion stands for that champion
+    own = {entry.key: entry for entry in networks}
+    return list({entry.key: own.get(entry.key, entry) for entry in lined_up}.values())
 
 
 def next_match(rated: Rated, players: Sequence[Entry]) -> tuple[Entry, Entry]:
     """The two of whom a game tells most; of equals, such as players of unlike groups, the nearest in the line-up.
 
-    One of them at least has a network: how the opponents fare among themselves tells nothing of the lineage.
+    At least one of them is a champion: games among the opponents tell nothing about the lineage.
     """
     by_key = {player.key: player for player in players}
     places = sorted(combinations(range(len(players)), 2), key=lambda places: (places[1] - places[0], -places[1]))
     chosen = [(players[i], players[j]) for i, j in places]
-    pairs = [Pair(one.key, other.key) for one, other in chosen if "network" in (one.kind, other.kind)]
+    pairs = [Pair(one.key, other.key) for one, other in chosen if {one.generation, other.generation} != {None}]
     pair = most_informative(rated.groups, pairs)
     return by_key[pair.first], by_key[pair.second]
 
@@ -148,12 +150,21 @@ def _networks(generations: Sequence[Generation], game: GameParams, simulations: 
     return found
 
 
-def _opponent(text: str, game: GameParams) -> Entry:
+def _opponent(home: Path, text: str, game: GameParams) -> Entry:
     asked = parse_player(text)
-    if asked.kind in ("network", "raw"):
-        raise ParamsError(
-            f"{text!r} is a network; the fixed opponents of a ladder have none, such as gnugo:10 or random"
-        )
+    if asked.has_network:
+        if not asked.argument.startswith(SHIPPED_PREFIX):
+            raise ParamsError(
+                f"{text!r} is not a fixed opponent; give a program or a shipped player, such as gnugo:10, random or "
+                "shipped:go9"
+            )
+        network = find_network_player(home, asked)
+        if network.source.params is not None and network.source.params.game != game:
+            raise ParamsError(
+                f"{text!r} was made for another game ({difference(network.source.params.game, game)}); give another "
+                "opponent"
+            )
+        return entry_of_player(network.player, None, text)
     opponent = make_opponent(asked, None, rules_of(game), 1, SEED)  # only a running program tells its name and version
     try:
         return entry_of_player(opponent.player, None, text)

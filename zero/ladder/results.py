@@ -4,25 +4,19 @@ A match counts where its game is the ladder's, and with as many games as there a
 that two players without chance repeat tells nothing new. Nor does a match whose games a longer one has as its first.
 """
 
-import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from zero.artifacts import Manifest, MatchResult, Sha256, read_manifest
+from zero.artifacts import Manifest, MatchResult, Sha256
 from zero.audit.evidence import Generation
-from zero.contest import MATCHES_DIR
-from zero.errors import StorageError
+from zero.contest import finished_matches
 from zero.ladder.elo import Score
 from zero.ladder.entries import champions, key_of
 from zero.match.results import MatchSpec, MatchTable
-from zero.match.store import RESULT_FILE, SPEC_FILE
 from zero.opponents import PlayerId
 from zero.params import GameParams
 from zero.players import network_id
-from zero.settings import STATE_FOLDER
-
-log = logging.getLogger(__name__)
 
 
 class Result(Manifest):
@@ -98,21 +92,6 @@ def match_results(home: Path, game: GameParams, networks: set[str]) -> Found:
             _result(folder.name, "match", spec.players, table.result, spec.opening_moves, table.forfeits)
         )
     return found
-
-
-def finished_matches(home: Path) -> Iterator[tuple[Path, MatchSpec, MatchTable]]:
-    """All matches below `.zero/matches` that are over, by name; what cannot be read is passed over with a warning."""
-    for path in sorted((home / STATE_FOLDER / MATCHES_DIR).glob(f"*/{RESULT_FILE}")):
-        try:
-            spec = read_manifest(path.parent, MatchSpec, SPEC_FILE)
-            table = read_manifest(path.parent, MatchTable, RESULT_FILE)
-        except StorageError as error:
-            log.warning("the ladder is without a match: %s", error)
-            continue
-        if table.players != spec.players:
-            log.warning("the ladder is without a match: %s is not of the players in %s", path, SPEC_FILE)
-            continue
-        yield path.parent, spec, table
 
 
 def _longest(matches: Iterable[tuple[Path, MatchSpec, MatchTable]]) -> list[tuple[Path, MatchSpec, MatchTable]]:
