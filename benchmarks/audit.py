@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 
 from benchmarks.long_record import LINEAGE, make_long_record
-from zero.params import Params, parse_params
-from zero.presets import preset_text, presets
+from benchmarks.setting import params_of
+from zero.params import Params
+from zero.presets import presets
 from zero.settings import STATE_FOLDER
 
 PLAYER = {"num_blocks": 1, "num_channels": 4, "value_hidden": 4}
@@ -28,7 +29,7 @@ def main(
     folder: Annotated[Path | None, typer.Option(help="Where the record is made, or was; else it passes.")] = None,
 ) -> None:
     """Makes a record once and audits it by the command, in a process of its own, as often as asked."""
-    params = parse_params(preset_text(preset), preset)
+    params = params_of(preset, None)
     with tempfile.TemporaryDirectory(prefix="zero-long-") as scratch:
         home = folder or Path(scratch) / "home"
         started = time.monotonic()

@@ -39,6 +39,7 @@ from prefect.states import Completed, Running
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorkerResult
 from s3fs import S3FileSystem  # type: ignore[import-untyped]
 
+from benchmarks.setting import GO19, params_of
 from flows import pool
 from flows.players import Interruption
 from flows.tasks import play_in_pool
@@ -47,8 +48,6 @@ from infra.api import HOST
 from infra.cluster_parts import Cluster, query_seconds, read_cluster
 from infra.services import Home, LocalError
 from zero.artifacts import GenerationId, canonical_json, sha256_bytes
-from zero.params import parse_params
-from zero.presets import preset_text
 from zero.settings import open_store
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.storage import Store
@@ -154,7 +153,7 @@ def put(spec: ShardSpec, store: Store, seconds: float, worker: str) -> None:
 
 def specs_of(arguments: argparse.Namespace) -> list[ShardSpec]:
     """The shards of a generation of so many games; of a lineage that nobody has played."""
-    params = parse_params(preset_text("go19-paper"))
+    params = params_of(GO19, None)
     seed = int.from_bytes(uuid4().bytes[:6])
     return [
         ShardSpec(

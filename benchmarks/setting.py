@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from zero.network.profile import resolve_here
 from zero.params import Params, ProfileParams, parse_params
 from zero.presets import preset_text
 
@@ -11,12 +12,14 @@ Fields = Mapping[str, Any]
 
 
 def params_of(preset: str, profile: ProfileParams | None, **sections: Fields) -> Params:
-    """A preset with fields of its sections changed, as `search={"max_nodes": 802}`; without a profile on its own.
+    """A preset with fields of its sections changed, as `search={"max_nodes": 802}`.
+
+    Without a profile, it keeps its own, with `auto` resolved for this machine.
 
     Raises:
       ParamsError: there is no such preset.
     """
-    params = parse_params(preset_text(preset))
+    params = parse_params(resolve_here(preset_text(preset)))
     tree = params.model_dump()
     if profile is not None:
         tree["profile"] = profile.model_dump()

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import yaml
 
-from tests.parameters import network_params
+from tests.parameters import network_params, preset
 from zero.artifacts import (
     Checkpoint,
     FileRef,
@@ -25,8 +25,7 @@ from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_p
 from zero.games.rules import legal_mask, margin, outcome, play, rules_of, write_owners
 from zero.network.learner import Learner
 from zero.network.weights import load_network, new_network, weights_bytes
-from zero.params import GoParams, Params, parse_params
-from zero.presets import preset_text
+from zero.params import GoParams, Params
 from zero.shards.records import write_records
 
 LINEAGE = "made"
@@ -41,7 +40,7 @@ MADE_SIMULATIONS = 48
 
 def made_params(**training: object) -> Params:
     """Small parameters on a 5x5 board; `training` changes that section."""
-    params = parse_params(preset_text("go9-paper"))
+    params = preset()
     section = {
         "num_steps": 10,
         "batch_size": 8,

@@ -5,11 +5,21 @@ from typing import Any
 import yaml
 
 from zero.params import NetworkParams, Params, ProfileParams, SelfplayParams, TrainingParams, parse_params
+from zero.params.auto import Machine, resolve_auto
 from zero.presets import preset_text
+
+PLAIN = Machine(cpu="x86-64", bf16_unit="")
+"""A machine that computes in fp32 alone, so that tests have the same parameters on every machine."""
 
 
 def preset(name: str = "go9-paper") -> Params:
-    return parse_params(preset_text(name))
+    """A preset with `auto` resolved for `PLAIN`."""
+    return parse_params(resolved_preset(name), name)
+
+
+def resolved_preset(name: str) -> str:
+    """Text of a preset with `auto` resolved for `PLAIN`."""
+    return resolve_auto(preset_text(name), PLAIN)
 
 
 def network_params(**changes: object) -> NetworkParams:

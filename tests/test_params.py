@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 import zero
-from tests.parameters import parsed, smoke, with_value
+from tests.parameters import parsed, preset, resolved_preset, smoke, with_value
 from zero.errors import ParamsError
 from zero.params import (
     PARAMS_FILE,
@@ -51,7 +51,7 @@ def fault(tree: Any) -> str:
 
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_validates(name):
-    params = parse_params(preset_text(name), name)
+    params = preset(name)
     assert params.selfplay.num_games % params.selfplay.games_per_shard == 0
     assert params.gating.num_games % params.gating.games_per_shard == 0
 
@@ -65,7 +65,7 @@ def test_the_default_is_the_laptop_preset():
 
 
 def test_the_paper_preset_has_the_numbers_of_the_paper():
-    params = parse_params(preset_text("go19-paper"))
+    params = preset("go19-paper")
     assert (params.selfplay.num_games, params.selfplay.num_simulations) == (25_000, 1_600)
     assert (params.replay.window_games, params.training.batch_size) == (500_000, 2_048)
     assert (params.training.optimizer, params.training.momentum, params.training.weight_decay) == ("sgd", 0.9, 1e-4)
@@ -322,8 +322,8 @@ def test_a_file_in_another_encoding_is_refused(tmp_path):
 
 
 def test_a_file_is_read_from_its_folder(tmp_path):
-    (tmp_path / PARAMS_FILE).write_text(preset_text("gomoku8"))
-    assert load_params(tmp_path) == parse_params(preset_text("gomoku8"))
+    (tmp_path / PARAMS_FILE).write_text(resolved_preset("gomoku8"))
+    assert load_params(tmp_path) == preset("gomoku8")
 
 
 def test_an_unknown_preset_is_named_with_those_there_are():
@@ -333,7 +333,7 @@ def test_an_unknown_preset_is_named_with_those_there_are():
 
 
 def test_a_game_is_told_by_its_name():
-    game = parse_params(preset_text("gomoku8")).game
+    game = preset("gomoku8").game
     assert isinstance(game, GomokuParams)
     assert (game.size, game.in_a_row) == (8, 5)
 

@@ -5,7 +5,7 @@ import torch
 
 from tests.end_to_end.project import make_project
 from tests.interop.networks import trained
-from tests.parameters import network_params, preset
+from tests.parameters import network_params, preset, resolved_preset
 from zero.contest import seat
 from zero.errors import LineageError, ParamsError, ServerError, StorageError, ZeroError
 from zero.games.rules import go_rules, gomoku_rules, rules_of
@@ -67,7 +67,7 @@ def test_players_of_different_games_are_told_apart(home, tmp_path):
 )
 def test_what_no_option_mends_is_said_so(home, preset_name, difference):
     network = find_network_player(home, parse_player(f"{home}/made/weights.safetensors"))
-    other = network._replace(source=Source("other", b"", preset_text(preset_name).encode()))
+    other = network._replace(source=Source("other", b"", resolved_preset(preset_name).encode()))
     with pytest.raises(ParamsError, match=f"made for different games: {difference}"):
         game_of(home, [network, other])
 

@@ -1,7 +1,7 @@
 """What a user can cause. The message names the value and the remedy; the command line prints it as one line.
 
 ZeroError
-|- ParamsError     params.yaml or a preset: unknown, misspelt or out of range
+|- ParamsError     params.yaml or a preset: unknown, misspelt, out of range, or not supported by this machine
 |  |- DivergedError  a training whose loss is no number any more
 |- StorageError    a file or shard: missing, altered, half there
 |- LineageError    a lineage or its workspace: unknown, dirty, diverged, written by somebody else
@@ -20,7 +20,7 @@ class ZeroError(Exception):
 
 
 class ParamsError(ZeroError):
-    """A parameter is unknown, misspelt or out of range."""
+    """A parameter is unknown, misspelt, out of range, or not supported by this machine."""
 
 
 class DivergedError(ParamsError):

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from zero.artifacts import NO_RESIGNATION, sha256_bytes
 from zero.errors import ParamsError
 from zero.games.position import Rules
-from zero.network.profile import precision_here, prepare_torch, profile_here
+from zero.network.profile import load_project_params, precision_here, prepare_torch, profile_here
 from zero.opponents import Opponent, PlayerId
-from zero.params import GameParams, GoParams, Params, ProfileParams, SearchParams, load_params
+from zero.params import GameParams, GoParams, Params, ProfileParams, SearchParams
 from zero.player_text import SEARCH_OPTIONS, PlayerText
 from zero.search.evaluator import Evaluator
 from zero.sources import Source, find_source
@@ -67,7 +67,7 @@ def find_network_player(home: Path, asked: PlayerText, at_seat: bool = False) ->
       ZeroError: there is no such network, or an option is out of its range.
     """
     source = find_source(home, asked.argument)
-    params = source.params or load_params(home)
+    params = source.params or load_project_params(home)
     simulations, resign = params.gating.num_simulations, asked.resign_threshold()
     if asked.kind == "raw":
         simulations = 0
@@ -139,7 +139,7 @@ def game_of(home: Path, players: list[NetworkPlayer], komi: float | None = None,
       ParamsError: they play different games, or it has no such komi or board.
     """
     made_for = [player.source.params.game for player in players if player.source.params is not None]
-    first, *others = [_changed(game, komi, size) for game in made_for or [load_params(home).game]]
+    first, *others = [_changed(game, komi, size) for game in made_for or [load_project_params(home).game]]
     for other in others:
         if other != first:
             remedy = "give --komi" if _differing(first, other) == ["komi"] else "take two players of one game"

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from zero.artifacts import sha256_bytes
 from zero.errors import LineageError, ParamsError, ServerError, StorageError
 from zero.lineage import find_workspace, lineages
+from zero.network.profile import resolve_here
 from zero.params import PARAMS_FILE, Params, parse_params
 from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
 from zero.settings import Settings
@@ -184,7 +185,10 @@ def _file(path: Path) -> Source:
         files = read_player(beside, path.resolve().name)
         return Source(path.name, files[WEIGHTS_FILE], files[PARAMS_FILE])
     params_path = beside / PARAMS_FILE
-    return Source(path.name, _read(path), _read(params_path) if params_path.exists() else None)
+    if not params_path.exists():
+        return Source(path.name, _read(path))
+    params_text = _read(params_path).decode(errors="replace")
+    return Source(path.name, _read(path), resolve_here(params_text).encode())  # the project's file may say `auto`
 
 
 def _read(path: Path) -> bytes:

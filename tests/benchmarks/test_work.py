@@ -66,7 +66,7 @@ def test_search_makes_all_simulations_of_a_first_move_from_an_empty_tree(noise):
 
 
 def test_a_preset_keeps_what_is_not_changed():
-    params = params_of(GO9, None, network=residual_tower(6, 64))
+    params = params_of(GO9, preset(GO9).profile, network=residual_tower(6, 64))
     assert (params.network.num_blocks, params.network.num_channels, params.network.value_hidden) == (6, 64, 64)
     same = params.model_copy(update={"network": preset(GO9).network})
     assert same == preset(GO9)

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import git, zero
+from tests.end_to_end.project import edit_params, git, zero
 from zero.commands import dvc
 from zero.errors import LineageError
 from zero.lineage import writer_lock
@@ -59,6 +60,40 @@ def test_bad_parameters_leave_no_half_made_lineage(begun: Lineage) -> None:
     assert "selfplay.num_slots = -8" in refused(begun.home, "new", "other", "--params", "bad.yaml")
     assert [p.name for p in (begun.home / ".zero/workspaces").iterdir()] == ["tiny"]
     assert "lineage/other" not in git(begun.home, "branch", "--list", "--all")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("preset", ["go9-gpu", "go19-paper"])
+def test_a_preset_for_a_gpu_names_the_missing_gpu(begun: Lineage, preset: str) -> None:
+    told = refused(begun.home, "new", "other", "--preset", preset)
+    assert told.startswith(f"preset {preset}: profile.device = 'cuda', but torch finds no CUDA device; use a machine")
+    assert "lineage/other" not in git(begun.home, "branch", "--list", "--all")
+
+
+def test_a_precision_that_the_machine_lacks_is_refused(begun: Lineage) -> None:
+    text = (begun.home / "zero/presets/smoke.yaml").read_text().replace("\n  precision: fp32", "\n  precision: bf16")
+    (begun.home / "bf16.yaml").write_text(text)
+    told = refused(begun.home, "new", "other", "--params", "bf16.yaml", ONEDNN_MAX_CPU_ISA="AVX2")
+    assert told.startswith("bf16.yaml: profile.precision = 'bf16', but this CPU (")
+    assert told.endswith("has neither AMX nor AVX512-BF16; set it to 'fp32' or 'auto'")
+
+
+def test_a_lineage_records_what_auto_became(home: Path) -> None:
+    text = (home / "zero/presets/smoke.yaml").read_text()
+    concrete = "  backend: torch\n  precision: fp32\n  training_precision: fp32\n"
+    assert concrete in text
+    text = text.replace(concrete, "  backend: auto # the fastest\n  precision: auto\n  training_precision: auto\n")
+    (home / "auto.yaml").write_text(text)
+    done = zero(home, "new", "chosen", "--params", "auto.yaml", ONEDNN_MAX_CPU_ISA="AVX2")
+    assert "this machine: cpu, openvino, fp32 (" in done.stdout
+    recorded = git(home, "show", "chosen/gen-0000:params.yaml")
+    assert recorded == text.replace(": auto #", ": openvino #").replace(": auto\n", ": fp32\n")
+
+
+def test_auto_in_a_workspace_stops_a_stage(home: Path) -> None:
+    path = workspace_of(home) / "params.yaml"
+    path.write_text(edit_params(path.read_text(), profile__precision="auto"))
+    assert "profile.precision = 'auto' is for `zero new`" in refused(workspace_of(home), "selfplay")
 
 
 def test_a_misspelt_parameter_stops_a_stage(home: Path) -> None:

@@ -14,7 +14,16 @@ import torch
 
 from tests.network.networks import CPU
 from zero.errors import ParamsError
-from zero.network.profile import execution_profile, faster_here, prepare_torch, zero_for_denormals
+from zero.network.profile import (
+    execution_profile,
+    load_project_params,
+    prepare_torch,
+    this_machine,
+    zero_for_denormals,
+)
+from zero.params import PARAMS_FILE
+from zero.params.auto import check_profile
+from zero.presets import preset_text
 
 CPU_INFO = Path("/proc/cpuinfo")
 CHILD = """
@@ -27,6 +36,14 @@ answer = {**execution_profile(profile), "imported": "torch" in sys.modules}
 prepare_torch(profile, 1)
 import torch
 print(json.dumps({**answer, "torch_isa": torch.backends.cpu.get_cpu_capability()}))
+"""
+RESOLVING_CHILD = """
+from tests.parameters import profile_params
+from zero.network.profile import prepare_torch, this_machine
+this_machine("profile: {device: auto}")
+import torch
+prepare_torch(profile_params(isa="avx2"), 1)
+print(torch.backends.cpu.get_cpu_capability())
 """
 
 
@@ -68,9 +85,10 @@ def test_prepared_torch_is_deterministic_and_has_the_threads_asked_for():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_missing_gpu_is_named():
-    with pytest.raises(ParamsError, match=r"profile\.device = 'cuda'"):
-        prepare_torch(CPU.model_copy(update={"device": "cuda"}), 1)
+@pytest.mark.parametrize("needs_it", [lambda profile: prepare_torch(profile, 1), execution_profile])
+def test_a_missing_gpu_is_named(needs_it):
+    with pytest.raises(ParamsError, match=r"profile\.device = 'cuda', but torch finds no CUDA device; use a machine"):
+        needs_it(CPU.model_copy(update={"device": "cuda"}))
 
 
 def test_the_profile_names_what_bits_depend_on():
@@ -102,28 +120,43 @@ def test_openvino_is_named_with_its_version_where_it_computes():
 @pytest.mark.skipif(not CPU_INFO.exists(), reason="not Linux")
 def test_bf16_names_the_unit_that_computes_it():
     flags = CPU_INFO.read_text().split()
-    unit = "+AMX" if "amx_tile" in flags else "+BF16" if "avx512_bf16" in flags else ""
+    unit = "+AMX" if "amx_bf16" in flags else "+BF16" if "avx512_bf16" in flags else ""
     isa = execution_profile(CPU.model_copy(update={"precision": "bf16"}))["isa"]
     assert isa == torch.backends.cpu.get_cpu_capability() + unit
 
 
-@pytest.mark.parametrize(
-    ("has_tiles", "cpu", "changes", "told"),
-    [
-        (True, "sapphirerapids", {}, True),
-        (False, "sapphirerapids", {}, False),
-        (False, "znver5", {}, True),
-        (True, "sapphirerapids", {"precision": "bf16"}, False),
-        (True, "sapphirerapids", {"isa": "avx2"}, False),
-        (True, "sapphirerapids", {"device": "cuda"}, False),
-    ],
-)
-def test_a_maker_is_told_where_bf16_would_be_faster(has_tiles, cpu, changes, told, monkeypatch):
-    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_tiles)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
-    monkeypatch.setattr("zero.network.profile.get_host_cpu_name", lambda: cpu)
-    assert ("`precision: bf16`" in faster_here(CPU.model_copy(update=changes))) is told
+def test_auto_is_resolved_as_if_without_bf16_if_onednn_is_limited_to_avx2(monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert this_machine("profile: {device: cpu}").bf16_unit == ""
+
+
+def test_cuda_is_not_looked_for_if_the_file_names_the_cpu():
+    program = "import sys; from zero.network.profile import this_machine as m; m('profile: {device: cpu}')"
+    program += "; print('torch' in sys.modules)"
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=600, text=True)
+    assert child.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_cuda_is_found_if_torch_finds_it(device):
+    machine = this_machine(f"profile: {{device: {device}}}")
+    assert machine.has_cuda is torch.cuda.is_available()
+    assert machine.has_cuda or not machine.has_cuda_bf16
+
+
+@pytest.mark.skipif(not has_avx2(), reason="the CPU has no AVX2")
+def test_avx2_still_limits_torch_after_auto_was_resolved():
+    child = subprocess.run(
+        [sys.executable, "-c", RESOLVING_CHILD], capture_output=True, check=True, timeout=600, text=True
+    )
+    assert child.stdout.strip() == "AVX2"
+
+
+def test_the_project_parameters_are_resolved_for_this_machine(tmp_path):
+    (tmp_path / PARAMS_FILE).write_text(preset_text("go9-laptop"))
+    profile = load_project_params(tmp_path).profile
+    check_profile(profile, this_machine(preset_text("go9-laptop")), "params.yaml")
+    assert (profile.device, profile.backend) == ("cpu", "openvino")
 
 
 def test_denormals_are_zero_inside_and_are_back_after():

@@ -20,11 +20,13 @@ def new(
 ) -> None:
     """Makes a lineage: its workspace, its branch, and generation 0, the seeded random network.
 
-    Without `--preset` or `--params` it begins with the project's `params.yaml`.
+    Without `--preset` or `--params` it begins with the project's `params.yaml`. Each `auto` in the file becomes the
+    value that is fastest on this machine, and the lineage records that value.
     """
     from zero.lineage import new_lineage, uncommitted_files
-    from zero.network.profile import faster_here
-    from zero.params import load_params
+    from zero.network.profile import this_machine
+    from zero.params import parse_params
+    from zero.params.auto import check_profile, explain, resolve_auto
 
     home = home_dir()
     if preset and params:
@@ -39,12 +41,16 @@ def new(
             raise ZeroError(
                 f"cannot read {path}: {error.strerror}; give --preset, one of {', '.join(presets())}"
             ) from None
-    made = new_lineage(home, lineage, text, source)
+    machine = this_machine(text)
+    resolved = resolve_auto(text, machine)
+    profile = parse_params(resolved, source).profile
+    check_profile(profile, machine, source)
+    made = new_lineage(home, lineage, resolved, source)
     if uncommitted := uncommitted_files(home):
         typer.echo(f"note: a lineage begins from committed code; not in it: {', '.join(uncommitted)}", err=True)
     typer.echo(f"lineage {lineage} begins at {lineage}/gen-0000 in {made.workspace}")
-    if faster := faster_here(load_params(made.workspace).profile):
-        typer.echo(f"note: {faster}; to have it, change the workspace's params.yaml and commit it", err=True)
+    if resolved != text:
+        typer.echo(explain(profile, machine))
     typer.echo("next: prefect deployment run zero-generation --watch" + _lineage_parameter(lineage))
 
 

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 import typer
 
 from zero.cli.app import TOOLS, Json, app
-from zero.params import load_params
 from zero.settings import home_dir
 
 
@@ -58,6 +57,7 @@ def bench(
 ) -> None:
     """Measures, side by side on one core: network evaluations, self-play, search alone, rules alone."""
     from zero.bench import run_bench, table
+    from zero.network.profile import load_project_params
 
-    result = run_bench(load_params(home_dir()), seconds, repeats)
+    result = run_bench(load_project_params(home_dir()), seconds, repeats)
     typer.echo(result.model_dump_json(indent=1) if as_json else table(result))

@@ -8,12 +8,14 @@ import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Literal
 
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
 from zero.errors import ParamsError
-from zero.params import ProfileParams
+from zero.params import PARAMS_FILE, Params, ProfileParams, parse_params, read_params_text
+from zero.params.auto import FASTEST_BACKEND, NO_CUDA, Machine, Precision, device_of, resolve_auto
 
 AVX2_ENVIRONMENT = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "AVX2"}
 """What limits ATen, oneDNN (PyTorch's and OpenVINO's) and MKL, all that compute on a CPU."""
@@ -23,12 +25,10 @@ THREADS_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}
 """How long a thread that waits for another spins. By default it does for milliseconds, and where another process wants
 the core, training was measured 4 to 9 times slower. Changes no bits."""
 LIBRARIES = ("torch", "numpy", "numba")
-ZEN_WITH_BF16 = ("znver4", "znver5")
-"""AMD's cores that multiply bf16, as LLVM names them."""
-FASTEST_BACKEND = {"cpu": "openvino", "cuda": "torch"}
+ISA_SUFFIX = {"": "", "AMX": "+AMX", "AVX512-BF16": "+BF16"}
+"""Ending of the instruction set's name in a record, by the instructions that compute bf16."""
 
 Device = Literal["cpu", "cuda"]
-Precision = Literal["fp32", "bf16"]
 
 
 def set_environment(profile: ProfileParams) -> None:
@@ -53,7 +53,7 @@ def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
     torch.backends.cudnn.benchmark = False  # it would choose algorithms by their speed of the moment
     torch.backends.cudnn.allow_tf32 = False  # fp32 means fp32
     if profile.device == "cuda" and not torch.cuda.is_available():
-        raise ParamsError("profile.device = 'cuda', but torch finds no CUDA device; set it to 'cpu'")
+        raise ParamsError(NO_CUDA)
     capability = torch.backends.cpu.get_cpu_capability()
     assert capability == _instruction_set(), "prepare_torch ran after torch had computed something"
     if profile.isa == "avx2" and capability != "AVX2":
@@ -105,37 +105,46 @@ def precision_here(made: ProfileParams, device: Device | None = None) -> Precisi
     """The precision that a network's maker chose; fp32 in place of bf16, where nothing here multiplies such numbers."""
     if made.precision == "fp32":
         return "fp32"
-    device = device or _device_here()
-    _set_defaults()
-    import torch
-
-    has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if device == "cuda" else bool(_bf16_unit())
+    has_bf16 = _cuda_has_bf16() if (device or _device_here()) == "cuda" else bool(_bf16_unit())
     return "bf16" if has_bf16 else "fp32"
 
 
-def faster_here(profile: ProfileParams) -> str:
-    """What a new lineage could set to play faster on this CPU; empty where nothing is known.
+def this_machine(params_text: str) -> Machine:
+    """Facts about this machine that resolve `auto` in a parameters file.
 
-    AMX multiplies bf16 4 times as fast as fp32, a Zen 5 core 1.6 times; with AVX-512 alone a Xeon is slower in bf16.
+    Looks for a CUDA device only if the file does not name the CPU: this imports torch, which takes 1.5 s.
     """
-    if profile.device != "cpu" or profile.precision == "bf16" or profile.isa == "avx2":
-        return ""
-    unit = _bf16_unit()
-    if unit != "+AMX" and not (unit == "+BF16" and get_host_cpu_name() in ZEN_WITH_BF16):
-        return ""
-    return "this CPU multiplies bf16 faster than fp32: set `precision: bf16` and `training_precision: bf16`"
+    has_cuda = device_of(params_text) != "cpu" and _device_here() == "cuda"
+    return Machine(get_host_cpu_name(), _bf16_unit(), has_cuda, has_cuda and _cuda_has_bf16())
+
+
+def resolve_here(params_text: str) -> str:
+    """A parameters file with each `auto` replaced by the value that is fastest on this machine."""
+    return resolve_auto(params_text, this_machine(params_text))
+
+
+def load_project_params(home: Path) -> Params:
+    """Parameters of the project folder, with `auto` resolved for this machine.
+
+    Raises:
+      ParamsError: the file is missing, misspelt or out of range.
+    """
+    return parse_params(resolve_here(read_params_text(home)), str(home / PARAMS_FILE))
 
 
 def execution_profile(profile: ProfileParams) -> dict[str, str]:
     """The profile of this process by name: device, instruction set, backend, threads, versions; for a record.
 
-    Imports torch only for a GPU or bf16: a stage that leaves the computing to others starts in a third of the time.
+    Imports torch only for a GPU: a stage that leaves the computing to others starts in a third of the time.
+
+    Raises:
+      ParamsError: the profile is for CUDA, which this machine lacks.
     """
     set_environment(profile)
     libraries = (*LIBRARIES, "openvino") if profile.backend == "openvino" else LIBRARIES
     isa = _instruction_set()
     if "bf16" in (profile.precision, profile.training_precision):
-        isa += _bf16_unit()
+        isa += ISA_SUFFIX[_bf16_unit()]
     return {
         "device": profile.device,
         "device_name": platform.machine(),
@@ -157,6 +166,8 @@ def execution_profile(profile: ProfileParams) -> dict[str, str]:
 def _gpu_profile() -> dict[str, str]:
     import torch
 
+    if not torch.cuda.is_available():
+        raise ParamsError(NO_CUDA)
     cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     return {"device_name": torch.cuda.get_device_name(), "cuda": str(torch.version.cuda), "cudnn": str(cudnn)}
 
@@ -187,12 +198,19 @@ def _device_here() -> Device:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _bf16_unit() -> str:
-    """What multiplies bf16 numbers on this CPU, as an ending of the instruction set's name; empty where it is fp32."""
+def _cuda_has_bf16() -> bool:
+    _set_defaults()
     import torch
 
-    if os.environ.get("ONEDNN_MAX_CPU_ISA") == AVX2_ENVIRONMENT["ONEDNN_MAX_CPU_ISA"]:
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def _bf16_unit() -> Literal["", "AMX", "AVX512-BF16"]:
+    """The instructions that compute bf16 on this CPU; empty if it has none, or if oneDNN may not use them."""
+    limited = os.environ.get("ONEDNN_MAX_CPU_ISA") == AVX2_ENVIRONMENT["ONEDNN_MAX_CPU_ISA"]
+    if limited or platform.machine() != "x86_64":
         return ""
-    if torch.cpu._is_amx_tile_supported():
-        return "+AMX"
-    return "+BF16" if torch.cpu._is_avx512_bf16_supported() else ""
+    features = get_host_cpu_features()
+    if features.get("amx-bf16"):
+        return "AMX"
+    return "AVX512-BF16" if features.get("avx512bf16") else ""

@@ -5,6 +5,9 @@ before `selfplay.overlap`, `network.pooled_heads`, `training.search_value_weight
 they are off. A
 preset is such a file in `zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in
 `settings`.
+
+In the project's params.yaml and in presets some fields may be `auto`. `zero new` writes the value that it chose into
+the lineage's file.
 """
 
 import hashlib
@@ -16,6 +19,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from zero.errors import ParamsError, did_you_mean
+from zero.params.auto import AUTO, AUTO_FIELDS
 from zero.params.learning import LearningRateStep, NetworkParams, ReplayParams, TrainingParams, ValueLoss
 from zero.params.machine import ExecutorKind, ExecutorParams, ProfileParams
 from zero.params.play import (
@@ -53,6 +57,7 @@ __all__ = [
     "overlap_of",
     "params_digest",
     "parse_params",
+    "read_params_text",
 ]
 
 PARAMS_FILE = "params.yaml"
@@ -132,19 +137,27 @@ def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
 
 
 def load_params(folder: Path) -> Params:
-    """Parameters of a project folder or workspace.
+    """Parameters of a lineage's workspace, in which no value is `auto`.
 
     Raises:
       ParamsError: the file is missing, misspelt or out of range.
     """
+    return parse_params(read_params_text(folder), str(folder / PARAMS_FILE))
+
+
+def read_params_text(folder: Path) -> str:
+    """Text of the parameters file of a workspace or the project.
+
+    Raises:
+      ParamsError: the file is missing or is not UTF-8.
+    """
     path = folder / PARAMS_FILE
     try:
-        text = path.read_text("utf-8")
+        return path.read_text("utf-8")
     except OSError:
         raise ParamsError(f"no {PARAMS_FILE} in {folder}; run this in a lineage's workspace or the project") from None
     except UnicodeDecodeError as error:
         raise ParamsError(f"{path} is not YAML: byte {error.start} is no UTF-8; save the file as UTF-8") from None
-    return parse_params(text, str(path))
 
 
 def overlap_of(text: str) -> bool:
@@ -193,6 +206,8 @@ def _first_fault(error: ValidationError, tree: Any) -> str:
         return f"unknown parameter {name}{did_you_mean(path[-1], [str(s) for s in siblings])}"
     if fault["type"] == "missing":
         return f"parameter {name} is missing; every parameter is written out, see zero/presets/"
+    if fault["input"] == AUTO and name in AUTO_FIELDS:
+        return f"{name} = 'auto' is for `zero new`, which records the value it chose; write {fault['ctx']['expected']}"
     value = "" if isinstance(fault["input"], dict) else f" = {fault['input']!r}"
     return f"{name}{value}: {fault['msg'].removeprefix('Value error, ')}"
 

@@ -11,13 +11,14 @@ class ProfileParams(Section):
     """What the bits of a result may depend on; the rest of the execution profile is read off the machine."""
 
     device: Literal["cpu", "cuda"]
-    """Where the network runs."""
+    """Device that runs the network. `auto` (see `zero.params.auto`): CUDA if this machine has it, else the CPU."""
     backend: Literal["torch", "openvino"]
-    """What runs the network in play: PyTorch (with captured graphs on CUDA), or OpenVINO on a CPU."""
+    """Library that runs the network in play: PyTorch (with captured graphs on CUDA), or OpenVINO on a CPU. `auto`:
+    OpenVINO on a CPU, PyTorch on CUDA."""
     precision: Literal["fp32", "bf16"]
-    """Arithmetic of the network in play."""
+    """Arithmetic of the network in play. `auto`: bf16 if this machine computes it faster than fp32."""
     training_precision: Literal["fp32", "bf16"]
-    """Arithmetic of the convolutions in training; weights and sums are in fp32."""
+    """Arithmetic of the convolutions in training; weights and sums are in fp32. `auto`: as for `precision`."""
     isa: Literal["native", "avx2"]
     """`avx2` limits the CPU's instruction set, so that machines with and without AVX-512 give the same bits."""
     selfplay_threads: PositiveInt
