@@ -1,4 +1,4 @@
-"""What an experiment with many seeds says: lines while it runs, a table, `results.json`, `curve.csv`, `strength.png`."""
+"""Report of an experiment with many seeds: lines while it runs, a table, `results.json`, `curve.csv`, `strength.png`."""
 
 import csv
 import io
@@ -146,8 +146,8 @@ def measurement_line(record: SeedRecord, match: Measurement) -> str:
     low, high = match.interval
     forfeits = f", forfeits {match.forfeits[0]} and {match.forfeits[1]}" if any(match.forfeits) else ""
     return (
-        f"{_where(record, match.generation)}: {match.kind} against {match.opponent}: {match.score:.1%} of {match.games} "
-        f"games ({low:.1%}-{high:.1%}){forfeits}"
+        f"{_where(record, match.generation)}: {match.kind} against {match.opponent}: {match.score:.1%} "
+        f"of {match.games} games ({low:.1%}-{high:.1%}){forfeits}"
     )
 
 
@@ -168,7 +168,7 @@ def seeds_table(setup: Setup, records: Sequence[SeedRecord]) -> Table:
             *(_strength_cell(setup, record, opponent) for opponent in strength.opponents),
             _shown(_total(record, "cpu_seconds"), lambda seconds: f"{seconds / SECONDS_AN_HOUR:.2f}"),
             _shown(_total(record, "games"), lambda games: f"{games:,.0f}"),
-            _shown(_total(record, "evaluations"), lambda evaluations: f"{evaluations / 1e6:.1f} M"),
+            _shown(_total(record, "evaluations"), lambda evaluations: f"{evaluations:,.0f}"),
             ", ".join(_troubles(record)) or "none",
         )
     table.add_section()

@@ -1,7 +1,7 @@
 """`python -m benchmarks.seeds`: how repeatable a recipe is. Runs it from nothing with several seeds; docs/seeds.md.
 
-Each seed is a lineage in a clone of the project, made without Prefect: `zero prepare`, `dvc repro`, `zero advance`, then
-a match of the champion against GNU Go every few generations. Seeds run one after the other, so each has the whole
+Each seed is a lineage in a clone of the project. A generation is made without Prefect, by `zero prepare`, `dvc repro` and
+`zero advance`. Every few generations the champion plays GNU Go. Seeds run one after the other, so each has the whole
 machine. The command can be killed at any moment; the same command goes on with what is missing.
 
     python -m benchmarks.seeds --preset go9-laptop --seeds 11,12,13 --generations 24
@@ -28,7 +28,6 @@ from benchmarks.seed_records import (
     Attempt,
     Failure,
     Measurement,
-    SeedRecord,
     Setup,
     Strength,
     keep_setup,
@@ -164,9 +163,14 @@ class SeedRun:
         self._say(generation_line(self.record, made))
 
     def _measure_strength(self) -> None:
-        """Probes the weakest opponent that is not reached, confirms a good probe, and goes on with the next opponent."""
+        """Probes the weakest opponent that is not reached; confirms a good probe, then goes on with the next opponent."""
         goal = self._setup.strength.goal
-        while (opponent := self._next_opponent()) is not None and not self._was_met(opponent):
+        while (opponent := self._next_opponent()) is not None:
+            if self._was_met(opponent):
+                self._say(
+                    f"seed {self.record.seed}, generation {self.record.newest}: no probe, the champion had one before"
+                )
+                break
             if self._match("probe", opponent).score < goal or self._match("confirmation", opponent).score < goal:
                 break
 
@@ -337,7 +341,8 @@ def check_players(params: Params, strength: Strength) -> None:
     for name in champion.options:
         if SEARCH_OPTIONS.get(name) not in (None, root):
             raise ParamsError(
-                f"--options {strength.options}: a {root} root does not read {name}; leave it out: --options pass_wins=true"
+                f"--options {strength.options}: a {root} root does not read {name}; leave it out, for example "
+                "--options pass_wins=true"
             )
     for opponent in strength.opponents:
         if parse_player(opponent).kind == "gnugo" and program_path("gnugo") is None:
