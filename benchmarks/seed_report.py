@@ -1,4 +1,4 @@
-"""Report of an experiment with many seeds: lines while it runs, a table, `results.json`, `curve.csv`, `strength.png`."""
+"""Report of an experiment with many seeds: lines, a table, `results.json`, `curve.csv`, `strength.png`."""
 
 import csv
 import io
@@ -253,7 +253,7 @@ def _draw(axes: Axes, setup: Setup, records: Sequence[SeedRecord], opponent: str
     axes.set_title(f"against {opponent}", fontsize=10)
     axes.set_xlabel("hours of generations")
     axes.set_xlim(left=0)
-    axes.set_ylim(0, 100)
+    axes.set_ylim(-2, 102)
     axes.grid(alpha=0.3)
     if curves:
         axes.legend(title="seed", fontsize=7)

@@ -1,8 +1,8 @@
 """`python -m benchmarks.seeds`: how repeatable a recipe is. Runs it from nothing with several seeds; docs/seeds.md.
 
-Each seed is a lineage in a clone of the project. A generation is made without Prefect, by `zero prepare`, `dvc repro` and
-`zero advance`. Every few generations the champion plays GNU Go. Seeds run one after the other, so each has the whole
-machine. The command can be killed at any moment; the same command goes on with what is missing.
+Each seed is a lineage in a clone of the project. A generation is made without Prefect, by `zero prepare`, `dvc repro`
+and `zero advance`. Every few generations the champion plays GNU Go. Seeds run one after the other, so each has the
+whole machine. The command can be killed at any moment; the same command goes on with what is missing.
 
     python -m benchmarks.seeds --preset go9-laptop --seeds 11,12,13 --generations 24
     python -m benchmarks.seeds --preset go9-laptop --report
@@ -163,7 +163,7 @@ class SeedRun:
         self._say(generation_line(self.record, made))
 
     def _measure_strength(self) -> None:
-        """Probes the weakest opponent that is not reached; confirms a good probe, then goes on with the next opponent."""
+        """Probes the weakest opponent that is not reached; after a good probe and confirmation also the next one."""
         goal = self._setup.strength.goal
         while (opponent := self._next_opponent()) is not None:
             if self._was_met(opponent):
