@@ -172,14 +172,33 @@ def seeds_table(setup: Setup, records: Sequence[SeedRecord]) -> Table:
             ", ".join(_troubles(record)) or "none",
         )
     table.add_section()
+    hours = spread_of([record.seconds() / SECONDS_AN_HOUR for record in records])
+    costs = [
+        spread_of([_total(record, name) for record in records]) for name in ("cpu_seconds", "games", "evaluations")
+    ]
     for name in ("fastest", "median", "slowest"):
-        cells = [
-            _shown(getattr(each.hours, name), lambda hours: f"{hours:.2f}", "not reached") for each in summary.reached
-        ]
-        table.add_row(name, "", "", *cells)
+        cpu, games, evaluations = (getattr(each, name) for each in costs)
+        table.add_row(
+            name,
+            "",
+            _shown(getattr(hours, name), lambda value: f"{value:.2f}"),
+            *(
+                _shown(getattr(each.hours, name), lambda value: f"{value:.2f}", "not reached")
+                for each in summary.reached
+            ),
+            _shown(cpu, lambda seconds: f"{seconds / SECONDS_AN_HOUR:.2f}"),
+            *(_shown(value, lambda number: f"{number:,.0f}") for value in (games, evaluations)),
+        )
     ratios = (_shown(each.slowest_over_fastest, lambda ratio: f"{ratio:.2f}") for each in summary.reached)
     table.add_row("slowest / fastest", "", "", *ratios)
     table.add_row("reached", "", "", *(f"{each.num_reached} of {each.num_seeds}" for each in summary.reached))
+    counts = {
+        "generation 1 refused": summary.first_generation_refused,
+        "dead training": summary.dead_training,
+        "crashed": summary.crashed,
+        "unfinished": summary.unfinished,
+    }
+    table.caption = ", ".join(f"{name}: {len(seeds)}" for name, seeds in counts.items()) + f" of {len(records)} seeds"
     return table
 
 
