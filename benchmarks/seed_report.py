@@ -264,7 +264,9 @@ def _draw(axes: Axes, setup: Setup, records: Sequence[SeedRecord], opponent: str
         end = max(points[-1][0] for _, points in curves)
         if end > begin:
             hours = np.linspace(begin, end, GRID_POINTS)
-            scores = np.array([np.interp(hours, *zip(*points, strict=True)) for _, points in curves])
+            scores = np.array(
+                [np.interp(hours, [x for x, _ in points], [y for _, y in points]) for _, points in curves]
+            )
             axes.fill_between(hours, 100 * scores.min(axis=0), 100 * scores.max(axis=0), color="C7", alpha=0.25, lw=0)
     for seed, points in curves:
         axes.plot([x for x, _ in points], [100 * y for _, y in points], marker="o", markersize=3, lw=1, label=str(seed))
