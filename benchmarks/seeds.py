@@ -196,7 +196,7 @@ class SeedRun:
         options = f",{strength.options}" if strength.options else ""
         champion = f"{generation_tag(self._lineage, generation)},simulations={strength.simulations}{options}"
         words = ["match", champion, opponent, "--games", str(games), "--seed", str(seed), "--json"]
-        table = MatchTable.model_validate_json(self._zero(*words))
+        table = MatchTable.model_validate_json(self._run(self._home, "zero", *words, is_captured=True))
         result = table.result
         found = Measurement(
             kind=kind,
@@ -218,12 +218,19 @@ class SeedRun:
         self.record = self.record.model_copy(update=changes)
         write_record(self._folder, self.record)
 
-    def _zero(self, *words: str, beat: Callable[[], None] | None = None) -> str:
-        return self._run(self._home, "zero", *words, beat=beat)
+    def _zero(self, *words: str, beat: Callable[[], None] | None = None) -> None:
+        self._run(self._home, "zero", *words, beat=beat)
 
-    def _run(self, folder: Path, module: str, *words: str, beat: Callable[[], None] | None = None) -> str:
+    def _run(
+        self,
+        folder: Path,
+        module: str,
+        *words: str,
+        beat: Callable[[], None] | None = None,
+        is_captured: bool = False,
+    ) -> str:
         log = self._folder / LOGS_DIR / f"{self._lineage}.log"
-        return run_module(folder, module, words, environment_of(self._home), log, beat)
+        return run_module(folder, module, words, environment_of(self._home), log, beat, is_captured)
 
 
 def run_module(
@@ -233,16 +240,18 @@ def run_module(
     variables: dict[str, str],
     log: Path,
     beat: Callable[[], None] | None = None,
+    is_captured: bool = False,
 ) -> str:
-    """Standard output of `python -m MODULE WORDS`, run in `folder`; it ends when this process does, even by `kill -9`.
+    """Runs `python -m MODULE WORDS` in `folder`; it ends when this process does, even by `kill -9`.
 
     Args:
       folder: current folder of the command, whose code it runs.
       module: module to run.
       words: arguments.
       variables: environment.
-      log: file to which the output is appended.
+      log: file to which the output is appended, as it comes.
       beat: called every few seconds.
+      is_captured: return the standard output, and append it to the log at the end; otherwise return nothing.
 
     Raises:
       CommandFailedError: it failed; with the end of its output.
@@ -261,7 +270,7 @@ def run_module(
                 cwd=folder,
                 env=variables,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=output if is_captured else file,
                 stderr=file,
                 pass_fds=(lifeline,),
             )

@@ -4,10 +4,10 @@ import csv
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -82,7 +82,7 @@ class FakeProject:
         self.tagged, self.calls, self.made = -1, [], set()
         self.dies_at, self.fails_at = None, None
 
-    def run_module(self, folder, module, words, variables, log, beat=None):
+    def run_module(self, folder, module, words, variables, log, beat=None, is_captured=False):
         call = " ".join([module, *words])
         self.calls.append(call)
         if beat:
@@ -95,7 +95,7 @@ class FakeProject:
             self.tagged = 0
         if words[0] == "advance":
             self.tagged = int(words[-1])
-        return self._table(words) if words[0] == "match" else ""
+        return self._table(words) if is_captured else ""
 
     def _table(self, words):
         generation = int(words[1].partition(",")[0][-4:])
@@ -366,6 +366,13 @@ def test_a_command_that_fails_gives_the_end_of_what_it_wrote(tmp_path):
     assert set(error.value.log) == {"out", "no memory"} and "failing" in log.read_text()
 
 
+def test_a_captured_output_is_in_the_log_too(tmp_path):
+    (tmp_path / "saying.py").write_text("print('{}')\n")
+    assert run_module(tmp_path, "saying", [], dict(os.environ), tmp_path / "log", is_captured=True) == "{}\n"
+    assert run_module(tmp_path, "saying", [], dict(os.environ), tmp_path / "log") == ""
+    assert (tmp_path / "log").read_text().splitlines().count("{}") == 2
+
+
 def wait_for(is_so):
     deadline = time.monotonic() + WAIT_SECONDS
     while not is_so():
@@ -382,29 +389,32 @@ def is_running(pid):
 
 def test_a_real_seed_killed_in_a_generation_gives_what_an_uninterrupted_one_gives(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    uninterrupted = start(whole)
-    first = start(killed)
-    wait_for(lambda: "Running stage 'training'" in log_of(killed))
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    before = read_record(killed, 1)
-    assert before.status == "running" and before.attempts
-    second = start(killed)
-    assert second.wait() == 0 and uninterrupted.wait() == 0
+    with ExitStack() as running:
+        uninterrupted, first = start(whole, running), start(killed, running)
+        wait_for(lambda: "Running stage 'training'" in log_of(killed))
+        first.kill()
+        first.wait()
+        before = read_record(killed, 1)
+        assert before.status == "running" and len(before.attempts) == 1
+        second = start(killed, running)
+        assert second.wait() == 0 and uninterrupted.wait() == 0
     record, expected = read_record(killed, 1), read_record(whole, 1)
     assert without_times(record) == without_times(expected)
     assert record.generations[0].attempts == 2 and expected.generations[0].attempts == 1
     assert record.generations[0].seconds > before.attempts[0].seconds
-    assert record.measurements[0].games == 2
+    assert record.generations[0].games == 12 + 8 and record.measurements[0].games == 2
 
 
-def start(folder):
+def start(folder, running):
     words = ["--preset", "smoke", "--seeds", "1", "--generations", "1", "--opponents", "random", "--probe-games", "2"]
     words += ["--confirmation-games", "2", "--simulations", "4", "--options", "", "--folder", str(folder)]
     words += ["--set", "selfplay.num_games=12,gating.num_games=8,verification.shard_fraction=0.1"]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.seeds", *words], cwd=PROJECT_DIR, stdout=subprocess.DEVNULL
     )
+    running.callback(process.wait)
+    running.callback(process.kill)
+    return process
 
 
 def log_of(folder):
