@@ -303,10 +303,10 @@ def _wait(process: "subprocess.Popen[bytes]") -> int | None:
 
 
 def environment_of(home: Path) -> dict[str, str]:
-    """Environment of a command: the clone is its project, and nothing outside is read or written."""
+    """Environment of a command: the clone is its project; it reads and writes nothing outside, and its log is live."""
     hidden = (*OWN_SETTINGS, "ZERO_WRITER", "PYTHONPATH")
     kept = {name: value for name, value in environment().items() if name not in hidden}
-    return kept | {"ZERO_HOME": str(home)}
+    return kept | {"ZERO_HOME": str(home), "PYTHONUNBUFFERED": "1"}
 
 
 def wait_until_free(workspace: Path) -> None:
