@@ -14,27 +14,24 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 import yaml
-from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.variants import AS_IT_IS, changed
 from zero.artifacts import Window, read_manifest, write_whole
 from zero.contest import Played, contest
-from zero.errors import ParamsError, ZeroError
+from zero.errors import ZeroError
 from zero.games.rules import rules_of
 from zero.params import PARAMS_FILE, Params, load_params
 from zero.players import num_cores
 from zero.training import SAMPLER_THREADS, sample_games
 from zero.window import WINDOW_DIR, read_window
 
-AS_IT_IS = "as it is"
-RATE = "training.rate"
-"""Stands for a schedule of one learning rate."""
 LATE, LATE_FACTOR = 0.8, 0.1
 """From this share of the time on, the learning rate is multiplied so."""
 MOST_STEPS = 10**7
@@ -50,28 +47,6 @@ class Trained(NamedTuple):
     samples_per_second: float
     num_weights: int
     policy_loss: float  # of the last steps, on games that it learns from
-
-
-def changed(params: Params, variant: str) -> Params:
-    """The parameters with `section.name=value` replaced, several with commas between them.
-
-    Raises:
-      ParamsError: there is no such parameter, or it has no such value.
-    """
-    tree: dict[str, Any] = params.model_dump()
-    for change in variant.split(",") if variant != AS_IT_IS else ():
-        name, _, text = change.partition("=")
-        section, _, field = name.strip().partition(".")
-        value = yaml.safe_load(text)
-        if name.strip() == RATE:
-            field, value = "learning_rate", [{"from_step": 0, "learning_rate": value}]
-        if field not in getattr(type(getattr(params, section, None)), "model_fields", ()):
-            raise ParamsError(f"{variant!r}: there is no parameter {name.strip()!r}; docs/parameters.md")
-        tree[section][field] = value
-    try:
-        return Params.model_validate(tree)
-    except ValidationError as error:
-        raise ParamsError(f"{variant!r}: {error.errors()[0]['msg']}") from None
 
 
 def train_variant(workspace: Path, params: Params, seconds: float, out: Path) -> Trained:

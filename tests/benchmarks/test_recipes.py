@@ -3,7 +3,8 @@
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.recipes import AS_IT_IS, changed, compare, main, table_of
+from benchmarks.recipes import compare, main, table_of
+from benchmarks.variants import AS_IT_IS, changed
 from tests.made_games import made_params, write_params, write_workspace
 from zero import replay
 from zero.errors import ParamsError

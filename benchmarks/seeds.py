@@ -1,0 +1,483 @@
+"""`python -m benchmarks.seeds`: how repeatable a recipe is. Runs it from nothing with several seeds; docs/seeds.md.
+
+Each seed is a lineage in a clone of the project. A generation is made without Prefect, by `zero prepare`, `dvc repro`
+and `zero advance`. Every few generations the champion plays GNU Go. Seeds run one after the other, so each has the
+whole machine. The command can be killed at any moment; the same command goes on with what is missing.
+
+    python -m benchmarks.seeds --preset go9-laptop --seeds 11,12,13 --generations 24
+    python -m benchmarks.seeds --preset go9-laptop --report
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import typer
+import yaml
+from rich.console import Console
+
+from benchmarks.machine import PROJECT_DIR, describe_machine
+from benchmarks.seed_records import (
+    LOGS_DIR,
+    PROJECT_CLONE,
+    Attempt,
+    Failure,
+    Measurement,
+    Setup,
+    Strength,
+    keep_setup,
+    lineage_of,
+    newest_tagged,
+    read_generation,
+    read_record,
+    read_records,
+    read_setup,
+    write_record,
+)
+from benchmarks.seed_report import generation_line, measurement_line, seeds_table, write_report
+from benchmarks.variants import changed
+from zero.artifacts import write_whole
+from zero.commands import environment, git
+from zero.errors import LineageError, OpponentError, ParamsError, ZeroError
+from zero.lineage import lineages, uncommitted_files, workspace_dir, writer_lock
+from zero.locks import locked
+from zero.match.results import MatchTable
+from zero.opponents.gtp_process import LEASH, program_path
+from zero.params import PARAMS_FILE, Params, parse_params
+from zero.player_text import SEARCH_OPTIONS, parse_player
+from zero.presets import preset_text, presets
+from zero.record import generation_tag
+from zero.settings import STATE_FOLDER
+
+SEEDS_DIR = "seeds"
+BEAT_SECONDS = 5.0
+"""Seconds between two heartbeats of an attempt: the time that a kill can take from the clock."""
+PATIENCE_SECONDS = 60.0
+"""Seconds to wait for processes of a killed call, which end on their own."""
+NUM_LOG_LINES = 20
+PROBE_SEED, CONFIRMATION_SEED = 1, 2
+"""Different, so that the confirmation is new evidence: its first games are not those of the probe."""
+OWN_SETTINGS = ("ZERO_STORE", "ZERO_SIGNING_KEY", "ZERO_PROGRESS", "ZERO_WORKER", "MLFLOW_TRACKING_URI")
+"""Settings of the machine that commands of a seed do not see. A shared store might have its games already."""
+WIDE = 160
+"""Columns of a table that goes to a file."""
+
+
+class Limits(NamedTuple):
+    """When a seed is done."""
+
+    generations: int
+    hours: float | None
+    """Of its clock."""
+    stops_when_reached: bool
+    has_final_match: bool
+
+
+class CommandFailedError(ZeroError):
+    """A command of a seed ended with a status other than 0."""
+
+    def __init__(self, command: str, status: int, log: Sequence[str]) -> None:
+        super().__init__(f"`{command}` ended with status {status}: {log[-1] if log else '(no output)'}")
+        self.command, self.status, self.log = command, status, tuple(log)
+
+
+class SeedRun:
+    """One seed: its lineage, and its record on disk, which is replaced after each step."""
+
+    def __init__(self, folder: Path, setup: Setup, seed: int, say: Callable[[str], None]) -> None:
+        """Reads what is there of the seed; runs nothing yet."""
+        self._folder, self._setup, self._say = folder, setup, say
+        self._home, self._lineage = folder / PROJECT_CLONE, lineage_of(seed)
+        self._workspace = workspace_dir(self._home, self._lineage)
+        self.record = read_record(folder, seed)
+
+    def run(self, limits: Limits) -> None:
+        """Makes generations and measures them until a limit; a failed command ends the seed and is recorded."""
+        self._keep(status="running")
+        try:
+            self._make_lineage()
+            while True:
+                is_last = self._is_at_limit(limits)
+                if self.record.newest and (is_last or self.record.newest % self._setup.strength.probe_every == 0):
+                    self._measure_strength()
+                if is_last or (limits.stops_when_reached and self._next_opponent() is None):
+                    break
+                self._make_generation()
+            if limits.has_final_match:
+                self._match("final", self._setup.strength.opponents[-1])
+        except CommandFailedError as error:
+            failure = Failure(
+                generation=self.record.attempts[-1].generation if self.record.attempts else self.record.newest,
+                command=error.command,
+                status=error.status,
+                begun=time.time(),
+                log=error.log,
+            )
+            self._keep(status="failed", failures=(*self.record.failures, failure))
+            self._say(f"seed {self.record.seed}: failed: {error}")
+        else:
+            self._keep(status="done")
+
+    def _is_at_limit(self, limits: Limits) -> bool:
+        is_late = limits.hours is not None and self.record.seconds() >= limits.hours * 3600
+        return self.record.newest >= limits.generations or is_late
+
+    def _make_lineage(self) -> None:
+        if self._lineage in lineages(self._home):
+            return
+        if newest_tagged(self._home, self._lineage) >= 0:  # killed after the push, before the workspace had its name
+            self._zero("restore", self._lineage)
+            return
+        params = self._setup.params.model_copy(update={"seed": self.record.seed})
+        path = self._folder / LOGS_DIR / f"{self._lineage}.{PARAMS_FILE}"
+        write_whole(path, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
+        self._zero("new", self._lineage, "--params", str(path.resolve()))
+
+    def _make_generation(self) -> None:
+        """Makes the next generation, or what is missing of it."""
+        number = self.record.newest + 1
+        clock = Attempt(generation=number, begun=time.time(), seconds=0.0)
+        earlier, began = self.record.attempts, time.monotonic()
+
+        def beat() -> None:
+            seconds = round(time.monotonic() - began, 3)
+            self._keep(attempts=(*earlier, clock.model_copy(update={"seconds": seconds})))
+
+        beat()
+        try:
+            if newest_tagged(self._home, self._lineage) < number:
+                wait_until_free(self._workspace)
+                self._zero("prepare", self._lineage, beat=beat)
+            if newest_tagged(self._home, self._lineage) < number:  # `prepare` completes a generation that was committed
+                self._run(self._workspace, "dvc", "repro", beat=beat)
+                self._zero("advance", self._lineage, "--generation", str(number), beat=beat)
+        finally:
+            beat()
+        made = read_generation(self._home, self._lineage, number, self.record.attempts)
+        self._keep(generations=(*self.record.generations, made), attempts=())
+        self._say(generation_line(self.record, made))
+
+    def _measure_strength(self) -> None:
+        """Probes the weakest opponent that is not reached; after a good probe and confirmation also the next one."""
+        goal = self._setup.strength.goal
+        while (opponent := self._next_opponent()) is not None:
+            if self._was_met(opponent):
+                self._say(
+                    f"seed {self.record.seed}, generation {self.record.newest}: no probe, the champion had one before"
+                )
+                break
+            if self._match("probe", opponent).score < goal or self._match("confirmation", opponent).score < goal:
+                break
+
+    def _next_opponent(self) -> str | None:
+        strength = self._setup.strength
+        return next((each for each in strength.opponents if not self.record.reached(each, strength.goal)), None)
+
+    def _was_met(self, opponent: str) -> bool:
+        """True if an earlier generation with the same champion was probed: another try would only add luck."""
+        champions = {each.number: each.champion for each in self.record.generations}
+        probed = [m.generation for m in self.record.measurements if m.kind == "probe" and m.opponent == opponent]
+        return any(
+            number < self.record.newest and champions[number] == champions[self.record.newest] for number in probed
+        )
+
+    def _match(self, kind: Literal["probe", "confirmation", "final"], opponent: str) -> Measurement:
+        """Result of a match of the newest champion, which is played if it was not yet."""
+        generation, strength = self.record.newest, self._setup.strength
+        if found := self.record.measured(kind, generation, opponent):
+            return found
+        games = strength.probe_games if kind == "probe" else strength.confirmation_games
+        seed = PROBE_SEED if kind == "probe" else CONFIRMATION_SEED
+        options = f",{strength.options}" if strength.options else ""
+        champion = f"{generation_tag(self._lineage, generation)},simulations={strength.simulations}{options}"
+        words = ["match", champion, opponent, "--games", str(games), "--seed", str(seed), "--json"]
+        table = MatchTable.model_validate_json(self._run(self._home, "zero", *words, is_captured=True))
+        result = table.result
+        found = Measurement(
+            kind=kind,
+            generation=generation,
+            opponent=opponent,
+            games=games,
+            wins=result.wins,
+            losses=result.losses,
+            draws=result.draws,
+            score=result.score,
+            interval=result.interval,
+            forfeits=table.forfeits,
+        )
+        self._keep(measurements=(*self.record.measurements, found))
+        self._say(measurement_line(self.record, found))
+        return found
+
+    def _keep(self, **changes: object) -> None:
+        self.record = self.record.model_copy(update=changes)
+        write_record(self._folder, self.record)
+
+    def _zero(self, *words: str, beat: Callable[[], None] | None = None) -> None:
+        self._run(self._home, "zero", *words, beat=beat)
+
+    def _run(
+        self,
+        folder: Path,
+        module: str,
+        *words: str,
+        beat: Callable[[], None] | None = None,
+        is_captured: bool = False,
+    ) -> str:
+        log = self._folder / LOGS_DIR / f"{self._lineage}.log"
+        return run_module(folder, module, words, environment_of(self._home), log, beat, is_captured)
+
+
+def run_module(
+    folder: Path,
+    module: str,
+    words: Sequence[str],
+    variables: dict[str, str],
+    log: Path,
+    beat: Callable[[], None] | None = None,
+    is_captured: bool = False,
+) -> str:
+    """Runs `python -m MODULE WORDS` in `folder`; it ends when this process does, even by `kill -9`.
+
+    Args:
+      folder: current folder of the command, whose code it runs.
+      module: module to run.
+      words: arguments.
+      variables: environment.
+      log: file to which the output is appended, as it comes.
+      beat: called every few seconds.
+      is_captured: return the standard output, and append it to the log at the end; otherwise return nothing.
+
+    Raises:
+      CommandFailedError: it failed; with the end of its output.
+    """
+    shown = f"{module} {' '.join(words)}"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    lifeline, ours = os.pipe()  # closed by the death of this process too
+    command = [sys.executable, "-I", "-S", str(LEASH), str(lifeline), sys.executable, "-m", module, *words]
+    with log.open("ab") as file, tempfile.TemporaryFile() as output:
+        file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
+        file.flush()
+        begin = file.tell()
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=output if is_captured else file,
+                stderr=file,
+                pass_fds=(lifeline,),
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(lifeline)
+        try:
+            while (status := _wait(process)) is None:
+                if beat:
+                    beat()
+        finally:
+            os.close(ours)
+            process.wait()
+        output.seek(0)
+        text = output.read()
+        file.write(text)
+    if status:
+        tail = log.read_bytes()[begin:].decode(errors="replace").splitlines()
+        raise CommandFailedError(shown, status, [line for line in tail if line.strip()][-NUM_LOG_LINES:])
+    return text.decode()
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> int | None:
+    try:
+        return process.wait(BEAT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def environment_of(home: Path) -> dict[str, str]:
+    """Environment of a command: the clone is its project; it reads and writes nothing outside, and its log is live."""
+    hidden = (*OWN_SETTINGS, "ZERO_WRITER", "PYTHONPATH")
+    kept = {name: value for name, value in environment().items() if name not in hidden}
+    return kept | {"ZERO_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+
+
+def wait_until_free(workspace: Path) -> None:
+    """Waits for processes of a killed call that still write the workspace.
+
+    Raises:
+      LineageError: they do not end.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            with writer_lock(workspace):
+                return
+        except LineageError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def make_clone(folder: Path, commit: str) -> None:
+    """Clones the project at a commit into the folder, unless that was done; complete or not at all."""
+    target = folder / PROJECT_CLONE
+    if target.exists():
+        return
+    with tempfile.TemporaryDirectory(prefix=".project-", dir=folder) as scratch:
+        building = Path(scratch) / PROJECT_CLONE
+        git(folder, "clone", "--quiet", "--no-tags", "--single-branch", str(PROJECT_DIR), str(building))
+        git(building, "checkout", "--quiet", "-B", "main", commit)
+        building.rename(target)
+
+
+def check_players(params: Params, strength: Strength) -> None:
+    """Checks the players of the matches before any generation is made.
+
+    Raises:
+      ZeroError: a spec is not valid, the search does not read an option, or GNU Go is missing.
+    """
+    options = f",{strength.options}" if strength.options else ""
+    champion = parse_player(f"champion,simulations={strength.simulations}{options}")
+    root = champion.options.get("root", params.search.root)
+    for name in champion.options:
+        if SEARCH_OPTIONS.get(name) not in (None, root):
+            raise ParamsError(
+                f"--options {strength.options}: a {root} root does not read {name}; leave it out, for example "
+                "--options pass_wins=true"
+            )
+    for opponent in strength.opponents:
+        if parse_player(opponent).kind == "gnugo" and program_path("gnugo") is None:
+            raise OpponentError(
+                f"{opponent}: GNU Go is not installed; install it (Debian and Ubuntu: `apt install gnugo`)"
+            )
+
+
+def numbers_of(text: str, option: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them, each once.
+
+    Raises:
+      ParamsError: it is something else.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ParamsError(f"{option} {text!r}: give whole numbers with commas between them, such as 11,12,13")
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def run_seeds(folder: Path, asked: Setup, seeds: Sequence[int], limits: Limits) -> None:
+    """Runs all seeds, or what is missing of them.
+
+    Raises:
+      ZeroError: the experiment of the folder has another setup, or another process runs it.
+    """
+    with locked(folder, f"another process runs the experiment in {folder}; wait for it, or give another --folder"):
+        setup = keep_setup(folder, asked)
+        if setup.commit != asked.commit:
+            typer.echo(f"note: this experiment runs commit {setup.commit[:12]}, not {asked.commit[:12]}", err=True)
+        make_clone(folder, setup.commit)
+        typer.echo(f"output of the commands: {folder / LOGS_DIR}", err=True)
+        for seed in seeds:
+            SeedRun(folder, setup, seed, typer.echo).run(limits)
+            write_report(folder, setup, read_records(folder))
+
+
+def main(
+    seeds: Annotated[str, typer.Option(help="Seeds, with commas between them; each is run from nothing.")] = "11,12,13",
+    preset: Annotated[str, typer.Option(help=f"Recipe of all seeds: {', '.join(presets())}.")] = "go9-laptop",
+    params: Annotated[Path | None, typer.Option(help="A parameters file in place of a preset.")] = None,
+    change: Annotated[
+        str, typer.Option("--set", help="Parameters that differ from the recipe: section.name=value,...")
+    ] = "",
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder of the experiment; by default .zero/seeds/PRESET.")
+    ] = None,
+    generations: Annotated[int, typer.Option(min=1, help="A seed ends after so many generations at most.")] = 24,
+    hours: Annotated[
+        float | None, typer.Option(min=0.0, help="A seed ends with the generation in which its clock passes this.")
+    ] = None,
+    levels: Annotated[str, typer.Option(help="Levels of GNU Go to reach, from the weakest.")] = "1,10",
+    opponents: Annotated[
+        str, typer.Option(help="Player specs to reach in place of --levels, such as random,gnugo:1.")
+    ] = "",
+    simulations: Annotated[int, typer.Option(min=0, help="Simulations a move of the champion in matches.")] = 800,
+    options: Annotated[
+        str, typer.Option(help="Further options of the champion in matches.")
+    ] = "considered_actions=16,pass_wins=true",
+    probe_every: Annotated[int, typer.Option(min=1, help="Generations between two probes of strength.")] = 3,
+    probe_games: Annotated[int, typer.Option(min=2, help="Games of a probe.")] = 100,
+    confirmation_games: Annotated[
+        int, typer.Option(min=2, help="Games of the match that confirms a probe, and of the final match.")
+    ] = 400,
+    goal: Annotated[float, typer.Option(min=0.0, max=1.0, help="Score at which an opponent is reached.")] = 0.55,
+    no_stop: Annotated[
+        bool, typer.Option("--no-stop", help="Make all generations, also when all opponents are reached.")
+    ] = False,
+    final_match: Annotated[
+        bool,
+        typer.Option(
+            "--final-match", help="Make all generations, then play the strongest opponent whatever the probes."
+        ),
+    ] = False,
+    report: Annotated[bool, typer.Option("--report", help="Run nothing; report what is there.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A second place for results.json.")] = None,
+) -> None:
+    """Runs a recipe from nothing with several seeds, and reports how long each takes to the levels of GNU Go.
+
+    An opponent is reached when the champion scores --goal both in a probe and in a confirmation, which is a match with
+    another seed. Only the weakest opponent that is not reached is probed. The clock of a seed has the wall time of its
+    generations; matches do not count.
+
+    The command can be killed at any moment and repeated: finished generations, games of matches and measured times are
+    kept. A seed whose command failed is tried again by the next call. With larger limits, or more seeds, the same
+    folder goes on. Status 1: at least one seed failed.
+    """
+    where = folder or PROJECT_DIR / STATE_FOLDER / SEEDS_DIR / (params.stem if params else preset)
+    try:
+        if not report:
+            text, name = (params.read_text(), str(params)) if params else (preset_text(preset), preset)
+            recipe = parse_params(text, name)
+            strength = Strength(
+                opponents=tuple(opponents.split(","))
+                if opponents
+                else tuple(f"gnugo:{level}" for level in numbers_of(levels, "--levels")),
+                simulations=simulations,
+                options=options,
+                probe_every=probe_every,
+                probe_games=probe_games,
+                confirmation_games=confirmation_games,
+                goal=goal,
+            )
+            asked = Setup(
+                name=name,
+                changes=change,
+                commit=git(PROJECT_DIR, "rev-parse", "HEAD").strip(),
+                params=(changed(recipe, change) if change else recipe).model_copy(update={"seed": 0}),
+                strength=strength,
+                machine=describe_machine(),
+            )
+            check_players(asked.params, strength)
+            if uncommitted := uncommitted_files(PROJECT_DIR):
+                typer.echo(f"note: seeds run committed code; not in it: {', '.join(uncommitted)}", err=True)
+            limits = Limits(generations, hours, not (no_stop or final_match), final_match)
+            run_seeds(where.resolve(), asked, numbers_of(seeds, "--seeds"), limits)
+        setup, records = read_setup(where), read_records(where)
+        results = write_report(where, setup, records)
+        if out:
+            write_whole(out, results)
+    except (ZeroError, OSError) as error:
+        typer.echo(f"seeds: {error}", err=True)
+        raise typer.Exit(1) from None
+    Console(width=None if sys.stdout.isatty() else WIDE).print(seeds_table(setup, records))
+    raise typer.Exit(any(record.status == "failed" for record in records))
+
+
+if __name__ == "__main__":
+    typer.run(main)
