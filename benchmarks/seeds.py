@@ -47,6 +47,7 @@ from zero.errors import LineageError, OpponentError, ParamsError, ZeroError
 from zero.lineage import lineages, uncommitted_files, workspace_dir, writer_lock
 from zero.locks import locked
 from zero.match.results import MatchTable
+from zero.network.profile import resolve_here
 from zero.opponents.gtp_process import LEASH, program_path
 from zero.params import PARAMS_FILE, Params, parse_params
 from zero.player_text import SEARCH_OPTIONS, parse_player
@@ -443,7 +444,7 @@ def main(
     try:
         if not report:
             text, name = (params.read_text(), str(params)) if params else (preset_text(preset), preset)
-            recipe = parse_params(text, name)
+            recipe = parse_params(resolve_here(text), name)
             strength = Strength(
                 opponents=tuple(opponents.split(","))
                 if opponents
