@@ -1,9 +1,8 @@
 """The experiment: `params.yaml`, read in one place, frozen and validated.
 
-Every field but four is required, so that a file says the whole of what was run and DVC sees every change; a file from
-before `selfplay.overlap`, `network.pooled_heads`, `training.search_value_weight` and `search.pass_wins` is one in which
-they are off. A
-preset is such a file in `zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in
+Most fields are required, so that a file says the whole of what was run and DVC sees every change. A few came later and
+are optional (`docs/parameters.md` lists them): a file without one of them is a file from before it, in which it is off.
+A preset is such a file in `zero/presets/`. What belongs to a machine and not to an experiment (addresses, folders) is in
 `settings`.
 
 In the project's params.yaml and in presets some fields may be `auto`. `zero new` writes the value that it chose into
