@@ -125,7 +125,8 @@ class SeedRun:
             self._keep(status="done")
 
     def _is_at_limit(self, limits: Limits) -> bool:
-        is_late = limits.hours is not None and self.record.seconds() >= limits.hours * 3600
+        seconds = self.record.seconds(self.record.newest)  # an unfinished generation is completed first
+        is_late = limits.hours is not None and seconds >= limits.hours * 3600
         return self.record.newest >= limits.generations or is_late
 
     def _make_lineage(self) -> None:

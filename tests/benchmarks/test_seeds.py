@@ -67,7 +67,7 @@ SETUP = Setup(
 LIMITS = Limits(generations=6, hours=None, stops_when_reached=True, has_final_match=False)
 OLD_METRICS = '{"value_loss": 0.9, "policy_loss": 3.0, "loss": NaN, "step": 12}'
 TIMES = ("seconds", "attempts", "cpu_seconds", "begun")
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 600.0
 
 
 class KilledError(BaseException):
