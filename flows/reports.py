@@ -102,14 +102,19 @@ def report_generation(decision: PromotionDecision, recorded: Recorded) -> None:
 
 
 def summary(decision: PromotionDecision, recorded: Recorded) -> list[str]:
-    """The decision as lines of a log."""
+    """The decision as lines of a log, in words that need no knowledge of the project."""
     match = decision.match
+    games = match.wins + match.losses + match.draws
     interval = f"95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%}"
+    verdict = "it is the new champion" if decision.promoted else "the champion stays"
     return [
-        f"{recorded.tag}: {headline(decision)}; {interval}, {decision.threshold:.0%} is needed",
-        f"{match.wins} won, {match.losses} lost, {match.draws} drawn; {match.unique_games} unique games",
+        f"{recorded.tag}: the new network played {games} games against the champion: {match.wins} won, "
+        f"{match.losses} lost, {match.draws} drawn; {verdict}",
+        f"score {match.score:.1%} ({interval}), {decision.threshold:.0%} is needed; {match.unique_games} unique games",
         f"this run: {flow_run.ui_url}",
         f"in MLflow: {recorded.mlflow_url or f'not written; `zero track {recorded.lineage}` catches up'}",
+        f"play against the champion: `zero play {recorded.tag}`; make the next generation: "
+        f"`make generation LINEAGE={recorded.lineage}`",
     ]
 
 

@@ -52,6 +52,19 @@ def test_the_decision_tells_score_interval_unique_games_and_tag() -> None:
         assert words in text
 
 
+def test_the_log_says_what_happened_and_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports.flow_run, "ui_url", "http://127.0.0.1:4200/run", raising=False)
+    won, score, _, mlflow, hint = reports.summary(decision(), recorded(None))
+    assert won == (
+        "tiny/gen-0003: the new network played 400 games against the champion: 230 won, 160 lost, 10 drawn; it is the "
+        "new champion"
+    )
+    assert score == "score 58.8% (95 % interval 53.9% to 63.5%), 55% is needed; 397 unique games"
+    assert mlflow == "in MLflow: not written; `zero track tiny` catches up"
+    assert "`zero play tiny/gen-0003`" in hint and "`make generation LINEAGE=tiny`" in hint
+    assert reports.summary(decision(promoted=False), recorded(None))[0].endswith("the champion stays")
+
+
 def test_a_refused_challenger_is_not_called_champion() -> None:
     text = decision_text(decision(promoted=False), recorded(None))
     assert headline(decision(promoted=False)) == "challenger refused with a score of 58.8%"
