@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import get_total_norm
 
 from zero.errors import DivergedError, ParamsError
 from zero.network.losses import (
@@ -186,9 +186,6 @@ class Learner:
             gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
             self._peers.average([*gradients, *self._model.buffers(), numbers])
         norms = torch.stack([gradient_norm(part) for part in self._parts])
-        if training.max_gradient_norm:
-            norm = torch.linalg.vector_norm(norms)
-            clip_grads_with_norm_(self._model.parameters(), training.max_gradient_norm, norm, foreach=False)
         numbers = torch.cat([numbers, norms])
         self._optimizer.step()
         self.step += 1

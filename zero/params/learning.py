@@ -91,9 +91,6 @@ class TrainingParams(Section):
     warmup_steps: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
     """Optimiser steps, counted from generation 1, over which the learning rate rises linearly to that of the schedule.
     0, or not written: none, as in the paper. Not in digests where it is 0."""
-    max_gradient_norm: Annotated[float, Field(ge=0.0, exclude_if=not_)] = 0.0
-    """Norm of the whole gradient above which it is scaled down to it. 0, or not written: no limit, as in the paper. Not
-    in digests where it is 0."""
     kl_target: Annotated[float, Field(ge=0.0)]
     """KL divergence of the policy over a step that the learning rate is adapted to; 0: no adaptation."""
     random_symmetry: bool
