@@ -47,7 +47,6 @@ def made_params(**training: object) -> Params:
         "ema_decay": 0.0,
         "checkpoint_interval": 4,
         "log_interval": 3,
-        "warmup_steps": 0,
         **training,
     }
     return params.model_copy(

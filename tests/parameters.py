@@ -39,7 +39,7 @@ def selfplay_params(**changes: object) -> SelfplayParams:
 
 
 def training_params(**changes: object) -> TrainingParams:
-    return TrainingParams.model_validate(preset().training.model_dump() | {"warmup_steps": 0} | changes)
+    return TrainingParams.model_validate(preset().training.model_dump() | changes)
 
 
 def smoke() -> dict[str, Any]:
