@@ -19,6 +19,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 import yaml
+from pydantic import ValidationError
 from rich.console import Console
 
 from benchmarks.machine import PROJECT_DIR, describe_machine
@@ -47,9 +48,10 @@ from zero.errors import LineageError, OpponentError, ParamsError, ZeroError
 from zero.lineage import lineages, uncommitted_files, workspace_dir, writer_lock
 from zero.locks import locked
 from zero.match.results import MatchTable
-from zero.network.profile import resolve_here
+from zero.network.profile import resolve_here, this_machine
 from zero.opponents.gtp_process import LEASH, program_path
 from zero.params import PARAMS_FILE, Params, parse_params
+from zero.params.auto import check_profile
 from zero.player_text import SEARCH_OPTIONS, parse_player
 from zero.presets import preset_text, presets
 from zero.record import generation_tag
@@ -111,7 +113,9 @@ class SeedRun:
                 self._make_generation()
             if limits.has_final_match:
                 self._match("final", self._setup.strength.opponents[-1])
-        except CommandFailedError as error:
+        except (ZeroError, ValidationError) as error:
+            if not isinstance(error, CommandFailedError):
+                error = CommandFailedError("benchmarks.seeds", 1, (str(error),))
             failure = Failure(
                 generation=self.record.attempts[-1].generation if self.record.attempts else self.record.newest,
                 command=error.command,
@@ -465,6 +469,7 @@ def main(
                 strength=strength,
                 machine=describe_machine(),
             )
+            check_profile(asked.params.profile, this_machine(text), name)
             check_players(asked.params, strength)
             if uncommitted := uncommitted_files(PROJECT_DIR):
                 typer.echo(f"note: seeds run committed code; not in it: {', '.join(uncommitted)}", err=True)

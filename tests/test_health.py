@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from zero.health import Health, health_of
+from zero.artifacts import canonical_json
+from zero.errors import StorageError
+from zero.health import Health, health_of, recorded_health
 from zero.network.learner import StepResult
 
 HEALTHY = StepResult(
@@ -110,3 +112,29 @@ def test_a_training_of_few_steps_is_not_judged():
 
 def test_a_curve_of_one_line_is_judged():
     assert judged(HEALTHY, num_steps=100).verdict == "healthy"
+
+
+def test_only_what_is_wrong_is_a_warning():
+    assert judged(*[HEALTHY] * 8).lines() == []
+    assert judged(DEAD, num_steps=12).lines() == []
+    *findings, consequence = judged(*[DEAD] * 8).lines()
+    assert len(findings) == 4
+    assert consequence.startswith("the training is dead: the next generation restarts from the checkpoint that")
+    assert "zero rollback" in consequence
+
+
+def test_the_health_is_read_from_the_metrics():
+    health = judged(*[DEAD] * 8)
+    metrics = canonical_json({"step": 3, "health": health.model_dump(mode="json")})
+    assert recorded_health(metrics, "metrics") == health
+
+
+def test_metrics_of_other_code_have_no_known_health():
+    assert recorded_health(b'{"step": 3}', "metrics") is None
+    assert recorded_health(b'{"health": {"verdict": "tired"}}', "metrics") is None
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]"])
+def test_damaged_metrics_are_named(data):
+    with pytest.raises(StorageError, match=r"gen-0001:metrics/training\.json is damaged"):
+        recorded_health(data, "go9/gen-0001:metrics/training.json")

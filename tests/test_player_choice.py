@@ -9,6 +9,7 @@ import pytest
 
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import environment_of, make_project
+from tests.parameters import resolved_preset
 from zero import sources
 from zero.artifacts import write_manifest
 from zero.contest import contest
@@ -208,7 +209,7 @@ def test_without_a_place_for_the_quick_match_the_champion_plays(home):
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with lineages by the names of both shipped players, at generation 0; `gomoku8` plays 5x5 Go."""
     home = make_project(tmp_path_factory.mktemp("newcomer"))
-    new_lineage(home, "go9", preset_text("go9-laptop"), "go9-laptop")
+    new_lineage(home, "go9", resolved_preset("go9-laptop"), "go9-laptop")
     new_lineage(home, "gomoku8", preset_text("smoke"), "smoke")
     return home
 

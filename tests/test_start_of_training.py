@@ -1,7 +1,8 @@
 """A training from nothing does not lose its value head in the first steps, also from a seed that used to.
 
 Before the warm-up and the cross-entropy, about half of all seeds lost it: with SGD at 0.05 the tanh of the value head
-saturated within twenty steps. Seed 8 was one of them.
+saturated within twenty steps. Seed 8 was one of them: with `warmup_steps: 0` and `value_loss: squared_error` this test
+fails on an EPYC (Zen 5) with a value loss of 0.88 where the best constant has 0.27.
 """
 
 import json
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.made_games import write_params, write_workspace
+from tests.made_games import write_workspace
 from tests.parameters import preset, profile_params
 from zero import replay, selfplay
 from zero.artifacts import Champion, Checkpoint, read_manifest, write_manifest
@@ -19,14 +20,13 @@ from zero.storage import Store
 from zero.training import run
 
 SEED = 8
-BEFORE = {"warmup_steps": 0, "value_loss": "squared_error"}
 
 
-def laptop(**training: object) -> Params:
+def laptop() -> Params:
     """`go9-laptop` with few games of few simulations, and 300 steps."""
     params = preset("go9-laptop")
     played = {"num_games": 48, "games_per_shard": 24, "num_simulations": 4, "fast_simulations": 4}
-    steps = {"num_steps": 300, "log_interval": 20, "checkpoint_interval": 300, **training}
+    steps = {"num_steps": 300, "log_interval": 20, "checkpoint_interval": 300}
     return Params.model_validate(
         params.model_dump()
         | {"seed": SEED, "profile": profile_params(training_threads=2).model_dump()}
@@ -49,14 +49,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("training", "verdict"), [({}, "healthy"), (BEFORE | {"num_steps": 100}, "dead")], ids=["now", "before"]
-)
-def test_a_seed_that_lost_its_value_head_learns(played, tmp_path, training, verdict):
-    folder = tmp_path / "workspace"
-    shutil.copytree(played, folder)
-    write_params(folder, laptop(**training))
-    run(folder)
-    metrics = json.loads((folder / "metrics/training.json").read_text())
-    assert metrics["health"]["verdict"] == verdict
-    assert (metrics["value_loss"] < metrics["constant_value_loss"]) == (verdict == "healthy")
+def test_a_seed_that_lost_its_value_head_learns(played):
+    run(played)
+    metrics = json.loads((played / "metrics/training.json").read_text())
+    assert metrics["health"]["verdict"] == "healthy"
+    assert metrics["value_loss"] < metrics["constant_value_loss"]

@@ -230,11 +230,9 @@ def test_a_dead_training_restarts_from_the_checkpoint_it_started_from(tmp_path, 
     assert bytes_of(directory, checkpoint.weights) != kept, "the player of the match is that of the training"
     assert "the next generation restarts" in caplog.text
     next_generation(folder, 2)
-    before = (folder / "metrics/training.json").read_bytes()
     second = run(folder)
-    assert (second.step, second.restarts) == (0, True)
+    assert (second.step, second.restarts) == (0, True), "the same saturated head dies again"
     assert curve(folder)[-1]["step"] == "100"
-    assert (folder / "metrics/training.json").read_bytes() != before, "other games, and another order of them"
 
 
 def test_a_training_after_a_dead_one_has_only_its_own_files(tmp_path):

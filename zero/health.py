@@ -18,7 +18,10 @@ from zero.errors import StorageError
 if TYPE_CHECKING:
     from zero.network.learner import StepResult
 
-RESTART = "the next generation restarts from the checkpoint that this one started from"
+DEAD = (
+    "the training is dead: the next generation restarts from the checkpoint that this one started from. If that one is "
+    "dead too, set training.value_loss to cross_entropy, lower training.learning_rate, or go back with `zero rollback`"
+)
 MIN_STEPS = 100
 """Steps that a training needs before its value head can be judged."""
 LAST_SHARE = 4
@@ -41,19 +44,19 @@ class Health(Manifest):
     """What the checks found in a training."""
 
     verdict: Verdict
-    """`dead`: the value head is constant or saturated and does not beat the best constant; training restarts from the
-    last healthy checkpoint. `warning`: something is wrong, but training continues. `unknown`: the checks could not be
-    computed."""
+    """`dead`: the value head is constant or saturated and does not beat the best constant; the next training restarts
+    from the checkpoint that this one started from. `warning`: something is wrong, but training continues. `unknown`:
+    the checks could not be computed."""
     explained_variance: float | None
     """1 - value loss / loss of the best constant value; None if it is not known because all targets are equal."""
     findings: tuple[str, ...]
     """One sentence for each thing that is wrong or not known."""
 
     def lines(self) -> list[str]:
-        """What a person should know, one sentence a line; nothing if the training is healthy."""
-        if self.verdict == "dead":
-            return [*self.findings, f"the training is dead: {RESTART}"]
-        return list(self.findings)
+        """Warnings for a person, one a line; none if the training is healthy or could not be judged."""
+        if self.verdict in ("healthy", "unknown"):
+            return []
+        return [*self.findings, *([DEAD] if self.verdict == "dead" else [])]
 
 
 class _Means(NamedTuple):
@@ -93,7 +96,7 @@ def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
 
 
 def recorded_health(metrics: bytes, name: str) -> Health | None:
-    """The health in a `metrics/training.json`; None if the generation was made before there were health checks.
+    """The health in a `metrics/training.json`; None if it was written by code without, or with other, health checks.
 
     Args:
       metrics: content of the file.
@@ -104,9 +107,12 @@ def recorded_health(metrics: bytes, name: str) -> Health | None:
     """
     try:
         found = json.loads(metrics).get("health")
-        return None if found is None else Health.model_validate(found)
-    except (ValueError, AttributeError, ValidationError):
+    except (ValueError, AttributeError):
         raise StorageError(f"{name} is damaged; restore it with `git checkout` at the generation's tag") from None
+    try:
+        return Health.model_validate(found)
+    except ValidationError:
+        return None
 
 
 def _value_findings(means: _Means, explained: float | None) -> tuple[list[str], bool]:

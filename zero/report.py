@@ -53,31 +53,24 @@ def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:
     ]
 
 
-def warning_lines(workspace: Path, entry: LedgerEntry, revision: str) -> list[str]:
-    """What is wrong with a generation, in plain words: its training's health, and a champion that is still random.
-
-    Args:
-      workspace: of its lineage.
-      entry: its line of the ledger.
-      revision: a commit or tag that has its metrics.
-    """
-    health = _health(workspace, entry, revision)
+def warning_lines(workspace: Path, entry: LedgerEntry) -> list[str]:
+    """What is wrong with a generation, in plain words: its training's health, and a champion that is still random."""
+    health = _health(workspace, entry)
     lines = [] if health is None else [f"training: {line}" for line in health.lines()]
     if entry.decision is not None and entry.champion_generation == 0:
-        restarts = health is not None and health.verdict == "dead"
-        goes_on = "restarts from a healthy checkpoint" if restarts else "continues from the refused network"
         lines.append(
-            "the champion is still generation 0, the random network, because no challenger has won its match yet. "
-            f"Make the next generation: `make generation LINEAGE={entry.lineage}`; its training {goes_on}."
+            "the champion is still generation 0, the random network: no challenger has beaten it. Make the next "
+            f"generation: `make generation LINEAGE={entry.lineage}`"
         )
     return lines
 
 
-def _health(workspace: Path, entry: LedgerEntry, revision: str) -> Health | None:
-    """The health of a generation's training; None if it has no training or no health checks."""
-    if entry.decision is None:
+def _health(workspace: Path, entry: LedgerEntry) -> Health | None:
+    """The health of a generation's training; None if it has no training, no health checks, or no tag yet."""
+    tag = generation_tag(entry.lineage, entry.generation)
+    if entry.decision is None or not git(workspace, "tag", "--list", tag).strip():
         return None
-    name = f"{revision}:{TRAINING_METRICS}"
+    name = f"{tag}:{TRAINING_METRICS}"
     return recorded_health(git(workspace, "show", name).encode(), name)
 
 
@@ -102,10 +95,10 @@ def status_screen(home: Path, lineage: str) -> None:
         f"{now.next_generation}\nworkspace {now.workspace}",
         soft_wrap=True,
     )
-    health = _health(now.workspace, last, "HEAD")
-    if health is not None and health.explained_variance is not None:
-        console.print(f"training {health.verdict}; the value explains {health.explained_variance:.0%} of the variance")
-    for line in warning_lines(now.workspace, last, "HEAD"):
+    health = _health(now.workspace, last)
+    if health is not None:
+        console.print(_health_line(health), soft_wrap=True)
+    for line in warning_lines(now.workspace, last):
         console.print(f"[yellow]warning:[/yellow] {line}", soft_wrap=True)
 
 
@@ -119,7 +112,7 @@ def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:
             "next_generation": now.next_generation,
             "tag": generation_tag(name, now.ledger[-1].generation),
             "last": now.ledger[-1].model_dump(mode="json"),
-            "warnings": warning_lines(now.workspace, now.ledger[-1], "HEAD"),
+            "warnings": warning_lines(now.workspace, now.ledger[-1]),
             "costs": {
                 tag: costs.model_dump(mode="json")
                 for _, tag in _with_tags(now.ledger)
@@ -127,6 +120,14 @@ def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:
             },
         }
     return {"home": str(home), "lineages": rows, "servers": servers(home)}
+
+
+def _health_line(health: Health) -> str:
+    if health.verdict == "unknown":
+        return f"training: {'; '.join(health.findings)}"
+    if health.verdict == "healthy":
+        return f"training: healthy; the value explains {health.explained_variance:.0%} of the variance of its targets"
+    return f"training: {health.verdict}"
 
 
 def resignation_screen(home: Path, lineage: str) -> None:

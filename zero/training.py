@@ -310,7 +310,7 @@ def _learner(params: Params, saved: SavedTraining, peers: Peers | None) -> Learn
 def _write_challenger(
     folder: Path, params: Params, origin: Origin, trainee: Checkpoint, trained: Trained, health: Health
 ) -> Checkpoint:
-    """Writes the challenger. After a dead training all but its player is that of the trainee, so that it restarts."""
+    """Writes the challenger. After a dead training only `weights` is new, and the rest repeats the trainee."""
     directory = folder / CHALLENGER_DIR
     restarts = health.verdict == "dead"
     files = {WEIGHTS_FILE: trained.weights, OPTIMIZER_FILE: trained.optimizer}

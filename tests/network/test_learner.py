@@ -206,6 +206,12 @@ def test_the_rate_is_adapted_to_the_policy_it_moved():
     assert [first.learning_rate, second.learning_rate] == pytest.approx([0.05, 0.05 * 1.5])
 
 
+def test_the_rate_is_not_adapted_during_the_warm_up():
+    training = TRAINING.model_copy(update={"kl_target": 100.0, "warmup_steps": 2})
+    results = learn(Learner(lived_in_network(), training, "cpu"), [random_batch()] * 4)
+    assert [result.learning_rate for result in results] == pytest.approx([0.025, 0.05, 0.05, 0.05 * 1.5])
+
+
 def test_measuring_the_movement_changes_no_weight_and_no_statistic():
     plain, measured = (
         Learner(lived_in_network(), TRAINING.model_copy(update={"kl_target": target}), "cpu") for target in (0.0, 1.0)

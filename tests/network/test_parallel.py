@@ -83,7 +83,8 @@ def test_two_processes_average_what_each_finds_on_its_half_of_the_batch():
     halves = [lived_in_network(NETWORK).train() for _ in range(2)]
     momentum = [torch.zeros_like(parameter) for parameter in model.parameters()]
     average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    value_losses = []
+    value_losses, value_norms = [], []
+    value_head = [i for i, (name, _) in enumerate(model.named_parameters()) if name.startswith("value_head")]
     for step, batch in enumerate(whole_batches(), start=1):
         gradients, buffers, losses = [], [], []
         for i, half in enumerate(halves):
@@ -95,6 +96,8 @@ def test_two_processes_average_what_each_finds_on_its_half_of_the_batch():
             buffers.append([buffer.clone() for buffer in half.buffers()])
             losses.append(float(parts.value.detach()))
         value_losses.append(np.mean(losses))
+        norms = [float(torch.linalg.vector_norm(means(gradients)[i])) for i in value_head]
+        value_norms.append(np.linalg.norm(norms))
         with torch.no_grad():
             for m, parameter, gradient in zip(momentum, model.parameters(), means(gradients), strict=True):
                 m.mul_(0.9).add_(gradient + 2 * TRAINING.weight_decay * parameter)
@@ -107,6 +110,7 @@ def test_two_processes_average_what_each_finds_on_its_half_of_the_batch():
     weights, player, results, rows = run_together(learn, (), PAIR, lambda done, total: told.append(done))
     assert told == [1, 2, 3]
     assert [result.value_loss for result in results] == pytest.approx(value_losses, rel=1e-4)
+    assert [result.value_gradient_norm for result in results] == pytest.approx(value_norms, rel=1e-3)
     assert rows == [[0, 1, 2], [3, 4, 5]], "in order, and other types come through as they are"
     for data, tensors in ((weights, model.state_dict()), (player, average)):
         for name, tensor in load_network(data).state_dict().items():

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.parameters import preset
 from zero.artifacts import LedgerEntry, write_whole
 from zero.costs import GenerationCosts, StageCosts
-from zero.tracking.files import Generation, Point, _checks
-from zero.tracking.pages import cost_points, flatten
+from zero.health import Health
+from zero.tracking.files import Generation, Point, _checks, _curve
+from zero.tracking.pages import cost_points, flatten, generation_page
 
 
 def test_flat_parameters_are_all_parameters():
@@ -22,6 +25,8 @@ def test_flat_parameters_are_all_parameters():
         "training.search_value_weight",
         "selfplay.overlap",
         "search.pass_wins",
+        "training.value_loss",
+        "training.warmup_steps",
     }  # only where they are not 0
     assert {name for name in flat if "learning_rate." not in name} == single - elsewhere | {"seed"}
 
@@ -83,3 +88,25 @@ def test_the_checks_of_a_generation_are_metrics_of_their_stages(tmp_path):
 
 def test_a_generation_of_older_code_has_no_checks(tmp_path):
     assert list(_checks(tmp_path)) == []
+
+
+def test_a_dead_training_is_a_sentence_of_the_description():
+    health = Health(verdict="dead", explained_variance=-2.0, findings=("100% of the values are saturated",))
+    note = generation_page(generation_with(None)._replace(health=health)).tags["mlflow.note.content"]
+    assert "**Training: 100% of the values are saturated.**" in note
+    assert "the next generation restarts" in note
+    healthy = health.model_copy(update={"verdict": "healthy", "findings": ()})
+    for other in (healthy, None):
+        page = generation_page(generation_with(None)._replace(health=other))
+        assert "Training:" not in page.tags["mlflow.note.content"]
+
+
+def test_the_explained_variance_is_a_curve_where_the_constant_predictor_is_known(tmp_path):
+    path = tmp_path / "training.csv"
+    path.write_text("step,value_loss,constant_value_loss\n20,0.2,0.25\n40,0.1,0.0\n")
+    points = _curve(path)
+    assert [point for point in points if point.name == "explained_variance"] == [
+        Point("explained_variance", pytest.approx(0.2), 20)
+    ]
+    path.write_text("step,value_loss\n20,0.2\n")
+    assert _curve(path) == (Point("value_loss", 0.2, 20),)

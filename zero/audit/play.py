@@ -1,14 +1,17 @@
 """Checks of what was played for: the match judged again by the rules, and who played it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from zero.artifacts import MANIFEST_FILE, MatchResult
+from zero.artifacts import MANIFEST_FILE, Checkpoint, MatchResult
 from zero.audit.data import AGAIN, UNREADABLE, shard
 from zero.audit.evidence import GENERATION_FILE, PLAYER_NAME, Generation, State
 from zero.audit.findings import Drift, differs
+from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.gating import decide, match_result
-from zero.places import PLAYER_DIR
+from zero.health import recorded_health
+from zero.places import CHALLENGER_DIR, PLAYER_DIR, TRAINING_METRICS
 from zero.play.adjudication import adjudicate, fault_text
 from zero.shards.records import GameColumns, concatenate
 from zero.statements import CHAMPION_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR
@@ -115,11 +118,31 @@ def check_parent(generation: Generation) -> Iterator[Drift]:
     if generation.trainee is not None:
         yield from differs(f"{TRAINEE_DIR}.dvc", "trainee", generation.trainee.trainee.sha256, state.trainee, remedy)
     if generation.challenger is not None and entry.decision is not None:
-        where = "models/challenger"
+        where = CHALLENGER_DIR
         yield from differs(where, "challenger", generation.challenger.weights.sha256, entry.decision.challenger, remedy)
         yield from differs(where, "trainee", generation.challenger.trainee.sha256, entry.trainee, remedy)
+        yield from _check_restart(generation, generation.challenger, remedy)
     yield from _check_dependencies(generation, remedy)
     yield from _check_source(generation)
+
+
+def _check_restart(generation: Generation, challenger: Checkpoint, remedy: str) -> Iterator[Drift]:
+    """A challenger restarts exactly if its training was dead, and then repeats the trainee."""
+    health = None
+    with suppress(StorageError):  # a damaged file is reported by the check of the statement
+        health = recorded_health(generation.file(TRAINING_METRICS) or b"{}", TRAINING_METRICS)
+    if health is not None:
+        dead = str(health.verdict == "dead")
+        yield from differs(CHALLENGER_DIR, "restart", str(challenger.restarts), dead, remedy)
+    if challenger.restarts and generation.trainee is not None:
+        kept = generation.trainee
+        for name, found, expected in (
+            ("trainee", challenger.trainee.sha256, kept.trainee.sha256),
+            ("optimizer of the trainee", challenger.optimizer.sha256, kept.optimizer.sha256),
+            ("average of the trainee", challenger.trainee_average.sha256, kept.trainee_average.sha256),
+            ("step of the trainee", challenger.step, kept.step),
+        ):
+            yield from differs(CHALLENGER_DIR, name, found, expected, remedy)
 
 
 def _check_identity(generation: Generation, state: State, remedy: str) -> Iterator[Drift]:

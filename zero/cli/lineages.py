@@ -121,7 +121,7 @@ def advance(
             url = _track(home, workspace, Settings().tracking_uri)
         except ZeroError as error:  # the record is made; tracking can be caught up
             typer.echo(f"not tracked: {error}; catch up later with `zero track {lineage}`", err=True)
-    warnings = warning_lines(workspace, done.entry, done.tag)
+    warnings = warning_lines(workspace, done.entry)
     if as_json:
         promoted = done.entry.decision.promoted if done.entry.decision else True
         typer.echo(

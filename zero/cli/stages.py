@@ -37,7 +37,8 @@ def training() -> None:
 
     with _at_work("training") as here, open_store(here) as store, progress_of("training", "steps") as progress:
         checkpoint = fetch(here, store) or _train(here, progress)
-    typer.echo(f"challenger {checkpoint.weights.sha256[:12]} after {checkpoint.step} steps")
+    start = "it starts again" if checkpoint.restarts else "it continues"
+    typer.echo(f"challenger {checkpoint.weights.sha256[:12]}; {start} from step {checkpoint.step}")
 
 
 @app.command(rich_help_panel=STAGES)

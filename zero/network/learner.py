@@ -32,7 +32,7 @@ class StepResult(NamedTuple):
     """What one step, or the mean of several, has shown."""
 
     step: int  # optimiser steps since generation 0, this one counted
-    loss: float  # the four below, each with its weight, and weight_decay * |theta|^2 (AdamW decays beside its step)
+    loss: float  # what training minimises, with weight_decay * |theta|^2 (AdamW decays beside its step)
     policy_loss: float  # cross-entropy, nats
     value_loss: float  # mean squared error, also where training.value_loss minimises something else
     ownership_loss: float  # mean squared error a point; 0 without the head
@@ -150,7 +150,7 @@ class Learner:
         """What the steps since the last call have shown; here, and in the KL adaptation, a GPU is waited for.
 
         Raises:
-          DivergedError: the loss is no longer a number.
+          DivergedError: the loss, or another number of a step, is not finite.
         """
         unread, self._unread = self._unread, []
         if not unread:
@@ -158,11 +158,12 @@ class Learner:
         rows = torch.stack([entry.numbers for entry in unread]).tolist()
         results = [_step_result(entry, row) for entry, row in zip(unread, rows, strict=True)]
         for result in results:
-            if not np.isfinite(result.loss):
-                raise DivergedError(
-                    f"training diverged: the loss is {result.loss} at step {result.step} with a learning rate of "
-                    f"{result.learning_rate:g}; lower training.learning_rate"
-                )
+            for name, value in zip(result._fields, result, strict=True):
+                if not np.isfinite(value):
+                    raise DivergedError(
+                        f"training diverged: the {name.replace('_', ' ')} is {value} at step {result.step} with a "
+                        f"learning rate of {result.learning_rate:g}; lower training.learning_rate"
+                    )
         return results
 
     def _train_step(self, x: Tensor, targets: Targets) -> None:
@@ -194,7 +195,8 @@ class Learner:
             kept = average_decay(training.ema_decay, self.step)
             for average, latest in self._averaged:
                 average.lerp_(latest, 1.0 - kept)
-        if training.kl_target > 0.0:
+        # During the warm-up the KL is small because the rate is: adapting to it would undo the warm-up.
+        if training.kl_target > 0.0 and self.step > training.warmup_steps:
             kl = kl_divergence(logits, self._batch_logits(x))
             if self._peers:
                 self._peers.average([kl])
@@ -266,7 +268,7 @@ def parts_of(model: AlphaZeroNetwork) -> tuple[list[nn.Parameter], list[nn.Param
 def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
     """L2 norm of the gradient of some parameters, a scalar."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    return get_total_norm(gradients, foreach=False)
+    return get_total_norm(gradients)
 
 
 def average_decay(decay: float, step: int) -> float:

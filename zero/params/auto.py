@@ -91,8 +91,9 @@ def explain(profile: ProfileParams, machine: Machine) -> str:
     precision: str = profile.precision
     if profile.training_precision != profile.precision:
         precision = f"{profile.precision} in play, {profile.training_precision} in training"
-    _, reason = _fastest_precision(profile.device, profile.isa, machine)
-    return f"this machine: {profile.device}, {profile.backend}, {precision} ({reason})"
+    fastest, reason = _fastest_precision(profile.device, profile.isa, machine)
+    why = f" ({reason})" if fastest in (profile.precision, profile.training_precision) else ""
+    return f"this machine: {profile.device}, {profile.backend}, {precision}{why}"
 
 
 def _choose(written: dict[str, str], machine: Machine) -> dict[str, str]:
@@ -116,7 +117,7 @@ def _fastest_precision(device: str, isa: str, machine: Machine) -> tuple[Precisi
     if machine.bf16_unit == "AMX":
         return "bf16", f"AMX on {machine.cpu} computes bf16 4 times as fast as fp32"
     if machine.bf16_unit and machine.cpu in ZEN_WITH_BF16:
-        return "bf16", f"{machine.bf16_unit} on {machine.cpu} computes bf16 1.5 times as fast as fp32"
+        return "bf16", f"{machine.bf16_unit} on {machine.cpu} computes bf16 faster than fp32"
     if machine.bf16_unit:
         return "fp32", f"{machine.bf16_unit} on {machine.cpu} is not known to be faster than fp32"
     return "fp32", f"{machine.cpu} has no instructions for bf16"
