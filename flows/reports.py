@@ -92,8 +92,11 @@ def report_generation(decision: PromotionDecision, recorded: Recorded) -> None:
     create_table_artifact(
         table=match_table(decision), key=f"{decision.lineage}-match", description=f"The match of {recorded.tag}"
     )
+    warnings = f"; {len(recorded.warnings)} warnings" if recorded.warnings else ""
     create_markdown_artifact(
-        markdown=decision_text(decision, recorded), key=f"{decision.lineage}-decision", description=headline(decision)
+        markdown=decision_text(decision, recorded),
+        key=f"{decision.lineage}-decision",
+        description=headline(decision) + warnings,
     )
     if recorded.mlflow_url:
         create_link_artifact(

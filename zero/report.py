@@ -56,7 +56,7 @@ def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:
 def warning_lines(workspace: Path, entry: LedgerEntry) -> list[str]:
     """What is wrong with a generation, in plain words: its training's health, and a champion that is still random."""
     health = _health(workspace, entry)
-    lines = [] if health is None else [f"training: {line}" for line in health.lines()]
+    lines = [] if health is None else health.lines()
     if entry.decision is not None and entry.champion_generation == 0:
         lines.append(
             "the champion is still generation 0, the random network: no challenger has beaten it. Make the next "

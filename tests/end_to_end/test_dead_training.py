@@ -50,9 +50,9 @@ def test_the_status_says_what_is_wrong_and_what_to_do(lineage: Lineage) -> None:
     warnings = json.loads(zero(lineage.home, "status", "tiny", "--json").stdout)["lineages"]["tiny"]["warnings"]
     screen = " ".join(zero(lineage.home, "status", "tiny").stdout.split())
     for words in (
-        "training: 100% of the values are saturated (0.99 or more from 0)",
+        "100% of the values are saturated (0.99 or more from 0)",
         "the next generation restarts from the checkpoint that this one started from",
-        "the champion is still generation 0, the random network, because no challenger has won its match yet",
+        "the champion is still generation 0, the random network: no challenger has beaten it",
         "`make generation LINEAGE=tiny`",
     ):
         assert any(words in line for line in warnings), warnings

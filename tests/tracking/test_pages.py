@@ -93,12 +93,12 @@ def test_a_generation_of_older_code_has_no_checks(tmp_path):
 def test_a_dead_training_is_a_sentence_of_the_description():
     health = Health(verdict="dead", explained_variance=-2.0, findings=("100% of the values are saturated",))
     note = generation_page(generation_with(None)._replace(health=health)).tags["mlflow.note.content"]
-    assert "**Training: 100% of the values are saturated.**" in note
+    assert "**Warning: 100% of the values are saturated.**" in note
     assert "the next generation restarts" in note
     healthy = health.model_copy(update={"verdict": "healthy", "findings": ()})
     for other in (healthy, None):
         page = generation_page(generation_with(None)._replace(health=other))
-        assert "Training:" not in page.tags["mlflow.note.content"]
+        assert "Warning:" not in page.tags["mlflow.note.content"]
 
 
 def test_the_explained_variance_is_a_curve_where_the_constant_predictor_is_known(tmp_path):

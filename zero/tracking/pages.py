@@ -91,7 +91,7 @@ def generation_page(generation: Generation) -> Page:
         "zero.champion_generation": str(entry.champion_generation),
         "zero.params_digest": entry.params_digest,
         "zero.lock_digest": entry.lock_digest,
-        "mlflow.note.content": " ".join([generation_note(generation.ledger, entry), *_health_notes(generation)]),
+        "mlflow.note.content": "\n\n".join([generation_note(generation.ledger, entry), *_health_notes(generation)]),
     }
     if entry.source is not None:
         tags |= {"zero.source": entry.source.tag, "zero.source_commit": entry.source.commit}
@@ -271,7 +271,7 @@ def _health_tags(generation: Generation) -> dict[str, str]:
 def _health_notes(generation: Generation) -> list[str]:
     """What the health checks found, for the description of a run."""
     lines = generation.health.lines() if generation.health else []
-    return [f"**Training: {line}.**" for line in lines]
+    return [f"**Warning: {line}.**" for line in lines]
 
 
 def _common_tags(generation: Generation) -> dict[str, str]:
