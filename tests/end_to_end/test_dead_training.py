@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.lineages import ONLY_IF_ALL_ARE_WON, Lineage, make_generation, tiny_of
+from tests.end_to_end.lineages import ONLY_IF_ALL_ARE_WON, Lineage, copy_of, make_generation, tiny_of
 from tests.end_to_end.project import edit_params, git, make_project, zero
 from zero.artifacts import Checkpoint
 from zero.presets import preset_text
@@ -17,7 +17,7 @@ STEPS = {"training__num_steps": 100, "training__checkpoint_interval": 50, "train
 
 @pytest.fixture(scope="module")
 def lineage(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
-    """Generation 1 with a dead training, refused; generation 2 with a learning rate that the value head survives."""
+    """Generation 1 with a dead training, refused."""
     home = make_project(tmp_path_factory.mktemp("dead") / "home")
     text = edit_params(
         preset_text("smoke"),
@@ -33,13 +33,15 @@ def lineage(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     return made
 
 
-@pytest.fixture(scope="module")
-def restarted(lineage: Lineage) -> Lineage:
-    path = lineage.workspace / "params.yaml"
+@pytest.fixture
+def restarted(lineage: Lineage, tmp_path: Path) -> Lineage:
+    """A copy with generation 2."""
+    copy = copy_of(lineage, tmp_path)
+    path = copy.workspace / "params.yaml"
     path.write_text(edit_params(path.read_text(), training__learning_rate=LEARNS))
-    git(lineage.workspace, "commit", "--quiet", "-m", "a lower learning rate", "params.yaml")
-    make_generation(lineage)
-    return lineage
+    git(copy.workspace, "commit", "--quiet", "-m", "a lower learning rate", "params.yaml")
+    make_generation(copy)
+    return copy
 
 
 def checkpoint(lineage: Lineage, folder: str) -> Checkpoint:
@@ -59,7 +61,7 @@ def test_the_status_says_what_is_wrong_and_what_to_do(lineage: Lineage) -> None:
         assert words in screen
 
 
-def test_the_next_generation_restarts_and_the_record_holds(restarted: Lineage, tmp_path: Path) -> None:
+def test_the_next_generation_restarts_and_the_record_holds(restarted: Lineage) -> None:
     first = json.loads(restarted.show("tiny/gen-0001", "metrics/training.json"))
     second = json.loads(restarted.show("tiny/gen-0002", "metrics/training.json"))
     assert (first["health"]["verdict"], first["step"]) == ("dead", 100)

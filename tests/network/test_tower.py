@@ -53,7 +53,9 @@ def test_every_architecture_has_its_shapes(network):
     assert predictions.logits.shape == (3, NUM_ACTIONS) and predictions.value.shape == (3,)
     assert predictions.ownership is None or predictions.ownership.shape == (3, 25)
     assert predictions.score is None or predictions.score.shape == (3,)
-    assert all(part.abs().max() <= 1 for part in predictions[1:3] if part is not None)
+    bounded = (predictions.value, predictions.ownership)
+    assert all(part.abs().max() <= 1 for part in bounded if part is not None)
+    torch.testing.assert_close(torch.tanh(predictions.value_logit), predictions.value)
 
 
 def test_a_player_does_not_compute_what_is_for_training_alone():

@@ -195,12 +195,12 @@ class ValueHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B]."""
-        return torch.tanh(self.logit(x))
+        return torch.tanh(self.logit(x)).squeeze(1)
 
     def logit(self, x: Tensor) -> Tensor:
-        """[B, C, S, S] -> [B], whose tanh is the value."""
+        """[B, C, S, S] -> [B, 1], whose tanh is the value."""
         features = torch.relu_(self.hidden(torch.relu_(self.reduce(x)).flatten(1)))
-        logit: Tensor = self.output(features).squeeze(1)
+        logit: Tensor = self.output(features)
         return logit
 
 
@@ -219,12 +219,12 @@ class PooledValueHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B]."""
-        return torch.tanh(self.logit(x))
+        return torch.tanh(self.logit(x)).squeeze(1)
 
     def logit(self, x: Tensor) -> Tensor:
-        """[B, C, S, S] -> [B], whose tanh is the value."""
+        """[B, C, S, S] -> [B, 1], whose tanh is the value."""
         features = torch.relu_(self.hidden(pool_board(torch.relu_(self.reduce(x)))))
-        logit: Tensor = self.output(features).squeeze(1)
+        logit: Tensor = self.output(features)
         return logit
 
 
@@ -288,7 +288,7 @@ class AlphaZeroNetwork(nn.Module):
     def predict(self, x: Tensor) -> Predictions:
         """As `forward`, with the heads that are for training alone; they read the tower of the value."""
         features, value_features = self._features(x)
-        logits, value_logit = self.policy_head(features), self.value_head.logit(value_features)
+        logits, value_logit = self.policy_head(features), self.value_head.logit(value_features).squeeze(1)
         return Predictions(
             logits=logits,
             value=torch.tanh(value_logit),
