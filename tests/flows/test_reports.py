@@ -53,7 +53,7 @@ def test_the_decision_tells_score_interval_unique_games_and_tag() -> None:
 
 
 def test_the_log_says_what_happened_and_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports.flow_run, "ui_url", "http://127.0.0.1:4200/run", raising=False)
+    monkeypatch.setattr("prefect.runtime.flow_run.ui_url", "http://127.0.0.1:4200/run", raising=False)
     won, score, _, mlflow, hint = reports.summary(decision(), recorded(None))
     assert won == (
         "tiny/gen-0003: the new network played 400 games against the champion: 230 won, 160 lost, 10 drawn; it is the "
