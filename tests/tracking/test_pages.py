@@ -106,6 +106,7 @@ def test_the_explained_variance_is_a_curve_where_the_constant_predictor_is_known
     path.write_text("step,value_loss,constant_value_loss\n20,0.2,0.25\n40,0.1,0.0\n")
     points = _curve(path)
     (found,) = [point for point in points if point.name == "explained_variance"]
-    assert (found.value, found.step) == (pytest.approx(0.2), 20)
+    assert found.value == pytest.approx(0.2)
+    assert found.step == 20
     path.write_text("step,value_loss\n20,0.2\n")
     assert _curve(path) == (Point("value_loss", 0.2, 20),)
