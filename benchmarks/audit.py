@@ -14,9 +14,9 @@ import typer
 
 from benchmarks.long_record import LINEAGE, make_long_record
 from benchmarks.setting import params_of
-from zero.params import Params
-from zero.presets import presets
-from zero.settings import STATE_FOLDER
+from zero.config.params import Params
+from zero.config.presets import presets
+from zero.config.settings import STATE_FOLDER
 
 PLAYER = {"num_blocks": 1, "num_channels": 4, "value_hidden": 4}
 SIMULATIONS = 8

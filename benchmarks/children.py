@@ -13,8 +13,8 @@ from typing import Any, Self
 from benchmarks.machine import PROJECT_DIR
 from benchmarks.results import Sample
 from benchmarks.work import Side
-from zero.artifacts import Manifest
 from zero.errors import WorkerError
+from zero.storage.manifests import Manifest
 
 END_SECONDS = 10.0
 """How long a child may take to end once its input has."""

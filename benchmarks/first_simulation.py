@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from zero.config.params import Params
 from zero.games.rules import rules_of
-from zero.params import Params
 from zero.play.boards import advance
 from zero.play.slots import PlaySettings, new_batch, new_records, new_slots
 from zero.search.evaluator import Evaluator, UniformEvaluator

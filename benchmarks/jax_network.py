@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from zero.network.fold import fold
-from zero.network.tower import AlphaZeroNetwork
+from zero.network.model import AlphaZeroNetwork
 
 DIMENSIONS = ("NHWC", "HWIO", "NHWC")
 """Layout of the planes, the filters and the result; channels last is the fastest on CPUs."""

@@ -12,9 +12,9 @@ from benchmarks.rounds import Context, Measured, against, not_measured
 from benchmarks.selfplay import SelfplayWork
 from benchmarks.setting import GO19, params_of, residual_tower
 from benchmarks.work import Measure, rate
+from zero.config.params import Params
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch
-from zero.params import Params
 
 NUM_SIMULATIONS = 200
 MAX_NODES = 600

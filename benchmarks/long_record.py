@@ -15,7 +15,35 @@ from typing import NamedTuple
 import numpy as np
 import yaml
 
-from zero.artifacts import (
+from zero.config.params import Params, params_digest
+from zero.config.settings import STATE_FOLDER
+from zero.data.records import concatenate, read_records, write_records
+from zero.games.rules import rules_of
+from zero.lineage.workspace import new_lineage
+from zero.network.inference import new_evaluator
+from zero.network.optimizer import new_optimizer, optimizer_bytes
+from zero.network.weights import new_network, weights_bytes
+from zero.play.batched_games import play_games
+from zero.record.attestation import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    GAMES_DIR,
+    MATCH_DIR,
+    REPLAY_DIR,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+    decision_statement,
+    write_statement,
+)
+from zero.record.ledger import LEDGER_FILE, append_entry, generation_tag, last_line_digest, parse_ledger
+from zero.search.streams import stream_of
+from zero.shards.spec import PACKAGE_DIR, ShardSpec, engine_fingerprint, plan_shards
+from zero.shards.worker import play_settings
+from zero.stages.gating import decide, match_result
+from zero.stages.replay import last_games, window_name, window_size
+from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest, write_whole
+from zero.storage.layout import workspace_dir
+from zero.storage.manifests import (
     MANIFEST_FILE,
     NO_RESIGNATION,
     Champion,
@@ -30,39 +58,8 @@ from zero.artifacts import (
     ShardRef,
     Window,
     WindowShard,
-    read_manifest,
-    sha256_bytes,
-    sha256_file,
-    write_manifest,
-    write_whole,
 )
-from zero.commands import git
-from zero.games.rules import rules_of
-from zero.gating import decide, match_result
-from zero.lineage import new_lineage, workspace_dir
-from zero.network.inference import new_evaluator
-from zero.network.optimizer import new_optimizer, optimizer_bytes
-from zero.network.weights import new_network, weights_bytes
-from zero.params import Params, params_digest
-from zero.play.shard import play_games
-from zero.record import LEDGER_FILE, append_entry, generation_tag, last_line_digest, parse_ledger
-from zero.replay import last_games, window_name, window_size
-from zero.search.streams import stream_of
-from zero.settings import STATE_FOLDER
-from zero.shards.records import concatenate, read_records, write_records
-from zero.shards.spec import PACKAGE_DIR, ShardSpec, engine_fingerprint, plan_shards
-from zero.shards.worker import play_settings
-from zero.statements import (
-    CHALLENGER_DIR,
-    CHAMPION_DIR,
-    GAMES_DIR,
-    MATCH_DIR,
-    REPLAY_DIR,
-    TRAINEE_DIR,
-    WINDOW_DIR,
-    decision_statement,
-    write_statement,
-)
+from zero.storage.vcs import git
 
 LINEAGE = "long"
 COPIED = ("zero", "constraints.txt", "dvc.yaml", "params.yaml", ".dvc/config", ".dvcignore", ".gitignore")

@@ -6,9 +6,9 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from zero.artifacts import Manifest
-from zero.commands import git
 from zero.errors import LineageError
+from zero.storage.manifests import Manifest
+from zero.storage.vcs import git
 
 PROJECT_DIR = Path(__file__).resolve().parents[1]
 LIBRARIES = ("numpy", "numba", "torch", "openvino", "jax", "mctx", "pgx")

@@ -9,17 +9,17 @@ from benchmarks.results import Detail, Sample, spread_of
 from benchmarks.rounds import Context, Measured
 from benchmarks.setting import params_of
 from benchmarks.work import Measure
-from zero.artifacts import Manifest
-from zero.bench import selfplay_settings
+from zero.config.params import Params
 from zero.errors import WorkerError
+from zero.evaluation.throughput import selfplay_settings
 from zero.games.position import NUM_MOVES, Rules
 from zero.games.rules import rules_of
-from zero.params import Params
+from zero.play.batched_games import Part, new_parts
 from zero.play.boards import advance
-from zero.play.shard import Part, new_parts
 from zero.play.slots import PlaySettings, new_batch
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
+from zero.storage.manifests import Manifest
 
 MEBIBYTE = 2**20
 KIBIBYTE = 2**10

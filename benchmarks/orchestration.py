@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from infra.api import api_of_environment, fetch
-from zero.costs import read_note
-from zero.settings import home_dir
+from zero.config.settings import home_dir
+from zero.record.costs import read_note
 
 LAST_STAGE = "verification"
 ALLOWED_SECONDS, ALLOWED_A_RUN = 20.0, 1.0

@@ -23,14 +23,15 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.variants import AS_IT_IS, changed
-from zero.artifacts import Window, read_manifest, write_whole
-from zero.contest import Played, contest
+from zero.config.params import PARAMS_FILE, Params, load_params
+from zero.data.window import WINDOW_DIR, read_window
 from zero.errors import ZeroError
+from zero.evaluation.match.setup import Played, contest
 from zero.games.rules import rules_of
-from zero.params import PARAMS_FILE, Params, load_params
-from zero.players import num_cores
-from zero.training import SAMPLER_THREADS, sample_games
-from zero.window import WINDOW_DIR, read_window
+from zero.players.build import num_cores
+from zero.stages.training import SAMPLER_THREADS, sample_games
+from zero.storage.files import read_manifest, write_whole
+from zero.storage.manifests import Window
 
 LATE, LATE_FACTOR = 0.8, 0.1
 """From this share of the time on, the learning rate is multiplied so."""
@@ -51,10 +52,10 @@ class Trained(NamedTuple):
 
 def train_variant(workspace: Path, params: Params, seconds: float, out: Path) -> Trained:
     """Trains a new network for so many seconds of processor time, and writes it as a player's folder."""
+    from zero.data.samples import Sampler
     from zero.network.learner import Learner
     from zero.network.profile import prepare_torch, zero_for_denormals
     from zero.network.weights import new_network
-    from zero.play.samples import Sampler
 
     prepare_torch(params.profile, 1)
     rules = rules_of(params.game)

@@ -8,8 +8,9 @@ from typing import Literal
 from pydantic import ValidationError
 
 from benchmarks.machine import Machine
-from zero.artifacts import Manifest, canonical_json, write_whole
 from zero.errors import StorageError
+from zero.storage.files import canonical_json, write_whole
+from zero.storage.manifests import Manifest
 
 
 class Spread(Manifest):

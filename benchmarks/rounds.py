@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from benchmarks.results import Detail, Sample, Spread, median_details, spread_of
 from benchmarks.work import Side
-from zero.params import ProfileParams
+from zero.config.params import ProfileParams
 
 WARM_UP_SECONDS = 0.5
 """Longest time of the round before the first, which is thrown away."""

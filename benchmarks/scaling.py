@@ -47,10 +47,10 @@ from flows.worker import PlayerWorker
 from infra.api import HOST
 from infra.cluster_parts import Cluster, query_seconds, read_cluster
 from infra.services import Home, LocalError
-from zero.artifacts import GenerationId, canonical_json, sha256_bytes
-from zero.settings import open_store
 from zero.shards.spec import ShardReceipt, ShardSpec
-from zero.storage import Store
+from zero.storage.files import canonical_json, sha256_bytes
+from zero.storage.manifests import GenerationId
+from zero.storage.store import Store, open_store
 
 HEARTBEAT_SECONDS = 30.0
 SPREAD = 0.2

@@ -10,15 +10,15 @@ from benchmarks.results import Sample
 from benchmarks.rounds import Context, Measured, alone
 from benchmarks.setting import GO9, params_of
 from benchmarks.work import Measure
-from zero.artifacts import Manifest
-from zero.bench import selfplay_settings
+from zero.config.params import Params
+from zero.evaluation.throughput import selfplay_settings
 from zero.games.position import NUM_MOVES, Rules
 from zero.games.rules import rules_of
-from zero.params import Params
 from zero.play.boards import advance
 from zero.play.slots import PlaySettings, new_batch, new_records, new_slots
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
+from zero.storage.manifests import Manifest
 
 NUM_SIMULATIONS = 800
 NUM_GAMES = 64

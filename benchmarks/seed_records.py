@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.machine import Machine
-from zero.artifacts import Manifest, PromotionDecision, read_manifest, write_manifest
-from zero.commands import git
-from zero.costs import read_note
+from zero.config.params import Params
 from zero.errors import LineageError, ParamsError, StorageError
-from zero.params import Params
-from zero.places import TRAINING_METRICS
-from zero.record import LEDGER_FILE, entry_of, generation_tag, parse_ledger
+from zero.record.costs import read_note
+from zero.record.ledger import LEDGER_FILE, entry_of, generation_tag, parse_ledger
+from zero.storage.files import read_manifest, write_manifest
+from zero.storage.layout import TRAINING_METRICS
+from zero.storage.manifests import Manifest, PromotionDecision
+from zero.storage.vcs import git
 
 SETUP_FILE = "setup.json"
 RECORDS_DIR, LOGS_DIR, PROJECT_CLONE = "records", "logs", "project"

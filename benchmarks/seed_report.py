@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.seed_records import DEAD, Generation, Measurement, SeedRecord, Setup
-from zero.artifacts import Manifest, canonical_json, write_whole
+from zero.storage.files import canonical_json, write_whole
+from zero.storage.manifests import Manifest
 
 RESULTS_FILE, CURVE_FILE, PLOT_FILE = "results.json", "curve.csv", "strength.png"
 SECONDS_AN_HOUR = 3600

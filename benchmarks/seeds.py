@@ -42,20 +42,21 @@ from benchmarks.seed_records import (
 )
 from benchmarks.seed_report import generation_line, measurement_line, seeds_table, write_report
 from benchmarks.variants import changed
-from zero.artifacts import write_whole
-from zero.commands import environment, git
+from zero.config.auto import check_profile
+from zero.config.params import PARAMS_FILE, Params, parse_params
+from zero.config.presets import preset_text, presets
+from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError, OpponentError, ParamsError, ZeroError
-from zero.lineage import lineages, uncommitted_files, workspace_dir, writer_lock
-from zero.locks import locked
-from zero.match.results import MatchTable
+from zero.evaluation.match.results import MatchTable
+from zero.lineage.workspace import uncommitted_files, writer_lock
 from zero.network.profile import resolve_here, this_machine
-from zero.opponents.gtp_process import LEASH, program_path
-from zero.params import PARAMS_FILE, Params, parse_params
-from zero.params.auto import check_profile
-from zero.player_text import SEARCH_OPTIONS, parse_player
-from zero.presets import preset_text, presets
-from zero.record import generation_tag
-from zero.settings import STATE_FOLDER
+from zero.players.gtp_process import LEASH, program_path
+from zero.players.spec import SEARCH_OPTIONS, parse_player
+from zero.record.ledger import generation_tag, lineages
+from zero.storage.files import write_whole
+from zero.storage.layout import workspace_dir
+from zero.storage.locks import locked
+from zero.storage.vcs import environment, git
 
 SEEDS_DIR = "seeds"
 BEAT_SECONDS = 5.0

@@ -8,11 +8,11 @@ from benchmarks.results import Detail, Sample
 from benchmarks.rounds import Context, Measured, against, not_measured
 from benchmarks.setting import GO9, GPU9, params_of, residual_tower
 from benchmarks.work import Measure
-from zero.artifacts import Manifest
-from zero.bench import Games, network_rate, selfplay_settings
+from zero.config.params import Params
+from zero.evaluation.throughput import Games, network_rate, selfplay_settings
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch
-from zero.params import Params
+from zero.storage.manifests import Manifest
 
 EVALUATIONS, SIMULATIONS = "evaluations/s", "simulations/s"
 PREPARING_SECONDS = 0.2

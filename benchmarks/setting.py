@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from zero.config.params import Params, ProfileParams, parse_params
+from zero.config.presets import preset_text
 from zero.network.profile import resolve_here
-from zero.params import Params, ProfileParams, parse_params
-from zero.presets import preset_text
 
 GO9, GO19, GPU9 = "go9-paper", "go19-paper", "go9-gpu"
 Fields = Mapping[str, Any]

@@ -15,15 +15,16 @@ from typing import Annotated
 import typer
 import yaml
 
-from zero.artifacts import write_whole
-from zero.commands import environment
-from zero.contest import seat
+from zero.config.presets import preset_text
+from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import ZeroError
 from zero.games.coords import action_to_name
-from zero.interop.gtp.minds import Thinker
-from zero.lineage import lineages, standing, workspace_dir
-from zero.presets import preset_text
-from zero.settings import STATE_FOLDER, home_dir
+from zero.players.build import seat
+from zero.players.single_game import Thinker
+from zero.record.ledger import lineages, standing
+from zero.storage.files import write_whole
+from zero.storage.layout import workspace_dir
+from zero.storage.vcs import environment
 
 PRESET, CENTRE = "go5", "C3"
 SIMULATIONS = 800

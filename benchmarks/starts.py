@@ -24,20 +24,21 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.variants import AS_IT_IS, changed
-from zero.artifacts import Window, read_manifest, write_whole
-from zero.contest import contest
+from zero.config.params import PARAMS_FILE, Params, load_params
+from zero.data.samples import Sampler
+from zero.data.window import WINDOW_DIR, read_window
 from zero.errors import ParamsError, ZeroError
+from zero.evaluation.match.results import MatchTable
+from zero.evaluation.match.setup import contest
 from zero.games.rules import rules_of
-from zero.health import Health, health_of
-from zero.match.results import MatchTable
+from zero.network.health import Health, health_of
 from zero.network.learner import Learner, StepResult
 from zero.network.profile import prepare_torch, zero_for_denormals
 from zero.network.weights import new_network, weights_bytes
-from zero.params import PARAMS_FILE, Params, load_params
-from zero.play.samples import Sampler
-from zero.players import num_cores
-from zero.training import SAMPLER_THREADS, curve_line, sample_games
-from zero.window import WINDOW_DIR, read_window
+from zero.players.build import num_cores
+from zero.stages.training import SAMPLER_THREADS, curve_line, sample_games
+from zero.storage.files import read_manifest, write_whole
+from zero.storage.manifests import Window
 
 WEIGHTS = "weights.safetensors"
 CURVE_FILE, PICTURE_FILE = "starts.csv", "starts.png"

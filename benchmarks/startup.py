@@ -11,8 +11,8 @@ from benchmarks.children import child_environment
 from benchmarks.results import Sample
 from benchmarks.rounds import Context, Measured, alone
 from benchmarks.setting import GO9, params_of
-from zero.bench import selfplay_settings
 from zero.errors import WorkerError
+from zero.evaluation.throughput import selfplay_settings
 
 EXPECTED = "simulations: 1\n"
 

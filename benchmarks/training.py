@@ -11,15 +11,16 @@ from benchmarks.results import Sample
 from benchmarks.rounds import Context, Measured, against, not_measured
 from benchmarks.setting import GO9, params_of, residual_tower
 from benchmarks.work import Measure, rate
-from zero.artifacts import Manifest, sha256_bytes
-from zero.bench import selfplay_settings
+from zero.config.params import Params
+from zero.data.samples import SampleBatch, SampleGames, Sampler
+from zero.evaluation.throughput import selfplay_settings
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch
-from zero.params import Params
-from zero.play.samples import SampleBatch, SampleGames, Sampler
-from zero.play.shard import play_games
+from zero.play.batched_games import play_games
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
+from zero.storage.files import sha256_bytes
+from zero.storage.manifests import Manifest
 
 NUM_THREADS = 2
 BATCH_SIZE = 256
@@ -85,8 +86,8 @@ def bare_loop(params: Params, batches: Sequence[SampleBatch]) -> Iterator[Any]:
     import torch
     from torch.nn import functional
 
+    from zero.network.model import channels_last
     from zero.network.planes import network_input
-    from zero.network.tower import channels_last
     from zero.network.weights import new_network
 
     model = channels_last(new_network(params.network, params.game, params.seed)).train()
@@ -108,8 +109,8 @@ def bare_loop(params: Params, batches: Sequence[SampleBatch]) -> Iterator[Any]:
 
 def made_games(params: Params, num_games: int) -> SampleGames:
     """Games of self-play that nobody judged, as training reads them."""
-    from zero.shards.records import read_records, write_records
-    from zero.training import sample_games
+    from zero.data.records import read_records, write_records
+    from zero.stages.training import sample_games
 
     selfplay = params.selfplay
     played = play_games(

@@ -5,8 +5,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from zero.config.params import Params
 from zero.errors import ParamsError
-from zero.params import Params
 
 AS_IT_IS = "as it is"
 RATE = "training.rate"

@@ -7,10 +7,11 @@ from pydantic import Field
 
 from flows.generation import generation
 from flows.orphans import end_with_known_worker
-from zero.artifacts import PromotionDecision
-from zero.lineage import clear_stop, find_workspace, stop_requested, writer_lock
-from zero.params import ExecutorKind
-from zero.settings import home_dir
+from zero.config.params import ExecutorKind
+from zero.config.settings import home_dir
+from zero.lineage.workspace import clear_stop, stop_requested, writer_lock
+from zero.record.ledger import find_workspace
+from zero.storage.manifests import PromotionDecision
 
 
 @flow(name="zero-campaign", flow_run_name="{lineage}", persist_result=True, result_serializer="json")

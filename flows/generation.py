@@ -10,22 +10,24 @@ from flows.pool import end_leftovers, owner_of
 from flows.processes import one_leash, settings_of_children
 from flows.reports import report_generation, summary
 from flows.tasks import play_missing_shards, playing_ahead, prepare, registry, run_stage, train_in_pool, yardsticks
-from zero.artifacts import GenerationId, PromotionDecision, read_manifest
+from zero.config.params import ExecutorKind, load_params
+from zero.config.settings import home_dir
 from zero.errors import ZeroError
-from zero.health import recorded_health
-from zero.lineage import find_workspace, writer_lock
-from zero.params import ExecutorKind, load_params
-from zero.places import TRAINING_METRICS
-from zero.record import generation_tag, read_ledger
-from zero.settings import home_dir, open_store
+from zero.lineage.workspace import writer_lock
+from zero.network.health import recorded_health
+from zero.record.ledger import find_workspace, generation_tag, read_ledger
+from zero.storage.files import read_manifest
+from zero.storage.layout import TRAINING_METRICS
+from zero.storage.manifests import GenerationId, PromotionDecision
+from zero.storage.store import open_store
 
 SHARED_MODULES = (
     "zero.cli",
-    "zero.gating",
+    "zero.stages.gating",
     "zero.lineage",
-    "zero.registry",
-    "zero.selfplay",
-    "zero.training_store",
+    "zero.lineage.registry",
+    "zero.stages.selfplay",
+    "zero.stages.remote_training",
     "dvc.cli.parser",
     "dvc.repo.reproduce",
     "dvc.stage.run",

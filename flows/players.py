@@ -6,12 +6,12 @@ from pathlib import Path
 from threading import Lock
 
 from flows.pool import RunEndedError, Runs
+from zero.config.params import Params
 from zero.errors import StorageError, WorkerError
-from zero.params import Params
 from zero.shards.executor import Executor, LocalExecutor, Progress
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.shards.worker import finished_receipt
-from zero.storage import Store
+from zero.storage.store import Store
 
 SHARD_DEPLOYMENT = "zero-shard/zero-shard"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prefect.plugins import HookContext, SetupResult, register_hook
 
-from zero.settings import STATE_FOLDER, home_dir
+from zero.config.settings import STATE_FOLDER, home_dir
 
 DEPLOYMENTS = ("zero-generation", "zero-campaign", "zero-shard", "zero-train")
 WORKER_VARIABLE = "ZERO_WORKER_PROCESS"

@@ -33,9 +33,9 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling, Crashed
 
 from flows.orphans import HOPELESS, REFUSED
-from zero.artifacts import sha256_bytes
 from zero.errors import ParamsError, ServerError, WorkerError, ZeroError
-from zero.signing import public_pem, signing_key
+from zero.record.signing import public_pem, signing_key
+from zero.storage.files import sha256_bytes
 
 POOL = "zero-gpu"
 QUEUES = {"gating": "gate", "training": "train", "selfplay": "selfplay"}

@@ -14,8 +14,8 @@ from threading import Lock
 from typing import Any
 
 from flows.begin import answer_of, ask
-from zero.commands import environment
 from zero.errors import LineageError, WorkerError
+from zero.storage.vcs import environment
 
 LEASH = Path(__file__).with_name("leash.py")
 NUM_TAIL_LINES = 30

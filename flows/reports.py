@@ -15,7 +15,7 @@ from prefect.artifacts import (
 )
 from prefect.runtime import flow_run
 
-from zero.artifacts import Colours, Manifest, PromotionDecision
+from zero.storage.manifests import Colours, Manifest, PromotionDecision
 
 UPDATE_SECONDS = 5.0
 """Least time between two updates of a progress bar: each is a request of 20 ms."""

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from flows.orphans import end_when_given_up, end_with_worker, refusing_slowly, understood
 from flows.reports import ProgressBar
-from zero.network.gpus import alone_on_gpus
-from zero.settings import open_store
+from zero.network.gpu_lock import alone_on_gpus
 from zero.shards.spec import ShardSpec
 from zero.shards.worker import play_into_store
+from zero.storage.store import open_store
 
 
 def run_name() -> str:

@@ -23,15 +23,15 @@ from flows import pool
 from flows.players import Interruption, Players, PoolPlayers, players
 from flows.processes import run_dvc_stage, run_zero, settings_of_children
 from flows.reports import ProgressBar, Recorded
-from zero import replay
-from zero.artifacts import GenerationId
+from zero.config.params import ExecutorKind, load_params
+from zero.config.settings import home_dir
+from zero.data.quarantine import lacks_games
 from zero.errors import LineageError, WorkerError
-from zero.params import ExecutorKind, load_params
-from zero.set_aside import lacks_games
-from zero.settings import home_dir
 from zero.shards.executor import num_local_processes
 from zero.shards.spec import ShardReceipt, ShardSpec
-from zero.storage import Store
+from zero.stages import replay
+from zero.storage.manifests import GenerationId
+from zero.storage.store import Store
 
 TRAIN_DEPLOYMENT = "zero-train/zero-train"
 POOL_RETRIES = 5

@@ -7,8 +7,9 @@ from prefect.runtime import flow_run
 
 from flows.orphans import end_when_given_up, end_with_worker, refusing_slowly, understood
 from flows.reports import ProgressBar
-from zero.settings import STATE_FOLDER, home_dir, open_store
-from zero.training_store import TrainingSpec, train_into_store
+from zero.config.settings import STATE_FOLDER, home_dir
+from zero.stages.remote_training import TrainingSpec, train_into_store
+from zero.storage.store import open_store
 
 
 def run_name() -> str:

@@ -25,7 +25,7 @@ from infra.api import OPEN_STATES, close_runs, open_runs
 from infra.cluster_faults import CAMPAIGNS, FAULTS, HITS, START_TIMEOUT, Ground, runs_of, start_generation
 from infra.cluster_parts import Cluster, environment_of, read_cluster
 from infra.services import PROJECT_DIR, Home, LocalError, say
-from zero.presets import preset_text
+from zero.config.presets import preset_text
 
 
 def as_trainer(cluster: Cluster, *words: str) -> str:

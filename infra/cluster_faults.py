@@ -301,7 +301,7 @@ def worker_with_other_code(ground: Ground) -> None:
         shutil.copytree(PROJECT_DIR / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("constraints.txt", "pyproject.toml", "prefect.yaml"):
         shutil.copyfile(PROJECT_DIR / name, folder / name)
-    with (folder / "zero/play/shard.py").open("a") as source:
+    with (folder / "zero/play/batched_games.py").open("a") as source:
         source.write("\n# other code\n")
     _with_stranger(ground, {"PYTHONPATH": str(folder)}, folder)
 

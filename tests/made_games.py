@@ -7,26 +7,14 @@ import torch
 import yaml
 
 from tests.parameters import network_params, preset
-from zero.artifacts import (
-    Checkpoint,
-    FileRef,
-    GameRecord,
-    GameSet,
-    GenerationId,
-    Origin,
-    ShardRef,
-    Window,
-    file_ref,
-    sha256_bytes,
-    write_manifest,
-    write_whole,
-)
+from zero.config.params import GoParams, Params
+from zero.data.records import write_records
 from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_position
 from zero.games.rules import legal_mask, margin, outcome, play, rules_of, write_owners
 from zero.network.learner import Learner
 from zero.network.weights import load_network, new_network, weights_bytes
-from zero.params import GoParams, Params
-from zero.shards.records import write_records
+from zero.storage.files import file_ref, sha256_bytes, write_manifest, write_whole
+from zero.storage.manifests import Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin, ShardRef, Window
 
 LINEAGE = "made"
 ANY_SHA256 = sha256_bytes(b"any")

@@ -4,9 +4,9 @@ from typing import Any
 
 import yaml
 
-from zero.params import NetworkParams, Params, ProfileParams, SelfplayParams, TrainingParams, parse_params
-from zero.params.auto import Machine, resolve_auto
-from zero.presets import preset_text
+from zero.config.auto import Machine, resolve_auto
+from zero.config.params import NetworkParams, Params, ProfileParams, SelfplayParams, TrainingParams, parse_params
+from zero.config.presets import preset_text
 
 PLAIN = Machine(cpu="x86-64", bf16_unit="")
 """A machine that computes in fp32 alone, so that tests have the same parameters on every machine."""

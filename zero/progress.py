@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from zero.settings import Settings
+from zero.config.settings import Settings
 
 REPORT_SECONDS = 1.0
 """Least time between two JSON lines."""

@@ -37,7 +37,7 @@ def smoke_params(shard_fraction: float = 0.25) -> str:
     """
     import yaml
 
-    from zero.presets import preset_text
+    from zero.config.presets import preset_text
 
     params = yaml.safe_load(preset_text("smoke"))
     params["executor"]["num_processes"] = 1

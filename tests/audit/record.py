@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from tests.end_to_end.project import environment_of, git
-from zero.artifacts import sha256_bytes
 from zero.audit import Audit, Finding, Mark, audit
-from zero.record import LEDGER_FILE
+from zero.record.ledger import LEDGER_FILE
+from zero.storage.files import sha256_bytes
 
 LINEAGE = "tiny"
 BRANCH = f"lineage/{LINEAGE}"

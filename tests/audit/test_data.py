@@ -6,8 +6,9 @@ import pytest
 
 from tests.audit.record import Record, cells, flipped, named
 from tests.end_to_end.project import zero
-from zero.artifacts import Window, canonical_json
 from zero.audit import Mark
+from zero.storage.files import canonical_json
+from zero.storage.manifests import Window
 
 
 @pytest.mark.parametrize(

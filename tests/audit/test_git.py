@@ -7,8 +7,8 @@ from typing import Any
 from tests.audit.record import BRANCH, Record, cells, chained, line_of, named, tag_of
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import git
-from zero.artifacts import sha256_bytes
-from zero.record import LEDGER_FILE
+from zero.record.ledger import LEDGER_FILE
+from zero.storage.files import sha256_bytes
 
 # Tags and branch
 
@@ -155,14 +155,14 @@ def test_parameters_edited(record: Record) -> None:
 
 
 def test_code_changed_by_the_commit_that_recorded(record: Record) -> None:
-    record.rewrite_newest({"zero/gating.py": record.read(2, "zero/gating.py") + b"\n# other\n"})
+    record.rewrite_newest({"zero/stages/gating.py": record.read(2, "zero/stages/gating.py") + b"\n# other\n"})
     found = record.drifts()
     assert cells(found) == {("code", 2)}
     named(found, "code", 2, "zero: changed by the commit that recorded the generation")
 
 
 def test_code_changed_under_the_generation(record: Record) -> None:
-    other = {"zero/gating.py": record.read(2, "zero/gating.py") + b"\n# other\n"}
+    other = {"zero/stages/gating.py": record.read(2, "zero/stages/gating.py") + b"\n# other\n"}
     below = record.rewritten(f"{record.commit(2)}^", other, record.commit(1))
     made = record.rewritten(record.commit(2), other, below)
     record.publish(made, gen_0002=made)

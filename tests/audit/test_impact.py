@@ -7,11 +7,12 @@ import pytest
 from tests.audit.record import Record, tag_of
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import zero
-from zero.artifacts import GameSet, sha256_bytes
-from zero.costs import GenerationCosts, StageCosts, write_note
+from zero.audit.impact import impact
+from zero.audit.subjects import only_match
 from zero.errors import ZeroError
-from zero.impact import impact
-from zero.impact.subjects import only_match
+from zero.record.costs import GenerationCosts, StageCosts, write_note
+from zero.storage.files import sha256_bytes
+from zero.storage.manifests import GameSet
 
 KID = "kid/gen-{:04d}"
 BOTH_SECOND = {"tiny/gen-0002": "directly", KID.format(2): "directly"}

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.audit.record import Record, cells, chained, named
-from zero.artifacts import canonical_json
 from zero.audit import Finding
+from zero.storage.files import canonical_json
 
 POINTS = 25
 

@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.audit.record import Record, cells, named, tag_of
 from tests.end_to_end.project import git
 from zero.errors import LineageError
-from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, sign, statement_bytes
-from zero.signing import public_pem, signing_key
-from zero.statements import recorded_statement
+from zero.record.attestation import recorded_statement
+from zero.record.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, sign, statement_bytes
+from zero.record.signing import public_pem, signing_key
 
 
 def signed_again(record: Record, key: Ed25519PrivateKey, **edits: object) -> bytes:

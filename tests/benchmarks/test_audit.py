@@ -5,8 +5,8 @@ from pathlib import Path
 
 from benchmarks.audit import audit_by_command, small_player
 from benchmarks.long_record import LINEAGE, make_long_record
-from zero.params import parse_params
-from zero.presets import preset_text
+from zero.config.params import parse_params
+from zero.config.presets import preset_text
 
 
 def test_a_record_of_two_generations_passes_until_it_is_touched(tmp_path: Path) -> None:

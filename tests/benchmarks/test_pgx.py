@@ -14,11 +14,11 @@ from benchmarks import pgx_games  # noqa: E402
 from benchmarks.jax_network import jax_network, judge  # noqa: E402
 from benchmarks.pgx_games import PgxGames, planes_of  # noqa: E402
 from tests.parameters import network_params  # noqa: E402
+from zero.config.params import GoParams  # noqa: E402
 from zero.games.planes import expand_planes, write_planes  # noqa: E402
 from zero.games.position import NUM_PLANES, new_history, new_position  # noqa: E402
 from zero.games.rules import go_rules, play  # noqa: E402
 from zero.network.weights import new_network  # noqa: E402
-from zero.params import GoParams  # noqa: E402
 
 GO9 = GoParams(name="go", size=9, komi=7.5, allow_suicide=False)
 ACTIONS = (40, 41, 50, 49, 31, 81, 60, 0, 12, 80, 7)

@@ -6,10 +6,10 @@ from typer.testing import CliRunner
 from benchmarks.recipes import compare, main, table_of
 from benchmarks.variants import AS_IT_IS, changed
 from tests.made_games import made_params, write_params, write_workspace
-from zero import replay
+from zero.config.params import LearningRateStep
 from zero.errors import ParamsError
-from zero.params import LearningRateStep
-from zero.storage import Store
+from zero.stages import replay
+from zero.storage.store import Store
 
 VARIANT = "network.num_channels=6,training.optimizer=adam,training.rate=0.002"
 

@@ -40,12 +40,12 @@ from benchmarks.seed_report import (
 )
 from benchmarks.seeds import CommandFailedError, Limits, SeedRun, check_players, numbers_of, run_module
 from tests.benchmarks.runs import MACHINE
-from zero.artifacts import Colours, MatchResult
+from zero.config.params import parse_params
+from zero.config.presets import preset_text
 from zero.errors import ParamsError
-from zero.match.results import MatchTable
-from zero.opponents import PlayerId
-from zero.params import parse_params
-from zero.presets import preset_text
+from zero.evaluation.match.results import MatchTable
+from zero.players.base import PlayerId
+from zero.storage.manifests import Colours, MatchResult
 
 STRENGTH = Strength(
     opponents=("gnugo:1", "gnugo:10"),

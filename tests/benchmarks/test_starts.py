@@ -8,10 +8,10 @@ import pytest
 from benchmarks.starts import curves_csv, curves_png, table_of, train_start
 from benchmarks.variants import AS_IT_IS
 from tests.made_games import made_params, write_games, write_workspace
-from zero import replay
 from zero.errors import ParamsError
-from zero.storage import Store
-from zero.training import curve_text, run
+from zero.stages import replay
+from zero.stages.training import curve_text, run
+from zero.storage.store import Store
 
 VARIANT = "training.warmup_steps=10"
 

@@ -21,14 +21,14 @@ from benchmarks.work import rate
 from tests.benchmarks.runs import short_context
 from tests.clock import Clock
 from tests.parameters import network_params, preset, profile_params
-from zero.bench import selfplay_settings
+from zero.config.params import Params
+from zero.data.samples import Sampler
 from zero.errors import WorkerError
+from zero.evaluation.throughput import selfplay_settings
 from zero.games.rules import rules_of
 from zero.network.learner import Learner
 from zero.network.profile import zero_for_denormals
 from zero.network.weights import new_network
-from zero.params import Params
-from zero.play.samples import Sampler
 from zero.play.slots import new_batch, new_slots
 from zero.search.tree import Trees
 

@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from tests.end_to_end.project import dvc, edit_params, git, make_project, zero
-from zero.presets import preset_text
+from zero.config.presets import preset_text
 
 ON_ONE_SERVER = tuple(f"tests/tracking/test_{name}.py" for name in ("catalogue", "refusals", "repetition", "runs"))
 """Files with tests on the MLflow server that `tests/tracking/conftest.py` starts."""

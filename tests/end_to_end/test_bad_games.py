@@ -6,8 +6,9 @@ import numpy as np
 
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import dvc, zero
-from zero.artifacts import FileRef, GameRecord, GameSet, ShardRef, read_manifest, sha256_bytes, write_manifest
-from zero.shards.records import game_record, read_records, write_records
+from zero.data.records import game_record, read_records, write_records
+from zero.storage.files import read_manifest, sha256_bytes, write_manifest
+from zero.storage.manifests import FileRef, GameRecord, GameSet, ShardRef
 
 NUM_SLOTS = 8
 """Of the `smoke` preset."""

@@ -12,10 +12,10 @@ import torch
 
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import edit_params, git, zero
-from zero.commands import dvc
 from zero.errors import LineageError
-from zero.lineage import writer_lock
-from zero.storage import REASON_SUFFIX
+from zero.lineage.workspace import writer_lock
+from zero.storage.store import REASON_SUFFIX
+from zero.storage.vcs import dvc
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_name_that_is_no_branch_is_refused(begun: Lineage) -> None:
 
 
 def test_bad_parameters_leave_no_half_made_lineage(begun: Lineage) -> None:
-    text = (begun.home / "zero/presets/smoke.yaml").read_text().replace("num_slots: 8", "num_slots: -8", 1)
+    text = (begun.home / "zero/config/presets/smoke.yaml").read_text().replace("num_slots: 8", "num_slots: -8", 1)
     (begun.home / "bad.yaml").write_text(text)
     assert "selfplay.num_slots = -8" in refused(begun.home, "new", "other", "--params", "bad.yaml")
     assert [p.name for p in (begun.home / ".zero/workspaces").iterdir()] == ["tiny"]
@@ -71,7 +71,11 @@ def test_a_preset_for_a_gpu_names_the_missing_gpu(begun: Lineage, preset: str) -
 
 
 def test_a_precision_that_the_machine_lacks_is_refused(begun: Lineage) -> None:
-    text = (begun.home / "zero/presets/smoke.yaml").read_text().replace("\n  precision: fp32", "\n  precision: bf16")
+    text = (
+        (begun.home / "zero/config/presets/smoke.yaml")
+        .read_text()
+        .replace("\n  precision: fp32", "\n  precision: bf16")
+    )
     (begun.home / "bf16.yaml").write_text(text)
     told = refused(begun.home, "new", "other", "--params", "bf16.yaml", ONEDNN_MAX_CPU_ISA="AVX2")
     assert told.startswith("bf16.yaml: profile.precision = 'bf16', but this CPU (")
@@ -79,7 +83,7 @@ def test_a_precision_that_the_machine_lacks_is_refused(begun: Lineage) -> None:
 
 
 def test_a_lineage_records_what_auto_became(home: Path) -> None:
-    text = (home / "zero/presets/smoke.yaml").read_text()
+    text = (home / "zero/config/presets/smoke.yaml").read_text()
     concrete = "  backend: torch\n  precision: fp32\n  training_precision: fp32\n"
     assert concrete in text
     text = text.replace(concrete, "  backend: auto # the fastest\n  precision: auto\n  training_precision: auto\n")
@@ -103,9 +107,9 @@ def test_a_misspelt_parameter_stops_a_stage(home: Path) -> None:
 
 
 def test_uncommitted_code_in_the_workspace_stops_a_generation(home: Path) -> None:
-    path = workspace_of(home) / "zero/gating.py"
+    path = workspace_of(home) / "zero/stages/gating.py"
     path.write_text(path.read_text() + "\n# edited\n")
-    assert "is dirty: zero/gating.py is not committed" in refused(home, "prepare", "tiny")
+    assert "is dirty: zero/stages/gating.py is not committed" in refused(home, "prepare", "tiny")
 
 
 def test_an_unknown_file_in_the_workspace_stops_a_generation(home: Path) -> None:

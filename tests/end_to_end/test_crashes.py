@@ -10,7 +10,7 @@ from infra.drill.log import EQUAL, Line
 from infra.drill.moments import generation_moments
 from infra.drill.project import Place, put_back, zero
 from infra.drill.rounds import BASE, Reference, drill_generation, make_reference
-from zero.costs import read_note
+from zero.record.costs import read_note
 
 MOMENTS = (
     "selfplay: mid-shard, the worker alone",

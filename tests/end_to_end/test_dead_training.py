@@ -7,8 +7,8 @@ import pytest
 
 from tests.end_to_end.lineages import ONLY_IF_ALL_ARE_WON, Lineage, copy_of, make_generation, tiny_of
 from tests.end_to_end.project import edit_params, git, make_project, zero
-from zero.artifacts import Checkpoint
-from zero.presets import preset_text
+from zero.config.presets import preset_text
+from zero.storage.manifests import Checkpoint
 
 KILLS_THE_VALUE_HEAD = [{"from_step": 0, "learning_rate": 2.0}]
 LEARNS = [{"from_step": 0, "learning_rate": 0.02}]

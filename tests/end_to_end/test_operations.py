@@ -9,9 +9,10 @@ import pytest
 
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import edit_params, git, killed, run, zero, zero_in_turn
-from zero.artifacts import Champion, Checkpoint, GameSet, GenerationId, Window, read_manifest, sha256_bytes
-from zero.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
-from zero.record import line_digest, read_ledger
+from zero.record.ledger import line_digest, read_ledger
+from zero.record.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
+from zero.storage.files import read_manifest, sha256_bytes
+from zero.storage.manifests import Champion, Checkpoint, GameSet, GenerationId, Window
 
 DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
 ROLLBACK, BRANCH = ("rollback", "tiny", "tiny/gen-0001"), ("branch", "tiny", "tiny/gen-0001", "kid")

@@ -9,10 +9,11 @@ import yaml
 from tests.audit.record import Record
 from tests.end_to_end.lineages import ALWAYS, Lineage, copy_of, make_generation
 from tests.end_to_end.project import dvc, git, killed, zero
-from zero.artifacts import GameSet, GenerationId, read_manifest
-from zero.provenance import PROVENANCE_FILE, Resource, read_envelope
-from zero.record import read_ledger
-from zero.shards.records import read_records
+from zero.data.records import read_records
+from zero.record.ledger import read_ledger
+from zero.record.provenance import PROVENANCE_FILE, Resource, read_envelope
+from zero.storage.files import read_manifest
+from zero.storage.manifests import GameSet, GenerationId
 
 LEARNING = [{"from_step": 0, "learning_rate": 0.02}]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import dvc, environment_of, git, zero
-from zero.artifacts import Champion, Checkpoint, GameSet, Window, read_manifest
-from zero.record import read_ledger
+from zero.record.ledger import read_ledger
+from zero.storage.files import read_manifest
+from zero.storage.manifests import Champion, Checkpoint, GameSet, Window
 
 
 def test_a_promoted_challenger_is_the_next_champion(recorded: Lineage) -> None:

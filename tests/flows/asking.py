@@ -23,10 +23,11 @@ from flows import pool, tasks
 from flows.orphans import HOPELESS, REFUSED
 from flows.players import SHARD_DEPLOYMENT, Interruption
 from tests.flows.examples import receipt, spec
-from zero.artifacts import GenerationId, canonical_json, sha256_bytes
 from zero.errors import ParamsError, WorkerError
 from zero.shards.spec import ShardSpec
-from zero.storage import Store
+from zero.storage.files import canonical_json, sha256_bytes
+from zero.storage.manifests import GenerationId
+from zero.storage.store import Store
 
 TURN = GenerationId(lineage="asking", number=1, resign_threshold=-1.0)
 OWNER = "asking 0123"

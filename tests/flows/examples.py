@@ -1,10 +1,10 @@
 """Small values of the types that flows pass on."""
 
 from flows.reports import Recorded
-from zero.artifacts import Colours, MatchResult, PromotionDecision
-from zero.params import Params, parse_params
-from zero.presets import preset_text
+from zero.config.params import Params, parse_params
+from zero.config.presets import preset_text
 from zero.shards.spec import ShardReceipt, ShardSpec
+from zero.storage.manifests import Colours, MatchResult, PromotionDecision
 
 DIGESTS = ("a" * 64, "b" * 64, "c" * 64)
 

@@ -9,8 +9,8 @@ from prefect.logging import disable_run_logger
 
 from flows import campaign as module
 from tests.flows.examples import decision
-from zero.artifacts import PromotionDecision
-from zero.lineage import LOCK_FILE, request_stop, stop_requested
+from zero.lineage.workspace import LOCK_FILE, request_stop, stop_requested
+from zero.storage.manifests import PromotionDecision
 
 
 class Loop:

@@ -16,10 +16,11 @@ import pytest
 
 from tests.end_to_end.project import git, zero
 from tests.infra.servers import Servers
-from zero.costs import read_note
-from zero.lineage import workspace_dir, writer_lock
-from zero.record import read_ledger
-from zero.yardsticks.table import read_yardsticks, yardsticks_dir
+from zero.evaluation.probes.table import read_yardsticks, yardsticks_dir
+from zero.lineage.workspace import writer_lock
+from zero.record.costs import read_note
+from zero.record.ledger import read_ledger
+from zero.storage.layout import workspace_dir
 
 RUN = ("prefect", "deployment", "run")
 PATIENCE_SECONDS = 180

@@ -13,7 +13,7 @@ from tests.flows.examples import receipt, spec
 from zero.errors import StorageError, WorkerError
 from zero.shards.executor import Progress
 from zero.shards.spec import ShardReceipt, ShardSpec
-from zero.storage import Store
+from zero.storage.store import Store
 
 
 class Script:

@@ -25,10 +25,10 @@ from flows.shard import shard
 from tests.end_to_end.project import SOURCE_DIR, environment_of, run
 from tests.flows.examples import DIGESTS, spec
 from tests.infra.servers import Servers
-from zero.artifacts import Origin
 from zero.errors import DivergedError, LineageError, ParamsError, WorkerError
 from zero.shards.spec import ShardSpec
-from zero.training_store import TrainingSpec
+from zero.stages.remote_training import TrainingSpec
+from zero.storage.manifests import Origin
 
 DATABASE_IS_AWAY = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 NUM_FAULTS = 2

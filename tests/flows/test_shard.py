@@ -10,9 +10,9 @@ import pytest
 
 import flows.shard
 from tests.shards.played import put_network, smoke_params
-from zero.params import ProfileParams
+from zero.config.params import ProfileParams
 from zero.shards.spec import plan_shards
-from zero.storage import Store
+from zero.storage.store import Store
 
 
 class NoBar:

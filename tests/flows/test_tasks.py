@@ -11,18 +11,18 @@ from prefect.logging import disable_run_logger
 from flows import tasks
 from flows.players import Interruption
 from flows.tasks import playing_ahead, run_stage
+from tests.data.test_quarantine import STAGE
 from tests.end_to_end.project import dvc, git
 from tests.flows.examples import smoke_params
-from tests.test_set_aside import STAGE
-from zero.artifacts import GenerationId
 from zero.errors import LineageError
-from zero.storage import Store
+from zero.storage.manifests import GenerationId
+from zero.storage.store import Store
 
 TURN = GenerationId(lineage="made", number=3, resign_threshold=-1.0)
 REPLAY = """
 import pathlib, sys
-from zero.artifacts import GameSet, read_manifest
-from zero.set_aside import set_aside_games
+from zero.storage.manifests import GameSet, read_manifest
+from zero.data.quarantine import set_aside_games
 here = pathlib.Path(".")
 tries = pathlib.Path("tries.txt")
 num_tries = len(tries.read_text()) if tries.exists() else 0

@@ -43,7 +43,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 @pytest.mark.parametrize("sample", CHOSEN)
 def test_kernels_stay_within_bounds(sample):
-    # Checked kernels have a cache folder of their own, see zero/_jit.py.
+    # Checked kernels have a cache folder of their own, see zero/kernels.py.
     checked = subprocess.run(
         [
             sys.executable,

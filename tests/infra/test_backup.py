@@ -11,7 +11,7 @@ import pytest
 
 from tests.end_to_end.project import SOURCE_DIR, git, run
 from tests.infra.postgres import Postgres, needs_postgres
-from zero.artifacts import sha256_file
+from zero.storage.files import sha256_file
 
 pytestmark = needs_postgres
 

@@ -13,7 +13,7 @@ import pytest
 from infra.processes import OPEN_FILES
 from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.compose import COMPOSE_DIR, Tree, host_path, interpolate, load, merged, settings
-from zero.network import gpus
+from zero.network import gpu_lock as gpus
 
 FILES = sorted(COMPOSE_DIR.glob("compose*.yaml"))
 STACKS: list[tuple[str, ...]] = [

@@ -117,8 +117,8 @@ def test_nobody_is_made_admin_without_a_token(gateway: Gateway, stack: Stack) ->
 def test_a_worker_needs_no_more_than_its_role_has(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     from s3fs import S3FileSystem  # type: ignore[import-untyped]
 
-    from zero.artifacts import sha256_bytes
-    from zero.storage import Store
+    from zero.storage.files import sha256_bytes
+    from zero.storage.store import Store
 
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", gateway.url)
     for role in ("trainer", "worker"):

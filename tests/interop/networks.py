@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from zero.network.tower import AlphaZeroNetwork
+from zero.config.params import GomokuParams, GoParams, NetworkParams
+from zero.network.model import AlphaZeroNetwork
 from zero.network.weights import new_network
-from zero.params import GomokuParams, GoParams, NetworkParams
 
 GO9 = GoParams(name="go", size=9, komi=7.0, allow_suicide=False)
 GO19 = GoParams(name="go", size=19, komi=7.5, allow_suicide=False)

@@ -10,16 +10,17 @@ import torch
 from tests.end_to_end.project import make_project, zero
 from tests.interop.networks import GO9, GO19, trained
 from tests.parameters import network_params
-from zero.artifacts import Champion, read_manifest
-from zero.audit.chains import Chains
+from zero.config.presets import preset_text
 from zero.errors import LineageError, ParamsError, StorageError, ZeroError
 from zero.interop.export import export
 from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
 from zero.interop.onnx import onnx_model
-from zero.lineage import new_lineage
+from zero.lineage.workspace import new_lineage
 from zero.network.weights import load_network, weights_bytes
-from zero.presets import preset_text
-from zero.sources import find_source
+from zero.players.networks import find_source
+from zero.record.lineages import Chains
+from zero.storage.files import read_manifest
+from zero.storage.manifests import Champion
 
 SMALL = network_params()
 

@@ -3,15 +3,15 @@
 import pytest
 
 from tests.end_to_end.lineages import Lineage
-from zero import sources
-from zero.artifacts import sha256_bytes
-from zero.audit.chains import Chains
+from zero.config.params import parse_params
 from zero.errors import LineageError, StorageError
 from zero.interop.folder import export_player, maker
-from zero.params import parse_params
-from zero.provenance import read_envelope
-from zero.record import entry_of, generation_tag, read_ledger
-from zero.sources import SHIPPED_DIR, SUBJECTS, find_source, read_player, shipped_players
+from zero.players import networks as sources
+from zero.players.networks import SHIPPED_DIR, SUBJECTS, find_source, read_player, shipped_players
+from zero.record.ledger import entry_of, generation_tag, read_ledger
+from zero.record.lineages import Chains
+from zero.record.provenance import read_envelope
+from zero.storage.files import sha256_bytes
 
 MOST_BYTES = 5_000_000
 

@@ -13,14 +13,14 @@ import pytest
 from rich.console import Console
 
 from tests.interop.gtp.engines import GO5, GOMOKU, player_mind, random_mind
+from zero.data.sgf import read_sgf
 from zero.games.coords import name_to_action
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
-from zero.interop.gtp.minds import MindError, OpponentMind
 from zero.interop.terminal import drawing
 from zero.interop.terminal.session import HELP, play_in_terminal
-from zero.opponents.uniform import UniformPlayer
-from zero.play.sgf import read_sgf
+from zero.players.single_game import MindError, OpponentMind
+from zero.players.uniform import UniformPlayer
 
 PROGRAM = [sys.executable, "-m", "tests.interop.terminal_program"]
 

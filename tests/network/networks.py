@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from tests.parameters import network_params, profile_params, training_params
+from zero.config.params import GomokuParams, GoParams, NetworkParams
 from zero.games.planes import pack_planes
 from zero.games.position import NUM_PLANES
-from zero.network.tower import AlphaZeroNetwork
+from zero.network.model import AlphaZeroNetwork
 from zero.network.weights import new_network
-from zero.params import GomokuParams, GoParams, NetworkParams
 
 GO5 = GoParams(name="go", size=5, komi=0.5, allow_suicide=False)
 GOMOKU5 = GomokuParams(name="gomoku", size=5, in_a_row=4)

@@ -21,14 +21,14 @@ from tests.network.networks import (
     random_planes,
 )
 from tests.parameters import network_params, profile_params
+from zero.config.params import GomokuParams, GoParams, NetworkParams, ProfileParams
 from zero.errors import ParamsError, StorageError
 from zero.games.planes import expand_planes, pack_planes
 from zero.network.cuda_backend import judge, largest_batch
 from zero.network.inference import NetworkEvaluator, new_evaluator
+from zero.network.model import channels_last
 from zero.network.planes import MAX_BATCH, expand_bits, plane_bytes
-from zero.network.tower import channels_last
 from zero.network.weights import weights_bytes
-from zero.params import GomokuParams, GoParams, NetworkParams, ProfileParams
 from zero.search.evaluator import AsyncEvaluator
 
 DATA = weights_bytes(lived_in_network())

@@ -6,12 +6,12 @@ import torch
 
 from tests.network.networks import ARCHITECTURES, GO5, TINY, TRAINING, as_images, lived_in_network, random_batch
 from tests.oracle.bitboards import unpack
+from zero.config.params import LearningRateStep
 from zero.errors import ParamsError
 from zero.network.learner import Learner, StepResult, average_decay
 from zero.network.losses import Targets, data_losses, kl_divergence, value_statistics, weighted_sum
-from zero.network.tower import AlphaZeroNetwork, Predictions, network_spec
+from zero.network.model import AlphaZeroNetwork, Predictions, network_spec
 from zero.network.weights import load_network
-from zero.params import LearningRateStep
 
 TINY_SPEC = network_spec(TINY, GO5)
 EVERYTHING = ARCHITECTURES["residual joint with everything"]

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from tests.network.networks import GO5, TINY, TRAINING, lived_in_network, random_batch
+from zero.config.params import LearningRateStep
 from zero.errors import ParamsError, StorageError
 from zero.network.learner import Learner
 from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate
 from zero.network.weights import load_network, new_network
-from zero.params import LearningRateStep
 
 
 def test_the_rate_follows_the_schedule():

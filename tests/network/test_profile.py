@@ -13,6 +13,9 @@ import pytest
 import torch
 
 from tests.network.networks import CPU
+from zero.config.auto import check_profile
+from zero.config.params import PARAMS_FILE
+from zero.config.presets import preset_text
 from zero.errors import ParamsError
 from zero.network.profile import (
     execution_profile,
@@ -21,9 +24,6 @@ from zero.network.profile import (
     this_machine,
     zero_for_denormals,
 )
-from zero.params import PARAMS_FILE
-from zero.params.auto import check_profile
-from zero.presets import preset_text
 
 CPU_INFO = Path("/proc/cpuinfo")
 CHILD = """

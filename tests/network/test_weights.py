@@ -17,7 +17,7 @@ from tests.network.networks import (
     random_planes,
 )
 from zero.errors import StorageError
-from zero.network.tower import channels_last
+from zero.network.model import channels_last
 from zero.network.weights import METADATA_KEY, load_network, new_network, parse_tensors, tensors_bytes, weights_bytes
 
 

@@ -1,4 +1,4 @@
-"""Adjudication, slow and obvious: the twin of zero/play/adjudication.py on the rules of tests/oracle."""
+"""Adjudication, slow and obvious: the twin of zero/data/adjudication.py on the rules of tests/oracle."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.oracle.go import GoGame, all_points, area, beside, regions
 from tests.oracle.gomoku import GomokuGame
-from zero.artifacts import GameRecord
 from zero.games.position import GO, Rules
+from zero.storage.manifests import GameRecord
 
 
 class Verdict(NamedTuple):

@@ -1,6 +1,6 @@
 """The network in evaluation, slow and obvious: float64 NumPy, one convolution as nine shifted products.
 
-Twin of zero/network/tower.py, written from the paper (Methods, 'Neural network architecture') and, for global pooling
+Twin of zero/network/model.py, written from the paper (Methods, 'Neural network architecture') and, for global pooling
 in blocks and heads, after KataGo's (Wu 2019, section 3.3 and appendix A), with the differences the tower states.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from zero.params import NetworkParams
+from zero.config.params import NetworkParams
 
 NORM_EPSILON = 1e-5
 

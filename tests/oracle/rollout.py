@@ -1,6 +1,6 @@
 """Rollout search, slow and obvious: the twin of the search with random games played by the twins of the rules.
 
-Twin of zero/opponents/rollout.py and zero/opponents/playouts.py.
+Twin of zero/players/rollout.py and zero/players/playouts.py.
 """
 
 import numpy as np

@@ -7,13 +7,13 @@ import numpy as np
 
 from tests.games.kernel_game import KernelGame
 from tests.search.evaluators import HashEvaluator
-from zero.artifacts import GameRecord
 from zero.games.position import Rules
 from zero.games.rules import go_rules
-from zero.play.shard import PlayedGames, play_games
+from zero.play.batched_games import PlayedGames, play_games
 from zero.play.slots import PlaySettings
 from zero.search.evaluator import Evaluator
 from zero.search.streams import stream_of
+from zero.storage.manifests import GameRecord
 
 SEED, GENERATION = 1, 2
 GO4, GO5 = go_rules(4, 4, 0.5), go_rules(5, 5, 0.5)

@@ -6,14 +6,14 @@ from typing import Literal, NamedTuple
 
 import yaml
 
-from zero.artifacts import NO_RESIGNATION
+from zero.config.params import Params, parse_params
+from zero.config.presets import preset_text
+from zero.data.records import GameColumns, read_records
 from zero.network.weights import new_network, weights_bytes
-from zero.params import Params, parse_params
-from zero.presets import preset_text
-from zero.shards.records import GameColumns, read_records
 from zero.shards.spec import ShardSpec, plan_shards
 from zero.shards.worker import play_into_store
-from zero.storage import Store
+from zero.storage.manifests import NO_RESIGNATION
+from zero.storage.store import Store
 
 
 class PlayedShard(NamedTuple):

@@ -12,16 +12,16 @@ import pytest
 
 from tests.made_games import made_origin
 from tests.shards.played import put_network, smoke_params
-from zero.artifacts import checked_path, sha256_bytes
+from zero.config.params import Params
+from zero.data.records import game_record, read_records, write_records
+from zero.data.validation import Fault
 from zero.errors import StorageError
-from zero.params import Params
 from zero.shards import collect
 from zero.shards.collect import MAX_ROUNDS, Collected, collect_games, take_shard
-from zero.shards.contract import Fault
-from zero.shards.records import game_record, read_records, write_records
 from zero.shards.spec import ShardSpec, plan_shards
 from zero.shards.worker import play_into_store
-from zero.storage import Store
+from zero.storage.files import checked_path, sha256_bytes
+from zero.storage.store import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 

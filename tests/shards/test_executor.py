@@ -13,15 +13,15 @@ from threading import Thread
 import psutil
 import pytest
 
+from zero.config.params import Params, parse_params
+from zero.config.presets import preset_text
+from zero.data.records import read_records
 from zero.errors import WorkerError
-from zero.network.gpus import LOCKS_VARIABLE, alone_on
+from zero.network.gpu_lock import LOCKS_VARIABLE, alone_on
 from zero.network.weights import new_network, weights_bytes
-from zero.params import Params, parse_params
-from zero.presets import preset_text
 from zero.shards.executor import LocalExecutor, ShardFailedError, num_local_processes, play_all
-from zero.shards.records import read_records
 from zero.shards.spec import ShardReceipt, ShardSpec, plan_shards
-from zero.storage import Store
+from zero.storage.store import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 

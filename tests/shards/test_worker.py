@@ -8,7 +8,7 @@ import pytest
 from tests.shards.played import put_network, smoke_params
 from zero.shards import worker
 from zero.shards.spec import plan_shards
-from zero.storage import Store
+from zero.storage.store import Store
 
 
 class MeasuredError(Exception):

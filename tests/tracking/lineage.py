@@ -5,26 +5,10 @@ from pathlib import Path
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from zero.artifacts import (
-    Champion,
-    Checkpoint,
-    Colours,
-    LedgerEntry,
-    MatchResult,
-    Origin,
-    PromotionDecision,
-    Window,
-    canonical_json,
-    canonical_line,
-    file_ref,
-    sha256_bytes,
-    write_manifest,
-    write_whole,
-)
+from zero.config.params import params_digest, parse_params
+from zero.config.presets import preset_text
 from zero.network.weights import new_network, weights_bytes
-from zero.params import params_digest, parse_params
-from zero.presets import preset_text
-from zero.provenance import (
+from zero.record.provenance import (
     PROVENANCE_FILE,
     BuildDefinition,
     ExternalParameters,
@@ -36,6 +20,17 @@ from zero.provenance import (
     Statement,
     sign,
     statement_bytes,
+)
+from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_manifest, write_whole
+from zero.storage.manifests import (
+    Champion,
+    Checkpoint,
+    Colours,
+    LedgerEntry,
+    MatchResult,
+    Origin,
+    PromotionDecision,
+    Window,
 )
 from zero.tracking import TrackingReceipt
 

@@ -9,9 +9,9 @@ from mlflow.exceptions import MlflowException
 
 from tests.oracle.bitboards import pack
 from tests.tracking.server import aliases
-from zero.artifacts import sha256_bytes
 from zero.errors import LineageError
 from zero.network.torch_backend import TorchEvaluator
+from zero.storage.files import sha256_bytes
 from zero.tracking import champion_url, track_generation, tracked_generations
 
 

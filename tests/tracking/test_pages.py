@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.parameters import preset
-from zero.artifacts import LedgerEntry, write_whole
-from zero.costs import GenerationCosts, StageCosts
-from zero.health import Health
+from zero.network.health import Health
+from zero.record.costs import GenerationCosts, StageCosts
+from zero.storage.files import write_whole
+from zero.storage.manifests import LedgerEntry
 from zero.tracking.files import Generation, Point, _checks, _curve
 from zero.tracking.pages import cost_points, flatten, generation_page
 

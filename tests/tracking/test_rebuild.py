@@ -15,7 +15,7 @@ from mlflow.entities import Metric
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import git, zero
 from tests.tracking.server import Server
-from zero.record import read_ledger
+from zero.record.ledger import read_ledger
 
 OF_THE_SERVER = ("mlflow.log-model.history", "mlflow.user", "mlflow.parentRunId")
 """Tags of a run with ids of this server, or of who writes."""

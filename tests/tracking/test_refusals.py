@@ -4,8 +4,8 @@ import pytest
 
 from tests.tracking.lineage import Lineage
 from tests.tracking.server import aliases, everything, runs_of
+from zero.config.params import parse_params
 from zero.errors import LineageError, StorageError
-from zero.params import parse_params
 from zero.tracking import track_generation, tracked_generations
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.tracking.lineage import CURVES, STEPS, WINDOW_MD5
 from tests.tracking.server import history, runs_of
-from zero.artifacts import canonical_line, sha256_bytes, write_whole
+from zero.storage.files import canonical_line, sha256_bytes, write_whole
 from zero.tracking import track_generation
 from zero.tracking.pages import flatten
 

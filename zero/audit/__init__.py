@@ -11,12 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zero.artifacts import Manifest
-from zero.audit.chains import Chains
 from zero.audit.data import check_data, check_manifests
-from zero.audit.evidence import Generation
 from zero.audit.findings import Check, Drift, Finding, Mark
-from zero.audit.history import History, known_lineages
 from zero.audit.play import check_match, check_parent
 from zero.audit.record import (
     check_branch,
@@ -29,7 +25,11 @@ from zero.audit.record import (
 )
 from zero.audit.statements import check_signature, check_statement
 from zero.errors import LineageError, ServerError
-from zero.record import generation_tag
+from zero.record.generation import Generation
+from zero.record.history import History, known_lineages
+from zero.record.ledger import generation_tag
+from zero.record.lineages import Chains
+from zero.storage.manifests import Manifest
 from zero.tracking.audit import Catalogue, read_catalogue
 
 __all__ = ["Audit", "Check", "Finding", "Mark", "audit"]

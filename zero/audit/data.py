@@ -7,15 +7,16 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from zero.artifacts import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard, sha256_bytes
-from zero.audit.evidence import MANIFESTS, STATE_OUTS, Generation, Out, read_model
 from zero.audit.findings import Drift, differs
+from zero.config.params import Params, ProfileParams
+from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
-from zero.params import Params, ProfileParams
-from zero.replay import last_games, window_name, window_size
-from zero.shards.records import GameColumns, read_records
+from zero.record.attestation import GAMES_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR, WINDOW_DIR
+from zero.record.generation import MANIFESTS, STATE_OUTS, Generation, Out, read_model
 from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, engine_fingerprint, plan_shards
-from zero.statements import GAMES_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR, WINDOW_DIR
+from zero.stages.replay import last_games, window_name, window_size
+from zero.storage.files import sha256_bytes
+from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
 
 PULL = "not here; `dvc pull` in a folder made by `zero checkout {tag}`"
 AGAIN = "delete that object, then `dvc pull`, or `dvc repro` in a folder made by `zero checkout {tag}`"

@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
-from zero.artifacts import Manifest
+from zero.storage.manifests import Manifest
 
 SHORT_DIGITS = 12
 LONG_HEX = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")

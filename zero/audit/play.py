@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from zero.artifacts import MANIFEST_FILE, Checkpoint, MatchResult
 from zero.audit.data import AGAIN, UNREADABLE, shard
-from zero.audit.evidence import GENERATION_FILE, PLAYER_NAME, Generation, State
 from zero.audit.findings import Drift, differs
+from zero.data.adjudication import adjudicate, fault_text
+from zero.data.records import GameColumns, concatenate
 from zero.errors import StorageError
 from zero.games.rules import rules_of
-from zero.gating import decide, match_result
-from zero.health import recorded_health
-from zero.places import CHALLENGER_DIR, PLAYER_DIR, TRAINING_METRICS
-from zero.play.adjudication import adjudicate, fault_text
-from zero.shards.records import GameColumns, concatenate
-from zero.statements import CHAMPION_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR
+from zero.network.health import recorded_health
+from zero.record.attestation import CHAMPION_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR
+from zero.record.generation import GENERATION_FILE, PLAYER_NAME, Generation, State
+from zero.stages.gating import decide, match_result
+from zero.storage.layout import CHALLENGER_DIR, PLAYER_DIR, TRAINING_METRICS
+from zero.storage.manifests import MANIFEST_FILE, Checkpoint, MatchResult
 
 GATING_FILE = "metrics/gating.json"
 

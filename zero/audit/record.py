@@ -3,12 +3,13 @@
 import hashlib
 from collections.abc import Iterator
 
-from zero.artifacts import LedgerEntry, sha256_bytes
-from zero.audit.evidence import LOCK_FILE, Generation
 from zero.audit.findings import Drift, differs
-from zero.audit.history import History, Line, Repository
-from zero.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
-from zero.record import FIRST_KINDS, FIRST_PREVIOUS, LEDGER_FILE
+from zero.config.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
+from zero.record.generation import LOCK_FILE, Generation
+from zero.record.history import History, Line, Repository
+from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS, LEDGER_FILE
+from zero.storage.files import sha256_bytes
+from zero.storage.manifests import LedgerEntry
 
 CONSTRAINTS_FILE = "constraints.txt"
 SOURCES = ("zero", "dvc.yaml", CONSTRAINTS_FILE, PARAMS_FILE)

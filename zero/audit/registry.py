@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from zero.artifacts import MANIFEST_FILE
 from zero.audit.data import PULL
-from zero.audit.evidence import Generation
 from zero.audit.findings import Drift, differs
 from zero.errors import ZeroError
-from zero.statements import CHALLENGER_DIR, CHAMPION_DIR
+from zero.record.attestation import CHALLENGER_DIR, CHAMPION_DIR
+from zero.record.generation import Generation
+from zero.storage.manifests import MANIFEST_FILE
 from zero.tracking import pages
 from zero.tracking.audit import Catalogue, FoundRun, FoundVersion
 from zero.tracking.files import Point, read_generation

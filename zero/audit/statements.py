@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from zero.artifacts import MANIFEST_FILE, FileRef, sha256_bytes
-from zero.audit.evidence import DATA_OUTS, Generation
 from zero.audit.findings import Drift, differs
 from zero.errors import LineageError
-from zero.provenance import BUILD_TYPE, KEY_FILE, PROVENANCE_FILE, Resource, signed_by, statement_digest
-from zero.statements import (
+from zero.record.attestation import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
     GAMES_DIR,
@@ -20,6 +17,10 @@ from zero.statements import (
     TRAINEE_DIR,
     WINDOW_DIR,
 )
+from zero.record.generation import DATA_OUTS, Generation
+from zero.record.provenance import BUILD_TYPE, KEY_FILE, PROVENANCE_FILE, Resource, signed_by, statement_digest
+from zero.storage.files import sha256_bytes
+from zero.storage.manifests import MANIFEST_FILE, FileRef
 
 
 def check_signature(generation: Generation, own_key: bytes | None) -> Iterator[Drift]:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from zero.cli.app import LINEAGES, Json, app
+from zero.config.settings import Settings, home_dir
 from zero.errors import ZeroError
-from zero.settings import Settings, home_dir
 
 DRIFTED, INCOMPLETE = 1, 3
 """Exit status of an audit that found drift; that found none, but could not look at everything."""
@@ -32,7 +32,7 @@ def audit(
     from zero.audit import as_json as audit_json
     from zero.audit import audit as audit_record
     from zero.audit.screen import print_audit
-    from zero.report import servers
+    from zero.lineage.status import servers
 
     home = home_dir()
     uri = Settings().tracking_uri or servers(home).get("mlflow", "")
@@ -55,8 +55,8 @@ def impact(
     as_json: Json = False,
 ) -> None:
     """Shows every generation of every lineage that a shard, network, commit, package lock or worker touched."""
-    from zero.impact import impact as impact_of
-    from zero.settings import open_store
+    from zero.audit.impact import impact as impact_of
+    from zero.storage.store import open_store
 
     home = home_dir()
     with open_store(home) as store:
@@ -72,7 +72,7 @@ def impact(
 
 
 def _key(path: Path | None) -> bytes | None:
-    from zero.signing import read_public_key
+    from zero.record.signing import read_public_key
 
     if path is None:
         return None

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from zero.cli.app import LINEAGES, Json, Lineage, app
+from zero.config.presets import preset_text, presets
+from zero.config.settings import Settings, home_dir
 from zero.errors import ServerError, ZeroError
-from zero.presets import preset_text, presets
-from zero.settings import Settings, home_dir
 
 
 @app.command(rich_help_panel=LINEAGES)
@@ -23,10 +23,10 @@ def new(
     Without `--preset` or `--params` it begins with the project's `params.yaml`. Each `auto` in the file becomes the
     value that is fastest on this machine, and the lineage records that value.
     """
-    from zero.lineage import new_lineage, uncommitted_files
+    from zero.config.auto import check_profile, explain, resolve_auto
+    from zero.config.params import parse_params
+    from zero.lineage.workspace import new_lineage, uncommitted_files
     from zero.network.profile import this_machine
-    from zero.params import parse_params
-    from zero.params.auto import check_profile, explain, resolve_auto
 
     home = home_dir()
     if preset and params:
@@ -60,7 +60,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Shows where the lineages stand: champion, last decisions, and what is next."""
-    from zero.report import servers, status_json, status_screen
+    from zero.lineage.status import servers, status_json, status_screen
 
     home = home_dir()
     names = _names(home, lineage)
@@ -78,7 +78,7 @@ def status(
 @app.command(rich_help_panel=LINEAGES)
 def resignation(lineage: Lineage = "go9") -> None:
     """Shows what resignation cost in each generation: calibration games, false positives, thresholds."""
-    from zero.report import resignation_screen
+    from zero.lineage.status import resignation_screen
 
     resignation_screen(home_dir(), lineage)
 
@@ -86,8 +86,9 @@ def resignation(lineage: Lineage = "go9") -> None:
 @app.command(rich_help_panel=LINEAGES)
 def prepare(lineage: Lineage = "go9") -> None:
     """Checks a lineage's workspace and sets it up for its next generation."""
-    from zero.lineage import find_workspace, writer_lock
-    from zero.registry import prepare as prepare_workspace
+    from zero.lineage.registry import prepare as prepare_workspace
+    from zero.lineage.workspace import writer_lock
+    from zero.record.ledger import find_workspace
 
     workspace = find_workspace(home_dir(), lineage)
     with writer_lock(workspace):
@@ -107,9 +108,10 @@ def advance(
 
     Ledger line, provenance, commit, tag, `dvc push`, MLflow version and aliases, state rolled forward. Can be repeated.
     """
-    from zero.lineage import find_workspace, writer_lock
-    from zero.registry import advance as advance_workspace
-    from zero.report import decision_lines, warning_lines
+    from zero.lineage.registry import advance as advance_workspace
+    from zero.lineage.status import decision_lines, warning_lines
+    from zero.lineage.workspace import writer_lock
+    from zero.record.ledger import find_workspace
 
     home = home_dir()
     workspace = find_workspace(home, lineage)
@@ -158,9 +160,9 @@ def track(
 
     The server is that of MLFLOW_TRACKING_URI, else the one that `make up` started.
     """
-    from zero.catch_up import rebuild as rebuild_notebook
-    from zero.lineage import find_workspace
-    from zero.report import servers
+    from zero.lineage.status import servers
+    from zero.record.ledger import find_workspace
+    from zero.tracking.catch_up import rebuild as rebuild_notebook
 
     home = home_dir()
     uri = Settings().tracking_uri or servers(home).get("mlflow", "")
@@ -176,7 +178,7 @@ def track(
 @app.command(rich_help_panel=LINEAGES)
 def restore(lineage: Lineage = "go9") -> None:
     """Makes a lineage's workspace again out of its branch and the DVC remote, where it was lost."""
-    from zero.lineage import restore_lineage
+    from zero.lineage.workspace import restore_lineage
 
     made = restore_lineage(home_dir(), lineage)
     typer.echo(f"lineage {lineage} is in {made.workspace}; next is generation {made.next_generation}")
@@ -185,7 +187,8 @@ def restore(lineage: Lineage = "go9") -> None:
 @app.command(rich_help_panel=LINEAGES)
 def stop(lineage: Lineage = "go9") -> None:
     """Asks a running campaign to stop after the generation in hand."""
-    from zero.lineage import find_workspace, request_stop
+    from zero.lineage.workspace import request_stop
+    from zero.record.ledger import find_workspace
 
     request_stop(find_workspace(home_dir(), lineage))
     typer.echo(f"the campaign of {lineage} stops after the generation in hand")
@@ -200,7 +203,7 @@ def provenance(
 
     Ends with status 1 where the signature is not that of the key.
     """
-    from zero.statements import recorded_statement
+    from zero.record.attestation import recorded_statement
 
     statement, is_signed = recorded_statement(home_dir(), tag, key)
     typer.echo(json.dumps(json.loads(statement), indent=1, sort_keys=True))
@@ -215,26 +218,26 @@ def checkout(
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
 ) -> None:
     """Clones a generation with its data into a folder of its own, to look at it or to run `dvc repro` there."""
-    from zero.lineage import checkout_generation
+    from zero.lineage.workspace import checkout_generation
 
     checkout_generation(home_dir(), tag, folder.resolve())
     typer.echo(f"{tag} is in {folder}; `cd {folder} && dvc repro` says that nothing has changed")
 
 
 def _track(home: Path, workspace: Path, uri: str) -> str:
-    from zero.catch_up import catch_up
     from zero.tracking import champion_url
+    from zero.tracking.catch_up import catch_up
 
     receipts = catch_up(home, workspace, uri)
     if receipts:
         return receipts[-1].url
-    from zero.record import read_ledger
+    from zero.record.ledger import read_ledger
 
     return champion_url(read_ledger(workspace)[0].lineage, uri)
 
 
 def _names(home: Path, lineage: str) -> list[str]:
-    from zero.lineage import find_workspace, lineages
+    from zero.record.ledger import find_workspace, lineages
 
     if lineage:
         find_workspace(home, lineage)

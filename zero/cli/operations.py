@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from zero.cli.app import LINEAGES, Json, app
+from zero.config.settings import Settings, home_dir
 from zero.errors import LineageError, ZeroError
-from zero.settings import Settings, home_dir
 
 Generation = Annotated[str, typer.Argument(help="A generation of the lineage, such as go9/gen-0004.")]
 Name = Annotated[str, typer.Argument(help="Name of the lineage.")]
@@ -19,8 +19,9 @@ def rollback(lineage: Name, tag: Generation, as_json: Json = False) -> None:
 
     Recorded as a generation of its own; nothing is deleted. Code and parameters stay as they are. Can be repeated.
     """
-    from zero.lineage import find_workspace, writer_lock
-    from zero.operations import rollback as roll_back
+    from zero.lineage.rollback import rollback as roll_back
+    from zero.lineage.workspace import writer_lock
+    from zero.record.ledger import find_workspace
 
     home = home_dir()
     workspace = find_workspace(home, lineage)
@@ -40,7 +41,7 @@ def branch(
 
     With unchanged parameters its next generation is that of the other lineage, game by game and bit by bit.
     """
-    from zero.operations import branch as branch_off
+    from zero.lineage.rollback import branch as branch_off
 
     if not tag.startswith(f"{lineage}/"):
         raise LineageError(f"{tag} is not of lineage {lineage!r}; name one of its generations, {lineage}/gen-0000")
@@ -49,8 +50,8 @@ def branch(
 
 
 def _tell(lineage: str, made: str, commit: str, source: str, words: str, as_json: bool) -> None:
-    from zero.catch_up import catch_up
-    from zero.lineage import find_workspace
+    from zero.record.ledger import find_workspace
+    from zero.tracking.catch_up import catch_up
 
     home = home_dir()
     if uri := Settings().tracking_uri:

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import typer
 
 from zero.cli.app import PLAYERS, Json, Lineage, app
+from zero.config.settings import Settings, home_dir
 from zero.errors import ZeroError
-from zero.settings import Settings, home_dir
 
 PLAYER_HELP = (
     "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, `shipped:go9`, a weight file, `models:/zero-go9@champion`, "
@@ -51,8 +51,8 @@ def match(
     Each game is kept as soon as it is over; a player that fails forfeits it, and the match goes on. The count, all
     games as SGF and, where `MLFLOW_TRACKING_URI` is set, a run in MLflow are written at the end.
     """
-    from zero.contest import contest
-    from zero.match.screen import match_lines
+    from zero.evaluation.match.screen import match_lines
+    from zero.evaluation.match.setup import contest
     from zero.progress import progress_of
 
     with progress_of("match", "games") as progress:
@@ -74,7 +74,7 @@ def match(
         for line in match_lines(played.table, played.folder):
             typer.echo(line)
     if uri := Settings().tracking_uri:
-        from zero.tracking.matches import track_match
+        from zero.evaluation.match.tracking import track_match
 
         with _kept("the match is kept, the same command catches up"):
             typer.echo(f"MLflow: {track_match(played.folder, uri)}", err=as_json)
@@ -103,10 +103,10 @@ def elo(
     """
     from rich.console import Console
 
-    from zero.ladder import lineage_ladder
-    from zero.ladder.files import write_ladder
-    from zero.ladder.growth import Growth, grow
-    from zero.ladder.screen import ladder_lines, ladder_tables
+    from zero.evaluation.ladder import lineage_ladder
+    from zero.evaluation.ladder.files import write_ladder
+    from zero.evaluation.ladder.growth import Growth, grow
+    from zero.evaluation.ladder.screen import ladder_lines, ladder_tables
     from zero.progress import progress_of
 
     home, uri = home_dir(), Settings().tracking_uri
@@ -125,7 +125,7 @@ def elo(
         for line in [*ladder_lines(ladder), f"table and curve: {folder}"]:
             typer.echo(line)
     if uri:
-        from zero.ladder.notebook import track_ladder
+        from zero.evaluation.ladder.notebook import track_ladder
 
         with _kept(f"catch up later with `zero elo {lineage}`"):
             typer.echo(f"MLflow: {track_ladder(home, uri, ladder)}", err=as_json)
@@ -139,12 +139,12 @@ def yardsticks(lineage: Lineage, as_json: Json = False) -> None:
     """
     from rich.console import Console
 
+    from zero.evaluation.probes.filling import fill_in, newest_rules
+    from zero.evaluation.probes.notebook import track_yardsticks
+    from zero.evaluation.probes.picture import write_picture
+    from zero.evaluation.probes.screen import yardstick_tables
+    from zero.evaluation.probes.table import yardsticks_dir
     from zero.progress import progress_of
-    from zero.yardsticks.filling import fill_in, newest_rules
-    from zero.yardsticks.notebook import track_yardsticks
-    from zero.yardsticks.picture import write_picture
-    from zero.yardsticks.screen import yardstick_tables
-    from zero.yardsticks.table import yardsticks_dir
 
     home = home_dir()
     rules = newest_rules(home, lineage)
@@ -176,10 +176,10 @@ def play(
     """Plays a game with you in the terminal; `help` there lists what you can type."""
     from rich.console import Console
 
-    from zero.contest import seat
+    from zero.evaluation.player_choice import choose_player
     from zero.games.position import BLACK, WHITE
     from zero.interop.terminal.session import play_in_terminal
-    from zero.player_choice import choose_player
+    from zero.players.build import seat
 
     home = home_dir()
     chosen = choose_player(home, player, "play", _to_stderr)
@@ -201,10 +201,10 @@ def gtp(
     seed: Annotated[int, typer.Option(help="Of all that is random.")] = 1,
 ) -> None:
     """Speaks the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; `docs/play.md` says how."""
-    from zero.contest import seat
+    from zero.evaluation.player_choice import choose_player
     from zero.interop.gtp.engine import Engine
     from zero.interop.gtp.serve import serve_gtp
-    from zero.player_choice import choose_player
+    from zero.players.build import seat
 
     home = home_dir()
     chosen = choose_player(home, player, "gtp", _to_stderr)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zero.cli.app import LINEAGES, Json, app
+from zero.config.settings import home_dir
 from zero.errors import ZeroError
-from zero.settings import home_dir
 
 if TYPE_CHECKING:
-    from zero.reproduce.results import Compared, Reproduction
+    from zero.audit.reproduce.results import Compared, Reproduction
 
 TABLE_WIDTH = 120
 HASH_DIGITS = 12
@@ -32,8 +32,8 @@ def reproduce(
 
     The exit status is 0 only where everything came out the same.
     """
-    from zero.reproduce import reproduce as reproduce_generation
-    from zero.reproduce import sample as sample_generation
+    from zero.audit.reproduce import reproduce as reproduce_generation
+    from zero.audit.reproduce import sample as sample_generation
 
     if sample and keep:
         raise ZeroError("a sample keeps nothing; give --sample or --keep, not both")

@@ -8,7 +8,7 @@ import typer
 from zero.cli.app import SHARDS, app
 from zero.errors import ZeroError
 from zero.progress import progress_of
-from zero.settings import open_store
+from zero.storage.store import open_store
 
 
 @app.command(rich_help_panel=SHARDS, hidden=True)
@@ -25,7 +25,7 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
     """Plays one shard into the store and prints its receipt."""
     from pydantic import ValidationError
 
-    from zero.network.gpus import alone_on_gpus
+    from zero.network.gpu_lock import alone_on_gpus
     from zero.shards.spec import ShardSpec
     from zero.shards.worker import play_into_store
 
@@ -59,15 +59,15 @@ def plan(
     if ahead and stage != "selfplay":
         raise ZeroError(f"{stage} of the next generation cannot be planned yet; `--next` is for selfplay")
     if stage == "training":
-        from zero.training_store import plan as plan_training
+        from zero.stages.remote_training import plan as plan_training
 
         with open_store(Path.cwd()) as store:
             if training := plan_training(Path.cwd(), store, missing):
                 typer.echo(training.model_dump_json())
         return
-    from zero import gating as gating_stage
-    from zero import selfplay as selfplay_stage
     from zero.shards.collect import missing_shards
+    from zero.stages import gating as gating_stage
+    from zero.stages import selfplay as selfplay_stage
 
     with open_store(Path.cwd()) as store:
         if ahead:

@@ -7,11 +7,11 @@ from typing import Literal
 
 import typer
 
-from zero.artifacts import Checkpoint
 from zero.cli.app import STAGES, app
-from zero.params import load_params
+from zero.config.params import load_params
 from zero.progress import progress_of
-from zero.settings import open_store
+from zero.storage.manifests import Checkpoint
+from zero.storage.store import open_store
 
 
 @app.command(rich_help_panel=STAGES)
@@ -23,7 +23,7 @@ def selfplay() -> None:
 @app.command(rich_help_panel=STAGES)
 def replay() -> None:
     """Stage 2: the window of games to train on."""
-    from zero.replay import run
+    from zero.stages.replay import run
 
     with _at_work("replay") as here, open_store(here) as store:
         window = run(here, store)
@@ -33,7 +33,7 @@ def replay() -> None:
 @app.command(rich_help_panel=STAGES)
 def training() -> None:
     """Stage 3: the trainee learns from the window and becomes the challenger."""
-    from zero.training_store import fetch
+    from zero.stages.remote_training import fetch
 
     with _at_work("training") as here, open_store(here) as store, progress_of("training", "steps") as progress:
         checkpoint = fetch(here, store) or _train(here, progress)
@@ -50,7 +50,7 @@ def gating() -> None:
 @app.command(rich_help_panel=STAGES)
 def verification() -> None:
     """Stage 5: some shards are played twice and compared."""
-    from zero.verification import run
+    from zero.stages.verification import run
 
     with _at_work("verification") as here, open_store(here) as store, progress_of("verification", "games") as progress:
         metrics = run(here, store, progress)
@@ -64,14 +64,14 @@ def _train(here: Path, progress: Callable[[int, int], None]) -> Checkpoint:
 
     profile = load_params(here).profile
     prepare_torch(profile, profile.training_threads)
-    from zero.training import run
+    from zero.stages.training import run
 
     return run(here, progress)
 
 
 def _play_stage(stage: Literal["selfplay", "gating"]) -> None:
-    from zero import gating as gating_stage
-    from zero import selfplay as selfplay_stage
+    from zero.stages import gating as gating_stage
+    from zero.stages import selfplay as selfplay_stage
 
     with _at_work(stage) as here, open_store(here) as store, progress_of(stage, "games") as progress:
         if stage == "selfplay":
@@ -88,8 +88,8 @@ def _play_stage(stage: Literal["selfplay", "gating"]) -> None:
 @contextmanager
 def _at_work(stage: str) -> Iterator[Path]:
     """The workspace of a stage, which no other process writes meanwhile; what the stage costs is counted."""
-    from zero.costs import stage_costs
-    from zero.lineage import writer_lock
+    from zero.lineage.workspace import writer_lock
+    from zero.stages.costs import stage_costs
 
     here = Path.cwd()
     with writer_lock(here), stage_costs(here, stage):

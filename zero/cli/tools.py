@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from zero.cli.app import TOOLS, Json, app
-from zero.settings import home_dir
+from zero.config.settings import home_dir
 
 
 @app.command(rich_help_panel=TOOLS)
@@ -16,7 +16,7 @@ def sgf(
     game: Annotated[int | None, typer.Option(help="Number of one game; all when not given.")] = None,
 ) -> None:
     """Writes games as SGF, with komi, rules, result and the digests of the players."""
-    from zero.report import write_games_as_sgf
+    from zero.lineage.status import write_games_as_sgf
 
     count = write_games_as_sgf(Path.cwd(), games, out, game)
     typer.echo(f"{count} games in {out}")
@@ -56,7 +56,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measures, side by side on one core: network evaluations, self-play, search alone, rules alone."""
-    from zero.bench import run_bench, table
+    from zero.evaluation.throughput import run_bench, table
     from zero.network.profile import load_project_params
 
     result = run_bench(load_project_params(home_dir()), seconds, repeats)

@@ -6,7 +6,6 @@ Not for: simple or situational ko, territory scoring, removal of dead stones. So
 
 import numpy as np
 
-from zero._jit import inline_kernel, kernel
 from zero.games.position import (
     BLACK,
     EMPTY,
@@ -23,6 +22,7 @@ from zero.games.position import (
     flip_bit,
     side,
 )
+from zero.kernels import inline_kernel, kernel
 
 
 @inline_kernel

@@ -5,8 +5,8 @@ Not for: Renju's forbidden moves or the exactly-five rule. Slow twin: tests/orac
 
 import numpy as np
 
-from zero._jit import kernel
 from zero.games.position import EMPTY, ENDED, NUM_MOVES, TO_PLAY, WINNER, History, Position, Rules, flip_bit, side
+from zero.kernels import kernel
 
 DOWN, RIGHT = (0, 1, 1, 1), (1, 1, -1, 0)
 """The four directions of a line: across, falling, rising, down."""

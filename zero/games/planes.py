@@ -13,7 +13,6 @@ p >> 6 for point p: 272 bytes a position at 9x9 instead of 5,508, for caches, gr
 import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from zero._jit import kernel
 from zero.games.position import (
     BLACK,
     NUM_HISTORY,
@@ -28,6 +27,7 @@ from zero.games.position import (
     side,
 )
 from zero.games.rules import play
+from zero.kernels import kernel
 
 
 def pack_planes(planes: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero._jit import inline_kernel, kernel
+from zero.kernels import inline_kernel, kernel
 
 GO, GOMOKU = 0, 1
 

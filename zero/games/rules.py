@@ -5,11 +5,11 @@ Every kernel dispatches on the integer `rules.game`, so that search and play are
 
 import numpy as np
 
-from zero._jit import kernel
+from zero.config.params import GomokuParams, GoParams
 from zero.games import go, gomoku
 from zero.games.position import ENDED, GO, GOMOKU, WINNER, WORD_BITS, History, Position, Rules
 from zero.games.symmetry import symmetry_table
-from zero.params import GomokuParams, GoParams
+from zero.kernels import kernel
 
 ZOBRIST_SEED = 20171018
 """Any number: the hash only finds candidates for a repetition, boards decide."""

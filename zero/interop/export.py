@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from zero.artifacts import write_whole
-from zero.network.tower import AlphaZeroNetwork
+from zero.network.model import AlphaZeroNetwork
 from zero.network.weights import load_network
-from zero.sources import find_source
+from zero.players.networks import find_source
+from zero.storage.files import write_whole
 
 Format = Literal["leela-zero", "onnx"]
 

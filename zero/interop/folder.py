@@ -7,19 +7,27 @@
 | `provenance.intoto.jsonl` | the signed statement of that generation, whose subject the weights are |
 | `signing-key.pub` | the public key of the signature |
 
-`zero play FOLDER/weights.safetensors` plays it, after the checks of `zero.sources`; the players in `zero/shipped` are
-such folders.
+`zero play FOLDER/weights.safetensors` plays it, after the checks of `zero.players.networks`. The players in
+`zero/players/shipped` are such folders.
 """
 
 from pathlib import Path
 
-from zero.artifacts import write_whole
-from zero.audit.chains import Chains
-from zero.audit.evidence import Generation
+from zero.config.params import PARAMS_FILE
 from zero.errors import LineageError, StorageError
-from zero.params import PARAMS_FILE
-from zero.provenance import KEY_FILE, PROVENANCE_FILE
-from zero.sources import SHIPPED_DIR, TAG_PATTERN, WEIGHTS_FILE, check_player, find_source, read_player, shipped_name
+from zero.players.networks import (
+    SHIPPED_DIR,
+    TAG_PATTERN,
+    WEIGHTS_FILE,
+    check_player,
+    find_source,
+    read_player,
+    shipped_name,
+)
+from zero.record.generation import Generation
+from zero.record.lineages import Chains
+from zero.record.provenance import KEY_FILE, PROVENANCE_FILE
+from zero.storage.files import write_whole
 
 
 def export_player(home: Path, source: str, out: Path) -> int:

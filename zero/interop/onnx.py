@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from zero import __version__
-from zero.artifacts import canonical_line
 from zero.network.fold import fold
-from zero.network.tower import AlphaZeroNetwork
+from zero.network.model import AlphaZeroNetwork
 from zero.network.weights import METADATA_KEY
+from zero.storage.files import canonical_line
 
 OPSET = 18  # the one that PyTorch's exporter is written for; it converts to others
 NOISY = ("torch.onnx", "onnxscript", "onnx_ir")

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zero.config.params import ProfileParams
 from zero.errors import ParamsError
 from zero.games.position import WORD_BITS
 from zero.network.fold import fold
+from zero.network.model import AlphaZeroNetwork, channels_last
 from zero.network.planes import BYTE_BITS, check_batch, expand_bits, plane_bytes
 from zero.network.torch_backend import DTYPES
-from zero.network.tower import AlphaZeroNetwork, channels_last
 from zero.network.weights import load_network
-from zero.params import ProfileParams
 
 WARM_UPS = 3
 """Runs before a capture, in which cuDNN and cuBLAS choose their algorithms; as in PyTorch's documentation."""

@@ -9,7 +9,7 @@ import copy
 import torch
 from torch import nn
 
-from zero.network.tower import AlphaZeroNetwork, ConvNorm
+from zero.network.model import AlphaZeroNetwork, ConvNorm
 
 
 def fold(network: AlphaZeroNetwork) -> AlphaZeroNetwork:

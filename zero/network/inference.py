@@ -11,8 +11,8 @@ They agree within 1e-4 in fp32, 0.1 in bf16, and each gives the same bits each t
 
 from typing import Protocol
 
-from zero.network.tower import NetworkSpec
-from zero.params import ProfileParams
+from zero.config.params import ProfileParams
+from zero.network.model import NetworkSpec
 from zero.search.evaluator import Evaluator
 
 

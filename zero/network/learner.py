@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
+from zero.config.params import TrainingParams
 from zero.errors import DivergedError, ParamsError
+from zero.network.data_parallel import Peers
 from zero.network.losses import (
     Targets,
     data_losses,
@@ -20,12 +22,10 @@ from zero.network.losses import (
     value_statistics,
     weighted_sum,
 )
+from zero.network.model import AlphaZeroNetwork, Predictions, channels_last
 from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate
-from zero.network.parallel import Peers
 from zero.network.planes import expand_bits, network_input, plane_bytes
-from zero.network.tower import AlphaZeroNetwork, Predictions, channels_last
 from zero.network.weights import weights_bytes
-from zero.params import TrainingParams
 
 
 class StepResult(NamedTuple):
@@ -130,7 +130,7 @@ class Learner:
         """One step a batch; gives `step` after each. What the steps have shown is asked for by `results`.
 
         Args:
-          batches: the arrays of `zero.play.samples.SampleBatch`: planes, then the targets.
+          batches: the arrays of `zero.data.samples.SampleBatch`: planes, then the targets.
 
         Raises:
           ParamsError: the GPU's memory is too small for the batch.

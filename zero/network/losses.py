@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from zero.network.tower import Predictions
-from zero.params import TrainingParams, ValueLoss
+from zero.config.params import TrainingParams, ValueLoss
+from zero.network.model import Predictions
 
 SATURATED_VALUE = 0.99
 """A value at least this far from 0 counts as saturated: there tanh passes on less than 2 % of a gradient."""
 
 
 class Targets(NamedTuple):
-    """What became of the positions of a batch, for the player to move; see `zero.play.samples.SampleBatch`."""
+    """What became of the positions of a batch, for the player to move; see `zero.data.samples.SampleBatch`."""
 
     policy: Tensor  # [B, A], sums to 1
     value: Tensor  # [B], outcome

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor, nn
 
+from zero.config.params import ProfileParams
 from zero.errors import ParamsError
 from zero.games.planes import expand_planes
 from zero.network.fold import fold
-from zero.network.planes import check_batch
-from zero.network.tower import (
+from zero.network.model import (
     POOLING_MEAN_SIZE,
     POOLING_SIZE_UNIT,
     AlphaZeroNetwork,
@@ -29,8 +29,8 @@ from zero.network.tower import (
     PooledValueHead,
     ValueHead,
 )
+from zero.network.planes import check_batch
 from zero.network.weights import load_network
-from zero.params import ProfileParams
 
 PRECISIONS = {"fp32": "f32", "bf16": "bf16"}
 """OpenVINO's names."""

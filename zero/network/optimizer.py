@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 
+from zero.config.params import LearningRateStep, TrainingParams
 from zero.errors import ParamsError
-from zero.network.tower import AlphaZeroNetwork
+from zero.network.model import AlphaZeroNetwork
 from zero.network.weights import copy_tensors, parse_tensors, tensors_bytes
-from zero.params import LearningRateStep, TrainingParams
 
 ADAM_SECOND_MOMENT_DECAY = 0.999
 KL_FACTOR_STEP = 1.5

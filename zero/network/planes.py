@@ -7,7 +7,7 @@ from torch import Tensor
 from zero.errors import ParamsError
 from zero.games.planes import expand_planes
 from zero.games.position import WORD_BITS
-from zero.network.tower import NetworkSpec
+from zero.network.model import NetworkSpec
 
 MAX_BATCH = 65_536
 """Most positions in a batch; beyond it no device is faster, and a mistyped `num_slots` should not ask for terabytes."""

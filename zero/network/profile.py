@@ -13,9 +13,9 @@ from typing import Literal
 
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
+from zero.config.auto import FASTEST_BACKEND, NO_CUDA, Machine, Precision, device_of, resolve_auto
+from zero.config.params import PARAMS_FILE, Params, ProfileParams, parse_params, read_params_text
 from zero.errors import ParamsError
-from zero.params import PARAMS_FILE, Params, ProfileParams, parse_params, read_params_text
-from zero.params.auto import FASTEST_BACKEND, NO_CUDA, Machine, Precision, device_of, resolve_auto
 
 AVX2_ENVIRONMENT = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "AVX2"}
 """What limits ATen, oneDNN (PyTorch's and OpenVINO's) and MKL, all that compute on a CPU."""

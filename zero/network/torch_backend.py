@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
+from zero.config.params import ProfileParams
 from zero.network.fold import fold
+from zero.network.model import channels_last
 from zero.network.planes import check_batch, network_input
-from zero.network.tower import channels_last
 from zero.network.weights import load_network
-from zero.params import ProfileParams
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

@@ -13,11 +13,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from zero.artifacts import canonical_line
+from zero.config.params import GomokuParams, GoParams, NetworkParams
 from zero.errors import StorageError
-from zero.network.tower import AlphaZeroNetwork, NetworkSpec, network_spec
-from zero.params import GomokuParams, GoParams, NetworkParams
+from zero.network.model import AlphaZeroNetwork, NetworkSpec, network_spec
 from zero.search.streams import stream_of
+from zero.storage.files import canonical_line
 
 METADATA_KEY = "zero"
 HEADER_LENGTH_BYTES = 8  # of the safetensors format: a little-endian length, the JSON header, the tensors

@@ -7,8 +7,6 @@ trees, one a player, and the questions of the two players go to separate batches
 
 import numpy as np
 
-from zero._jit import kernel
-from zero.artifacts import NO_RESIGNATION
 from zero.games.planes import write_planes
 from zero.games.position import (
     GO,
@@ -22,6 +20,7 @@ from zero.games.position import (
     store,
 )
 from zero.games.rules import ended, margin, outcome, play, write_owners
+from zero.kernels import kernel
 from zero.play.moves import (
     draw_edge,
     edge_value,
@@ -50,6 +49,7 @@ from zero.search.gumbel import (
 from zero.search.mcts import backup, descend, make_node, root_value
 from zero.search.streams import next_below, next_float
 from zero.search.tree import NO_EDGE, add_root_noise, clear, reroot, set_prior
+from zero.storage.manifests import NO_RESIGNATION
 
 ASKED, SEARCHED, COUNTED = 0, 1, 2
 """A simulation waits for an answer; the search for a move is done; a simulation needed no answer."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero._jit import kernel
 from zero.games.position import NUM_MOVES, Rules, history_of, load, reset, store
 from zero.games.rules import play
+from zero.kernels import kernel
 from zero.play.boards import ASKED, SEARCHED, begin_search, next_question, remember_answers, take_answer
 from zero.play.moves import edge_value, most_visited, resigns
 from zero.play.slots import NO_QUESTION, Batch, PlaySettings, Slots

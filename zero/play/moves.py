@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from zero._jit import kernel
 from zero.games.position import GO, NUM_PASSES, WINNER, Position, Rules
+from zero.kernels import kernel
 from zero.play.slots import END_FULL, END_LENGTH, END_LINE, END_PASSES
 from zero.search.forced import write_pruned_visits
 from zero.search.streams import next_float

@@ -1,7 +1,7 @@
 """A player of one game: takes moves, searches the position, says what it would play. For GTP, a web page, analysis.
 
 No root noise, and the best move unless a temperature is asked for: it plays as players do in a match
-(`zero.play.boards`), with several leaves on their way at once (`zero.search.parallel`). Not for self-play.
+(`zero.play.boards`), with several leaves on their way at once (`zero.search.virtual_loss`). Not for self-play.
 
 A Gumbel root plans its simulations and chooses by them alone, so it is for searches whose number is sure, of a tree
 that knows little more. One with a limit of time, analysis among them, has a PUCT root, and so has one of few
@@ -29,13 +29,13 @@ from zero.games.position import (
     store,
 )
 from zero.games.rules import ended, legal_mask, margin, outcome, play
-from zero.play.findings import SearchResult, line_of, read_tree
 from zero.play.moves import resigns
+from zero.play.search_result import SearchResult, line_of, read_tree
 from zero.search.evaluator import Evaluator
 from zero.search.gumbel import gumbel_choice, new_gumbel_roots
-from zero.search.parallel import ParallelSettings, gather, new_flight, scatter
 from zero.search.streams import next_float, stream_of
 from zero.search.tree import clear, new_trees, reroot
+from zero.search.virtual_loss import ParallelSettings, gather, new_flight, scatter
 
 TREE = 0
 """The one tree of a player, and the one game of its arrays."""

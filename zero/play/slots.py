@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.artifacts import RESIGNATION
 from zero.games.position import NUM_PLANES, History, Position, Rules, new_histories, new_position, new_positions
 from zero.search.cache import EvaluationCache, new_cache
 from zero.search.gumbel import GumbelRoots, new_gumbel_roots
 from zero.search.mcts import Path, new_path
 from zero.search.streams import STREAM_WORDS
 from zero.search.tree import Trees, new_trees
+from zero.storage.manifests import RESIGNATION
 
 IDLE = -1
 """Game of a slot that has none left to play."""

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from zero._jit import kernel
+from zero.kernels import kernel
 from zero.search.tree import NO_EDGE, Trees
 
 

@@ -14,7 +14,7 @@ In a tree kept from the move before, Q, N and v_mix are those of the whole tree,
 move count the visits of the search in hand alone (`base_visits`): with the older ones no action would have the visits
 that the schedule asks for. The draw is then from the policy that the older visits improved, not from the bare prior.
 
-Where several simulations of one tree are on their way (`zero.search.parallel`) their visits count as visits, and their
+If several simulations of one tree are in flight (`zero.search.virtual_loss`), their visits count as visits, and their
 values, which nobody knows yet, not at all: at the root they go to different actions of the schedule, below it to those
 that are furthest behind. Games in lock-step have none on their way.
 Slow twin: tests/oracle/gumbel.py.
@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero._jit import inline_kernel, kernel
 from zero.games.position import History, Position, Rules
+from zero.kernels import inline_kernel, kernel
 from zero.search.mcts import Path, follow_edge
 from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero._jit import kernel
 from zero.games.position import NUM_PASSES, TO_PLAY, History, Position, Rules
 from zero.games.rules import ended, legal_mask, outcome, play
+from zero.kernels import kernel
 from zero.search.tree import NO_CHILD, NO_EDGE, Trees, add_node, visit_edge
 
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from zero._jit import inline_kernel, kernel
+from zero.kernels import inline_kernel, kernel
 
 STREAM_WORDS = 3
 KEY_0, KEY_1, COUNTER = 0, 1, 2

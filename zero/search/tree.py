@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero._jit import kernel
+from zero.kernels import kernel
 from zero.search.streams import next_gamma
 
 NO_CHILD = -1

@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from zero.artifacts import FileRef, GameSet, Origin, ShardRef, sha256_bytes, write_manifest, write_whole
+from zero.config.params import Params
+from zero.data.duplicates import duplicate_faults, openings_of, stream_faults
+from zero.data.records import GameColumns, concatenate, read_records
+from zero.data.validation import NO_MOVE, Fault, reason_of, shard_faults
 from zero.errors import StorageError
 from zero.games.rules import rules_of
-from zero.params import Params
-from zero.shards.contract import NO_MOVE, Fault, limits_of, reason_of, shard_faults, terms_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
-from zero.shards.records import GameColumns, concatenate, read_records
-from zero.shards.repeats import duplicate_faults, openings_of, stream_faults
 from zero.shards.spec import ShardSpec
-from zero.storage import Store, StoredShard
+from zero.shards.terms import limits_of, terms_of
+from zero.storage.files import sha256_bytes, write_manifest, write_whole
+from zero.storage.manifests import FileRef, GameSet, Origin, ShardRef
+from zero.storage.store import Store, StoredShard
 
 MAX_ROUNDS = 3
 """Times that shards are played which turn out altered in the store, or break the data contract."""

@@ -18,9 +18,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, Self
 
+from zero.config.params import Params
 from zero.errors import WorkerError, ZeroError
-from zero.network.gpus import alone_on, visible_gpus
-from zero.params import Params
+from zero.network.gpu_lock import alone_on, visible_gpus
 from zero.shards.spec import ShardReceipt, ShardSpec
 
 MAX_TRIES = 4

@@ -1,6 +1,6 @@
 """What a piece of work costs this machine: wall clock, CPU time, time on a GPU, energy where it can be read.
 
-Nothing read here may reach an artifact that is hashed: it goes into receipts and the lines of `zero.costs`.
+Nothing read here may reach an artifact that is hashed: it goes into receipts and the lines of `zero.stages.costs`.
 
 Energy is that of the CPU packages (RAPL, https://docs.kernel.org/power/powercap/powercap.html; most systems let only
 root read it, a virtual machine has none) and of the GPU in use (NVML). A package counts for all processes, so a

@@ -6,34 +6,38 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from zero.artifacts import NO_RESIGNATION, Manifest, Sha256, canonical_json, sha256_bytes, sha256_file
+from zero.config.params import GameParams, GatingParams, Params, ProfileParams, SearchParams, SelfplayParams
 from zero.errors import LineageError
 from zero.network.profile import execution_profile
-from zero.params import GameParams, GatingParams, Params, ProfileParams, SearchParams, SelfplayParams
+from zero.storage.files import canonical_json, sha256_bytes, sha256_file
+from zero.storage.manifests import NO_RESIGNATION, Manifest, Sha256
 
 PACKAGE_DIR = Path(__file__).resolve().parents[1]
 LOCK_FILE = PACKAGE_DIR.parent / "constraints.txt"
 
-BASE_SOURCES = ("_jit.py", "errors.py", "params", "artifacts.py")
+BASE_SOURCES = ("config", "errors.py", "kernels.py", "storage/files.py", "storage/manifests.py")
+RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", "data/records.py", "data/validation.py")
 PLAY_SOURCES = (
-    *(*BASE_SOURCES, "games", "search", "network", "shards", "storage.py"),
-    *("play/adjudication.py", "play/boards.py", "play/moves.py", "play/shard.py", "play/slots.py"),
+    *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "statistics.py", "storage/store.py"),
+    *("play/batched_games.py", "play/boards.py", "play/moves.py", "play/slots.py"),
 )
+SELFPLAY_SOURCES = ("record/metrics.py", "stages/resignation.py", "stages/selfplay.py", "storage/layout.py")
 SOURCES = {
-    "selfplay": (*PLAY_SOURCES, "intervals.py", "resignation.py", "selfplay.py"),
+    "selfplay": (*PLAY_SOURCES, *SELFPLAY_SOURCES),
     "replay": (
-        *(*BASE_SOURCES, "commands.py", "games", "search", "network/profile.py", "replay.py", "set_aside.py"),
-        *("play/adjudication.py", "play/moves.py", "play/slots.py", "storage.py", "window.py"),
-        *("shards/contract.py", "shards/records.py", "shards/repeats.py", "shards/spec.py"),
+        *(*BASE_SOURCES, *RECORD_SOURCES, "data/quarantine.py", "data/window.py", "games", "search"),
+        *("network/profile.py", "play/moves.py", "play/slots.py", "shards/spec.py", "shards/terms.py"),
+        *("stages/replay.py", "storage/store.py", "storage/vcs.py"),
     ),
     "training": (
-        *(*BASE_SOURCES, "games", "health.py", "search/streams.py", "network", "play/samples.py"),
-        *("shards/records.py", "shards/spec.py", "resume.py", "training.py", "training_origin.py", "window.py"),
+        *(*BASE_SOURCES, "data/records.py", "data/samples.py", "data/window.py", "games", "network"),
+        *("search/streams.py", "shards/spec.py", "stages/checkpoints.py", "stages/training.py"),
+        *("stages/training_inputs.py", "storage/layout.py"),
     ),
-    "gating": (*PLAY_SOURCES, "intervals.py", "gating.py"),
+    "gating": (*PLAY_SOURCES, "stages/gating.py"),
     "verification": (
-        *(*PLAY_SOURCES, "commands.py", "intervals.py", "resignation.py", "set_aside.py"),
-        *("gating.py", "selfplay.py", "verification.py"),
+        *(*PLAY_SOURCES, *SELFPLAY_SOURCES, "data/quarantine.py", "stages/gating.py", "stages/verification.py"),
+        "storage/vcs.py",
     ),
 }
 """Sources a stage runs, below `zero/`; `dvc.yaml` has the same as the stage's code dependencies."""

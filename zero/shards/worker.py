@@ -17,15 +17,14 @@ from typing import Any, TextIO
 import numpy as np
 from pydantic import ValidationError
 
-from zero.artifacts import canonical_json, sha256_bytes
+from zero.data.records import write_records
 from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch, set_environment
-from zero.play.shard import play_games
+from zero.play.batched_games import play_games
 from zero.play.slots import PlaySettings
 from zero.search.streams import stream_of
 from zero.shards.meter import Meter, worker_name
-from zero.shards.records import write_records
 from zero.shards.spec import (
     PartialShard,
     ShardReceipt,
@@ -33,7 +32,8 @@ from zero.shards.spec import (
     check_code,
     shard_profile,
 )
-from zero.storage import Store
+from zero.storage.files import canonical_json, sha256_bytes
+from zero.storage.store import Store
 
 PARENT_GONE = 3
 """Exit status of a worker whose parent died while it played."""

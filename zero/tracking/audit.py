@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zero.artifacts import sha256_file
+from zero.storage.files import sha256_file
 from zero.tracking import open_client
 from zero.tracking.files import Point
 

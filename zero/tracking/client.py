@@ -28,8 +28,8 @@ from mlflow.entities import (
 from mlflow.models import Model, ModelSignature
 from mlflow.types import Schema, TensorSpec
 
-from zero.artifacts import checked_path
 from zero.errors import LineageError, ServerError
+from zero.storage.files import checked_path
 from zero.tracking.files import Point, TrainingData
 from zero.tracking.pages import Page, Version
 from zero.tracking.server import unless

@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import yaml
 
-from zero.artifacts import LedgerEntry, Window, canonical_line, read_manifest
-from zero.costs import GenerationCosts, read_note
+from zero.config.params import Params, load_params
 from zero.errors import LineageError, StorageError
-from zero.health import Health, recorded_health
-from zero.params import Params, load_params
-from zero.places import TRAINING_METRICS
-from zero.provenance import PROVENANCE_FILE, Statement, read_envelope
-from zero.record import generation_tag, read_ledger
+from zero.network.health import Health, recorded_health
+from zero.record.costs import GenerationCosts, read_note
+from zero.record.ledger import generation_tag, read_ledger
+from zero.record.provenance import PROVENANCE_FILE, Statement, read_envelope
+from zero.storage.files import canonical_line, read_manifest
+from zero.storage.layout import TRAINING_METRICS
+from zero.storage.manifests import LedgerEntry, Window
 
 
 class Point(NamedTuple):

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zero.artifacts import canonical_json, sha256_bytes, write_whole
+from zero.storage.files import canonical_json, sha256_bytes, write_whole
 from zero.tracking import open_client
 from zero.tracking.files import Point
 from zero.tracking.pages import Page

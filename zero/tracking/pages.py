@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from zero.artifacts import Champion, Checkpoint, FileRef, LedgerEntry, PromotionDecision, read_manifest, sha256_bytes
 from zero.errors import StorageError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
-from zero.provenance import PROVENANCE_FILE
-from zero.record import generation_tag
-from zero.statements import PLAYER
+from zero.record.attestation import PLAYER
+from zero.record.ledger import generation_tag
+from zero.record.provenance import PROVENANCE_FILE
+from zero.storage.files import read_manifest, sha256_bytes
+from zero.storage.manifests import Champion, Checkpoint, FileRef, LedgerEntry, PromotionDecision
 from zero.tracking.files import Generation, Point, TrainingData
 
 WINDOW_MANIFEST = "data/window/manifest.json"

@@ -23,8 +23,8 @@ class Player(PythonModel):  # type: ignore[misc]  # MLflow is not typed
 
     def load_context(self, context: PythonModelContext) -> None:
         """Reads the weights. PyTorch is imported here: writing to the catalogue runs this file and does not need it."""
+        from zero.config.params import ProfileParams
         from zero.network.inference import new_evaluator
-        from zero.params import ProfileParams
 
         weights = Path(context.artifacts["weights"]).read_bytes()
         self._evaluator = new_evaluator(weights, ProfileParams.model_validate(context.model_config))

@@ -10,10 +10,10 @@ from tests.search.evaluators import HashEvaluator
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
 from zero.interop.gtp.engine import Engine
-from zero.interop.gtp.minds import Mind, OpponentMind, PlayerMind
 from zero.interop.gtp.serve import serve_gtp
-from zero.opponents.uniform import UniformPlayer
 from zero.play.player import Player
+from zero.players.single_game import Mind, OpponentMind, PlayerMind
+from zero.players.uniform import UniformPlayer
 from zero.search.evaluator import Evaluator, UniformEvaluator
 
 GO5, GO9 = go_rules(5, 5, 0.5), go_rules(9, 9, 7.5)
@@ -89,9 +89,9 @@ def network_9x9() -> Evaluator:
     import torch
 
     from tests.network.networks import CPU, TINY
+    from zero.config.params import GoParams
     from zero.network.inference import new_evaluator
     from zero.network.weights import new_network, weights_bytes
-    from zero.params import GoParams
 
     torch.set_num_threads(1)
     game = GoParams(name="go", size=9, komi=7.5, allow_suicide=False)

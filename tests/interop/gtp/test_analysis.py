@@ -9,8 +9,8 @@ from tests.interop.gtp.engines import GO5, ask, engine, stones
 from zero.games.coords import name_to_action
 from zero.interop.gtp import thinking
 from zero.interop.gtp.analysis import MAX_LINE_MOVES, kata_line, leela_zero_line, told_moves, winrate
-from zero.intervals import wilson_interval
-from zero.play.findings import SearchResult
+from zero.play.search_result import SearchResult
+from zero.statistics import wilson_interval
 
 
 def found(visits, values=None, root_value=0.2):

@@ -10,9 +10,9 @@ from tests.interop.gtp.engines import GO5, GOMOKU, ask, ask_all, engine, player_
 from zero import __version__
 from zero.games.position import NUM_PASSES
 from zero.games.rules import go_rules
-from zero.interop.gtp.minds import OpponentMind
-from zero.opponents import RESIGN, Reply
-from zero.opponents.uniform import UniformPlayer
+from zero.players.base import RESIGN, Reply
+from zero.players.single_game import OpponentMind
+from zero.players.uniform import UniformPlayer
 from zero.search.evaluator import UniformEvaluator
 
 REQUIRED = """

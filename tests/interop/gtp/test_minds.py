@@ -6,10 +6,10 @@ from tests.interop.gtp.engines import GO5, GO9, NUM_SIMULATIONS, ask
 from tests.search.evaluators import HashEvaluator
 from zero.errors import OpponentError
 from zero.interop.gtp.engine import Engine
-from zero.interop.gtp.minds import OpponentMind, PlayerMind
-from zero.opponents import Reply
-from zero.opponents.uniform import UniformPlayer
 from zero.play.player import Player
+from zero.players.base import Reply
+from zero.players.single_game import OpponentMind, PlayerMind
+from zero.players.uniform import UniformPlayer
 
 
 class Counted(UniformPlayer):

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from zero.games.coords import action_to_name
 from zero.games.position import Rules
-from zero.intervals import wilson_interval
-from zero.play.findings import SearchResult
+from zero.play.search_result import SearchResult
+from zero.statistics import wilson_interval
 
 MAX_LINE_MOVES = 30
 """Of an expected line: nobody looks further."""

@@ -24,12 +24,12 @@ from zero.interop.gtp.analysis import kata_line, leela_zero_line
 from zero.interop.gtp.arguments import SYNTAX_ERROR, AnalysisWish
 from zero.interop.gtp.clock import Clock
 from zero.interop.gtp.game import Game, endless
-from zero.interop.gtp.minds import Mind, Thinker
 from zero.interop.gtp.moves import Move
 from zero.interop.gtp.protocol import CommandError
 from zero.interop.gtp.setup import game_of, load_setup, read_text
 from zero.interop.gtp.thinking import Line, analyse, think_of_move
-from zero.opponents import RESIGN
+from zero.players.base import RESIGN
+from zero.players.single_game import Mind, Thinker
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from zero.data.sgf import DEFAULT_SIZE, GAME_NUMBERS, LETTERS, OLD_PASS, Node, main_lines, unescape
 from zero.errors import ZeroError
 from zero.games.position import BLACK, GO, WHITE, Rules
 from zero.interop.gtp.game import Game
 from zero.interop.gtp.moves import Move
 from zero.interop.gtp.protocol import CommandError
-from zero.play.sgf import DEFAULT_SIZE, GAME_NUMBERS, LETTERS, OLD_PASS, Node, main_lines, unescape
 
 COLOUR_OF = {"B": BLACK, "W": WHITE, "AB": BLACK, "AW": WHITE}
 SETUP = ("AB", "AW")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 from zero.games.position import Rules
 from zero.interop.gtp.arguments import AnalysisWish
-from zero.interop.gtp.minds import Thinker
-from zero.play.findings import SearchResult
+from zero.play.search_result import SearchResult
+from zero.players.single_game import Thinker
 
 ROUND_SECONDS = 0.1
 """So often a search looks whether it is to stop: a person does not see the wait."""

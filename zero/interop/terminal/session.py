@@ -9,16 +9,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from zero.artifacts import RESIGNATION, write_whole
+from zero.data.sgf import SgfHead, moves_to_sgf, result
 from zero.errors import MoveError, ZeroError
 from zero.games.coords import action_to_name, name_to_action
 from zero.games.position import BLACK, GO, Rules
 from zero.interop.gtp.analysis import told_moves
 from zero.interop.gtp.board import Board
-from zero.interop.gtp.minds import Mind, Thinker
 from zero.interop.terminal import drawing
-from zero.opponents import RESIGN
-from zero.play.sgf import SgfHead, moves_to_sgf, result
+from zero.players.base import RESIGN
+from zero.players.single_game import Mind, Thinker
+from zero.storage.files import write_whole
+from zero.storage.manifests import RESIGNATION
 
 HELP = {
     "D4": "play there",

@@ -1,0 +1,154 @@
+"""The first difference of two files, in each of which a test altered one thing it knows."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.parameters import network_params, preset
+from zero.audit.reproduce.differences import file_difference, first_difference
+from zero.data.records import write_records
+from zero.network.weights import new_network, weights_bytes
+from zero.storage.manifests import GameRecord
+
+NUM_ACTIONS = 26
+
+
+def record(game: int, num_moves: int = 6, **changes: object) -> GameRecord:
+    random = np.random.default_rng(game)
+    counts = random.integers(0, 3, (num_moves, NUM_ACTIONS)).astype(np.uint16)
+    counts[:, 0] = 1  # every move has entries
+    values = {
+        "actions": random.integers(0, NUM_ACTIONS, num_moves).astype(np.int16),
+        "visit_counts": counts,
+        "root_values": random.random(num_moves, dtype=np.float32),
+        "best_values": random.random(num_moves, dtype=np.float32),
+        "ownership": random.integers(-1, 2, 25).astype(np.int8),
+        "outcome": 1,
+        "margin": 2.5,
+        "end": "passes",
+        "never_resigns": False,
+        "game": game,
+        "black": "a" * 64,
+        "white": "a" * 64,
+    }
+    return GameRecord(**(values | changes))  # type: ignore[arg-type]
+
+
+def shard(**changes: Any) -> bytes:
+    """Games 12 to 15; the changes are of game 14."""
+    return write_records([record(12), record(13), record(14)._replace(**changes), record(15)])
+
+
+def altered(name: str, index: Any, by: float) -> np.ndarray:
+    values: np.ndarray = getattr(record(14), name).copy()
+    values[index] += values.dtype.type(by)
+    return values
+
+
+def test_equal_files_have_no_difference() -> None:
+    assert file_difference(shard(), shard(), ".parquet") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "by", "told"),
+    [
+        ("actions", 4, 1, "game 14, move 4, column actions"),
+        ("root_values", 2, 1e-7, "game 14, move 2, column root_values"),
+        ("best_values", 0, -0.5, "game 14, move 0, column best_values"),
+        ("visit_counts", (3, 0), 1, "game 14, move 3, column visit_counts"),
+        ("ownership", 7, 1, "game 14, column ownership"),
+    ],
+)
+def test_an_altered_number_is_told_by_game_move_and_column(name: str, index: object, by: float, told: str) -> None:
+    assert file_difference(shard(), shard(**{name: altered(name, index, by)}), ".parquet") == told
+
+
+def test_a_visit_more_shifts_what_follows_but_the_first_move_is_told() -> None:
+    counts = record(14).visit_counts.copy()
+    action = int(np.flatnonzero(counts[2] == 0)[0])
+    counts[2, action] = 1
+    told = file_difference(shard(), shard(visit_counts=counts), ".parquet")
+    assert told is not None and told.startswith("game 14, move 2, column ")
+    assert "visit_actions" in told or "visit_counts" in told
+
+
+def test_columns_that_differ_at_the_same_move_are_told_together() -> None:
+    changes = {name: altered(name, 1, 1) for name in ("actions", "root_values")}
+    assert file_difference(shard(), shard(**changes), ".parquet") == "game 14, move 1, column actions, root_values"
+
+
+def test_an_altered_result_is_told_before_the_moves() -> None:
+    told = file_difference(shard(), shard(outcome=-1, actions=altered("actions", 3, 1)), ".parquet")
+    assert told == "game 14, column outcome"
+
+
+def test_a_longer_game_is_told_by_the_move_that_is_new() -> None:
+    longer = record(14, num_moves=7)
+    short = longer._replace(
+        actions=longer.actions[:6],
+        visit_counts=longer.visit_counts[:6],
+        root_values=longer.root_values[:6],
+        best_values=longer.best_values[:6],
+    )
+    told = file_difference(write_records([short]), write_records([longer]), ".parquet")
+    assert told is not None and told.startswith("game 14, move 6, column actions, root_values")
+
+
+def test_another_number_of_games_is_told() -> None:
+    assert file_difference(shard(), write_records([record(12)]), ".parquet") == "4 games then, 1 now"
+
+
+def test_bytes_that_no_game_explains_are_told_as_such() -> None:
+    found = file_difference(b"no shard", b"no sharp", ".parquet")
+    assert found is not None and found.startswith("byte 7 (")
+
+
+def weights(**changes: float) -> bytes:
+    network = new_network(network_params(), preset("smoke").game, 1)
+    with torch.no_grad():
+        for name, value in changes.items():
+            network.state_dict()[name.replace("__", ".")].view(-1)[1] += value
+    return weights_bytes(network)
+
+
+def test_an_altered_tensor_is_told_with_how_far() -> None:
+    name = next(
+        n for n, t in new_network(network_params(), preset("smoke").game, 1).state_dict().items() if t.numel() > 9
+    )
+    told = file_difference(weights(), weights(**{name.replace(".", "__"): 0.5}), ".safetensors")
+    assert told is not None and told.startswith(f"tensor {name}: 1 of ") and told.endswith("numbers, by up to 0.5")
+
+
+def test_a_missing_tensor_is_told() -> None:
+    import safetensors.torch
+
+    tensors = {"a": torch.zeros(3), "b": torch.ones(2)}
+    both, one = safetensors.torch.save(tensors), safetensors.torch.save({"a": tensors["a"]})
+    assert file_difference(both, one, ".safetensors") == "tensor b is there then only"
+
+
+def test_the_first_field_of_a_metrics_file_is_told() -> None:
+    told = file_difference(b'{"a": 1, "b": {"c": [1, 2.5]}}', b'{"a": 1, "b": {"c": [1, 3]}}', ".json")
+    assert told == "b.c[1]: 2.5 then, 3 now"
+
+
+def test_the_first_line_of_a_curve_is_told() -> None:
+    assert file_difference(b"step,loss\n2,1\n4,1\n", b"step,loss\n2,1\n4,2\n", ".csv") == "line 2: 4,1 then, 4,2 now"
+
+
+def test_in_a_folder_the_data_are_told_before_their_manifest(tmp_path: Path) -> None:
+    for name, data in (("then", shard()), ("now", shard(outcome=0))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(f'{{"num_games": "{name}"}}')
+        (tmp_path / name / "shard-0000.parquet").write_bytes(data)
+    assert first_difference(tmp_path / "then", tmp_path / "now") == "shard-0000.parquet: game 14, column outcome"
+
+
+def test_a_file_that_is_there_once_is_told(tmp_path: Path) -> None:
+    for name in ("then", "now"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "now/raw-weights.safetensors").write_bytes(b"x")
+    assert first_difference(tmp_path / "then", tmp_path / "now") == "raw-weights.safetensors is there now only"

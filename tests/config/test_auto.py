@@ -1,0 +1,194 @@
+"""`auto` in a parameters file becomes what a machine computes fastest; the rest of the text stays as it is."""
+
+import pytest
+import yaml
+
+from tests.parameters import PLAIN, profile_params, smoke
+from zero.config.auto import AUTO_FIELDS, Machine, check_profile, device_of, explain, resolve_auto
+from zero.config.params import PLAY_SECTIONS, STAGE_SECTIONS, load_params, params_digest, parse_params
+from zero.config.presets import preset_text, presets
+from zero.errors import ParamsError
+
+ZEN5 = Machine(cpu="znver5", bf16_unit="AVX512-BF16")
+ZEN4 = Machine(cpu="znver4", bf16_unit="AVX512-BF16")
+XEON_WITH_AMX = Machine(cpu="sapphirerapids", bf16_unit="AMX")
+XEON_WITHOUT_AMX = Machine(cpu="cooperlake", bf16_unit="AVX512-BF16")
+GPU = Machine(cpu="znver2", bf16_unit="", has_cuda=True, has_cuda_bf16=True)
+OLD_GPU = Machine(cpu="znver5", bf16_unit="AVX512-BF16", has_cuda=True, has_cuda_bf16=False)
+ALL_AUTO = {"device": "auto", "backend": "auto", "precision": "auto", "training_precision": "auto"}
+
+
+def resolved(machine: Machine, **fields: str) -> tuple[str, str, str, str]:
+    """Device, backend, precision and training precision of a file with `auto` in all four but `fields`."""
+    tree = smoke()
+    tree["profile"] |= ALL_AUTO | fields
+    profile = parse_params(resolve_auto(yaml.safe_dump(tree), machine)).profile
+    return profile.device, profile.backend, profile.precision, profile.training_precision
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        (PLAIN, ("cpu", "openvino", "fp32", "fp32")),
+        (ZEN4, ("cpu", "openvino", "bf16", "bf16")),
+        (ZEN5, ("cpu", "openvino", "bf16", "bf16")),
+        (XEON_WITH_AMX, ("cpu", "openvino", "bf16", "bf16")),
+        (XEON_WITHOUT_AMX, ("cpu", "openvino", "fp32", "fp32")),
+        (GPU, ("cuda", "torch", "bf16", "bf16")),
+        (OLD_GPU, ("cuda", "torch", "fp32", "fp32")),
+    ],
+    ids=["plain", "zen4", "zen5", "amx", "avx512-bf16 without amx", "gpu", "gpu without bf16"],
+)
+def test_auto_becomes_what_the_machine_computes_fastest(machine, expected):
+    assert resolved(machine) == expected
+
+
+@pytest.mark.parametrize(
+    ("machine", "fields", "expected"),
+    [
+        (ZEN5, {"precision": "fp32"}, ("cpu", "openvino", "fp32", "bf16")),
+        (ZEN5, {"backend": "torch"}, ("cpu", "torch", "bf16", "bf16")),
+        (ZEN5, {"isa": "avx2"}, ("cpu", "openvino", "fp32", "fp32")),
+        (GPU, {"device": "cpu"}, ("cpu", "openvino", "fp32", "fp32")),
+        (GPU, {"backend": "openvino"}, ("cpu", "openvino", "fp32", "fp32")),
+        (OLD_GPU, {"device": "cpu"}, ("cpu", "openvino", "bf16", "bf16")),
+    ],
+    ids=str,
+)
+def test_what_is_written_stays_and_decides_the_rest(machine, fields, expected):
+    assert resolved(machine, **fields) == expected
+
+
+@pytest.mark.parametrize("name", presets())
+@pytest.mark.parametrize("machine", [PLAIN, ZEN5, GPU])
+def test_only_the_values_of_a_preset_change(name, machine):
+    before, after = preset_text(name).splitlines(), resolve_auto(preset_text(name), machine).splitlines()
+    assert len(before) == len(after)
+    for old, new in zip(before, after, strict=True):
+        assert new == old or (old.endswith(": auto") and new.split(":")[0] == old.split(":")[0])
+    parse_params("\n".join(after))
+
+
+def test_a_preset_for_a_cpu_resolves_to_a_cpu_on_a_machine_with_a_gpu():
+    assert parse_params(resolve_auto(preset_text("go9-laptop"), GPU)).profile.device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("profile:\n  precision: auto # auto is fastest\n", "profile:\n  precision: bf16 # auto is fastest\n"),
+        ("# precision: auto\nprofile:\n  precision: fp32\n", "# precision: auto\nprofile:\n  precision: fp32\n"),
+        ("profile: {precision: auto, device: auto}", "profile: {precision: bf16, device: cpu}"),
+        ('profile:\n  precision: "auto"\n', 'profile:\n  precision: "bf16"\n'),
+        (
+            "profile:\n  precision: &p auto\n  training_precision: *p\n",
+            "profile:\n  precision: &p bf16\n  training_precision: *p\n",
+        ),
+        ("profile:\n  isa: auto\n", "profile:\n  isa: auto\n"),
+        ("game: {name: auto}\n", "game: {name: auto}\n"),
+        ("Größe: 1\nprofile:\r\n  backend: auto\r\n", "Größe: 1\nprofile:\r\n  backend: openvino\r\n"),
+        ("profile: [1", "profile: [1"),
+        ("profile: auto", "profile: auto"),
+        ("auto", "auto"),
+        ("", ""),
+    ],
+)
+def test_comments_and_all_else_survive(written, expected):
+    assert resolve_auto(written, ZEN5) == expected
+
+
+def test_a_resolved_file_has_the_digests_of_one_with_the_values_written_out():
+    tree = smoke()
+    tree["profile"] |= {"backend": "openvino", "precision": "bf16", "training_precision": "bf16"}
+    by_hand = parse_params(yaml.safe_dump(tree))
+    tree["profile"] |= {"backend": "auto", "precision": "auto", "training_precision": "auto"}
+    by_itself = parse_params(resolve_auto(yaml.safe_dump(tree), ZEN5))
+    for stage in (None, *STAGE_SECTIONS):
+        assert params_digest(by_itself, stage) == params_digest(by_hand, stage)
+
+
+def test_every_field_that_may_be_auto_is_one_that_a_stage_depends_on():
+    assert {*AUTO_FIELDS} <= {*PLAY_SECTIONS, *STAGE_SECTIONS["training"]}
+
+
+@pytest.mark.parametrize("name", AUTO_FIELDS)
+def test_auto_in_a_workspace_is_refused_with_the_values_to_write(name, tmp_path):
+    tree = smoke()
+    tree["profile"][name.removeprefix("profile.")] = "auto"
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(tree))
+    remedy = rf"{name} = 'auto' is for `zero new`, which records the value it chose; write '\w+' or '\w+'$"
+    with pytest.raises(ParamsError, match=remedy):
+        load_params(tmp_path)
+
+
+def test_auto_elsewhere_is_an_ordinary_slip():
+    tree = smoke()
+    tree["profile"]["isa"] = "auto"
+    with pytest.raises(ParamsError, match=r"profile\.isa = 'auto': Input should be 'native' or 'avx2'"):
+        parse_params(yaml.safe_dump(tree))
+
+
+@pytest.mark.parametrize(
+    ("machine", "fields", "message"),
+    [
+        (ZEN5, {"device": "cuda"}, "here: profile.device = 'cuda', but torch finds no CUDA device; use a machine with"),
+        (
+            PLAIN,
+            {"precision": "bf16"},
+            "here: profile.precision = 'bf16', but this CPU (x86-64) has neither AMX nor AVX512-BF16; set it to 'fp32'",
+        ),
+        (PLAIN, {"training_precision": "bf16"}, "here: profile.training_precision = 'bf16', but this CPU (x86-64)"),
+        (ZEN5, {"precision": "bf16", "isa": "avx2"}, "profile.precision = 'bf16', but profile.isa 'avx2' excludes"),
+        (OLD_GPU, {"device": "cuda", "precision": "bf16"}, "profile.precision = 'bf16', but this GPU does not"),
+    ],
+    ids=str,
+)
+def test_what_the_machine_lacks_is_named_in_one_line(machine, fields, message):
+    with pytest.raises(ParamsError) as caught:
+        check_profile(profile_params(**fields), machine, "here")
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("machine", "fields"),
+    [
+        (PLAIN, {}),
+        (ZEN5, {"precision": "bf16", "training_precision": "bf16"}),
+        (XEON_WITHOUT_AMX, {"precision": "bf16"}),  # slower, but not emulated
+        (GPU, {"device": "cuda", "precision": "bf16", "training_precision": "bf16"}),
+        (OLD_GPU, {"device": "cuda"}),
+    ],
+    ids=str,
+)
+def test_what_the_machine_has_is_accepted(machine, fields):
+    check_profile(profile_params(**fields), machine, "here")
+
+
+@pytest.mark.parametrize(
+    ("machine", "fields", "line"),
+    [
+        (
+            ZEN5,
+            {"backend": "openvino", "precision": "bf16", "training_precision": "bf16"},
+            "cpu, openvino, bf16 (AVX512-BF16 on znver5 computes bf16 faster than fp32)",
+        ),
+        (
+            XEON_WITH_AMX,
+            {"precision": "fp32", "training_precision": "bf16"},
+            "cpu, torch, fp32 in play, bf16 in training (AMX on sapphirerapids computes bf16 4 times as fast as fp32)",
+        ),
+        (PLAIN, {}, "cpu, torch, fp32 (x86-64 has no instructions for bf16)"),
+        (XEON_WITHOUT_AMX, {}, "cpu, torch, fp32 (AVX512-BF16 on cooperlake is not known to be faster than fp32)"),
+        (GPU, {"device": "cuda", "precision": "bf16"}, "cuda, torch, bf16 in play, fp32 in training (the GPU computes"),
+    ],
+)
+def test_one_line_says_what_was_chosen_and_why(machine, fields, line):
+    assert explain(profile_params(**fields), machine).startswith(f"this machine: {line}")
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [("profile: {device: cpu}", "cpu"), ("profile: {device: auto}", "auto"), ("seed: 1", ""), ("[", "")],
+)
+def test_the_device_is_read_as_written(text, device):
+    assert device_of(text) == device

@@ -1,0 +1,85 @@
+"""Digests of parameters: each sees its own, and nothing of how a file is written."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.parameters import parsed, smoke, with_value
+from zero.config.params import STAGE_SECTIONS, Params, params_digest, parse_params
+
+
+def leaves(tree: Any, name: str = "") -> Iterator[str]:
+    """Names of all parameters of a file; a list is one."""
+    if not isinstance(tree, dict):
+        yield name
+        return
+    for key, child in tree.items():
+        yield from leaves(child, f"{name}.{key}" if name else key)
+
+
+def changed(name: str) -> Params:
+    """Valid parameters that differ from the smoke preset in one."""
+    value: Any = smoke()
+    for part in name.split("."):
+        value = value[part]
+    others = {"go": "gomoku", "residual": "plain", "joint": "separate", "sgd": "adam", "cpu": "cuda", "fp32": "bf16"}
+    others |= {"native": "avx2", "local": "pool", "parent": "zero", "torch": "openvino", "puct": "gumbel"}
+    if name == "game.name":
+        return parsed(with_value("game", {"name": "gomoku", "size": 5, "in_a_row": 4}))
+    if isinstance(value, bool):
+        other: Any = not value
+    elif isinstance(value, str):
+        other = others[value]
+    elif isinstance(value, list):
+        other = value[:1]
+    elif isinstance(value, int):
+        other = value + (1 if name == "profile.training_processes" else 2)
+    else:
+        other = value + 0.5 if name.endswith("komi") else value * 0.5 + 0.1
+    tree = with_value(name, other)
+    if name == "search.root":
+        tree["selfplay"]["dirichlet_fraction"], tree["selfplay"]["temperature_moves"] = 0.0, 0
+    return parsed(tree)
+
+
+@pytest.mark.parametrize("name", list(leaves(smoke())))
+def test_a_digest_sees_its_own_parameters_and_no_others(name):
+    before, after = parsed(smoke()), changed(name)
+    assert before != after
+    assert (params_digest(before) == params_digest(after)) == name.startswith("executor.")
+    for stage, sections in STAGE_SECTIONS.items():
+        depends = any(name == section or name.startswith(f"{section}.") for section in sections)
+        assert (params_digest(before, stage) != params_digest(after, stage)) == depends, stage
+
+
+def test_a_digest_does_not_see_how_a_file_is_written():
+    tree = smoke()
+    backwards = dict(reversed(tree.items()))
+    backwards["selfplay"] = dict(reversed(tree["selfplay"].items()))
+    text = "# another comment\n" + yaml.safe_dump(backwards, sort_keys=False, default_flow_style=True)
+    assert params_digest(parse_params(text)) == params_digest(parsed(tree))
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "those_that_see"),
+    [
+        ("selfplay", "overlap", {None, "selfplay", "replay", "verification"}),
+        ("network", "pooled_heads", {None, "training"}),
+        ("search", "pass_wins", {None, "selfplay", "replay", "gating", "verification"}),
+        ("training", "search_value_weight", {None, "training"}),
+    ],
+)
+def test_a_file_from_before_there_was_a_parameter_has_the_digests_of_one_without_it(section, name, those_that_see):
+    field = type(getattr(parsed(smoke()), section)).model_fields[name]
+    values = (field.default, type(field.default)(1))
+    old, off, on = parsed(smoke()), *(parsed(with_value(f"{section}.{name}", value)) for value in values)
+    assert old == off and name not in off.model_dump()[section]
+    sees = {stage for stage in (None, *STAGE_SECTIONS) if params_digest(on, stage) != params_digest(off, stage)}
+    assert sees == those_that_see
+
+
+def test_digests_of_stages_differ():
+    params = parsed(smoke())
+    assert len({params_digest(params, stage) for stage in (None, *STAGE_SECTIONS)}) == len(STAGE_SECTIONS) + 1

@@ -1,0 +1,236 @@
+"""Shards of games as files and as columns."""
+
+import io
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.made_games import GO5, made_records
+from zero.data.records import Limits, concatenate, game_record, read_records, select_games, write_records
+from zero.errors import StorageError
+from zero.games.rules import gomoku_rules, rules_of
+from zero.storage.manifests import GameRecord
+
+RULES = rules_of(GO5)
+RECORDS = made_records(RULES, 4)
+DATA = write_records(RECORDS)
+
+
+def assert_equal(found: GameRecord, expected: GameRecord) -> None:
+    for name, one, other in zip(GameRecord._fields, found, expected, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=name)
+        assert type(one) is type(other), name
+        assert getattr(one, "dtype", None) == getattr(other, "dtype", None), name
+
+
+def test_games_come_back_as_they_were():
+    columns = read_records(DATA, "shard")
+    assert (columns.num_games, columns.num_actions) == (4, 26)
+    for index, record in enumerate(RECORDS):
+        assert_equal(game_record(columns, index), record)
+
+
+def test_a_move_without_visits_comes_back():
+    visit_counts = RECORDS[0].visit_counts.copy()
+    visit_counts[[0, 3, -1]] = 0
+    record = RECORDS[0]._replace(visit_counts=visit_counts)
+    assert_equal(game_record(read_records(write_records([RECORDS[1], record]), "shard"), 1), record)
+
+
+def test_equal_games_give_equal_bytes():
+    assert write_records(made_records(RULES, 4)) == DATA
+    assert write_records(RECORDS[:3]) != DATA
+
+
+def test_the_columns_are_those_of_the_table():
+    table = pq.read_table(io.BytesIO(DATA))
+    game = table.slice(1, 1).to_pylist()[0]
+    assert table.num_rows == 4
+    assert game["actions"] == RECORDS[1].actions.tolist()
+    assert game["outcome"] == RECORDS[1].outcome
+    move, action = np.nonzero(RECORDS[1].visit_counts)
+    assert game["visit_actions"] == action.tolist()
+    assert game["visit_counts"] == RECORDS[1].visit_counts[move, action].tolist()
+    assert game["visit_offsets"] == [int((move < t).sum()) for t in range(len(RECORDS[1].actions) + 1)]
+
+
+def test_only_visited_edges_are_kept():
+    assert read_records(DATA, "shard").visit_counts.min() > 0
+
+
+def test_shards_are_joined_in_order():
+    columns = concatenate(
+        [read_records(write_records(part), "shard") for part in (RECORDS[:1], RECORDS[1:3], RECORDS[3:])]
+    )
+    assert columns.num_positions == sum(len(record.actions) for record in RECORDS)
+    for index, record in enumerate(RECORDS):
+        assert_equal(game_record(columns, index), record)
+
+
+def test_joining_holds_one_part_beside_the_result():
+    def parts():
+        for _ in range(200):
+            yield read_records(DATA, "shard")
+
+    size = sum(array.nbytes for array in read_records(DATA, "shard") if isinstance(array, np.ndarray))
+    concatenate(parts())
+    tracemalloc.start()
+    try:
+        columns = concatenate(parts())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert columns.num_games == 800
+    assert peak < 220 * size
+
+
+def test_the_oldest_games_can_be_left_out():
+    columns = select_games(read_records(DATA, "shard"), 2)
+    assert columns.num_games == 2
+    assert_equal(game_record(columns, 0), RECORDS[2])
+    assert_equal(game_record(columns, 1), RECORDS[3])
+    assert columns.move_offsets[0] == columns.visit_offsets[0] == 0
+    assert len(columns.visit_counts) == columns.visit_offsets[-1]
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", DATA[:-1], DATA[: len(DATA) // 2], b"x" * 4096])
+def test_a_broken_file_is_refused(data):
+    with pytest.raises(StorageError, match=r"shard-7 is no shard of games.*dvc checkout"):
+        read_records(data, "shard-7")
+
+
+def test_every_flipped_byte_is_refused_or_reads_as_games():
+    """No damage may end in a crash of another kind: a hash check is not everywhere before the reader."""
+    refused = 0
+    for place in range(0, len(DATA), 37):
+        damaged = bytearray(DATA)
+        damaged[place] ^= 0xFF
+        try:
+            columns = read_records(bytes(damaged), "shard")
+        except StorageError:
+            refused += 1
+        else:
+            assert columns.visit_offsets[-1] == len(columns.visit_counts)
+            assert columns.visit_actions.max() < columns.num_actions
+    assert refused > 20
+
+
+def changed(change: Callable[[pa.Table], pa.Table]) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(change(pq.read_table(io.BytesIO(DATA))), file)
+    return file.getvalue()
+
+
+def with_column(name: str, values: Sequence[Sequence[float]] | list[str]) -> bytes:
+    def change(table: pa.Table) -> pa.Table:
+        index = table.schema.get_field_index(name)
+        return table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type))
+
+    return changed(change)
+
+
+def test_a_table_with_other_columns_is_refused():
+    with pytest.raises(StorageError, match="does not have the columns"):
+        read_records(changed(lambda table: table.drop_columns(["margin"])), "shard")
+
+
+def test_an_action_beyond_the_board_is_refused():
+    actions = [record.actions.tolist() for record in RECORDS]
+    actions[2][0] = 26
+    with pytest.raises(StorageError, match="out of range"):
+        read_records(with_column("actions", actions), "shard")
+
+
+def test_columns_of_different_lengths_are_refused():
+    values = [record.root_values.tolist() for record in RECORDS]
+    values[0].append(0.0)
+    with pytest.raises(StorageError, match="different lengths"):
+        read_records(with_column("root_values", values), "shard")
+
+
+def test_visits_that_do_not_add_up_are_refused():
+    offsets = pq.read_table(io.BytesIO(DATA)).column("visit_offsets").to_pylist()
+    offsets[1][-1] -= 1
+    with pytest.raises(StorageError, match="different lengths"):
+        read_records(with_column("visit_offsets", offsets), "shard")
+
+
+def test_offsets_that_fall_are_refused():
+    offsets = pq.read_table(io.BytesIO(DATA)).column("visit_offsets").to_pylist()
+    offsets[1][1] = offsets[1][2] + 1
+    with pytest.raises(StorageError, match="out of range"):
+        read_records(with_column("visit_offsets", offsets), "shard")
+
+
+def test_a_string_that_is_not_utf_8_is_refused():
+    def change(table: pa.Table) -> pa.Table:
+        field = table.schema.field("end")
+        bad = [b"\xff\xfe", *(word.encode() for word in table.column("end").to_pylist()[1:])]
+        values = pa.array(bad, pa.binary())
+        declared = pa.StringArray.from_buffers(len(values), *values.buffers()[1:])
+        return table.set_column(table.schema.get_field_index("end"), field, declared)
+
+    with pytest.raises(StorageError, match=r"shard-7 is no shard of games: .*UTF8.*dvc checkout"):
+        read_records(changed(change), "shard-7")
+
+
+def test_a_shard_within_its_limits_is_read():
+    longest = max(len(column.values) for column in pq.read_table(io.BytesIO(DATA)).column("visit_counts").chunks)
+    assert read_records(DATA, "shard", Limits(4, longest)).num_games == 4
+    with pytest.raises(StorageError, match=f"shard has {longest} values in a column, at most {longest - 1} are"):
+        read_records(DATA, "shard", Limits(4, longest - 1))
+    with pytest.raises(StorageError, match="shard has 4 games, at most 3 are possible"):
+        read_records(DATA, "shard", Limits(3, longest))
+
+
+def test_a_name_of_gigabytes_is_refused_before_it_is_unpacked():
+    bomb = with_column("end", ["x" * 50_000_000, "full", "full", "full"])
+    assert len(bomb) < 5_000_000
+    peak = pa.default_memory_pool().max_memory()
+    with pytest.raises(StorageError, match=r"has \d+ bytes, at most \d+ are possible"):
+        read_records(bomb, "shard", Limits(4, 10_000))
+    assert pa.default_memory_pool().max_memory() == peak
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked():
+    """A run-length code of three million equal values takes a few bytes."""
+    bomb = with_column("actions", [[0] * 3_000_000, [0], [0], [0]])
+    assert len(bomb) < 20_000
+    before = pa.total_allocated_bytes()
+    peak = pa.default_memory_pool().max_memory()
+    with pytest.raises(StorageError, match="has 3000003 values in a column, at most 100000 are possible"):
+        read_records(bomb, "shard", Limits(4, 100_000))
+    assert pa.total_allocated_bytes() == before
+    assert pa.default_memory_pool().max_memory() == peak
+
+
+def test_gomoku_games_have_no_pass():
+    records = made_records(gomoku_rules(4, 4, 3), 2)
+    columns = read_records(write_records(records), "shard")
+    assert columns.num_actions == 16
+    assert_equal(game_record(columns, 1), records[1])
+
+
+@pytest.mark.parametrize(("name", "missing"), [("outcome", None), ("actions", [None])])
+def test_a_missing_value_is_refused(name, missing):
+    def change(table: pa.Table) -> pa.Table:
+        field = table.schema.field(name)
+        values = pa.array([missing, *table.column(name).to_pylist()[1:]], field.type)
+        return table.set_column(table.schema.get_field_index(name), pa.field(name, field.type), values)
+
+    with pytest.raises(StorageError, match="does not have the columns"):
+        read_records(changed(change), "shard")
+
+
+def test_a_process_that_writes_and_reads_imports_no_pandas():
+    """It would take longer than the writing and the reading."""
+    code = "import sys; from tests.data.test_records import *; read_records(DATA, ''); print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pyarrow.parquet" in result.stdout.split()
+    assert "pandas" not in result.stdout.split()

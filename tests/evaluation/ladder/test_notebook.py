@@ -1,0 +1,181 @@
+"""Ladder and yardsticks on a real MLflow server: one run each, written once, replaced when there is something new."""
+
+import json
+from collections.abc import Iterator
+
+import mlflow.artifacts
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Metric
+
+from tests.made_games import GO5, LINEAGE, made_records
+from tests.tracking.server import Server
+from zero.config.presets import preset_text
+from zero.data.records import read_records, write_records
+from zero.errors import ServerError
+from zero.evaluation.ladder.entries import Entry
+from zero.evaluation.ladder.files import ladder_files, write_ladder
+from zero.evaluation.ladder.notebook import track_ladder
+from zero.evaluation.ladder.results import Result
+from zero.evaluation.ladder.table import CurvePoint, Ladder, Row, Scale
+from zero.evaluation.match.setup import contest
+from zero.evaluation.match.store import RESULT_FILE
+from zero.evaluation.match.tracking import track_match
+from zero.evaluation.probes.judge import Judgement
+from zero.evaluation.probes.notebook import track_yardsticks
+from zero.evaluation.probes.shape import facts_of, shape_of
+from zero.evaluation.probes.table import GenerationYardsticks, Yardstick
+from zero.games.rules import rules_of
+from zero.storage.files import write_manifest
+from zero.tracking import model_weights
+
+KEYS = ("a" * 64, "b" * 64)
+RULES = rules_of(GO5)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    started = Server(tmp_path_factory.mktemp("mlflow"))
+    yield started
+    started.stop()
+
+
+def made_ladder(elo: float, lineage: str = LINEAGE) -> Ladder:
+    entries = [
+        Entry(
+            key=key,
+            name=f"{lineage}/gen-{k:04d}, 8 simulations",
+            kind="network",
+            conditions="c",
+            simulations=8,
+            generation=k,
+            text=None,
+        )
+        for k, key in enumerate(KEYS)
+    ]
+    ratings = (0.0, elo)
+    rows = [
+        Row(entry=entry, group=0, elo=rating, low=rating - 90 * k, high=rating + 90 * k, games=20, opponents=1)
+        for k, (entry, rating) in enumerate(zip(entries, ratings, strict=True))
+    ]
+    curve = [
+        CurvePoint(
+            generation=k, tag=f"{lineage}/gen-{k:04d}", key=key, elo=row.elo, low=row.low, high=row.high, games=24 * k,
+            seconds=None,
+        )
+        for k, (key, row) in enumerate(zip(KEYS, rows, strict=True))
+    ]  # fmt: skip
+    return Ladder(
+        lineage=lineage,
+        game=GO5,
+        conditions="c",
+        simulations=8,
+        scales=(Scale(reference=entries[0].name, elo=0.0, is_anchor=False, num_players=2),),
+        rows=tuple(rows),
+        curve=tuple(curve),
+        results=(),
+    )
+
+
+def made_yardsticks(generation: int) -> GenerationYardsticks:
+    games = read_records(write_records(made_records(RULES, 4, seed=generation)), "made")
+    judgement = Judgement(num_positions=9, policy_accuracy=0.5, cross_entropy=2.0, value_error=0.7, entropy=1.5)
+    return GenerationYardsticks(
+        lineage=LINEAGE,
+        generation=generation,
+        games_digest="d" * 64,
+        shape=shape_of(facts_of(games)),
+        yardsticks=(
+            Yardstick(who="challenger", weights=KEYS[0], games="later-1", games_digest="e" * 64, judgement=judgement),
+        ),
+    )
+
+
+def runs_of(server: Server, stage: str):
+    client = MlflowClient(tracking_uri=server.uri)
+    experiment = client.get_experiment_by_name(LINEAGE)
+    found = client.search_runs([experiment.experiment_id], f"tags.`zero.stage` = '{stage}'")
+    return client, list(found)
+
+
+def history(client: MlflowClient, run_id: str, name: str) -> list[tuple[int, float]]:
+    points: list[Metric] = client.get_metric_history(run_id, name)
+    return [(point.step, point.value) for point in points]
+
+
+def test_a_ladder_is_written_once_and_replaced_by_the_next(server, tmp_path):
+    first, second = made_ladder(100.0), made_ladder(120.0)
+    url = track_ladder(tmp_path, server.uri, first)
+    client, (run,) = runs_of(server, "elo")
+    assert run.info.run_id in url and run.info.status == "FINISHED"
+    assert history(client, run.info.run_id, "ladder/elo") == [(0, 0.0), (1, 100.0)]
+    assert history(client, run.info.run_id, "ladder/elo_low") == [(0, 0.0), (1, 10.0)]
+    assert history(client, run.info.run_id, "ladder/total_games") == [(0, 0.0), (1, 24.0)]
+    assert "ladder/total_seconds" not in run.data.metrics, "nobody noted them"
+    fetched = mlflow.artifacts.download_artifacts(
+        run_id=run.info.run_id, dst_path=str(tmp_path), tracking_uri=server.uri
+    )
+    written = write_ladder(tmp_path, first)
+    assert {path.name for path in written.iterdir()} == set(ladder_files(first))
+    for path in written.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), fetched
+
+    assert track_ladder(tmp_path, server.uri, first) == url
+    _, again = runs_of(server, "elo")
+    assert [each.info.run_id for each in again] == [run.info.run_id]
+    assert history(client, run.info.run_id, "ladder/elo") == [(0, 0.0), (1, 100.0)]
+
+    track_ladder(tmp_path, server.uri, second)
+    _, (newer,) = runs_of(server, "elo")
+    assert newer.info.run_id != run.info.run_id
+    assert history(client, newer.info.run_id, "ladder/elo") == [(0, 0.0), (1, 120.0)]
+
+
+def matches_on(server: Server, key: str):
+    client = MlflowClient(tracking_uri=server.uri)
+    experiment = client.get_experiment_by_name("matches of players")
+    return (
+        list(client.search_runs([experiment.experiment_id], f"tags.`zero.evaluation.match` = '{key}'"))
+        if experiment
+        else []
+    )
+
+
+def test_a_ladders_matches_are_caught_up_and_another_outcome_is_another_run(server, tmp_path):
+    (tmp_path / "params.yaml").write_text(preset_text("smoke"))
+    played = contest(tmp_path, ("random", "random"), 4)
+    counted = {"wins": 2, "losses": 2, "draws": 0, "unique_games": 4, "opening_moves": 0}
+    result = Result.model_validate({"source": played.folder.name, "kind": "match", "players": KEYS, **counted})
+    ladder = made_ladder(80.0).model_copy(update={"results": (result,)})
+    for _ in range(2):
+        track_ladder(tmp_path, server.uri, ladder)
+    (run,) = matches_on(server, played.spec.key())
+    assert run.info.status == "FINISHED"
+    changed = played.table.model_copy(update={"forfeits": (1, 0)})
+    write_manifest(played.folder, changed, RESULT_FILE)
+    assert run.info.run_id not in track_match(played.folder, server.uri)
+    assert {each.data.metrics["forfeits_first"] for each in matches_on(server, played.spec.key())} == {0.0, 1.0}
+
+
+def test_a_version_without_weights_is_named(server):
+    client = MlflowClient(tracking_uri=server.uri, registry_uri=server.uri)
+    run = client.create_run(client.create_experiment("by hand"))
+    client.log_text(run.info.run_id, "no network", "model/notes.txt")
+    client.create_registered_model("empty")
+    client.create_model_version("empty", f"{run.info.artifact_uri}/model", run.info.run_id)
+    with pytest.raises(ServerError, match="version 1 of empty has no weight file"):
+        model_weights(server.uri, "empty", None, "1")
+
+
+def test_yardsticks_are_written_beside_it(server, tmp_path):
+    yardsticks = [made_yardsticks(1), made_yardsticks(2)]
+    track_yardsticks(server.uri, LINEAGE, RULES, yardsticks)
+    track_yardsticks(server.uri, LINEAGE, RULES, yardsticks)
+    client, (run,) = runs_of(server, "yardsticks")
+    assert history(client, run.info.run_id, "challenger/later-1/policy_accuracy") == [(1, 0.5), (2, 0.5)]
+    lengths = [(each.generation, each.shape.mean_length) for each in yardsticks]
+    assert history(client, run.info.run_id, "games/mean_length") == lengths
+    mlflow.artifacts.download_artifacts(run_id=run.info.run_id, dst_path=str(tmp_path), tracking_uri=server.uri)
+    kept = json.loads((tmp_path / "yardsticks.json").read_text())
+    assert GenerationYardsticks.model_validate(kept["gen-0002"]) == yardsticks[1]
+    assert (tmp_path / "first-moves.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,174 @@
+"""A match on disk: it goes on where it was cut short, is counted by colour, and refuses what was altered."""
+
+import json
+
+import pytest
+
+from tests.evaluation.match.players import Scripted, passes, plays
+from zero.config.params import GoParams
+from zero.data.sgf import read_collection
+from zero.errors import StorageError
+from zero.evaluation.match import play_match
+from zero.evaluation.match.results import MatchGame, MatchSpec, count_match
+from zero.evaluation.match.screen import match_lines
+from zero.games.rules import go_rules
+from zero.players.base import PlayerId, Reply
+from zero.statistics import wilson_interval
+
+GO3 = go_rules(3, 3, 0.5)
+PASS = 9
+
+
+class KilledError(Exception):
+    pass
+
+
+def player_id(name):
+    return PlayerId(name=name, kind="random", settings={})
+
+
+def spec_of(num_games=6, **changes) -> MatchSpec:
+    return MatchSpec(
+        game=GoParams(name="go", size=3, komi=0.5, allow_suicide=False),
+        players=(player_id("centre"), player_id("pass")),
+        num_games=num_games,
+        opening_moves=0,
+        seed=1,
+    ).model_copy(update=changes)
+
+
+def make_players():
+    """The first takes the centre and passes, the second passes."""
+    return Scripted("centre", plays(4, PASS)), Scripted("pass", passes(GO3))
+
+
+def test_a_match_is_counted_by_colour_and_written_as_sgf(tmp_path):
+    table = play_match(tmp_path / "m", spec_of(), make_players, 4)
+    assert (table.result.wins, table.result.losses, table.result.draws) == (6, 0, 0)
+    assert table.result.as_black.wins == table.result.as_white.wins == 3
+    assert table.result.interval == wilson_interval(1.0, 6)
+    assert (table.result.unique_games, table.forfeits) == (2, (0, 0))
+    assert table.mean_margin == pytest.approx((8.5 + 9.5) / 2)
+    games = read_collection((tmp_path / "m/games.sgf").read_text())
+    assert [(game.black_name, game.result) for game in games] == [("centre", "B+8.5"), ("pass", "W+9.5")] * 3
+    assert games[1].actions == (PASS, 4, PASS, PASS)
+
+
+def test_a_match_goes_on_where_it_was_cut_short(tmp_path):
+    def killed(done, total, game):
+        if done == 3:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        play_match(tmp_path / "m", spec_of(), make_players, 2, killed)
+    assert not (tmp_path / "m/result.json").exists()
+    seen, made = [], []
+
+    def make():
+        made.extend(make_players())
+        return made[0], made[1]
+
+    table = play_match(tmp_path / "m", spec_of(), make, 2, lambda done, total, game: seen.append((done, total)))
+    assert seen == [(4, 6), (5, 6), (6, 6)]
+    assert sorted(made[0].moves) == [3, 4, 5], "finished games are not played again"
+    assert all(player.is_closed for player in made)
+    assert table == play_match(tmp_path / "whole", spec_of(), make_players, 2)
+
+
+def test_a_finished_match_needs_no_players(tmp_path):
+    first = play_match(tmp_path / "m", spec_of(), make_players, 4)
+
+    def nobody():
+        raise AssertionError("players were made")
+
+    assert play_match(tmp_path / "m", spec_of(), nobody, 4) == first
+
+
+def test_players_are_closed_when_a_match_breaks_off(tmp_path):
+    made = make_players()
+    made[1].says = lambda game, moves: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        play_match(tmp_path / "m", spec_of(), lambda: made, 4)
+    assert all(player.is_closed for player in made)
+
+
+def test_two_do_not_play_one_match(tmp_path):
+    refusals = []
+
+    def again(done, total, game):
+        with pytest.raises(StorageError, match=r"the match in .*/m is being played by another process; wait for it"):
+            play_match(tmp_path / "m", spec_of(), make_players, 4)
+        refusals.append(game.game)
+
+    play_match(tmp_path / "m", spec_of(2), make_players, 4, again)
+    assert len(refusals) == 2
+    play_match(tmp_path / "m", spec_of(2), make_players, 4)
+
+
+def test_a_match_where_nothing_can_be_written_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"cannot write .*/file/m"):
+        play_match(tmp_path / "file/m", spec_of(), make_players, 4)
+
+
+def test_another_match_is_not_mixed_in(tmp_path):
+    play_match(tmp_path / "m", spec_of(), make_players, 4)
+    with pytest.raises(StorageError, match="holds another match; give another folder"):
+        play_match(tmp_path / "m", spec_of(seed=2), make_players, 4)
+    (tmp_path / "m/match.json").unlink()
+    with pytest.raises(StorageError, match=r"holds games of a match whose match\.json is gone; give another folder"):
+        play_match(tmp_path / "m", spec_of(), make_players, 4)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"game": 1}', None])
+def test_a_broken_game_is_named(tmp_path, data):
+    play_match(tmp_path / "m", spec_of(), make_players, 4)
+    path = tmp_path / "m/games/0002.json"
+    path.write_bytes(data if data is not None else (tmp_path / "m/games/0001.json").read_bytes())
+    with pytest.raises(StorageError, match=r"0002\.json is no game of this match; delete it, and it is played again"):
+        play_match(tmp_path / "m", spec_of(), make_players, 4)
+    path.unlink()
+    assert play_match(tmp_path / "m", spec_of(), make_players, 4).result.wins == 6
+
+
+def test_every_field_of_a_match_is_in_its_key():
+    keys = {spec_of().key(), spec_of(seed=2).key(), spec_of(8).key(), spec_of(opening_moves=2).key()}
+    keys.add(spec_of(players=(player_id("pass"), player_id("centre"))).key())
+    assert len(keys) == 5
+
+
+def game(number, outcome, end="passes", margin=0.0):
+    return MatchGame(game=number, actions=(number,), outcome=outcome, margin=margin, end=end)
+
+
+def test_draws_are_half_a_win_and_colours_take_turns():
+    games = [game(0, 1), game(1, 1), game(2, 0), game(3, -1)]
+    result = count_match(spec_of(4), games).result
+    assert (result.wins, result.losses, result.draws, result.score) == (2, 1, 1, 0.625)
+    assert (result.as_black.wins, result.as_black.draws) == (1, 1)
+    assert (result.as_white.wins, result.as_white.losses) == (1, 1)
+
+
+def test_forfeits_are_counted_by_who_failed():
+    games = [game(0, -1, "forfeit"), game(1, -1, "forfeit"), game(2, 1), game(3, -1, "forfeit")]
+    assert count_match(spec_of(4), games).forfeits == (1, 2)
+
+
+def test_margins_are_those_of_games_played_out():
+    games = [game(0, 1, margin=5.5), game(1, 1, margin=2.5), game(2, 1, "resignation"), game(3, -1, "forfeit")]
+    assert count_match(spec_of(4), games).mean_margin == pytest.approx(1.5)
+
+
+def test_what_a_person_reads(tmp_path):
+    made = Scripted("centre", plays(4, PASS)), Scripted("pass", lambda game, _: Reply(fault="it died"))
+    table = play_match(tmp_path, spec_of(2), lambda: made, 2)
+    assert list(match_lines(table, tmp_path)) == [
+        "centre against pass: 2 games",
+        "2 won, 0 lost, 0 drawn: 100.0% (95 % interval 34.2% to 100.0%)",
+        "as Black 1-0-0, 100.0% (20.7% to 100.0%); as White 1-0-0, 100.0% (20.7% to 100.0%)",
+        "2 unique games of 0 moves on average",
+        "pass forfeited 2 games; the reasons are in the SGF",
+        f"games and count: {tmp_path}",
+    ]
+    assert json.loads((tmp_path / "games/0001.json").read_text())["fault"] == "pass: it died"
+    assert "it died" in (tmp_path / "games.sgf").read_text()

@@ -1,0 +1,249 @@
+"""Who plays under a name that a lineage shares with a shipped player, and what the user is told."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.lineages import Lineage
+from tests.end_to_end.project import environment_of, make_project
+from tests.parameters import resolved_preset
+from zero.config.params import load_params
+from zero.config.presets import preset_text
+from zero.evaluation.match.results import MatchGame, MatchSpec, count_match
+from zero.evaluation.match.setup import contest
+from zero.evaluation.match.store import RESULT_FILE, SPEC_FILE
+from zero.evaluation.player_choice import QUICK_GAMES, QUICK_SEARCH, choose_player
+from zero.interop.folder import export_player
+from zero.lineage.workspace import new_lineage
+from zero.players import networks as sources
+from zero.players.build import find_network_player
+from zero.players.spec import parse_player
+from zero.storage.files import write_manifest
+
+CHAMPION, SHIPPED = "tiny/gen-0002", "shipped:tiny"
+QUICK_TEXTS = f"{CHAMPION},{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"
+
+
+@pytest.fixture
+def home(recorded: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the lineage `tiny` at generation 2; the network of its generation 0 is the shipped player `tiny`."""
+    ship(recorded.home, "tiny/gen-0000", tmp_path, monkeypatch)
+    return Path(shutil.copytree(recorded.home, tmp_path / "home", symlinks=True))
+
+
+def ship(home: Path, source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes this network the only shipped player, by the name `tiny`."""
+    export_player(home, source, folder / "shipped/tiny")
+    monkeypatch.setattr(sources, "SHIPPED_DIR", folder / "shipped")
+
+
+def choose(home: Path, text: str = "tiny") -> tuple[str, list[str]]:
+    """The chosen text and the lines for the user."""
+    lines: list[str] = []
+    return choose_player(home, text, "play", lines.append), lines
+
+
+def matches(home: Path) -> list[Path]:
+    return sorted((home / ".zero/matches").glob("*/games/*"))
+
+
+def write_match(
+    home: Path,
+    wins: int,
+    losses: int,
+    draws: int = 0,
+    texts: tuple[str, str] = QUICK_TEXTS,
+    opening_moves: int = 2,
+) -> None:
+    """A finished match with this result for the first player."""
+    first, second = (find_network_player(home, parse_player(text)).player for text in texts)
+    game = load_params(home / ".zero/workspaces/tiny").game
+    results = [1] * wins + [-1] * losses + [0] * draws
+    spec = MatchSpec(game=game, players=(first, second), num_games=len(results), opening_moves=opening_moves, seed=wins)
+    games = [
+        MatchGame.model_validate(
+            {
+                "game": number,
+                "actions": (number % 25,),
+                "outcome": (1, -1)[number % 2] * result,
+                "margin": 0.0,
+                "end": "passes",
+            }
+        )
+        for number, result in enumerate(results)
+    ]
+    folder = home / ".zero/matches" / spec.key()[:16]
+    folder.mkdir(parents=True)
+    write_manifest(folder, spec, SPEC_FILE)
+    write_manifest(folder, count_match(spec, games), RESULT_FILE)
+
+
+def test_two_trained_networks_play_a_quick_match_once(home, monkeypatch, capsys):
+    monkeypatch.setenv("ZERO_PROGRESS", "json")
+    chosen, lines = choose(home)
+    out, err = capsys.readouterr()
+    assert not out and '"done": 40, "total": 40' in err, "standard output is for GTP"
+    before_match, result = lines
+    assert before_match == (
+        f"{CHAMPION} and {SHIPPED} play {QUICK_GAMES} quick games, once, to find the stronger; to skip them, start "
+        f"`zero play {CHAMPION}` or `zero play {SHIPPED}`."
+    )
+    other = {CHAMPION: SHIPPED, SHIPPED: CHAMPION}[chosen]
+    assert result.startswith(f"{chosen} plays: it won ") and f" against {other} (32 simulations a move). " in result
+    played = matches(home)
+    assert len(played) == QUICK_GAMES
+    assert choose(home) == (chosen, [result]), "the second time the result is known"
+    assert matches(home) == played
+
+
+@pytest.mark.parametrize(
+    "wins, losses, draws, chosen, reason",
+    [
+        (21, 19, 0, CHAMPION, f"it won 21 of 40 games against {SHIPPED}"),
+        (20, 20, 0, SHIPPED, f"it won 20 of 40 games against {CHAMPION}"),
+        (2, 38, 0, SHIPPED, f"it won 38 of 40 games against {CHAMPION}"),
+        (5, 4, 31, CHAMPION, f"it won 5 of 40 games and drew 31 against {SHIPPED}"),
+        (0, 0, 40, SHIPPED, f"it won 0 of 40 games and drew 40 against {CHAMPION}"),
+    ],
+)
+def test_the_shipped_player_plays_unless_the_champion_scored_more_than_half(home, wins, losses, draws, chosen, reason):
+    write_match(home, wins, losses, draws)
+    other, which = (SHIPPED, "shipped player") if chosen == CHAMPION else (CHAMPION, "champion")
+    line = f"{chosen} plays: {reason} (32 simulations a move). To choose the {which}: `zero play {other}`."
+    assert choose(home) == (chosen, [line])
+
+
+def test_a_longer_match_decides_whoever_is_named_first_and_by_the_name_of_an_earlier_generation(home):
+    write_match(home, 0, 40)
+    texts = f"{SHIPPED},simulations=9,pass_wins=true", "tiny/gen-0001,simulations=9,pass_wins=true"
+    write_match(home, 11, 31, texts=texts)
+    chosen, (line,) = choose(home)
+    assert chosen == CHAMPION
+    assert line.startswith(f"{CHAMPION} plays: it won 31 of 42 games against {SHIPPED} (9 simulations a move).")
+
+
+@pytest.mark.parametrize(
+    "first, second, wins, opening_moves",
+    [
+        ("simulations=9,pass_wins=true", "simulations=8,pass_wins=true", 50, 2),
+        ("simulations=9", "simulations=9", 50, 2),
+        (QUICK_SEARCH, QUICK_SEARCH, 38, 2),
+        (QUICK_SEARCH, QUICK_SEARCH, 50, 0),
+        (f"{QUICK_SEARCH},c_puct=9", QUICK_SEARCH, 50, 2),
+    ],
+    ids=["unlike simulations", "no pass_wins", "few games", "no random openings", "another search"],
+)
+def test_a_match_of_other_players_or_with_few_games_decides_nothing(home, first, second, wins, opening_moves):
+    write_match(home, wins, 0, texts=(f"{CHAMPION},{first}", f"{SHIPPED},{second}"), opening_moves=opening_moves)
+    write_match(home, 10, 30)
+    chosen, (line,) = choose(home)
+    assert chosen == SHIPPED and "it won 30 of 40 games" in line
+
+
+def test_the_quick_match_of_the_user_himself_is_found(home):
+    contest(home, (f"tiny,{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"), QUICK_GAMES, 2, seed=7)
+    played = matches(home)
+    _, lines = choose(home)
+    assert len(lines) == 1 and matches(home) == played
+
+
+def test_the_same_network_needs_no_games(home, recorded, tmp_path, monkeypatch):
+    ship(recorded.home, "tiny/gen-0001", tmp_path / "same", monkeypatch)
+    line = f"{CHAMPION} plays: {SHIPPED} is the same network. To choose the shipped player: `zero play {SHIPPED}`."
+    assert choose(home) == (CHAMPION, [line]) and not matches(home)
+
+
+@pytest.mark.parametrize(
+    "text, chosen",
+    [("tiny,simulations=800,resign=-0.9", f"{SHIPPED},simulations=800,resign=-0.9"), ("raw:tiny", f"raw:{SHIPPED}")],
+)
+def test_the_options_go_to_the_chosen_player(home, text, chosen):
+    write_match(home, 2, 38)
+    found, (line,) = choose(home, text)
+    assert found == chosen and line.endswith(f"`zero play {text.replace('tiny', CHAMPION)}`.")
+
+
+@pytest.mark.parametrize("text", [CHAMPION, "tiny/gen-0000", SHIPPED, f"raw:{SHIPPED}", "random", "nobody"])
+def test_a_name_with_one_meaning_is_left_alone(home, text):
+    assert choose(home, text) == (text, [])
+
+
+def test_in_matches_and_exports_the_name_means_the_champion(home):
+    champion, shipped = (sources.find_source(home, text) for text in ("tiny", SHIPPED))
+    assert (champion.name, shipped.name) == (CHAMPION, SHIPPED)
+    assert champion.weights == sources.find_source(home, "tiny/gen-0001").weights
+    assert shipped.weights == sources.find_source(home, "tiny/gen-0000").weights
+    assert find_network_player(home, parse_player(f"raw:{SHIPPED}")).player.name == f"{SHIPPED}, raw network"
+
+
+def test_no_file_hides_a_shipped_player(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(SHIPPED).write_bytes(b"not a network")
+    assert sources.find_source(home, SHIPPED).weights == sources.find_source(home, "tiny/gen-0000").weights
+
+
+def test_without_the_champions_network_the_shipped_player_plays(home):
+    shutil.rmtree(home / ".zero/dvc-cache")
+    chosen, (line,) = choose(home)
+    assert chosen == SHIPPED and line.startswith(f"warning: {SHIPPED} plays: the champion of {CHAMPION}, ")
+    assert "is not on this machine; fetch it with `dvc pull`" in line
+
+
+def test_without_a_usable_shipped_player_the_champion_plays(home, tmp_path):
+    (tmp_path / "shipped/tiny/params.yaml").unlink()
+    chosen, (line,) = choose(home)
+    assert chosen == CHAMPION and line.startswith(f"warning: {CHAMPION} plays: cannot read ")
+
+
+def test_without_a_place_for_the_quick_match_the_champion_plays(home):
+    (home / ".zero/matches").write_text("a file")
+    chosen, (_, line) = choose(home)
+    assert chosen == CHAMPION
+    assert line.startswith(f"warning: {CHAMPION} plays: the quick games cannot be played: cannot write ")
+
+
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with lineages by the names of both shipped players, at generation 0; `gomoku8` plays 5x5 Go."""
+    home = make_project(tmp_path_factory.mktemp("newcomer"))
+    new_lineage(home, "go9", resolved_preset("go9-laptop"), "go9-laptop")
+    new_lineage(home, "gomoku8", preset_text("smoke"), "smoke")
+    return home
+
+
+def zero_with_input(home: Path, typed: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [sys.executable, "-m", "zero", *arguments],
+        cwd=home,
+        env=environment_of(),
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_newcomer_plays_against_the_shipped_player(newcomer):
+    done = zero_with_input(newcomer, "E5\nquit\n", "play", "go9,simulations=8")
+    assert done.stderr.splitlines() == [
+        "shipped:go9 plays: go9/gen-0000 is still the random network of generation 0. "
+        "To choose the champion: `zero play go9/gen-0000,simulations=8`."
+    ]
+    assert "shipped:go9, 8 simulations (White) plays" in done.stdout
+
+
+def test_gtp_tells_on_standard_error_alone(newcomer):
+    done = zero_with_input(newcomer, "boardsize 9\nquit\n", "gtp", "go9")
+    assert done.stdout == "=\n\n=\n\n"
+    assert done.stderr.startswith("shipped:go9 plays: ") and done.stderr.endswith("`zero gtp go9/gen-0000`.\n")
+
+
+def test_a_lineage_of_another_game_plays_itself(newcomer):
+    chosen, (line,) = choose(newcomer, "gomoku8")
+    assert chosen == "gomoku8/gen-0000"
+    assert line.startswith("gomoku8/gen-0000 plays: shipped:gomoku8 was made for another game (go and gomoku). ")

@@ -1,0 +1,120 @@
+"""What `zero bench` counts."""
+
+import numpy as np
+import pytest
+
+from tests.clock import Clock
+from tests.parameters import preset
+from tests.play.shards import SELFPLAY
+from zero.evaluation import throughput as bench
+from zero.evaluation.throughput import BenchResult, Games, network_rate, rules_rate, run_bench, selfplay_settings, table
+from zero.games.position import NUM_MOVES
+from zero.games.rules import go_rules, gomoku_rules
+from zero.search.evaluator import UniformEvaluator
+
+NUM_SIMULATIONS = 4
+MOVES_OF_A_GAME = 12
+LINE = gomoku_rules(1, MOVES_OF_A_GAME, MOVES_OF_A_GAME)
+"""On a board of one row without a line every game has as many moves."""
+SETTINGS = SELFPLAY._replace(num_simulations=NUM_SIMULATIONS, tree_reuse=False)
+
+
+class CountingEvaluator(UniformEvaluator):
+    """Counts the rows it judges."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+        self.rows += len(planes)
+        super().evaluate(planes, prior, value)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(bench, "time", clock)
+    return clock
+
+
+def made_moves(games: Games) -> int:
+    ended = sum(int(part.records.num_done[0]) for part in games._parts) * MOVES_OF_A_GAME
+    return ended + sum(int(part.slots.positions.state[:, NUM_MOVES].sum()) for part in games._parts)
+
+
+def visits_in_hand(games: Games) -> int:
+    trees = [part.slots.trees for part in games._parts]
+    return sum(int(tree.node_visits[i, 0]) for tree in trees for i in np.flatnonzero(tree.num_nodes))
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize("seconds", [10, 37, 500])
+def test_every_simulation_is_counted_once(seconds):
+    games = Games(LINE, SETTINGS, 2, 20, UniformEvaluator())
+    before = made_moves(games) * NUM_SIMULATIONS + visits_in_hand(games)
+    counted = 0.0
+    while made_moves(games) < 40 * MOVES_OF_A_GAME:  # there are records for 16 games: they are used again
+        counted += games.run(seconds).simulations * seconds
+        done = made_moves(games) * NUM_SIMULATIONS + visits_in_hand(games)
+        assert counted == pytest.approx(done - before)
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), (2, False), (1, True)])
+def test_every_row_that_is_judged_is_counted(search_threads, half_batches):
+    evaluator = CountingEvaluator()
+    games = Games(LINE, SETTINGS, 16, 20, evaluator, search_threads, half_batches)
+    games._in_hand.half.finish_search()
+    before = sum(int(part.records.num_evaluations[0]) for part in games._parts)
+    judged = evaluator.rows
+    counted = games.run(200).evaluations * 200
+    games._in_hand.half.finish_search()
+    after = sum(int(part.records.num_evaluations[0]) for part in games._parts)
+    assert after - before == evaluator.rows - judged
+    assert counted == pytest.approx(after - before, abs=16)  # a search for 16 questions may have been on its way
+
+
+def test_ages_are_mixed_and_the_games_go_on_as_before():
+    evaluator = CountingEvaluator()
+    rules = go_rules(5, 5, 0.5, False)
+    games = Games(rules, SELFPLAY, 8, 40, evaluator)
+    games.mix_ages()
+    assert evaluator.rows == 0
+    assert len(set(games._parts[0].slots.positions.state[:, NUM_MOVES].tolist())) > 2
+    assert games._parts[0].settings == SELFPLAY
+    assert games.run(0.05).evaluations > 0
+    assert evaluator.rows > 0
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_network_alone_judges_one_batch_again_and_again():
+    games = Games(LINE, SETTINGS, 8, 20, UniformEvaluator())
+    evaluator = CountingEvaluator()
+    planes = games.planes()
+    assert planes.shape == (8, 17, 1)
+    assert network_rate(LINE, evaluator, planes, 10) * 10 == evaluator.rows == 9 * 8
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_rules_alone_play_whole_games():
+    assert rules_rate(LINE, 5) * 5 == 4 * 20 * MOVES_OF_A_GAME
+
+
+def test_settings_are_those_of_a_shard_of_self_play():
+    params = preset("go9-simple")
+    settings = selfplay_settings(params)
+    assert settings.num_players == 1
+    assert settings.num_simulations == params.selfplay.num_simulations
+    assert settings.dirichlet_fraction == params.selfplay.dirichlet_fraction
+    assert settings.parent_first_play == (params.search.first_play == "parent")
+
+
+def test_one_run_measures_all_and_its_table_shows_it():
+    result = run_bench(preset("smoke"), seconds=0.02, repeats=3)
+    figures = (result.network_evaluations, result.selfplay_evaluations, result.search_simulations, result.rules_moves)
+    assert min(figures) > 0
+    assert 0 < result.ratio < 2
+    lines = table(result).splitlines()
+    assert lines[0].startswith("go 5x5, batch ")
+    assert lines[4].split() == ["search", "alone", f"{result.search_simulations:,.0f}", "simulations/s"]
+    assert BenchResult.model_validate_json(result.model_dump_json()) == result

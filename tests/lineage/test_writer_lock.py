@@ -1,0 +1,25 @@
+"""One writer a workspace: a second one is refused, and a disk that cannot be written is told in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from zero.errors import LineageError
+from zero.lineage.workspace import LOCK_FILE, writer_lock
+
+
+def test_a_lock_that_cannot_be_written_is_told_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / ".git" / LOCK_FILE).mkdir(parents=True)
+    with (
+        pytest.raises(LineageError, match=rf"cannot write .*/\.git/{LOCK_FILE}: Is a directory"),
+        writer_lock(tmp_path),
+    ):
+        pass
+
+
+def test_the_lock_is_free_again_after_its_holder(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for _ in range(2):
+        with writer_lock(tmp_path):
+            assert (tmp_path / ".git" / LOCK_FILE).read_text()
+    assert (tmp_path / ".git" / LOCK_FILE).read_text() == ""

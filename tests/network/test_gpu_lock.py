@@ -1,0 +1,236 @@
+"""A GPU is one run's at a time: by processes that hold it, and a pretended nvidia-smi; no GPU is needed."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from tests.network.test_data_parallel import PAIR
+from tests.parameters import profile_params
+from zero.errors import StorageError
+from zero.network import data_parallel as parallel
+from zero.network import gpu_lock as gpus
+from zero.network.data_parallel import Peers, run_together
+from zero.network.gpu_lock import alone_on, alone_on_gpus, visible_gpus
+
+PROJECT_DIR = Path(__file__).resolve().parents[2]
+HOLDER = """
+import subprocess
+import sys
+from tests.parameters import profile_params
+from zero.network.gpu_lock import alone_on_gpus
+profile = profile_params(device="cuda", backend="torch")
+with alone_on_gpus(profile, lambda line: print(line, flush=True)) as locks:
+    if len(sys.argv) > 1:
+        child = subprocess.Popen(sys.argv[1:], pass_fds=[lock.fileno() for lock in locks], stdout=subprocess.DEVNULL)
+        print(child.pid, flush=True)
+    print("has it", flush=True)
+    sys.stdin.read()
+"""
+SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
+Hold = Callable[..., "subprocess.Popen[str]"]
+
+
+class GivenUpError(Exception):
+    """Ends a wait."""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the locks of this test alone are, and its nvidia-smi; at first there is none."""
+    monkeypatch.setenv(gpus.LOCKS_VARIABLE, str(tmp_path / "locks"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus, "WAIT_SECONDS", 0.01)
+    return tmp_path
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    """Starts processes that hold the GPUs they see until they are killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(seen: str, *child: str) -> "subprocess.Popen[str]":
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": seen}
+        command = [sys.executable, "-c", HOLDER, *child]
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, env=environment, cwd=PROJECT_DIR, stdin=pipe, stdout=pipe, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def write_nvidia_smi(folder: Path, *lines: str, status: int = 0) -> None:
+    words = "".join(f"echo '{line}'\n" for line in lines)
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{words}exit {status}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+
+
+def is_free(gpu: str) -> bool:
+    looks = iter([False, True])
+
+    def look() -> None:
+        if next(looks):
+            raise GivenUpError
+
+    try:
+        with alone_on([gpu], look, lambda line: None):
+            return True
+    except GivenUpError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("seen", "found"),
+    [
+        (None, ["GPU-ab", "GPU-ac", "GPU-b"]),
+        ("2, 0", ["GPU-b", "GPU-ab"]),
+        ("GPU-ac,GPU-b", ["GPU-ac", "GPU-b"]),
+        ("GPU-ac-and-more", ["GPU-ac-and-more"]),
+        ("MIG-c,7", ["MIG-c", "7"]),
+        ("", []),
+    ],
+)
+def test_a_gpu_has_one_name_whatever_it_is_called(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, seen: str | None, found: list[str]
+) -> None:
+    write_nvidia_smi(folder, "GPU-ab", "GPU-ac", "GPU-b")
+    if seen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+    assert visible_gpus() == found
+
+
+def test_the_beginning_of_a_uuid_is_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_nvidia_smi(folder, "GPU-ab", "GPU-ac")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-ac")
+    assert visible_gpus() == ["GPU-ab", "GPU-ac"]
+
+
+@pytest.mark.parametrize("status", [None, 0, 9])
+def test_where_nobody_tells_the_uuids_a_gpu_has_a_number(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, status: int | None
+) -> None:
+    if status is not None:
+        write_nvidia_smi(folder, "No devices were found", status=status)
+    assert visible_gpus()[0] == "0"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-a")
+    assert visible_gpus() == ["3", "GPU-a"]
+
+
+def test_on_a_cpu_nothing_is_locked(folder: Path) -> None:
+    with alone_on_gpus(profile_params()) as locks:
+        assert not locks
+    assert not list(folder.iterdir())
+
+
+def test_a_second_run_waits_and_says_for_whom_until_the_first_is_killed(folder: Path, hold: Hold) -> None:
+    write_nvidia_smi(folder, "GPU-a", "GPU-b")
+    first = hold("0")
+    assert line_of(first) == "has it"
+    other, second = hold("1"), hold("GPU-a")
+    assert line_of(other) == "has it"
+    words = line_of(second)
+    assert words.startswith(f"GPU GPU-a is in use by process {first.pid} of ")
+    assert words.endswith("; this one waits for its end")
+    first.kill()
+    assert line_of(second) == "has it"
+
+
+def test_a_run_lasts_as_long_as_the_last_process_that_computes_for_it(hold: Hold) -> None:
+    run = hold("0", *SLEEP)
+    child = psutil.Process(int(line_of(run)))
+    assert line_of(run) == "has it"
+    run.kill()
+    run.wait()
+    assert not is_free("0")
+    child.kill()
+    deadline = time.monotonic() + 20.0
+    while not is_free("0"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_gpus_are_taken_in_one_order_and_given_back_when_the_wait_is_given_up() -> None:
+    free: list[bool] = []
+
+    def look() -> None:
+        free.append(is_free("GPU-a"))
+        if len(free) == 3:
+            raise GivenUpError
+
+    with alone_on(["GPU-b"]):
+        with pytest.raises(GivenUpError), alone_on(["GPU-b", "GPU-a", "GPU-b"], look, lambda line: None):
+            pass
+        assert free == [True, False, False], "it takes a, and waits for b"
+        assert is_free("GPU-a") and not is_free("GPU-b")
+
+
+def test_a_wait_is_told_once() -> None:
+    said: list[str] = []
+    looks = iter(range(5))
+
+    def look() -> None:
+        if next(looks) == 4:
+            raise GivenUpError
+
+    with alone_on(["0"]), pytest.raises(GivenUpError), alone_on(["0"], look, said.append):
+        pass
+    assert len(said) == 1
+
+
+def test_a_lock_is_for_every_user(folder: Path) -> None:
+    with alone_on(["0"]):
+        assert (folder / "locks").stat().st_mode & 0o7777 == 0o1777
+        assert (folder / "locks/0.lock").stat().st_mode & 0o777 == 0o666
+
+
+@pytest.mark.parametrize("given", [None, ""])
+def test_two_shells_with_different_tmpdir_lock_one_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    monkeypatch.setattr(gpus, "LOCKS_DIR", str(folder / "fixed"))
+    monkeypatch.setenv(gpus.LOCKS_VARIABLE, given or "")
+    if given is None:
+        monkeypatch.delenv(gpus.LOCKS_VARIABLE)
+    for shell in ("a", "b"):
+        (folder / shell).mkdir()
+        monkeypatch.setattr("tempfile.tempdir", None)
+        monkeypatch.setenv("TMPDIR", str(folder / shell))
+        with alone_on(["0"]):
+            assert not is_free("0")
+    assert [str(path.relative_to(folder)) for path in folder.rglob("*.lock")] == ["fixed/0.lock"]
+
+
+def test_a_lock_that_cannot_be_written_is_told_with_its_path(folder: Path) -> None:
+    (folder / "locks").touch()
+    words = r"cannot lock GPU 0: cannot write .*/locks/0\.lock: Not a directory; remove it, or set ZERO_GPU_LOCKS"
+    with pytest.raises(StorageError, match=words), alone_on(["0"]):
+        pass
+
+
+def share_of_holders(peers: Peers, _progress: object) -> float:
+    """How many of the processes that train have the lock open."""
+    has_it = any(file.path.endswith("/0.lock") for file in psutil.Process().open_files())
+    mean = torch.tensor([float(has_it)])
+    peers.average([mean])
+    return float(mean)
+
+
+def test_the_processes_that_train_together_share_their_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "alone_on_gpus", lambda profile: alone_on(["0"]))
+    assert run_together(share_of_holders, (), PAIR) == 1.0
+    assert is_free("0")

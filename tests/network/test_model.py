@@ -1,0 +1,156 @@
+"""The network against its slow twin, and its sizes."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.network.networks import (
+    ARCHITECTURES,
+    GO5,
+    GOMOKU5,
+    NUM_ACTIONS,
+    TINY,
+    as_images,
+    lived_in_network,
+    random_planes,
+)
+from tests.oracle.network import NetworkTwin
+from tests.parameters import network_params
+from zero.config.params import GoParams
+from zero.errors import ParamsError
+from zero.network.model import ConvNorm, PooledBlock, network_spec
+from zero.network.weights import new_network
+
+
+@pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
+def test_every_architecture_is_its_slow_twin(network):
+    model = lived_in_network(network)
+    planes = random_planes(3)
+    with torch.no_grad():
+        predictions = model.predict(as_images(planes))
+        logits, values = model(as_images(planes))
+    assert torch.equal(predictions.logits, logits) and torch.equal(predictions.value, values)
+    twin = NetworkTwin(network, {name: tensor.numpy() for name, tensor in model.state_dict().items()})
+    boards = planes.reshape(3, -1, 5, 5)
+    twin_logits, twin_values = twin.evaluate(boards)
+    np.testing.assert_allclose(logits.numpy(), twin_logits, atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(values.numpy(), twin_values, atol=1e-5)
+    assert np.std(twin_values) > 0.01
+    assert (predictions.ownership is not None, predictions.score is not None) == (
+        network.ownership_head,
+        network.score_head,
+    )
+    if predictions.ownership is not None:
+        np.testing.assert_allclose(predictions.ownership.numpy(), twin.ownership(boards), atol=1e-5)
+    if predictions.score is not None:
+        np.testing.assert_allclose(predictions.score.numpy(), twin.score(boards), atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
+def test_every_architecture_has_its_shapes(network):
+    model = lived_in_network(network)
+    predictions = model.predict(as_images(random_planes(3)))
+    assert predictions.logits.shape == (3, NUM_ACTIONS) and predictions.value.shape == (3,)
+    assert predictions.ownership is None or predictions.ownership.shape == (3, 25)
+    assert predictions.score is None or predictions.score.shape == (3,)
+    bounded = (predictions.value, predictions.ownership)
+    assert all(part.abs().max() <= 1 for part in bounded if part is not None)
+    torch.testing.assert_close(torch.tanh(predictions.value_logit), predictions.value)
+
+
+def test_a_player_does_not_compute_what_is_for_training_alone():
+    model = lived_in_network(ARCHITECTURES["residual joint with everything"])
+    used = []
+    for name, module in model.named_modules():
+        module.register_forward_hook(lambda *_, name=name: used.append(name))
+    model(as_images(random_planes(2)))
+    assert not [name for name in used if name.startswith(("ownership", "score"))]
+    model.predict(as_images(random_planes(2)))
+    assert {"ownership_head.output", "score_head.output"} <= set(used)
+
+
+@pytest.mark.parametrize(("num_blocks", "pooled"), [(1, {1}), (2, {2}), (3, {2, 3}), (4, {3, 4})])
+def test_the_second_half_of_the_blocks_is_pooled(num_blocks, pooled):
+    model = lived_in_network(network_params(num_blocks=num_blocks, global_pooling=True))
+    found = {index for index, layer in enumerate(model.tower.children()) if isinstance(layer, PooledBlock)}
+    assert found == pooled
+
+
+def test_with_pooling_every_point_sees_the_whole_board():
+    """Convolutions alone reach three points far here: stem, and two of a block."""
+    far = [0, 7 * 9 + 8]
+    board = GoParams(name="go", size=9, komi=0.5, allow_suicide=False)
+    for pooling in (False, True):
+        model = new_network(network_params(num_channels=8, global_pooling=pooling), board, 1)
+        x = torch.from_numpy(np.random.default_rng(0).integers(0, 2, (1, 17, 81)).astype(np.float32))
+        changed = x.clone()
+        changed[0, :, far[1]] = 1 - changed[0, :, far[1]]
+        with torch.no_grad():
+            one, other = (model.tower(planes.view(1, 17, 9, 9)).flatten(2)[0, :, far[0]] for planes in (x, changed))
+        assert torch.equal(one, other) != pooling
+
+
+def test_pooling_without_blocks_of_two_convolutions_is_refused():
+    with pytest.raises(ParamsError, match=r"global_pooling.*tower = 'shallow'.*set global_pooling to false"):
+        network_spec(network_params(tower="shallow", global_pooling=True), GO5)
+
+
+@pytest.mark.parametrize("name", ["global_pooling", "pooled_heads"])
+def test_pooling_of_a_single_channel_is_refused(name):
+    with pytest.raises(ParamsError, match=rf"{name} = True needs network.num_channels of 2 or more, got 1"):
+        network_spec(network_params(num_channels=1, **{name: True}), GO5)
+
+
+def test_pooled_heads_judge_every_point_alike():
+    """A board that is turned gives the policy turned: convolutions of 1x1 weights, and pooling, know no directions."""
+    model = lived_in_network(TINY.model_copy(update={"pooled_heads": True}))
+    features = torch.from_numpy(np.random.default_rng(2).normal(size=(2, 6, 5, 5)).astype(np.float32))
+    with torch.no_grad():
+        logits, turned = model.policy_head(features), model.policy_head(features.rot90(1, (2, 3)))
+        values, turned_values = model.value_head(features), model.value_head(features.rot90(1, (2, 3)))
+    torch.testing.assert_close(turned[:, :25].view(2, 5, 5), logits[:, :25].view(2, 5, 5).rot90(1, (1, 2)))
+    torch.testing.assert_close(turned[:, 25], logits[:, 25])
+    torch.testing.assert_close(turned_values, values)
+
+
+def test_pooled_heads_of_gomoku_have_no_pass():
+    network = TINY.model_copy(update={"pooled_heads": True})
+    model = lived_in_network(network, game=GOMOKU5)
+    planes = random_planes(2)
+    with torch.no_grad():
+        logits, values = model(as_images(planes))
+    assert model.policy_head.passing is None and logits.shape == (2, 25)
+    twin = NetworkTwin(network, {name: tensor.numpy() for name, tensor in model.state_dict().items()})
+    twin_logits, twin_values = twin.evaluate(planes.reshape(2, -1, 5, 5))
+    np.testing.assert_allclose(logits.numpy(), twin_logits, atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(values.numpy(), twin_values, atol=1e-5)
+
+
+def test_the_paper_network_has_its_known_size():
+    """20 blocks of 256 at 19x19: 39 convolutions in the tower, 22.8 million weights of them."""
+    network = network_params(num_blocks=19, num_channels=256, value_hidden=256)
+    model = new_network(network, GoParams(name="go", size=19, komi=7.5, allow_suicide=False), 1)
+    convolutions = [layer for layer in model.tower.modules() if isinstance(layer, ConvNorm)]
+    assert len(convolutions) == 1 + 2 * 19
+    tower = 17 * 256 * 9 + 38 * 256 * 256 * 9 + 39 * 2 * 256
+    policy = 256 * 2 + 2 * 2 + 2 * 361 * 362 + 362
+    value = 256 * 1 + 2 * 1 + 361 * 256 + 256 + 256 + 1
+    assert sum(parameter.numel() for parameter in model.parameters()) == tower + policy + value
+
+
+def test_a_shallow_tower_has_as_many_convolutions_as_blocks():
+    model = lived_in_network(TINY.model_copy(update={"tower": "shallow"}))
+    assert sum(isinstance(layer, ConvNorm) for layer in model.tower.modules()) == TINY.num_blocks
+
+
+def test_separate_heads_share_nothing():
+    model = lived_in_network(TINY.model_copy(update={"heads": "separate"}))
+    _, values = model(as_images(random_planes(2)))
+    values.sum().backward()
+    reached = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert reached == {name for name, _ in model.named_parameters() if name.startswith("value_")}
+
+
+def test_a_gomoku_network_has_no_pass():
+    assert network_spec(TINY, GO5).num_actions == NUM_ACTIONS
+    assert network_spec(TINY, GOMOKU5).num_actions == NUM_ACTIONS - 1

@@ -1,0 +1,131 @@
+"""A network with a search as a player of a match: what it chooses does not depend on the games beside it."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tests.search.evaluators import HashEvaluator, PriorEvaluator
+from zero.config.params import SearchParams
+from zero.errors import ParamsError
+from zero.games.rules import go_rules
+from zero.play.player import Player
+from zero.players.base import RESIGN, PlayerId
+from zero.players.network import Searcher
+
+GO5 = go_rules(5, 5, 0.5)
+SEARCH = SearchParams(
+    c_puct=1.5,
+    first_play="zero",
+    random_symmetry=True,
+    tree_reuse=True,
+    max_nodes=2,
+    root="puct",
+    considered_actions=4,
+    value_scale=0.1,
+    rescale_values=True,
+    evaluation_cache=0,
+)
+
+
+def searcher(num_simulations=16, num_slots=4, evaluator=None, seed=5, resign_threshold=-1.0, **search) -> Searcher:
+    player = PlayerId(name="ours", kind="network", settings={})
+    settings = SEARCH.model_copy(update=search)
+    return Searcher(
+        player, GO5, evaluator or HashEvaluator(GO5), settings, num_simulations, num_slots, seed, resign_threshold
+    )
+
+
+def own_game(one: Searcher, game: int, num_moves: int, beside=()) -> list[int]:
+    """The moves of a game against itself, with games `beside` it in which it makes other moves."""
+    one.begin([*beside, game])
+    actions = []
+    for _ in range(num_moves):
+        replies = dict(zip([*beside, game], one.choose([*beside, game]), strict=True))
+        for number, reply in replies.items():
+            one.play(number, reply.action)
+        actions.append(replies[game].action)
+    return actions
+
+
+@pytest.mark.parametrize("root", ["puct", "gumbel"])
+def test_a_game_does_not_depend_on_those_beside_it(root):
+    alone = own_game(searcher(root=root), 7, 8)
+    assert own_game(searcher(root=root), 7, 8, beside=(0, 1, 2)) == alone
+    assert own_game(searcher(root=root, seed=6), 7, 8) != alone
+
+
+def test_games_of_other_numbers_differ():
+    assert len({tuple(own_game(searcher(), game, 8)) for game in range(4)}) == 4
+
+
+def test_without_simulations_it_plays_the_greatest_prior():
+    prior = np.linspace(0.1, 0.2, GO5.num_actions, dtype=np.float32)
+    prior[7] = 0.9
+    one = searcher(0, evaluator=PriorEvaluator(prior), random_symmetry=False)
+    assert own_game(one, 0, 1) == [7]
+    assert one.choose([0])[0].action == GO5.num_points, "7 is taken"
+
+
+@pytest.mark.parametrize("root", ["puct", "gumbel"])
+def test_it_plays_as_the_player_of_one_game_does(root):
+    considered = SEARCH.considered_actions if root == "gumbel" else 0
+    alone = Player(GO5, HashEvaluator(GO5), 16, 1.5, False, False, 34, num_leaves=1, considered_actions=considered)
+    for action in own_game(searcher(random_symmetry=False, root=root), 0, 12):
+        assert alone.choose() == action
+        alone.play(action)
+
+
+def test_it_gives_up_below_the_threshold_and_never_at_first():
+    one = searcher(resign_threshold=1.0)
+    actions = own_game(one, 0, 2)
+    assert RESIGN not in actions
+    assert one.choose([0])[0].action == RESIGN
+
+
+def test_a_slot_is_used_again():
+    one = searcher(num_slots=1)
+    first = own_game(one, 3, 4)
+    one.end(3)
+    one.begin([4])
+    one.end(4)
+    assert own_game(one, 3, 4) == first
+
+
+def test_positions_are_judged_in_common_batches():
+    one = searcher(num_simulations=8)
+    one.begin([0, 1, 2, 3])
+    one.choose([0, 1, 2, 3])
+    assert one.num_evaluations == 4 * 9
+
+
+def test_trees_that_do_not_fit_are_refused():
+    with pytest.raises(ParamsError, match="games at once with 1000000 simulations do not fit in the memory"):
+        searcher(10**6, num_slots=10**6)
+
+
+class DeviceEvaluator(HashEvaluator):
+    """On a device of its own, that fails where two threads use it at once."""
+
+    busy = threading.Lock()
+
+    def evaluate(self, planes, prior, value):
+        assert self.busy.acquire(blocking=False), "two at once"
+        time.sleep(0.001)
+        super().evaluate(planes, prior, value)
+        self.busy.release()
+
+    def submit(self, planes, prior, value):
+        self.evaluate(planes, prior, value)
+
+    def wait(self):
+        pass
+
+
+def test_two_players_on_a_gpu_use_it_in_turn():
+    players = [searcher(evaluator=DeviceEvaluator(GO5, salt)) for salt in ("a", "b")]
+    with ThreadPoolExecutor(2) as threads:
+        games = list(threads.map(lambda player: own_game(player, 1, 4), players))
+    assert games == [own_game(searcher(evaluator=HashEvaluator(GO5, salt)), 1, 4) for salt in ("a", "b")]

@@ -1,0 +1,286 @@
+"""Rollout search: its random games and its trees against the slow twin, tactics, and the numbers it draws."""
+
+import numpy as np
+import pytest
+
+from tests.games.kernel_game import KernelGame, drawn_go, lines, oracle_of
+from tests.oracle import rollout as twin
+from tests.oracle.mcts import Game
+from tests.oracle.streams import Stream
+from tests.players.games import moves, played_games
+from zero.errors import ParamsError
+from zero.games.coords import name_to_action
+from zero.games.position import BLACK, EMPTY, NUM_MOVES, TO_PLAY, WHITE, Position, Rules
+from zero.games.rules import go_rules, gomoku_rules
+from zero.players.playouts import is_own_eye, num_bits, play_out, random_go_move, take_bit
+from zero.players.rollout import RolloutPlayer, Workspace, new_workspace, search
+from zero.players.uniform import UniformPlayer
+from zero.search.streams import stream_of
+
+BOARDS = {
+    "go 2x2": go_rules(2, 2, 0.0),
+    "go 3x3 with suicide": go_rules(3, 3, 0.5, allow_suicide=True),
+    "go 3x5": go_rules(3, 5, 1.0),
+    "go 5x5": go_rules(5, 5, 7.5),
+    "go 9x9": go_rules(9, 9, 7.0),
+    "gomoku 3x3": gomoku_rules(3, 3, 3),
+    "gomoku 7x4": gomoku_rules(7, 4, 4),
+    "gomoku 9x9": gomoku_rules(9, 9, 5),
+}
+every_board = pytest.mark.parametrize("rules", [pytest.param(rules, id=name) for name, rules in BOARDS.items()])
+NUM_PLAYOUTS = 2000
+
+
+def random_start(rules: Rules, num_moves: int, seed: int) -> KernelGame:
+    """A game after so many random moves, or before the one that ended it."""
+    game, random = KernelGame(rules), np.random.default_rng(seed)
+    for _ in range(num_moves):
+        after = game.copy().play(int(random.choice(sorted(game.legal_actions()))))
+        if after.ended:
+            break
+        game = after
+    return game
+
+
+def oracle_at(game: KernelGame, seed: int, num_moves: int) -> Game:
+    """The slow twin of `random_start`."""
+    oracle, random = oracle_of(game.rules), np.random.default_rng(seed)
+    for _ in range(num_moves):
+        action = int(random.choice(sorted(oracle.legal_actions())))
+        if len(oracle.boards) - 1 == game.num_moves:
+            break
+        oracle.play(action)
+    assert oracle.board == game.board()
+    return oracle
+
+
+def searched(game: KernelGame, stream: np.ndarray, num_playouts: int) -> tuple[int, Workspace]:
+    """The choice of a search, and its tree."""
+    space = new_workspace(game.rules, num_playouts)
+    positions = Position(*(array[np.newaxis] for array in game.position))
+    return search(game.rules, positions, game.history, space, stream, num_playouts), space
+
+
+@every_board
+@pytest.mark.parametrize("num_moves", [0, 3, 7])
+def test_random_games_are_those_of_the_twin(rules, num_moves):
+    for seed in range(5):
+        game = random_start(rules, num_moves, seed)
+        oracle = oracle_at(game, seed, num_moves)
+        stream, slow_stream = stream_of(seed, 0, "test", num_moves), Stream(seed, 0, "test", num_moves)
+        played = game.copy()
+        empty = np.zeros(rules.num_words, np.uint64)
+        outcome = play_out(rules, played.position, played.history, empty, stream)
+        assert outcome == twin.outcome_of_random_game(oracle, slow_stream)
+        assert stream[2] == slow_stream.counter, "they drew as many numbers"
+
+
+@every_board
+@pytest.mark.parametrize("num_moves", [0, 5])
+def test_a_search_is_that_of_the_twin(rules, num_moves):
+    num_playouts = 8 if rules.num_points > 40 else 80
+    game = random_start(rules, num_moves, 1)
+    oracle = oracle_at(game, 1, num_moves)
+    slow = twin.RolloutSearch(Stream(7, 0, "test", num_moves))
+    chosen, space = searched(game, stream_of(7, 0, "test", num_moves), num_playouts)
+    assert chosen == slow.choose(oracle, num_playouts)
+    trees = space.trees
+    visited = range(trees.num_visited[0, 0])
+    edges = {int(trees.action[0, 0, e]): (trees.visit_count[0, 0, e], trees.value_sum[0, 0, e]) for e in visited}
+    assert edges == {a: (edge.visits, edge.value_sum) for a, edge in slow.root.edges.items() if edge.visits}
+    assert sum(visits for visits, _ in edges.values()) == num_playouts
+    assert trees.num_nodes[0] == len(slow.root.below())
+
+
+@every_board
+def test_a_search_leaves_the_game_as_it_was(rules):
+    game = random_start(rules, 4, 2)
+    before = game.copy()
+    searched(game, stream_of(1, 0, "test", 0), 50)
+    for array, old in zip(game.position, before.position, strict=True):
+        np.testing.assert_array_equal(array, old)
+    rows = game.num_moves + 1
+    np.testing.assert_array_equal(game.history.boards[:rows], before.history.boards[:rows])
+    np.testing.assert_array_equal(game.history.hashes[:rows], before.history.hashes[:rows])
+
+
+EYES = """
+    . X . X X
+    X X X . X
+    O X X X X
+    . O O O .
+    O O . O O
+    """
+
+
+def test_own_eyes_are_not_filled():
+    """A5, C5 and D4 are Black's, C1 is White's; A2 has an enemy at its corner, E2 beside it."""
+    for colour, eyes in ((BLACK, {"A5", "C5", "D4"}), (WHITE, {"C1"})):
+        game = drawn_go(EYES, colour)
+        found = {
+            name
+            for name in ("A5", "C5", "D4", "A2", "C1", "E2")
+            if is_own_eye(game.rules, game.position, name_to_action(game.rules, name))
+        }
+        assert found == eyes
+
+
+FALSE_EYES = """
+    . X O . .
+    X O . X .
+    . . X . X
+    . . O X O
+    X . . . .
+    """
+TRUE_EYES = """
+    . X . . .
+    X X . X .
+    . . X . X
+    . . . X O
+    X . . . .
+    """
+
+
+def test_a_false_eye_is_none():
+    """One enemy on the diagonals of A5, at the edge, or two on those of D3, spoil it."""
+    for drawing, is_eye in ((FALSE_EYES, False), (TRUE_EYES, True)):
+        game = drawn_go(drawing, BLACK)
+        for name in ("A5", "D3"):
+            assert is_own_eye(game.rules, game.position, name_to_action(game.rules, name)) == is_eye, name
+
+
+LIVING = """
+    . X O . O
+    X X O O O
+    . X O . O
+    X X O O O
+    . X O . O
+    """
+
+
+def test_with_nothing_but_eyes_to_fill_it_passes():
+    game = drawn_go(LIVING, WHITE)
+    empty = np.zeros(game.rules.num_words, np.uint64)
+    for seed in range(20):
+        stream = stream_of(seed, 0, "test", 0)
+        assert random_go_move(game.rules, game.position, game.history, empty, stream) == game.pass_action
+    assert game.drawing() == lines(LIVING)
+
+
+def test_every_legal_point_that_is_no_eye_is_drawn():
+    game = drawn_go(EYES, WHITE)
+    empty = np.zeros(game.rules.num_words, np.uint64)
+    drawn = {
+        random_go_move(game.rules, game.position, game.history, empty, stream_of(seed, 0, "test", 0))
+        for seed in range(200)
+    }
+    assert drawn == game.legal_actions() - {game.pass_action, name_to_action(game.rules, "C1")}
+
+
+def test_bits_are_taken_in_order():
+    random = np.random.default_rng(1)
+    for _ in range(50):
+        points = sorted(random.choice(192, random.integers(1, 192), replace=False).tolist())
+        bits = np.zeros(3, np.uint64)
+        for point in points:
+            bits[point >> 6] |= np.uint64(1) << np.uint64(point & 63)
+        assert sum(num_bits(word) for word in bits) == len(points)
+        while points:
+            index = int(random.integers(len(points)))
+            assert take_bit(bits, index) == points.pop(index)
+        assert not bits.any()
+
+
+def gomoku_game(drawing: str, to_play: int) -> KernelGame:
+    """A drawn position of five in a row, put on the board as it is."""
+    rows = lines(drawing).splitlines()
+    game = KernelGame(gomoku_rules(len(rows), len(rows[0]), 5))
+    colours = [{"X": BLACK, "O": WHITE, ".": EMPTY}[symbol] for symbol in "".join(rows)]
+    assert abs(sum(colours)) <= 1
+    game.position.board[:-1] = colours
+    game.position.state[TO_PLAY] = to_play
+    game.position.state[NUM_MOVES] = np.count_nonzero(colours)
+    return game
+
+
+FOUR = """
+    . . . . . . . .
+    . . O . . . . .
+    . . . O . . . .
+    . O X X X X . .
+    . . . . . O . .
+    . . . . . . . .
+    . . . . . . . .
+    . . . . . . . .
+    """
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("colour", [BLACK, WHITE])
+def test_a_line_of_four_is_completed_by_its_owner_and_blocked_by_the_other(colour, seed):
+    game = gomoku_game(FOUR, colour)
+    action, _ = searched(game, stream_of(seed, 0, "test", 0), NUM_PLAYOUTS)
+    assert action == name_to_action(game.rules, "G5")
+
+
+def test_a_group_in_atari_is_taken_where_the_game_hangs_on_it():
+    game = drawn_go(
+        """
+        . . . . .
+        . X X X .
+        X O O O .
+        . X X X .
+        . . . . .
+        """,
+        BLACK,
+        komi=20.5,
+    )
+    action, _ = searched(game, stream_of(1, 0, "test", 0), NUM_PLAYOUTS)
+    assert action == name_to_action(game.rules, "E3")
+
+
+def test_a_game_is_the_same_in_any_company_and_on_any_number_of_threads():
+    rules = go_rules(5, 5, 7.5)
+    alone = RolloutPlayer(rules, 40, 1, seed=3)
+    many = RolloutPlayer(rules, 40, 4, seed=3, num_threads=3)
+    games = played_games(rules, many, many, [2, 5, 7, 11])
+    (again,) = played_games(rules, alone, alone, [5]).values()
+    assert moves(games[5]) == moves(again)
+    assert len({moves(game) for game in games.values()}) == 4
+    other = RolloutPlayer(rules, 40, 1, seed=4)
+    (another,) = played_games(rules, other, other, [5]).values()
+    assert moves(another) != moves(again)
+    for player in (alone, many, other):
+        player.close()
+
+
+@pytest.mark.parametrize("rules", [go_rules(5, 5, 0.5), gomoku_rules(6, 6, 4)], ids=["go 5x5", "gomoku 6x6"])
+def test_it_beats_random_moves(rules):
+    """At least 95 of 100 games, half with each colour; the only chance in it is that of the seeds."""
+    player, other = RolloutPlayer(rules, 200, 50, seed=1), UniformPlayer(rules, 2)
+    won = [game.outcome() == BLACK for game in played_games(rules, player, other, range(50)).values()]
+    won += [game.outcome() == WHITE for game in played_games(rules, other, player, range(50, 100)).values()]
+    player.close()
+    assert sum(won) >= 95
+
+
+@pytest.mark.parametrize("num_playouts", [0, -5, 10_000_001])
+def test_a_number_of_playouts_out_of_range_is_refused(num_playouts):
+    with pytest.raises(ParamsError, match=f"{num_playouts} playouts a move are out of range; give 1 to 10,000,000"):
+        RolloutPlayer(BOARDS["go 5x5"], num_playouts, 1, seed=0)
+
+
+def test_one_playout_is_enough_for_a_move():
+    rules = BOARDS["go 5x5"]
+    player = RolloutPlayer(rules, 1, 1, seed=0)
+    player.begin([0])
+    (reply,) = player.choose([0])
+    player.close()
+    assert reply.action in KernelGame(rules).legal_actions()
+
+
+def test_it_is_named_by_its_playouts():
+    player = RolloutPlayer(BOARDS["go 5x5"], 300, 1, seed=8)
+    player.close()
+    assert player.player.name == "rollout MCTS, 300 playouts"
+    assert player.player.settings == {"playouts": 300, "c_puct": 5.0}

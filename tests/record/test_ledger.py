@@ -1,0 +1,185 @@
+"""The ledger: a line cannot be altered, taken out or moved unseen."""
+
+import itertools
+import json
+from collections.abc import Callable
+
+import pytest
+
+from zero.errors import LineageError
+from zero.record.ledger import (
+    FIRST_PREVIOUS,
+    LEDGER_FILE,
+    append_entry,
+    entry_of,
+    last_line_digest,
+    line_digest,
+    parse_ledger,
+    read_ledger,
+)
+from zero.storage.files import canonical_line, sha256_bytes
+from zero.storage.manifests import Colours, LedgerEntry, MatchResult, PromotionDecision, Source
+
+
+def sha(number: int) -> str:
+    return f"{number:064x}"
+
+
+def decision(generation: int, promoted: bool) -> PromotionDecision:
+    wins = 240 if promoted else 160
+    match = MatchResult(
+        wins=wins,
+        losses=400 - wins,
+        draws=0,
+        as_black=Colours(wins=wins // 2, losses=200 - wins // 2, draws=0),
+        as_white=Colours(wins=wins // 2, losses=200 - wins // 2, draws=0),
+        unique_games=400,
+        score=wins / 400,
+        interval=(wins / 400 - 0.05, wins / 400 + 0.05),
+        mean_length=80.5,
+    )
+    return PromotionDecision(
+        lineage="go9",
+        generation=generation,
+        promoted=promoted,
+        threshold=0.55,
+        match=match,
+        challenger=sha(100 + generation),
+        champion=sha(100),
+    )
+
+
+def entry(generation: int, previous: str) -> LedgerEntry:
+    """The start, a promotion, a refusal, a promotion, ..."""
+    promoted = generation % 2 == 1
+    return LedgerEntry(
+        lineage="go9",
+        generation=generation,
+        kind="decision" if generation else "start",
+        decision=decision(generation, promoted) if generation else None,
+        champion=sha(100 + generation),
+        champion_generation=generation,
+        trainee=sha(200 + generation),
+        params_digest=sha(1),
+        lock_digest=sha(2),
+        source=None,
+        provenance=sha(3),
+        previous=previous,
+    )
+
+
+def ledger(num_lines: int = 4) -> str:
+    text = ""
+    for generation in range(num_lines):
+        text = append_entry(text, entry(generation, last_line_digest(text)))
+    return text
+
+
+def test_a_ledger_comes_back_refusals_included():
+    entries = parse_ledger(ledger(), "ledger")
+    assert [e.generation for e in entries] == [0, 1, 2, 3]
+    assert [e.decision.promoted for e in entries if e.decision] == [True, False, True]
+    assert entries[2] == entry(2, entries[2].previous)
+
+
+def test_each_line_holds_the_digest_of_the_line_before():
+    lines = ledger().splitlines(keepends=True)
+    assert json.loads(lines[0])["previous"] == FIRST_PREVIOUS == "0" * 64
+    for before, line in itertools.pairwise(lines):
+        assert json.loads(line)["previous"] == sha256_bytes(before.encode())
+
+
+def test_an_appended_line_leaves_the_lines_before_it():
+    assert ledger(4).startswith(ledger(3))
+
+
+def test_the_ledger_is_read_from_its_workspace(tmp_path):
+    path = tmp_path / LEDGER_FILE
+    path.parent.mkdir()
+    path.write_text(ledger())
+    assert read_ledger(tmp_path) == parse_ledger(ledger(), "ledger")
+
+
+def branch(previous: str = FIRST_PREVIOUS, generation: int = 4) -> LedgerEntry:
+    source = Source(tag="go9/gen-0004", commit="c" * 40, line=sha(9))
+    return entry(generation, previous).model_copy(update={"kind": "branch", "decision": None, "source": source})
+
+
+def test_a_branch_goes_on_from_the_number_of_its_source():
+    text = append_entry("", branch())
+    text = append_entry(text, entry(5, last_line_digest(text)))
+    entries = parse_ledger(text, "ledger")
+    assert [e.generation for e in entries] == [4, 5]
+    assert entry_of(entries, 5) is entries[1]
+    for number in (0, 3, 6):
+        with pytest.raises(LineageError, match=rf"go9 has no generation {number}; it has 4 to 5"):
+            entry_of(entries, number)
+
+
+def test_a_branch_in_the_middle_is_refused():
+    text = ledger()
+    with pytest.raises(LineageError, match="line 5 does not follow"):
+        parse_ledger(append_entry(text, branch(last_line_digest(text))), "ledger")
+
+
+def test_a_start_that_is_not_generation_0_is_refused():
+    late = entry(0, FIRST_PREVIOUS).model_copy(update={"generation": 2})
+    with pytest.raises(LineageError, match="line 1 does not follow"):
+        parse_ledger(append_entry("", late), "ledger")
+
+
+def test_the_digest_of_a_line_is_what_the_next_one_holds():
+    entries = parse_ledger(ledger(), "ledger")
+    assert [line_digest(e) for e in entries[:-1]] == [e.previous for e in entries[1:]]
+
+
+def test_an_emptied_ledger_is_refused():
+    with pytest.raises(LineageError, match="ledger is empty"):
+        parse_ledger("", "ledger")
+    assert last_line_digest("") == FIRST_PREVIOUS
+
+
+Change = Callable[[list[str]], list[str]]
+
+CHANGES: dict[str, tuple[Change, int]] = {
+    "the first line taken out": (lambda x: x[1:], 1),
+    "a line taken out": (lambda x: [*x[:1], *x[2:]], 2),
+    "two lines moved": (lambda x: [x[0], x[2], x[1], x[3]], 2),
+    "a line twice": (lambda x: [*x[:2], *x[1:]], 3),
+    "the last line twice": (lambda x: [*x, x[-1]], 5),
+    "a digit of the start altered": (lambda x: [x[0].replace(sha(200), sha(201)), *x[1:]], 2),
+    "a decision turned round": (lambda x: [*x[:2], x[2].replace('"promoted": false', '"promoted": true'), x[3]], 4),
+    "a space put in": (lambda x: [*x[:2], x[2].replace(": ", ":  ", 1), x[3]], 4),
+    "the last line's chain altered": (lambda x: [*x[:3], x[3].replace(json.loads(x[3])["previous"], sha(7))], 4),
+    "a line of another ledger": (lambda x: [*x[:3], canonical_line(entry(3, sha(7))).decode()], 4),
+    "a generation skipped": (lambda x: [*x, canonical_line(entry(5, sha256_bytes(x[-1].encode()))).decode()], 5),
+    "lines run together": (lambda x: [x[0].rstrip("\n"), *x[1:]], 1),
+    "no end of the last line": (lambda x: [*x[:3], x[3].rstrip("\n")], 4),
+    "half of the last line": (lambda x: [*x[:3], x[3][:80]], 4),
+    "an empty line": (lambda x: [*x[:2], "\n", *x[2:]], 3),
+    "a line that is no entry": (lambda x: [*x[:2], "{}\n", *x[2:]], 3),
+    "a field more": (lambda x: [*x[:3], x[3].replace("{", '{"note": "fine", ', 1)], 4),
+    "a letter beyond ASCII": (lambda x: [*x[:3], x[3].replace("go9", "gö9")], 4),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_tampered_ledger_is_refused_at_the_line(change):
+    alter, line = CHANGES[change]
+    lines = ledger().splitlines(keepends=True)
+    altered = alter(lines)
+    assert altered != lines
+    with pytest.raises(LineageError, match=rf"^ledger, line {line} .*; restore it with `git checkout HEAD -- ledger`$"):
+        parse_ledger("".join(altered), "ledger")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "record").mkdir()
+    (tmp_path / LEDGER_FILE).write_bytes(ledger().encode().replace(b"go9", b"\xff", 1))
+    with pytest.raises(LineageError, match=r"ledger.jsonl, line 1 "):
+        read_ledger(tmp_path)
+
+
+def test_a_folder_that_is_no_workspace_is_named(tmp_path):
+    with pytest.raises(LineageError, match=rf"{tmp_path} is no lineage's workspace: .*`zero new`"):
+        read_ledger(tmp_path)

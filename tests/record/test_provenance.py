@@ -1,0 +1,162 @@
+"""Statements and their signatures: what is signed is what is read, and nothing else passes."""
+
+import base64
+import json
+import subprocess
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from zero.errors import LineageError, StorageError
+from zero.record.provenance import (
+    BUILD_TYPE,
+    BuildDefinition,
+    ExternalParameters,
+    InternalParameters,
+    Metadata,
+    Predicate,
+    Resource,
+    RunDetails,
+    Statement,
+    read_envelope,
+    sign,
+    signed_by,
+    statement_bytes,
+    statement_digest,
+)
+from zero.record.signing import KEY_PATH, public_pem, signing_key
+
+KEY, OTHER_KEY = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2))
+
+
+def statement(generation: int = 3) -> Statement:
+    return Statement(
+        subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": "a" * 64}),),
+        predicate=Predicate(
+            build_definition=BuildDefinition(
+                build_type=BUILD_TYPE.format(kind="decision"),
+                external_parameters=ExternalParameters(lineage="go9", generation=generation, parameters={"seed": 1}),
+                internal_parameters=InternalParameters(
+                    engine={"selfplay": "b" * 64}, profile={"device": "cpu"}, lock="c" * 64
+                ),
+                resolved_dependencies=(
+                    Resource(name="source", digest={"gitCommit": "d" * 40}),
+                    Resource(
+                        name="data/games/shard-0000.parquet", digest={"sha256": "e" * 64}, annotations={"key": "f"}
+                    ),
+                ),
+            ),
+            run_details=RunDetails(metadata=Metadata(invocation_id=f"go9/gen-{generation:04d}"), byproducts=()),
+        ),
+    )
+
+
+def envelope() -> dict[str, Any]:
+    signed: dict[str, Any] = json.loads(sign(statement_bytes(statement()), KEY))
+    return signed
+
+
+def test_a_statement_comes_back_as_it_was_signed():
+    payload = statement_bytes(statement())
+    read = read_envelope(sign(payload, KEY), "provenance")
+    assert read.payload == payload
+    assert read.statement == statement()
+    assert read.statement.dependencies["source"].digest == {"gitCommit": "d" * 40}
+    assert len(read.key_ids) == 1
+
+
+def test_the_names_are_those_of_the_specifications():
+    tree = json.loads(statement_bytes(statement()))
+    assert tree["_type"] == "https://in-toto.io/Statement/v1"
+    assert tree["predicateType"] == "https://slsa.dev/provenance/v1"
+    build = tree["predicate"]["buildDefinition"]
+    assert set(build) == {"buildType", "externalParameters", "internalParameters", "resolvedDependencies"}
+    assert build["resolvedDependencies"][0] == {"name": "source", "digest": {"gitCommit": "d" * 40}}
+    assert tree["predicate"]["runDetails"]["metadata"] == {"invocationId": "go9/gen-0003"}
+    line = json.loads(sign(statement_bytes(statement()), KEY))
+    assert line["payloadType"] == "application/vnd.in-toto+json"
+
+
+def test_equal_statements_have_equal_signatures():
+    assert sign(statement_bytes(statement()), KEY) == sign(statement_bytes(statement()), KEY)
+    assert statement_digest(statement_bytes(statement(3))) != statement_digest(statement_bytes(statement(4)))
+
+
+def test_the_signature_holds_for_its_key_alone():
+    signed = sign(statement_bytes(statement()), KEY)
+    assert signed_by(signed, public_pem(KEY))
+    assert not signed_by(signed, public_pem(OTHER_KEY))
+
+
+def test_a_payload_put_under_an_old_signature_is_not_signed():
+    forged = envelope() | {"payload": base64.b64encode(statement_bytes(statement(4))).decode()}
+    assert not signed_by(json.dumps(forged).encode(), public_pem(KEY))
+
+
+def test_a_foreign_signature_under_the_key_id_of_ours_is_not_ours():
+    forged = json.loads(sign(statement_bytes(statement()), OTHER_KEY))
+    forged["signatures"][0]["keyid"] = envelope()["signatures"][0]["keyid"]
+    assert not signed_by(json.dumps(forged).encode(), public_pem(KEY))
+
+
+def test_an_envelope_without_a_signature_is_not_signed():
+    assert not signed_by(json.dumps(envelope() | {"signatures": []}).encode(), public_pem(KEY))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        json.dumps(envelope() | {"payload": "%%%"}).encode(),
+        json.dumps(envelope() | {"payloadType": "text/plain"}).encode(),
+        json.dumps(envelope() | {"payload": base64.b64encode(b'{"_type": 1}').decode()}).encode(),
+        json.dumps(envelope() | {"signatures": 3}).encode(),
+    ],
+)
+def test_what_is_no_envelope_is_named(data):
+    with pytest.raises(LineageError, match=r"^the file holds no signed statement \(.*\); restore it with"):
+        read_envelope(data, "the file")
+
+
+def test_a_public_key_that_is_none_is_refused():
+    with pytest.raises(LineageError, match="is no Ed25519 public key"):
+        signed_by(sign(statement_bytes(statement()), KEY), b"-----BEGIN PUBLIC KEY-----\nnonsense\n")
+
+
+def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path):
+    first = signing_key(tmp_path)
+    path = tmp_path / KEY_PATH
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert public_pem(signing_key(tmp_path)) == public_pem(first)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_key_of_openssl_is_taken_where_the_user_names_it(tmp_path, monkeypatch):
+    path = tmp_path / "mine.pem"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(path)], check=True, capture_output=True)
+    public = subprocess.run(["openssl", "pkey", "-in", str(path), "-pubout"], check=True, capture_output=True).stdout
+    monkeypatch.setenv("ZERO_SIGNING_KEY", str(path))
+    key = signing_key(tmp_path)
+    assert public_pem(key) == public
+    assert not (tmp_path / KEY_PATH).exists()
+    assert signed_by(sign(statement_bytes(statement()), key), public)
+
+
+def test_a_named_key_that_is_not_there_is_not_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZERO_SIGNING_KEY", str(tmp_path / "lost.pem"))
+    with pytest.raises(StorageError, match=r"cannot read the signing key .*lost\.pem: No such file"):
+        signing_key(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "no key", "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n"])
+def test_a_file_that_is_no_key_is_named_with_the_remedy(tmp_path, monkeypatch, text):
+    path = tmp_path / "key.pem"
+    path.write_text(text)
+    monkeypatch.setenv("ZERO_SIGNING_KEY", str(path))
+    with pytest.raises(LineageError, match=r"key\.pem is no Ed25519 private key .*openssl genpkey"):
+        signing_key(tmp_path)

@@ -1,0 +1,138 @@
+"""The decision, and the count of the match that it follows from."""
+
+import math
+
+import numpy as np
+import pytest
+
+from zero.data.records import read_records, write_records
+from zero.stages.gating import decide, match_result
+from zero.statistics import wilson_interval
+from zero.storage.manifests import Colours, GameRecord, MatchResult
+
+
+def result(wins: int, losses: int, draws: int = 0) -> MatchResult:
+    half = Colours(wins=0, losses=0, draws=0)
+    games = wins + losses + draws
+    return MatchResult(
+        wins=wins,
+        losses=losses,
+        draws=draws,
+        as_black=half,
+        as_white=half,
+        unique_games=games,
+        score=(wins + draws / 2) / games,
+        interval=(0.0, 1.0),
+        mean_length=1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wins", "losses", "draws", "threshold", "promoted"),
+    [
+        (220, 180, 0, 0.55, True),  # exactly 55 %
+        (219, 181, 0, 0.55, False),
+        (219, 180, 1, 0.55, False),  # 219.5 points
+        (219, 179, 2, 0.55, True),  # 220 points
+        (0, 0, 400, 0.5, True),
+        (0, 0, 400, 0.55, False),
+        (400, 0, 0, 1.0, True),
+        (399, 0, 1, 1.0, False),
+        (0, 400, 0, 0.0, True),
+        (7, 3, 0, 0.7, True),  # 0.7 is no binary fraction
+        (69, 31, 0, 0.7, False),
+        (3, 7, 0, 0.3, True),
+        (11, 9, 0, 0.55, True),
+        (10, 9, 1, 0.55, False),
+    ],
+)
+def test_the_challenger_is_promoted_where_its_score_reaches_the_threshold(wins, losses, draws, threshold, promoted):
+    assert decide(result(wins, losses, draws), threshold) is promoted
+
+
+@pytest.mark.parametrize("percent", range(101))
+def test_no_threshold_is_missed_by_rounding(percent):
+    assert decide(result(4 * percent, 400 - 4 * percent), percent / 100)
+    if percent:
+        assert not decide(result(4 * percent - 1, 400 - 4 * percent, 1), percent / 100)
+
+
+@pytest.mark.parametrize(
+    ("wins", "games", "low", "high"),
+    [
+        # Newcombe, Statistics in Medicine 17 (1998) 857-872, table I, method 3
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0000, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        # and what they are for the losses
+        (182, 263, 0.6338, 0.7447),
+        (20, 20, 0.8389, 1.0000),
+    ],
+)
+def test_the_interval_has_the_published_values(wins, games, low, high):
+    assert wilson_interval(wins / games, games) == pytest.approx((low, high), abs=5e-5)
+
+
+@pytest.mark.parametrize("games", [1, 2, 400])
+def test_the_ends_of_the_interval_are_as_far_from_the_score_as_chance_goes(games):
+    # Wilson's definition: |score - p| = 1.96 sqrt(p (1 - p) / n) at both ends p.
+    for points in range(2 * games + 1):
+        score = points / (2 * games)
+        low, high = wilson_interval(score, games)
+        for end in (low, high):
+            assert abs(score - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / games), abs=1e-6)
+        assert 0.0 <= low < high <= 1.0
+        assert low - 1e-9 <= score <= high + 1e-9
+
+
+def record(game: int, outcome: int, actions: tuple[int, ...]) -> GameRecord:
+    names = ("challenger", "champion") if game % 2 == 0 else ("champion", "challenger")
+    return GameRecord(
+        actions=np.array(actions, np.int16),
+        visit_counts=np.ones((len(actions), 9), np.uint16),
+        root_values=np.zeros(len(actions), np.float32),
+        best_values=np.zeros(len(actions), np.float32),
+        ownership=np.zeros(0, np.int8),
+        outcome=outcome,
+        margin=0.5,
+        end="passes",
+        never_resigns=False,
+        game=game,
+        black=names[0],
+        white=names[1],
+    )
+
+
+def counted(*records: GameRecord) -> MatchResult:
+    return match_result(read_records(write_records(records), "match"))
+
+
+def test_a_match_is_counted_by_colour():
+    # The challenger has Black in games 0, 2, 4 and White in games 1, 3, 5, 7.
+    match = counted(
+        record(0, +1, (0, 1)),
+        record(1, +1, (0, 2)),
+        record(2, -1, (0, 3)),
+        record(3, -1, (0, 4)),
+        record(4, 0, (0, 5)),
+        record(5, -1, (0, 6)),
+        record(7, -1, (0, 7, 8, 1)),
+    )
+    assert match.as_black == Colours(wins=1, losses=1, draws=1)
+    assert match.as_white == Colours(wins=3, losses=1, draws=0)
+    assert (match.wins, match.losses, match.draws) == (4, 2, 1)
+    assert match.score == 4.5 / 7
+    assert match.interval == wilson_interval(4.5 / 7, 7)
+    assert match.mean_length == 16 / 7
+
+
+def test_colours_go_by_the_number_of_a_game_and_not_by_its_place():
+    match = counted(record(5, -1, (0, 1)), record(8, -1, (0, 2)))
+    assert (match.as_white.wins, match.as_black.losses) == (1, 1)
+
+
+def test_unique_games_differ_in_their_moves():
+    # A game that another one begins with is another game.
+    moves = [(0, 1), (0, 1), (0, 1, 2), (1, 0), (0,), (0, 1, 2)]
+    assert counted(*(record(game, 1, actions) for game, actions in enumerate(moves))).unique_games == 4

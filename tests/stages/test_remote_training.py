@@ -1,0 +1,249 @@
+"""A training by way of the store: the bytes of one done here, and nothing taken that is not whole and of this one."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.made_games import made_params, write_workspace
+from zero.errors import LineageError, StorageError
+from zero.shards.meter import worker_name
+from zero.stages import replay
+from zero.stages.costs import lines_of
+from zero.stages.remote_training import TrainingSpec, fetch, plan, train_into_store
+from zero.stages.training import run
+from zero.storage.files import canonical_json, sha256_bytes
+from zero.storage.manifests import Checkpoint
+from zero.storage.store import Store
+
+WORKER = """
+import os, sys
+from pathlib import Path
+import flows.training as pool
+from zero.storage.store import Store
+
+def look(event, words):
+    if event == "import" and words[0] == "torch":
+        print(os.environ.get("GOMP_SPINCOUNT"), flush=True)
+        os._exit(0)
+
+assert "torch" not in sys.modules
+sys.addaudithook(look)
+pool.train_into_store(pool.TrainingSpec.model_validate_json(sys.argv[1]), Store(sys.argv[2]), Path(sys.argv[3]))
+"""
+"""What the process of a run on the pool does, until it imports torch."""
+ASKER = """
+import sys
+from pathlib import Path
+import zero.cli.stages
+from zero.storage.store import Store
+from zero.stages.remote_training import fetch, plan
+folder, store = Path(sys.argv[1]), Store(sys.argv[2])
+assert plan(folder, store, missing=True) is None and fetch(folder, store)
+assert "torch" not in sys.modules
+"""
+MANIFEST = "models/challenger/manifest.json"
+MADE = (
+    MANIFEST,
+    *(f"models/challenger/{name}.safetensors" for name in ("weights", "optimizer", "raw-weights")),
+    *("metrics/training.json", "plots/training.csv"),
+)
+
+Files = dict[str, bytes]
+
+
+class Trained(NamedTuple):
+    """A workspace whose training was done by way of a store."""
+
+    folder: Path
+    store: Store
+    spec: TrainingSpec
+    work: Path
+    """Where another try would work."""
+    files: Files
+    """What the training made."""
+
+    def is_done(self) -> bool:
+        """What the plan says, and what is fetched."""
+        planned = plan(self.folder, self.store, missing=True)
+        assert planned in (None, self.spec)
+        fetched = fetch(self.folder, self.store)
+        assert (planned is None) == (fetched is not None)
+        return planned is None
+
+    def train(self) -> int:
+        """Trains into the store; how many steps that took."""
+        steps: list[int] = []
+        train_into_store(self.spec, self.store, self.work, lambda done, _: steps.append(done))
+        assert not self.work.exists()
+        return len(steps)
+
+    def put_outcome(self, files: Files) -> None:
+        """Puts what claims to be the outcome in place of what is there."""
+        digests = {path: self.store.put_file(data) for path, data in files.items()}
+        shutil.rmtree(Path(self.store.url) / "trainings")
+        outcome = {"key": self.spec.key(), "files": digests, "worker": "mallory", "costs": []}
+        self.store.put_training(self.spec.key(), json.dumps(outcome).encode())
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Trained:
+    folder, scratch = tmp_path_factory.mktemp("workspace"), tmp_path_factory.mktemp("worker")
+    store = Store(str(scratch / "store"))
+    write_workspace(folder, made_params(ema_decay=0.9))
+    replay.run(folder, store)
+    spec = plan(folder, store, missing=True)
+    assert spec is not None and fetch(folder, store) is None
+    train_into_store(spec, store, scratch / "work")
+    assert not (scratch / "work").exists()
+    assert fetch(folder, store) is not None
+    files = {path: (folder / path).read_bytes() for path in MADE}
+    return Trained(folder, store, spec, scratch / "work", files)
+
+
+@pytest.fixture
+def trained(original: Trained, tmp_path: Path) -> Trained:
+    """A copy, to be spoilt."""
+    shutil.copytree(original.folder, tmp_path / "workspace")
+    shutil.copytree(original.store.url, tmp_path / "store")
+    copy = original._replace(folder=tmp_path / "workspace", store=Store(str(tmp_path / "store")))
+    return copy._replace(work=tmp_path / "trainings" / copy.spec.key())
+
+
+def test_who_only_asks_whether_it_was_done_imports_no_torch(trained: Trained):
+    subprocess.run([sys.executable, "-c", ASKER, trained.folder, trained.store.url], timeout=600, check=True)
+
+
+def test_a_training_of_a_worker_gives_the_bytes_of_one_here(trained: Trained):
+    assert trained.is_done()
+    run(trained.folder)
+    assert {path: (trained.folder / path).read_bytes() for path in MADE} == trained.files
+
+
+def test_what_a_worker_spent_is_counted_for_the_generation_once(trained: Trained):
+    for _ in range(2):
+        assert trained.is_done()
+        (line,) = lines_of(trained.folder, "training", 1)
+        assert line.worker == worker_name()
+        assert 0 < line.seconds < 600
+        assert line.cpu_seconds > 0
+
+
+def test_a_worker_sets_what_torch_reads_at_its_start_before_that(trained: Trained):
+    shutil.rmtree(Path(trained.store.url) / "trainings")
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    words = [sys.executable, "-c", WORKER, trained.spec.model_dump_json(), trained.store.url, str(trained.work)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stdout) == (0, "1000\n"), done.stderr
+
+
+def test_what_is_done_is_not_done_again_and_what_killed_tries_left_is_removed(trained: Trained):
+    other, unknown, foreign = (trained.work.parent / name for name in ("ab" * 32, "cd" * 32, "notes"))
+    for folder in (trained.work, other, unknown, foreign):
+        folder.mkdir(parents=True)
+    trained.store.put_training(other.name, b"finished by another machine")
+    assert trained.train() == 0
+    assert sorted(trained.work.parent.iterdir()) == [unknown, foreign]
+
+
+@pytest.mark.parametrize("how", ["missing", "altered"])
+def test_an_outcome_that_lacks_a_file_is_made_again_and_then_whole(trained: Trained, how: str):
+    file = Path(trained.store.url) / "files" / sha256_bytes(trained.files["models/challenger/optimizer.safetensors"])
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(bytes(file.stat().st_size))
+    assert not trained.is_done()
+    assert trained.train() == 10
+    assert trained.is_done()
+
+
+def of_another_training(files: Files) -> None:
+    checkpoint = Checkpoint.model_validate_json(files[MANIFEST])
+    origin = checkpoint.origin.model_copy(update={"generation": 7})
+    files[MANIFEST] = canonical_json(checkpoint.model_copy(update={"origin": origin}))
+
+
+def with_other_raw_weights(files: Files) -> None:
+    files["models/challenger/raw-weights.safetensors"] = files["models/challenger/weights.safetensors"]
+
+
+def with_a_file_elsewhere(files: Files) -> None:
+    files["models/challenger/../../../elsewhere"] = b""
+
+
+def with_weights_elsewhere(files: Files) -> None:
+    checkpoint = Checkpoint.model_validate_json(files[MANIFEST])
+    path = "../../../elsewhere"
+    weights = checkpoint.weights.model_copy(update={"path": path})
+    files[f"models/challenger/{path}"] = files.pop("models/challenger/weights.safetensors")
+    files[MANIFEST] = canonical_json(checkpoint.model_copy(update={"weights": weights}))
+
+
+def without_the_curve(files: Files) -> None:
+    del files["plots/training.csv"]
+
+
+def without_a_manifest(files: Files) -> None:
+    files[MANIFEST] = b"{}"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        of_another_training,
+        with_other_raw_weights,
+        with_a_file_elsewhere,
+        with_weights_elsewhere,
+        without_the_curve,
+        without_a_manifest,
+    ],
+)
+def test_what_claims_to_be_the_outcome_is_not_taken(trained: Trained, caplog, spoil: Callable[[Files], None]):
+    files = dict(trained.files)
+    spoil(files)
+    trained.put_outcome(files)
+    assert not trained.is_done()
+    assert "what mallory made of training" in caplog.text
+    assert not (trained.folder.parent / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    "path", ["data/window/../../../elsewhere", "/elsewhere", "models/challenger/manifest.json", ""]
+)
+def test_a_worker_writes_nothing_but_what_training_reads(trained: Trained, path: str):
+    shutil.rmtree(Path(trained.store.url) / "trainings")
+    spec = trained.spec.model_copy(update={"files": {**trained.spec.files, path: trained.store.put_file(b"bad")}})
+    with pytest.raises(StorageError, match="is no file that training reads"):
+        train_into_store(spec, trained.store, trained.work)
+    assert not trained.work.exists()
+
+
+def test_two_workers_of_one_folder_do_not_train_beside_each_other(trained: Trained):
+    shutil.rmtree(Path(trained.store.url) / "trainings")
+    trained.work.mkdir(parents=True)
+    with (trained.work / "lock").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StorageError, match=r"another process is at the training in .*; wait for its end"):
+            train_into_store(trained.spec, trained.store, trained.work)
+    assert [path.name for path in trained.work.iterdir()] == ["lock"]
+
+
+def test_a_worker_refuses_files_of_another_training(trained: Trained):
+    origin = trained.spec.origin.model_copy(update={"generation": 7})
+    with pytest.raises(LineageError, match=r"the files of training .* are of another"):
+        train_into_store(trained.spec.model_copy(update={"origin": origin}), trained.store, trained.work)
+
+
+def test_a_worker_with_another_profile_refuses_and_leaves_nothing(trained: Trained):
+    spec = trained.spec.model_copy(update={"profile": {**trained.spec.profile, "torch": "0.4"}})
+    with pytest.raises(LineageError, match=r"this worker's torch is .*, the training wants 0\.4"):
+        train_into_store(spec, trained.store, trained.work)
+    assert not trained.work.exists()

@@ -1,0 +1,337 @@
+"""Stage replay: which games are in the window, what is not let in, and what becomes of it."""
+
+import shutil
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.made_games import GO5, LINEAGE, made_params, write_games, write_params, write_workspace
+from zero.config.params import GoParams, Params
+from zero.data.quarantine import lacks_games
+from zero.data.records import game_record, read_records, write_records
+from zero.data.window import read_window
+from zero.errors import StorageError
+from zero.games.rules import rules_of
+from zero.stages import replay
+from zero.stages.replay import ReplayMetrics, window_size
+from zero.storage.files import checked_path, read_manifest, sha256_bytes, sha256_file, write_manifest
+from zero.storage.manifests import FileRef, GameRecord, GameSet, GenerationId, Window
+from zero.storage.store import Store
+
+RULES = rules_of(GO5)
+
+
+def run(folder: Path) -> Window:
+    return replay.run(folder, Store(str(folder / "store")))
+
+
+def window_of(games: int) -> Params:
+    params = made_params()
+    return params.model_copy(update={"replay": params.replay.model_copy(update={"window_games": games})})
+
+
+def next_generation(folder: Path, number: int, num_shards: int = 2) -> list[GameRecord]:
+    """Rolls the window forward as the registry does, and plays."""
+    shutil.rmtree(folder / "state/replay")
+    shutil.copytree(folder / "data/window", folder / "state/replay")
+    shutil.rmtree(folder / "data/games")
+    return write_games(folder, number, num_shards)
+
+
+def games_in(folder: Path) -> list[bytes]:
+    columns = read_window(read_manifest(folder / "data/window", Window), folder / "data/window", RULES)
+    offsets = columns.move_offsets
+    return [columns.actions[a:b].tobytes() for a, b in pairwise(offsets)]
+
+
+def sequences(games: list[GameRecord]) -> list[bytes]:
+    return [game.actions.tobytes() for game in games]
+
+
+def test_the_first_window_is_the_first_games(tmp_path):
+    games = write_workspace(tmp_path, window_of(100))
+    window = run(tmp_path)
+    assert window == read_manifest(tmp_path / "data/window", Window)
+    assert (window.num_games, window.num_positions) == (6, sum(len(game.actions) for game in games))
+    assert games_in(tmp_path) == sequences(games)
+    assert window.origin.generation == 1
+    assert set(window.origin.inputs) == {"data/games", "state/replay"}
+
+
+def test_a_window_grows_with_the_generations_oldest_game_first(tmp_path):
+    games = write_workspace(tmp_path, window_of(100))
+    for number in (2, 3):
+        run(tmp_path)
+        games += next_generation(tmp_path, number)
+    window = run(tmp_path)
+    assert games_in(tmp_path) == sequences(games)
+    names = [entry.shard.file.path for entry in window.shards]
+    assert names == [f"gen-{g:04d}-shard-{s:04d}.parquet" for g in (1, 2, 3) for s in (0, 1)]
+    assert sorted(path.name for path in (tmp_path / "data/window").iterdir()) == sorted([*names, "manifest.json"])
+
+
+@pytest.mark.parametrize(
+    ("size", "num_shards", "skip"), [(9, 3, 0), (8, 3, 1), (7, 3, 2), (6, 2, 0), (2, 1, 1), (1, 1, 2)]
+)
+def test_only_the_last_games_stay(tmp_path, size, num_shards, skip):
+    games = write_workspace(tmp_path, window_of(size))
+    run(tmp_path)
+    games += next_generation(tmp_path, 2)
+    window = run(tmp_path)
+    assert games_in(tmp_path) == sequences(games)[-size:]
+    assert window.num_games == size
+    assert window.num_positions == sum(len(game.actions) for game in games[-size:])
+    assert (len(window.shards), window.shards[0].skip_games) == (num_shards, skip)
+    assert len(list((tmp_path / "data/window").glob("*.parquet"))) == num_shards
+
+
+@pytest.mark.parametrize(
+    ("fraction", "generation", "size"),
+    [(1.0, 1, 10), (1.0, 7, 50), (0.5, 1, 10), (0.5, 2, 10), (0.5, 3, 15), (0.35, 3, 11), (0.5, 10, 50), (0.5, 11, 50)],
+)
+def test_the_window_grows_with_the_games_of_the_lineage(fraction, generation, size):
+    params = window_of(50)
+    sections = {
+        "replay": params.replay.model_copy(update={"window_fraction": fraction}),
+        "selfplay": params.selfplay.model_copy(update={"num_games": 10}),
+    }
+    assert window_size(params.model_copy(update=sections), generation) == size
+
+
+def test_a_window_of_a_fraction_forgets_the_first_games(tmp_path):
+    params = window_of(100)
+    sections = {
+        "replay": params.replay.model_copy(update={"window_fraction": 0.5}),
+        "selfplay": params.selfplay.model_copy(update={"num_games": 5}),
+    }
+    games = write_workspace(tmp_path, params.model_copy(update=sections))
+    run(tmp_path)
+    games += next_generation(tmp_path, 2)
+    run(tmp_path)
+    assert games_in(tmp_path) == sequences(games)[-5:]
+
+
+def test_games_once_dropped_do_not_come_back_with_a_larger_window(tmp_path):
+    games = write_workspace(tmp_path, window_of(4))
+    run(tmp_path)
+    games += next_generation(tmp_path, 2)
+    write_params(tmp_path, window_of(100))
+    run(tmp_path)
+    assert games_in(tmp_path) == sequences(games)[2:]
+
+
+def test_run_twice_gives_the_same_bytes(tmp_path):
+    write_workspace(tmp_path, window_of(5))
+    run(tmp_path)
+    before = {path.name: sha256_file(path) for path in (tmp_path / "data/window").iterdir()}
+    (tmp_path / "data/window/gen-0000-stray.parquet").write_bytes(b"left by an interrupted run")
+    run(tmp_path)
+    assert {path.name: sha256_file(path) for path in (tmp_path / "data/window").iterdir()} == before
+
+
+def refused(folder: Path, message: str) -> None:
+    """The stage fails and leaves the window and its metrics as they were."""
+    window_dir = folder / "data/window"
+    metrics = folder / "metrics/replay.json"
+    before = sorted(window_dir.iterdir()) if window_dir.exists() else None
+    told = metrics.read_bytes() if metrics.exists() else None
+    with pytest.raises(StorageError, match=message):
+        run(folder)
+    assert (sorted(window_dir.iterdir()) if window_dir.exists() else None) == before
+    assert (metrics.read_bytes() if metrics.exists() else None) == told
+
+
+def flip_a_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+
+
+def test_altered_games_are_refused(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    flip_a_byte(tmp_path / "data/games/shard-0001.parquet")
+    refused(tmp_path, r"shard-0001\.parquet was altered.*run `dvc repro` to play it again")
+    assert lacks_games(tmp_path, "data/games")
+    assert (tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet").exists()
+
+
+def test_altered_older_games_are_refused(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    run(tmp_path)
+    next_generation(tmp_path, 2)
+    flip_a_byte(tmp_path / "state/replay/gen-0001-shard-0000.parquet")
+    refused(tmp_path, r"gen-0001-shard-0000\.parquet was altered")
+
+
+def test_missing_games_are_refused(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    (tmp_path / "data/games/shard-0000.parquet").unlink()
+    refused(tmp_path, r"cannot read .*shard-0000\.parquet")
+
+
+def change_first_shard(folder: Path, **update: object) -> None:
+    games = read_manifest(folder / "data/games", GameSet)
+    first = games.shards[0].model_copy(update=update)
+    write_manifest(folder / "data/games", games.model_copy(update={"shards": (first, *games.shards[1:])}))
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        ({"num_games": 4}, "holds 3 games and .* its manifest says 4"),
+        ({"num_positions": 1}, "its manifest says 3 and 1"),
+        ({"first_game": 1}, "not numbered from 1 on"),
+    ],
+)
+def test_a_shard_that_is_not_what_its_manifest_says_is_refused(tmp_path, update, message):
+    write_workspace(tmp_path, window_of(100))
+    change_first_shard(tmp_path, **update)
+    refused(tmp_path, message)
+
+
+def test_a_game_set_that_does_not_add_up_is_refused(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    games = read_manifest(tmp_path / "data/games", GameSet)
+    write_manifest(tmp_path / "data/games", games.model_copy(update={"num_games": 7}))
+    refused(tmp_path, "says num_games 7, its shards have 6")
+
+
+def test_games_of_another_board_are_refused(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    other = GoParams(name="go", size=6, komi=0.5, allow_suicide=False)
+    write_params(tmp_path, window_of(100).model_copy(update={"game": other}))
+    refused(tmp_path, "its games have 26 actions, the parameters' game has 37")
+
+
+def test_games_of_another_generation_are_refused(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    write_manifest(
+        tmp_path / "state", GenerationId(lineage=LINEAGE, number=2, resign_threshold=-1.0), "generation.json"
+    )
+    refused(tmp_path, "data/games is of made generation 1, the workspace makes made generation 2")
+
+
+def test_a_window_of_the_future_is_refused(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    run(tmp_path)
+    next_generation(tmp_path, 1)
+    refused(tmp_path, "state/replay is of made generation 1, the workspace makes made generation 1")
+
+
+def test_a_window_altered_after_it_was_made_is_not_trained_on(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    window = run(tmp_path)
+    with pytest.raises(StorageError, match=r"holds 6 games .* its manifest says 5"):
+        read_window(window.model_copy(update={"num_games": 5}), tmp_path / "data/window", RULES)
+    flip_a_byte(tmp_path / "data/window/gen-0001-shard-0000.parquet")
+    with pytest.raises(StorageError, match="was altered"):
+        read_window(window, tmp_path / "data/window", RULES)
+
+
+def change_game(folder: Path, shard: int, change: Callable[[list[GameRecord]], list[GameRecord]]) -> bytes:
+    """Writes other games into a shard, with a manifest that agrees; the new bytes."""
+    directory = folder / "data/games"
+    games = read_manifest(directory, GameSet)
+    ref = games.shards[shard]
+    columns = read_records(checked_path(ref.file, directory).read_bytes(), "shard")
+    data = write_records(change([game_record(columns, index) for index in range(columns.num_games)]))
+    (directory / ref.file.path).unlink()
+    (directory / ref.file.path).write_bytes(data)
+    positions = read_records(data, "shard").num_positions
+    file = FileRef(path=ref.file.path, sha256=sha256_bytes(data), num_bytes=len(data))
+    refs = list(games.shards)
+    refs[shard] = ref.model_copy(update={"file": file, "num_positions": positions})
+    total = sum(each.num_positions for each in refs)
+    write_manifest(directory, games.model_copy(update={"shards": tuple(refs), "num_positions": total}))
+    return data
+
+
+def lost_after_all(records: list[GameRecord]) -> list[GameRecord]:
+    return [records[0], records[1]._replace(outcome=-records[1].outcome), records[2]]
+
+
+def test_games_that_break_the_contract_are_set_aside_here_and_in_the_store(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    data = change_game(tmp_path, 1, lost_after_all)
+    key = read_manifest(tmp_path / "data/games", GameSet).shards[1].key
+    store = Store(str(tmp_path / "store"))
+    store.put_shard(key, data)
+    refused(tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: another outcome than recorded")
+    aside = tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet"
+    assert aside.read_bytes() == data
+    assert "game 4, move" in aside.with_name(f"{aside.name}.reason.txt").read_text()
+    assert store.get_shard(key) is None
+    assert [path.read_bytes() for path in sorted((tmp_path / "store/set-aside").glob("*.parquet.????????"))] == [data]
+    assert lacks_games(tmp_path, "data/games")
+
+
+def test_all_shards_at_fault_are_set_aside_at_once(tmp_path):
+    write_workspace(tmp_path, window_of(100), num_shards=3)
+    change_game(tmp_path, 0, lost_after_all)
+    change_game(tmp_path, 2, lost_after_all)
+    refused(tmp_path, r"shard-0000\.parquet .*\(and 1 more\)")
+    assert len(list((tmp_path / ".zero/set-aside").glob("*.parquet"))) == 2
+    assert (tmp_path / "data/games/shard-0001.parquet").exists()
+
+
+def test_a_game_of_the_window_that_comes_again_is_refused(tmp_path):
+    """The new shard is true in itself, but one of its games was played from a stream of generation 1."""
+    games = write_workspace(tmp_path, window_of(100))
+    run(tmp_path)
+    next_generation(tmp_path, 2)
+    long = max(games, key=lambda game: len(game.actions))
+    change_game(tmp_path, 0, lambda records: [records[0], records[1], long._replace(game=2)])
+    refused(tmp_path, f"game 2: .* are those of game {long.game} of generation 1: one stream was played twice")
+
+
+def test_games_of_another_player_are_refused(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    games = read_manifest(tmp_path / "data/games", GameSet)
+    origin = games.origin.model_copy(update={"inputs": {"champion": sha256_bytes(b"another")}})
+    write_manifest(tmp_path / "data/games", games.model_copy(update={"origin": origin}))
+    refused(tmp_path, "Black was .*, not .*")
+
+
+def test_the_metrics_count_what_was_checked(tmp_path):
+    games = write_workspace(tmp_path, window_of(7))
+    run(tmp_path)
+    games += next_generation(tmp_path, 2)
+    known = games[4]._replace(
+        game=1, root_values=games[4].root_values * np.float32(0.9995)
+    )  # its moves again, by another stream
+    change_game(tmp_path, 0, lambda records: [records[0], known, records[2]])
+    window = run(tmp_path)
+    new = [games[6], known, *games[8:]]
+    metrics = read_manifest(tmp_path / "metrics", ReplayMetrics, "replay.json")
+    signs = [
+        (value * game.outcome * (1 if move % 2 == 0 else -1) > 0, move >= 0.75 * len(game.actions))
+        for game in new
+        for move, value in enumerate(game.root_values)
+    ]
+    late = [agrees for agrees, is_late in signs if is_late]
+    assert metrics == ReplayMetrics(
+        num_games=6,
+        num_positions=sum(len(game.actions) for game in new),
+        resigned_games=0,
+        unique_games=6,
+        known_games=1,
+        target_positions=sum(len(game.actions) for game in new),
+        plane_positions=sum(min(64, sum(len(game.actions) for game in new[first : first + 3])) for first in (0, 3)),
+        value_agreement=sum(agrees for agrees, _ in signs) / len(signs),
+        late_value_agreement=sum(late) / len(late),
+        window_games=7,
+        window_positions=window.num_positions,
+        window_shards=3,
+    )
+
+
+def test_the_metrics_are_the_same_each_time(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    run(tmp_path)
+    before = (tmp_path / "metrics/replay.json").read_bytes()
+    run(tmp_path)
+    assert (tmp_path / "metrics/replay.json").read_bytes() == before

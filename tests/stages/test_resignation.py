@@ -1,0 +1,150 @@
+"""What resignation costs, counted by hand and by a slow twin, and the threshold that follows from it."""
+
+import numpy as np
+import pytest
+
+from zero.data.records import GameColumns, read_records, write_records
+from zero.stages.resignation import FEWEST_GAMES, HIGHEST_THRESHOLD, calibrate, falls_of, measure, next_threshold
+from zero.storage.manifests import NO_RESIGNATION, GameRecord
+
+
+def record(game: int, root_values, outcome: int, best_values=None, never_resigns: bool = True) -> GameRecord:
+    moves = len(root_values)
+    resigned = not never_resigns and min(root_values) < -0.9
+    return GameRecord(
+        actions=np.zeros(moves, np.int16),
+        visit_counts=np.ones((moves, 10), np.uint16),
+        root_values=np.array(root_values, np.float32),
+        best_values=np.array(root_values if best_values is None else best_values, np.float32),
+        ownership=np.zeros(0, np.int8),
+        outcome=outcome,
+        margin=0.5,
+        end="resignation" if resigned else "passes",
+        never_resigns=never_resigns,
+        game=game,
+        black="champion",
+        white="champion",
+    )
+
+
+def columns(*records: GameRecord) -> GameColumns:
+    return read_records(write_records(records), "games")
+
+
+def numbers(games: GameColumns, threshold: float) -> tuple[int, int, int]:
+    found = measure(falls_of(games), threshold)
+    return found.num_games, found.would_resign, found.would_have_won
+
+
+def test_a_player_below_the_threshold_who_lost_is_no_false_positive():
+    # Black is to move at 0, 2, 4; White at 1, 3.
+    assert numbers(columns(record(0, [0.0, 0.0, -0.8, 0.8, -0.9], -1)), -0.7) == (1, 1, 0)
+
+
+def test_a_player_below_the_threshold_who_won_is_a_false_positive():
+    assert numbers(columns(record(0, [0.0, 0.0, -0.8, 0.8, 0.9], +1)), -0.7) == (1, 1, 1)
+
+
+def test_a_draw_was_not_lost():
+    assert numbers(columns(record(0, [0.0, 0.0, -0.8], 0)), -0.7) == (1, 1, 1)
+
+
+def test_the_first_player_below_the_threshold_gives_up():
+    """White gave up at move 3, so that what Black thinks at move 4 no longer happens."""
+    assert numbers(columns(record(0, [0.0, 0.0, 0.0, -0.9, -0.9], +1)), -0.7) == (1, 1, 0)
+    assert numbers(columns(record(0, [0.0, 0.0, 0.0, -0.9, -0.9], -1)), -0.7) == (1, 1, 1)
+
+
+def test_a_game_has_a_move_of_each_before_it_is_given_up():
+    assert numbers(columns(record(0, [-0.9, -0.9, 0.0], -1)), -0.7) == (1, 0, 0)
+
+
+def test_a_good_best_child_keeps_a_player_going():
+    assert numbers(columns(record(0, [0, 0, -0.9], -1, best_values=[0, 0, -0.6])), -0.7) == (1, 0, 0)
+
+
+def test_only_calibration_games_are_counted():
+    games = columns(
+        record(0, [0, 0, -0.95], +1, never_resigns=False),
+        record(1, [0, 0, -0.95], +1),
+        record(2, [0, 0, -0.95], -1, never_resigns=False),
+        record(3, [0, 0, 0.5], -1),
+    )
+    assert numbers(games, -0.9) == (2, 1, 1)
+    assert calibrate(games, -0.9, 0.05).resigned_games == 2
+
+
+def made_games(num_games: int, seed: int) -> GameColumns:
+    draws = np.random.default_rng(seed)
+    records = []
+    for game in range(num_games):
+        outcome = int(draws.choice([-1, 1]))
+        moves = int(draws.integers(3, 30))
+        mover = np.where(np.arange(moves) % 2 == 0, 1, -1)
+        values = np.clip(outcome * mover * np.linspace(0, 1, moves) + draws.normal(0, 0.45, moves), -1, 1)
+        best = np.clip(values + draws.uniform(-0.05, 0.1, moves), -1, 1)
+        records.append(record(game, values, outcome, best, bool(draws.integers(2))))
+    return columns(*records)
+
+
+def slow_twin(games: GameColumns, threshold: float) -> tuple[int, int, int]:
+    """Game after game, move after move."""
+    num_games = would_resign = would_have_won = 0
+    for game in range(games.num_games):
+        if not games.never_resigns[game]:
+            continue
+        num_games += 1
+        first, last = games.move_offsets[game], games.move_offsets[game + 1]
+        for move in range(2, last - first):
+            here = first + move
+            if games.root_values[here] < threshold and games.best_values[here] < threshold:
+                colour = 1 if move % 2 == 0 else -1
+                would_resign += 1
+                would_have_won += games.outcome[game] * colour >= 0
+                break
+    return num_games, would_resign, would_have_won
+
+
+@pytest.mark.parametrize("threshold", [-1.0, -0.97, -0.9, -0.75, -0.5])
+def test_the_count_is_that_of_the_slow_twin(threshold):
+    games = made_games(400, seed=3)
+    assert numbers(games, threshold) == slow_twin(games, threshold)
+
+
+@pytest.mark.parametrize("target", [0.02, 0.05, 0.2])
+def test_the_next_threshold_is_the_highest_within_the_target(target):
+    falls = falls_of(made_games(600, seed=4))
+    found = next_threshold(falls, target)
+    assert found.false_positive_rate <= target and found.would_resign >= FEWEST_GAMES
+    assert found.interval[0] <= found.false_positive_rate <= found.interval[1]
+    higher = [
+        measure(falls, round(0.01 * step, 6))
+        for step in range(round(100 * found.threshold) + 1, round(100 * HIGHEST_THRESHOLD) + 1)
+    ]
+    assert all(other.false_positive_rate > target for other in higher)
+    assert len(higher) == round(100 * (HIGHEST_THRESHOLD - found.threshold))
+
+
+def test_a_stricter_target_gives_a_lower_threshold():
+    falls = falls_of(made_games(600, seed=4))
+    assert next_threshold(falls, 0.02).threshold < next_threshold(falls, 0.2).threshold
+
+
+def test_few_games_prove_nothing_and_nobody_resigns():
+    games = columns(*(record(game, [0, 0, -0.99], -1) for game in range(FEWEST_GAMES - 1)))
+    assert next_threshold(falls_of(games), 0.05).threshold == NO_RESIGNATION
+    games = columns(*(record(game, [0, 0, -0.99], -1) for game in range(FEWEST_GAMES)))
+    assert next_threshold(falls_of(games), 0.05).threshold == HIGHEST_THRESHOLD
+
+
+def test_without_calibration_games_nobody_resigns():
+    games = columns(record(0, [0, 0, -0.99], -1, never_resigns=False))
+    report = calibrate(games, -0.9, 0.05)
+    assert report.following.threshold == NO_RESIGNATION
+    assert (report.used.num_games, report.used.interval) == (0, (0.0, 1.0))
+
+
+def test_the_threshold_in_use_is_measured_on_games_that_did_not_choose_it():
+    games = made_games(400, seed=5)
+    report = calibrate(games, -0.9, 0.05)
+    assert (report.used.threshold, report.used.would_resign) == (-0.9, slow_twin(games, -0.9)[1])

@@ -1,0 +1,440 @@
+"""Stage training: the same bytes each time, also when it was interrupted."""
+
+import contextlib
+import csv
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.made_games import made_params, saturate_value_head, write_games, write_params, write_workspace
+from tests.parameters import network_params
+from zero.config.params import LearningRateStep, Params
+from zero.data.records import game_record, read_records, write_records
+from zero.errors import ParamsError, StorageError, WorkerError
+from zero.network.learner import StepResult
+from zero.network.weights import load_network
+from zero.stages import replay
+from zero.stages.training import curve_line, run
+from zero.storage.files import checked_path, read_manifest, sha256_bytes, write_manifest
+from zero.storage.manifests import Checkpoint, FileRef, GameSet
+from zero.storage.store import Store
+
+OUTS = (
+    "models/challenger/manifest.json",
+    "models/challenger/optimizer.safetensors",
+    "models/challenger/weights.safetensors",
+    "metrics/training.json",
+    "plots/training.csv",
+)
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+def workspace(folder: Path, params: Params) -> Path:
+    write_workspace(folder, params)
+    replay.run(folder, Store(str(folder / "store")))
+    return folder
+
+
+def outs(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in OUTS}
+
+
+def trained(folder: Path, params: Params) -> dict[str, bytes]:
+    run(workspace(folder, params))
+    return outs(folder)
+
+
+def kill_at(step: int):
+    def progress(done: int, total: int) -> None:
+        if done == step:
+            raise KilledError
+
+    return progress
+
+
+def curve(folder: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader((folder / "plots/training.csv").read_text().splitlines()))
+
+
+def leftovers(folder: Path) -> list[Path]:
+    return list((folder / ".zero").glob("training-*"))
+
+
+def with_profile(params: Params, **changes: object) -> Params:
+    return params.model_copy(update={"profile": params.profile.model_copy(update=changes)})
+
+
+def with_everything(params: Params) -> Params:
+    """A network beyond the paper's, and a moving average of its weights."""
+    network = network_params(global_pooling=True, ownership_head=True, score_head=True)
+    section = {"ownership_loss_weight": 0.5, "score_loss_weight": 0.5, "ema_decay": 0.9}
+    return params.model_copy(update={"network": network, "training": params.training.model_copy(update=section)})
+
+
+@pytest.mark.parametrize(
+    "training",
+    [{}, {"optimizer": "adam"}, {"kl_target": 0.001}, {"random_symmetry": False}, {"ema_decay": 0.9}],
+    ids=["sgd", "adam", "kl", "plain", "average"],
+)
+def test_two_runs_give_the_same_bytes(tmp_path, training):
+    params = made_params(**training)
+    assert trained(tmp_path / "a", params) == trained(tmp_path / "b", params)
+
+
+def test_bf16_gives_the_same_bytes_each_time_and_others_than_fp32(tmp_path):
+    low = with_profile(made_params(), training_precision="bf16")
+    one, other = (trained(tmp_path / name, low) for name in ("a", "b"))
+    assert one == other != trained(tmp_path / "c", made_params())
+
+
+def test_two_threads_give_the_same_bytes_each_time(tmp_path):
+    params = with_profile(made_params(batch_size=64), training_threads=2)
+    assert trained(tmp_path / "a", params) == trained(tmp_path / "b", params)
+
+
+def test_denormals_are_zero_while_it_trains(tmp_path):
+    halves: list[float] = []
+
+    def look(done: int, total: int) -> None:
+        halves.append(float(torch.tensor([2.0**-126]) * 0.5))
+
+    run(workspace(tmp_path, made_params()), progress=look)
+    assert halves and not any(halves)
+
+
+def test_a_training_is_alone_on_its_gpu_while_it_lasts(tmp_path, monkeypatch):
+    told = []
+
+    @contextlib.contextmanager
+    def alone(profile):
+        told.append("taken")
+        yield
+        told.append("given back")
+
+    monkeypatch.setattr("zero.stages.training.alone_on_gpus", alone)
+    run(workspace(tmp_path, made_params()), progress=lambda done, total: told.append("step"))
+    assert (told[0], set(told[1:-1]), told[-1]) == ("taken", {"step"}, "given back")
+
+
+def test_another_seed_gives_other_weights(tmp_path):
+    one = trained(tmp_path / "a", made_params())
+    other = trained(tmp_path / "b", made_params().model_copy(update={"seed": 2}))
+    assert one["models/challenger/weights.safetensors"] != other["models/challenger/weights.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "training", [{"kl_target": 0.001}, {"optimizer": "adam"}, {"momentum": 0.0}, {"ema_decay": 0.9}]
+)
+@pytest.mark.parametrize("kill_step", [4, 7, 9])
+def test_interrupted_training_goes_on_to_the_same_bytes(tmp_path, training, kill_step):
+    params = made_params(**training)
+    straight = trained(tmp_path / "straight", params)
+    folder = workspace(tmp_path / "killed", params)
+    with pytest.raises(KilledError):
+        run(folder, kill_at(kill_step))
+    assert not (folder / "models/challenger/manifest.json").exists()
+    assert len(leftovers(folder)) == 1
+    steps: list[int] = []
+    run(folder, lambda done, total: steps.append(done))
+    assert steps == list(range(kill_step // 4 * 4 + 1, 11)), "it went on from the last checkpoint"
+    assert outs(folder) == straight
+    assert not leftovers(folder)
+
+
+def test_a_broken_checkpoint_is_not_used(tmp_path):
+    straight = trained(tmp_path / "straight", made_params())
+    folder = workspace(tmp_path / "killed", made_params())
+    with pytest.raises(KilledError):
+        run(folder, kill_at(6))
+    (weights,) = leftovers(folder)[0].glob("weights-*")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    steps: list[int] = []
+    run(folder, lambda done, total: steps.append(done))
+    assert steps[0] == 1
+    assert outs(folder) == straight
+
+
+def test_a_checkpoint_of_other_parameters_is_not_used(tmp_path):
+    params = made_params(weight_decay=0.01)
+    straight = trained(tmp_path / "straight", params)
+    folder = workspace(tmp_path / "killed", made_params())
+    with pytest.raises(KilledError):
+        run(folder, kill_at(6))
+    write_params(folder, params)
+    replay.run(folder, Store(str(folder / "store")))
+    run(folder)
+    assert outs(folder) == straight
+    assert not leftovers(folder)
+
+
+def test_the_next_generation_goes_on_with_weights_optimizer_and_schedule(tmp_path):
+    rates = (LearningRateStep(from_step=0, learning_rate=0.02), LearningRateStep(from_step=15, learning_rate=0.002))
+    params = made_params(learning_rate=rates)
+    folder = workspace(tmp_path, params)
+    first = run(folder)
+    next_generation(folder, 2)
+    second = run(folder)
+    assert (first.step, second.step) == (10, 20)
+    lines = curve(folder)
+    assert [(line["step"], line["learning_rate"]) for line in lines] == [
+        ("12", "0.02"),
+        ("15", "0.02"),
+        ("18", "0.002"),
+        ("20", "0.002"),
+    ]
+
+
+def next_generation(folder: Path, number: int) -> None:
+    """Rolls the challenger and the window forward as the registry does, and plays."""
+    for source, target in (("models/challenger", "state/trainee"), ("data/window", "state/replay")):
+        shutil.rmtree(folder / target)
+        shutil.copytree(folder / source, folder / target)
+    write_games(folder, number)
+    replay.run(folder, Store(str(folder / "store")))
+
+
+def dead_workspace(folder: Path, **training: object) -> Path:
+    """A workspace whose trainee has a saturated value head, which the squared error cannot repair."""
+    steps = {"num_steps": 100, "log_interval": 20, "checkpoint_interval": 50}
+    workspace(folder, made_params(**steps, **training))
+    saturate_value_head(folder)
+    return folder
+
+
+def bytes_of(folder: Path, ref: FileRef | None) -> bytes:
+    assert ref is not None
+    return checked_path(ref, folder).read_bytes()
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.9])
+def test_a_dead_training_restarts_from_the_checkpoint_it_started_from(tmp_path, decay, caplog):
+    folder = dead_workspace(tmp_path, ema_decay=decay)
+    trainee_dir, directory = folder / "state/trainee", folder / "models/challenger"
+    trainee = read_manifest(trainee_dir, Checkpoint)
+    checkpoint = run(folder)
+    health = json.loads((folder / "metrics/training.json").read_text())["health"]
+    assert (health["verdict"], checkpoint.restarts) == ("dead", True)
+    assert (checkpoint.step, checkpoint.learning_rate_factor) == (0, 1.0)
+    kept = bytes_of(trainee_dir, trainee.weights)
+    assert bytes_of(directory, checkpoint.trainee) == bytes_of(directory, checkpoint.trainee_average) == kept
+    assert bytes_of(directory, checkpoint.optimizer) == bytes_of(trainee_dir, trainee.optimizer)
+    assert bytes_of(directory, checkpoint.weights) != kept, "the player of the match is that of the training"
+    assert "the next generation restarts" in caplog.text
+    next_generation(folder, 2)
+    second = run(folder)
+    assert (second.step, second.restarts) == (0, True), "the same saturated head dies again"
+    assert curve(folder)[-1]["step"] == "100"
+
+
+def test_a_training_after_a_dead_one_has_only_its_own_files(tmp_path):
+    folder = dead_workspace(tmp_path, ema_decay=0.9)
+    run(folder)
+    assert (folder / "models/challenger/average.safetensors").exists()
+    next_generation(folder, 2)
+    tree = {"num_steps": 100, "log_interval": 20, "checkpoint_interval": 50, "ema_decay": 0.9}
+    write_params(folder, made_params(**tree, value_loss="cross_entropy"))
+    checkpoint = run(folder)
+    assert not checkpoint.restarts
+    assert checkpoint.step == 100
+    names = {"manifest.json", "optimizer.safetensors", "raw-weights.safetensors", "weights.safetensors"}
+    assert {path.name for path in (folder / "models/challenger").iterdir()} == names
+
+
+def test_the_warm_up_and_the_value_loss_change_the_weights(tmp_path):
+    found = {
+        name: trained(tmp_path / name, made_params(**section))["models/challenger/weights.safetensors"]
+        for name, section in (
+            ("plain", {}),
+            ("warm-up", {"warmup_steps": 5}),
+            ("cross-entropy", {"value_loss": "cross_entropy"}),
+        )
+    }
+    assert len(set(found.values())) == 3
+
+
+def test_the_challenger_is_the_average_and_training_goes_on_from_the_weights_without_it(tmp_path):
+    plain, averaged = (workspace(tmp_path / str(decay), made_params(ema_decay=decay)) for decay in (0.0, 0.9))
+    for number in (1, 2):
+        without, checkpoint = run(plain), run(averaged)
+        assert checkpoint.trainee.sha256 == without.weights.sha256, "the average changes nothing about the training"
+        assert checkpoint.weights.sha256 != without.weights.sha256
+        assert checkpoint.optimizer.sha256 == without.optimizer.sha256
+        directory = averaged / "models/challenger"
+        load_network(checked_path(checkpoint.trainee, directory).read_bytes())
+        for folder in (plain, averaged):
+            next_generation(folder, number + 1)
+
+
+def test_the_average_is_that_of_all_generations(tmp_path):
+    """A generation of one step moves it by half from where the generation before left it."""
+    folder = workspace(tmp_path, made_params(ema_decay=0.5))
+    first = run(folder)
+    before = load_network(checked_path(first.weights, folder / "models/challenger").read_bytes()).state_dict()
+    next_generation(folder, 2)
+    write_params(folder, made_params(ema_decay=0.5, num_steps=1))
+    second = run(folder)
+    directory = folder / "models/challenger"
+    latest = load_network(checked_path(second.trainee, directory).read_bytes()).state_dict()
+    for name, tensor in load_network(checked_path(second.weights, directory).read_bytes()).state_dict().items():
+        torch.testing.assert_close(tensor, (before[name] + latest[name]) / 2, rtol=1e-5, atol=1e-6)
+
+
+def test_an_average_that_is_switched_off_leaves_no_file(tmp_path):
+    folder = workspace(tmp_path, made_params(ema_decay=0.9))
+    first = run(folder)
+    next_generation(folder, 2)
+    write_params(folder, made_params())
+    second = run(folder)
+    assert first.raw_weights is not None and second.raw_weights is None
+    assert not (folder / "models/challenger/raw-weights.safetensors").exists()
+
+
+def test_an_altered_trainee_behind_the_average_is_refused(tmp_path):
+    folder = workspace(tmp_path, made_params(ema_decay=0.9))
+    run(folder)
+    next_generation(folder, 2)
+    path = folder / "state/trainee/raw-weights.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(StorageError, match=r"raw-weights\.safetensors was altered"):
+        run(folder)
+
+
+def test_the_losses_of_the_heads_are_in_the_curve(tmp_path):
+    run(workspace(tmp_path, with_everything(made_params(num_steps=60, batch_size=32, log_interval=10))))
+    first, *_, last = curve(tmp_path)
+    for name in ("policy_loss", "value_loss", "ownership_loss", "score_loss"):
+        assert 0 < float(last[name]) < float(first[name]), name
+    parts = [float(last[name]) for name in ("policy_loss", "value_loss", "ownership_loss", "score_loss")]
+    assert parts[0] + parts[1] + 0.5 * parts[2] + 0.5 * parts[3] < float(last["loss"])
+
+
+def test_two_processes_train_as_one_and_after_a_death_go_on_to_the_same_bytes(tmp_path):
+    params = with_everything(made_params(batch_size=32))
+    pair = with_profile(params, training_processes=2)
+    steps: list[int] = []
+    run(workspace(tmp_path / "straight", pair), lambda done, total: steps.append(done))
+    assert steps == list(range(1, 11))
+    straight = outs(tmp_path / "straight")
+
+    def kill_one(done: int, total: int) -> None:
+        if done == 6:
+            os.kill(max(child.pid or 0 for child in multiprocessing.active_children()), signal.SIGKILL)
+
+    folder = workspace(tmp_path / "killed", pair)
+    with pytest.raises(WorkerError, match=r"was killed by signal 9; run the stage again"):
+        run(folder, kill_one)
+    assert not (folder / "models/challenger").exists()
+    steps.clear()
+    run(folder, lambda done, total: steps.append(done))
+    assert steps == list(range(5, 11)), "it went on from the last checkpoint"
+    assert outs(folder) == straight
+    assert not leftovers(folder)
+
+    trained(tmp_path / "alone", params)
+    for one, two in zip(curve(tmp_path / "alone"), curve(folder), strict=True):
+        for name in ("loss", "policy_loss", "value_loss", "ownership_loss", "score_loss"):
+            assert float(two[name]) == pytest.approx(float(one[name]), rel=0.1), name
+
+
+def test_an_error_in_a_process_that_trains_is_the_error_of_the_stage(tmp_path):
+    params = with_profile(made_params(), training_processes=2)
+    folder = workspace(tmp_path, params)
+    path = next((folder / "data/window").glob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(StorageError, match=r"\.parquet was altered"):
+        run(folder)
+    assert not (folder / "models").exists()
+
+
+def test_fast_moves_are_never_learned_from(tmp_path):
+    """Their targets would be divisions of nothing by nothing."""
+    params = made_params()
+    fast = params.selfplay.model_copy(update={"full_search_fraction": 0.5})
+    folder = workspace(tmp_path, params.model_copy(update={"selfplay": fast}))
+    shard = folder / "data/games/shard-0000.parquet"
+    games = [game_record(read_records(shard.read_bytes(), "shard"), i) for i in range(3)]
+    for game in games:
+        game.visit_counts[::2] = 0
+    data = write_records(games)
+    shard.write_bytes(data)
+    game_set = read_manifest(folder / "data/games", GameSet)
+    ref = FileRef(path=shard.name, sha256=sha256_bytes(data), num_bytes=len(data))
+    shards = (game_set.shards[0].model_copy(update={"file": ref}), *game_set.shards[1:])
+    write_manifest(folder / "data/games", game_set.model_copy(update={"shards": shards}))
+    replay.run(folder, Store(str(folder / "store")))
+    run(folder)
+    assert np.isfinite([float(line["loss"]) for line in curve(folder)]).all()
+
+
+def test_the_challenger_is_described_by_its_manifest(tmp_path):
+    folder = workspace(tmp_path, made_params())
+    checkpoint = run(folder)
+    directory = folder / "models/challenger"
+    assert checkpoint == read_manifest(directory, Checkpoint)
+    model = load_network(checked_path(checkpoint.weights, directory).read_bytes())
+    checked_path(checkpoint.optimizer, directory)
+    assert model.spec.network == checkpoint.network == made_params().network
+    assert set(checkpoint.origin.inputs) == {"data/window", "state/trainee"}
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "manifest.json",
+        "optimizer.safetensors",
+        "weights.safetensors",
+    ]
+
+
+def test_the_metrics_are_the_last_line_of_the_curve(tmp_path):
+    run(workspace(tmp_path, made_params()))
+    lines = curve(tmp_path)
+    metrics = json.loads((tmp_path / "metrics/training.json").read_text())
+    assert [line["step"] for line in lines] == ["3", "6", "9", "10"]
+    assert list(lines[0]) == list(StepResult._fields)
+    for name, value in lines[-1].items():
+        assert metrics[name] == pytest.approx(float(value), rel=1e-5)
+    assert (metrics["num_samples"], metrics["window_games"]) == (80, 6)
+
+
+def test_training_lowers_the_loss(tmp_path):
+    run(workspace(tmp_path, made_params(num_steps=60, batch_size=32, log_interval=10)))
+    losses = [float(line["loss"]) for line in curve(tmp_path)]
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_a_line_is_the_mean_of_its_steps_and_has_the_last_rate():
+    steps = [StepResult(step, *np.arange(14) + step) for step in (4, 6)]
+    line = curve_line(steps)
+    assert line == StepResult(6, 5.0, 6.0, 7.0, 8.0, 9.0, 11.0, *np.arange(11.0, 19.0))
+    assert isinstance(line.step, int)
+
+
+def test_another_network_than_the_trainee_is_refused(tmp_path):
+    folder = workspace(tmp_path, made_params())
+    network = network_params(num_channels=8)
+    write_params(folder, made_params().model_copy(update={"network": network}))
+    with pytest.raises(ParamsError, match=r"network\.num_channels = 8, but the trainee has 4"):
+        run(folder)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors"])
+def test_an_altered_trainee_is_refused(tmp_path, name):
+    folder = workspace(tmp_path, made_params())
+    path = folder / "state/trainee" / name
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(StorageError, match=f"{name} was altered"):
+        run(folder)
+    assert not (folder / "models").exists()
+
+
+def test_a_missing_window_is_refused(tmp_path):
+    write_workspace(tmp_path, made_params())
+    with pytest.raises(StorageError, match=r"no .*data/window/manifest\.json"):
+        run(tmp_path)

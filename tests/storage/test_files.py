@@ -1,0 +1,320 @@
+"""Files are there whole or not at all, and an altered one does not get in."""
+
+import errno
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.parameters import network_params
+from zero.errors import StorageError
+from zero.storage.files import (
+    canonical_json,
+    canonical_line,
+    checked_path,
+    file_ref,
+    link_or_copy,
+    read_manifest,
+    sha256_bytes,
+    sha256_file,
+    write_manifest,
+    write_whole,
+)
+from zero.storage.manifests import MANIFEST_FILE, Champion, Checkpoint, FileRef, GenerationId, Manifest, Origin
+
+NETWORK = network_params(num_channels=2, value_hidden=3)
+EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def names(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def failing(error: BaseException):
+    def call(*arguments, **options):
+        raise error
+
+    return call
+
+
+def test_a_file_is_written_with_its_folders(tmp_path):
+    path = tmp_path / "a" / "b" / "file.json"
+    write_whole(path, b"one")
+    assert path.read_bytes() == b"one"
+    assert names(path.parent) == ["file.json"]
+
+
+def test_a_written_file_can_be_read_by_others(tmp_path):
+    # a temporary file is for its maker alone
+    write_whole(tmp_path / "file", b"")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace", "fchmod"])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, step):
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+    monkeypatch.setattr(os, step, failing(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    with pytest.raises(StorageError, match=rf"cannot write {path}: No space left on device"):
+        write_whole(path, b"new, and much longer")
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "file", b"new")
+    assert names(tmp_path) == []
+
+
+def test_the_content_is_on_the_disk_before_the_name(tmp_path, monkeypatch):
+    path, calls = tmp_path / "file", []
+    real_fsync, real_replace = os.fsync, os.replace
+
+    def fsync(handle):
+        calls.append("fsync")
+        real_fsync(handle)
+
+    def replace(source, target):
+        calls.append("replace")
+        with open(source, "rb") as file:
+            assert file.read() == b"whole"
+        real_replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    write_whole(path, b"whole")
+    assert calls == ["fsync", "replace"]
+
+
+def test_a_reader_never_sees_a_half_of_a_file_written_over(tmp_path):
+    # A reader that opened the old file goes on with the old content.
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+    with path.open("rb") as reader:
+        write_whole(path, b"new")
+        assert reader.read() == b"old"
+
+
+def test_a_folder_that_is_a_file_is_named(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(StorageError, match=rf"cannot write {tmp_path}/taken/file: "):
+        write_whole(tmp_path / "taken" / "file", b"")
+
+
+def test_canonical_json_is_pinned():
+    champion = Champion(
+        generation=3, network=NETWORK, weights=FileRef(path="wéights", sha256=EMPTY_SHA256, num_bytes=0)
+    )
+    expected = f"""{{
+ "generation": 3,
+ "network": {{
+  "global_pooling": false,
+  "heads": "joint",
+  "num_blocks": 1,
+  "num_channels": 2,
+  "ownership_head": false,
+  "score_head": false,
+  "tower": "residual",
+  "value_hidden": 3
+ }},
+ "weights": {{
+  "num_bytes": 0,
+  "path": "w\\u00e9ights",
+  "sha256": "{EMPTY_SHA256}"
+ }}
+}}
+"""
+    assert canonical_json(champion) == expected.encode()
+    assert json.loads(canonical_line(champion)) == json.loads(expected)
+    assert canonical_line(champion).count(b"\n") == 1
+
+
+def test_canonical_json_does_not_see_the_order_of_keys():
+    assert canonical_json({"b": [1, 2], "a": {"d": 0.1, "c": None}}) == canonical_json(
+        {"a": {"c": None, "d": 0.1}, "b": [1, 2]}
+    )
+    assert canonical_json({"a": [1, 2]}) != canonical_json({"a": [2, 1]})
+
+
+class Rate(Manifest):
+    value: float
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-4, 1 / 3, 5e-324, 1.7976931348623157e308, float(np.float32(0.1))])
+def test_a_float_comes_back_bit_for_bit(value):
+    assert Rate.model_validate_json(canonical_json(Rate(value=value))).value == value
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_not_written(value):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json(Rate(value=value))
+
+
+def test_digests_are_sha256(tmp_path):
+    assert sha256_bytes(b"") == EMPTY_SHA256
+    large = bytes(range(256)) * 10_000  # more than is read at once
+    (tmp_path / "large").write_bytes(large)
+    assert sha256_file(tmp_path / "large") == sha256_bytes(large)
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_remedy(tmp_path):
+    with pytest.raises(StorageError, match=rf"cannot read {tmp_path}/gone: .*`dvc checkout` or `dvc pull`"):
+        sha256_file(tmp_path / "gone")
+
+
+def champion_folder(tmp_path):
+    """A champion whose weights are 10 bytes in a folder of their own."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "weights").write_bytes(b"0123456789")
+    reference = file_ref(tmp_path / "deep" / "weights", tmp_path)
+    write_manifest(tmp_path, Champion(generation=1, network=NETWORK, weights=reference))
+    return tmp_path
+
+
+def test_a_manifest_comes_back_equal(tmp_path):
+    champion = read_manifest(champion_folder(tmp_path), Champion)
+    assert champion.weights == FileRef(path="deep/weights", sha256=sha256_bytes(b"0123456789"), num_bytes=10)
+    assert checked_path(champion.weights, tmp_path).read_bytes() == b"0123456789"
+    before = (tmp_path / MANIFEST_FILE).read_bytes()
+    write_manifest(tmp_path, champion)
+    assert (tmp_path / MANIFEST_FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"012345678X", b"012345678", b"", b"01234567890"])
+def test_an_altered_file_is_refused(tmp_path, content):
+    champion = read_manifest(champion_folder(tmp_path), Champion)
+    (tmp_path / "deep" / "weights").write_bytes(content)
+    with pytest.raises(StorageError, match=r"deep/weights was altered: .* restore it with `dvc checkout --force`"):
+        checked_path(champion.weights, tmp_path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    champion = read_manifest(champion_folder(tmp_path), Champion)
+    shutil.rmtree(tmp_path / "deep")
+    with pytest.raises(StorageError, match=r"cannot read .*deep/weights: No such file"):
+        checked_path(champion.weights, tmp_path)
+
+
+def test_a_missing_manifest_is_named_with_the_remedy(tmp_path):
+    with pytest.raises(StorageError, match=rf"no {tmp_path}/manifest.json; run `dvc checkout`, or `dvc repro`"):
+        read_manifest(tmp_path, Champion)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "Invalid JSON"),
+        ('{"lineage": "go9", "number": 1', "Invalid JSON"),
+        ('{"lineage": "go9"}', "number: Field required"),
+        ('{"lineage": "go9", "number": "one"}', "number: .*valid integer"),
+        (
+            '{"lineage": "go9", "number": 1, "resign_threshold": -1, "host": "here"}',
+            "host: Extra inputs are not permitted",
+        ),
+        ("[]", "valid dictionary|object"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(tmp_path, text, message):
+    (tmp_path / "generation.json").write_text(text)
+    with pytest.raises(StorageError, match=rf"generation.json is no GenerationId: .*{message}"):
+        read_manifest(tmp_path, GenerationId, "generation.json")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "generation.json").write_bytes(b'{"lineage": "\xff", "number": 1}')
+    with pytest.raises(StorageError, match="is no GenerationId"):
+        read_manifest(tmp_path, GenerationId, "generation.json")
+
+
+@pytest.mark.parametrize("digest", ["", "abc", EMPTY_SHA256.upper(), EMPTY_SHA256 + "0", "g" * 64, EMPTY_SHA256 + "\n"])
+def test_a_digest_is_64_small_hex_digits(digest):
+    with pytest.raises(ValueError, match="sha256"):
+        FileRef(path="a", sha256=digest, num_bytes=0)
+
+
+def test_a_manifest_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(StorageError, match="is no Checkpoint: "):
+        read_manifest(champion_folder(tmp_path), Checkpoint)
+
+
+def test_a_manifest_holds_no_clock_host_or_commit():
+    # A recomputation has to give the same bytes.
+    assert set(Origin.model_fields) == {"stage", "lineage", "generation", "seed", "params_digest", "engine", "inputs"}
+
+
+def test_a_linked_file_shares_its_memory(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "deep" / "target"
+    source.write_bytes(b"content")
+    link_or_copy(source, target)
+    assert target.read_bytes() == b"content"
+    assert target.stat().st_ino == source.stat().st_ino
+    assert names(target.parent) == ["target"]
+
+
+def test_where_no_link_can_be_made_the_file_is_copied(tmp_path, monkeypatch):
+    source, target = tmp_path / "source", tmp_path / "deep" / "target"
+    source.write_bytes(b"content")
+    monkeypatch.setattr(os, "link", failing(OSError(errno.EXDEV, "Invalid cross-device link")))
+    link_or_copy(source, target)
+    assert target.read_bytes() == b"content"
+    assert target.stat().st_ino != source.stat().st_ino
+    assert names(target.parent) == ["target"]
+
+
+def test_a_link_takes_the_place_of_an_old_file(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"new")
+    target.write_bytes(b"old")
+    link_or_copy(source, target)
+    link_or_copy(source, target)  # and of itself
+    assert target.read_bytes() == b"new"
+    assert names(tmp_path) == ["source", "target"]
+
+
+def test_a_file_put_where_it_is_stays(tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(b"content")
+    link_or_copy(source, source)
+    assert source.read_bytes() == b"content"
+    assert names(tmp_path) == ["source"]
+
+
+def test_a_link_of_a_link_is_the_file(tmp_path):
+    # `dvc config cache.type symlink` makes such sources.
+    (tmp_path / "cache").write_bytes(b"content")
+    (tmp_path / "source").symlink_to("cache")
+    link_or_copy(tmp_path / "source", tmp_path / "deep" / "target")
+    assert not (tmp_path / "deep" / "target").is_symlink()
+    assert (tmp_path / "deep" / "target").read_bytes() == b"content"
+
+
+def test_a_missing_source_leaves_the_target(tmp_path):
+    target = tmp_path / "target"
+    target.write_bytes(b"old")
+    with pytest.raises(StorageError, match=rf"cannot put {tmp_path}/gone at {target}: No such file"):
+        link_or_copy(tmp_path / "gone", target)
+    assert target.read_bytes() == b"old"
+    assert names(tmp_path) == ["target"]
+
+
+def test_a_copy_that_fails_leaves_the_target_and_nothing_else(tmp_path, monkeypatch):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"new")
+    target.write_bytes(b"old")
+    monkeypatch.setattr(os, "link", failing(OSError(errno.EXDEV, "Invalid cross-device link")))
+
+    def half_a_copy(source, target):
+        with open(target, "wb") as file:
+            file.write(b"n")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", half_a_copy)
+    with pytest.raises(StorageError, match="No space left on device"):
+        link_or_copy(source, target)
+    assert target.read_bytes() == b"old"
+    assert names(tmp_path) == ["source", "target"]

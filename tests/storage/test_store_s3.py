@@ -1,0 +1,189 @@
+"""The store on S3: a server that is away, refuses or knows no key, with the exceptions that a real client raises."""
+
+import hashlib
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import fsspec
+import pytest
+
+from zero.errors import StorageError
+from zero.storage.files import sha256_bytes
+from zero.storage.store import ALTERED, Store
+
+DATA = b"the games of a shard"
+
+
+class S3Server(ThreadingHTTPServer):
+    """A bucket in memory. What is in `troubles` of a method is answered first, one status a request."""
+
+    def __init__(self) -> None:
+        """Takes a port; nobody listens there yet."""
+        super().__init__(("127.0.0.1", 0), S3Answers, bind_and_activate=False)
+        self.server_bind()
+        self.objects: dict[str, bytes] = {}
+        self.troubles: dict[str, list[int]] = {}
+        self.etag = "{md5}"
+        self.asked: list[str] = []
+        self.thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+
+    def start(self) -> None:
+        self.server_activate()
+        self.thread.start()
+
+    def stop(self) -> None:
+        if self.thread.is_alive():
+            self.shutdown()
+        self.server_close()
+
+
+class S3Answers(BaseHTTPRequestHandler):
+    """So much of S3 as a store asks for, but no signatures: those are for the tests with a real server."""
+
+    server: S3Server
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, status: int, body: bytes = b"", length: int | None = None, etag: str = "") -> None:
+        self.send_response(status)
+        if etag:
+            self.send_header("ETag", f'"{etag}"')
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def handle_request_of(self, method: str) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        objects, url = self.server.objects, urlsplit(self.path)
+        self.server.asked.append(method)
+        key, query = url.path.removeprefix("/bucket").lstrip("/"), parse_qs(url.query)
+        if troubles := self.server.troubles.get(method):
+            self.answer(troubles.pop(0))
+        elif method == "POST":  # several are deleted
+            for deleted in re.findall(r"<Key>([^<]+)</Key>", body.decode()):
+                objects.pop(deleted)
+            self.answer(200, b"<DeleteResult></DeleteResult>")
+        elif method == "PUT":
+            source = self.headers.get("x-amz-copy-source")
+            objects[key] = objects[unquote(source).removeprefix("bucket/")] if source else body
+            self.answer(200, b"<CopyObjectResult></CopyObjectResult>" if source else b"")
+        elif query:
+            found = [name for name in objects if name.startswith(query["prefix"][0])]
+            entries = "".join(f"<Contents><Key>{name}</Key><Size>1</Size></Contents>" for name in found)
+            self.answer(200, f"<ListBucketResult>{entries}</ListBucketResult>".encode())
+        elif key in objects:
+            whole = objects[key]
+            etag = self.server.etag.format(md5=hashlib.md5(whole, usedforsecurity=False).hexdigest())
+            self.answer(200, b"" if method == "HEAD" else whole, len(whole), etag)
+        else:
+            self.answer(404)
+
+    def do_GET(self) -> None:
+        self.handle_request_of("GET")
+
+    def do_HEAD(self) -> None:
+        self.handle_request_of("HEAD")
+
+    def do_PUT(self) -> None:
+        self.handle_request_of("PUT")
+
+    def do_POST(self) -> None:
+        self.handle_request_of("POST")
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def s3(monkeypatch) -> Iterator[S3Server]:
+    """A server that is down; clients ask it once, and the store soon again."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    for name, value in {"ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "k", "MAX_ATTEMPTS": "1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr("zero.storage.store.FIRST_PAUSE", 0.01)
+    s3_class = fsspec.get_filesystem_class("s3")
+    s3_class.clear_instance_cache()
+    server = S3Server()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
+    yield server
+    server.stop()
+    s3_class.clear_instance_cache()
+
+
+def test_an_s3_server_that_is_away_for_a_while_is_asked_again(s3, monkeypatch):
+    told: list[str] = []
+
+    def hear(text: str, *words: object) -> None:
+        told.append(text % words)
+        if len(told) == 2:
+            s3.start()
+
+    monkeypatch.setattr("zero.storage.store.log.warning", hear)
+    store = Store("s3://bucket/store")
+    digest = store.put_weights(DATA)  # what is raised meanwhile: botocore's EndpointConnectionError
+    assert len(told) == 2 and "does not answer (Could not connect to the endpoint URL" in told[0]
+    s3.troubles = {"HEAD": [500, 502, 503], "GET": [504, 429]}
+    assert store.get_weights(digest) == DATA
+    s3.objects[f"store/weights/{digest}.safetensors"] = b"bad"
+    s3.troubles |= {"PUT": [502], "POST": [503]}
+    with pytest.raises(StorageError, match="was altered and is set aside"):
+        store.get_weights(digest)
+    assert sorted(s3.objects.values()) == [f"{ALTERED}\n".encode(), b"bad"]
+    assert not any(s3.troubles.values())
+
+
+@pytest.mark.parametrize(
+    ("etag", "there", "wanted"),
+    [
+        ("{md5}", DATA, []),
+        ("{md5}-2", DATA, ["GET"]),  # put there in two parts
+        ("0" * 32, DATA, ["GET"]),  # encrypted there
+        ("{md5}", DATA[::-1], ["GET", "PUT"]),
+        ("{md5}", DATA[1:], ["PUT"]),
+    ],
+)
+def test_what_is_there_is_not_put_again_nor_read_where_its_md5_is_told(s3, etag, there, wanted):
+    s3.start()
+    store = Store("s3://bucket/store")
+    name = f"store/weights/{store.put_weights(DATA)}.safetensors"
+    s3.etag, s3.objects[name] = etag, there
+    s3.asked.clear()
+    store.put_weights(DATA)
+    assert [method for method in s3.asked if method != "HEAD"] == wanted
+    assert s3.objects[name] == DATA
+
+
+def test_what_another_has_set_aside_since_the_folder_was_listed_is_put_again(s3):
+    s3.start()
+    store = Store("s3://bucket/store")
+    name = f"store/weights/{store.put_weights(DATA)}.safetensors"
+    store._files.ls("bucket/store/weights")
+    del s3.objects[name]
+    store.put_weights(DATA)
+    assert s3.objects[name] == DATA
+
+
+@pytest.mark.parametrize("outage_seconds", [0.3, 1e9])
+def test_a_server_that_stays_away_or_refuses_is_reported(s3, monkeypatch, outage_seconds):
+    monkeypatch.setattr("zero.storage.store.OUTAGE_SECONDS", outage_seconds)
+    if outage_seconds > 1:
+        s3.troubles = {"HEAD": [403]}
+        s3.start()
+    with pytest.raises(StorageError, match=r"does not answer: (Could not connect|Forbidden)"):
+        Store("s3://bucket/store").get_weights(sha256_bytes(DATA))
+
+
+def test_s3_without_credentials_is_reported(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()  # another test's has credentials
+    with pytest.raises(StorageError, match=r"the store s3://bucket/store does not answer: .*credentials"):
+        Store("s3://bucket/store").has_shard("ab" + "0" * 62)

@@ -1,0 +1,156 @@
+"""The cache of compiled kernels never hands out the code of other sources."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+
+import zero
+from zero import kernels
+
+PACKAGE_DIR = Path(zero.__file__).parent
+
+PROBE = """
+import json
+import numpy as np
+from zero.kernels import kernel_cache_dir
+from zero.play.moves import draw_edge
+from zero.search.streams import stream_of
+from zero.search.tree import add_node, new_trees
+
+trees = new_trees(1, 2, 100)
+add_node(trees, 0, np.ones(100, np.bool_), 0.0)
+trees.visit_count[:] = 1
+trees.num_visited[:] = 100
+trees.node_visits[0, 0] = 100
+drawn = [draw_edge(trees, 0, stream_of(1, 1, "test", game)) for game in range(100)]
+hits, misses = (sum(counts.values()) for counts in (draw_edge.stats.cache_hits, draw_edge.stats.cache_misses))
+print(json.dumps({"highest": max(drawn), "hits": hits, "misses": misses, "folder": str(kernel_cache_dir())}))
+"""
+"""A kernel that draws numbers by kernels of another module."""
+
+
+@pytest.fixture
+def copy_of_package(tmp_path, monkeypatch):
+    """A copy of the sources, which `zero.kernels` takes for its own."""
+    target = tmp_path / "clone" / "zero"
+    shutil.copytree(PACKAGE_DIR, target, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(kernels, "PACKAGE_DIR", target)
+    monkeypatch.setenv("ZERO_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("NUMBA_BOUNDSCHECK", raising=False)
+    return target
+
+
+def edit(path: Path) -> None:
+    path.write_text(path.read_text() + "\n# an edit\n")
+
+
+KERNEL_MODULES = sorted(
+    path.relative_to(PACKAGE_DIR).as_posix()
+    for path in PACKAGE_DIR.rglob("*.py")
+    if path.name != "kernels.py" and "kernel\ndef " in path.read_text()
+)
+
+
+def test_the_kernels_are_where_they_are_looked_for():
+    assert {"games/go.py", "search/mcts.py", "play/boards.py"} <= set(KERNEL_MODULES)
+
+
+@pytest.mark.parametrize("name", [*KERNEL_MODULES, "kernels.py"])
+def test_an_edit_of_a_kernels_source_changes_the_folder(copy_of_package, name):
+    before = kernels.kernel_cache_dir()
+    edit(copy_of_package / name)
+    assert kernels.kernel_cache_dir() != before
+
+
+def test_a_new_source_beside_the_kernels_changes_the_folder(copy_of_package):
+    before = kernels.kernel_cache_dir()
+    (copy_of_package / "games" / "chess.py").write_text("")
+    assert kernels.kernel_cache_dir() != before
+
+
+def test_a_renamed_source_changes_the_folder(copy_of_package):
+    before = kernels.kernel_cache_dir()
+    (copy_of_package / "games" / "go.py").rename(copy_of_package / "games" / "weiqi.py")
+    assert kernels.kernel_cache_dir() != before
+
+
+@pytest.mark.parametrize("name", ["cli/app.py", "config/play.py", "network/model.py"])
+def test_an_edit_elsewhere_keeps_the_folder(copy_of_package, name):
+    before = kernels.kernel_cache_dir()
+    edit(copy_of_package / name)
+    assert kernels.kernel_cache_dir() == before
+
+
+def test_bounds_checks_have_a_folder_of_their_own(copy_of_package, monkeypatch):
+    fast = kernels.kernel_cache_dir()
+    monkeypatch.setenv("NUMBA_BOUNDSCHECK", "1")
+    assert kernels.kernel_cache_dir() != fast
+
+
+def test_another_numba_has_a_folder_of_its_own(copy_of_package, monkeypatch):
+    before = kernels.kernel_cache_dir()
+    monkeypatch.setattr(numba, "__version__", "0.1")
+    assert kernels.kernel_cache_dir() != before
+
+
+def test_the_folder_is_the_users_where_none_is_named(copy_of_package, monkeypatch, tmp_path):
+    monkeypatch.delenv("ZERO_KERNEL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert kernels.kernel_cache_dir().parent == tmp_path / "xdg" / "zero" / "kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert kernels.kernel_cache_dir().parent == tmp_path / "home" / ".cache" / "zero" / "kernels"
+
+
+def probe(clone: Path) -> dict[str, Any]:
+    """Runs the kernel by the sources of a clone, in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(clone.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], cwd=clone.parent, env=environment, capture_output=True, text=True, check=True
+    )
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def test_compiled_code_is_shared_by_clones_and_follows_an_edit_in_a_called_module(copy_of_package, tmp_path):
+    first = probe(copy_of_package)
+    assert first["hits"] == 0
+    assert first["highest"] > 90
+    other_clone = tmp_path / "other" / "zero"
+    shutil.copytree(copy_of_package, other_clone)
+    second = probe(other_clone)
+    assert second == {**first, "hits": 1, "misses": 0}
+    streams = copy_of_package / "search" / "streams.py"
+    text = streams.read_text()
+    assert text.count("1.0 / (1 << 53)") == 1
+    streams.write_text(text.replace("1.0 / (1 << 53)", "0.5 / (1 << 53)"))  # numbers in [0, 0.5)
+    edited = probe(copy_of_package)
+    assert edited["folder"] != first["folder"]
+    assert edited["hits"] == 0
+    assert edited["highest"] < 50
+
+
+def test_of_processes_that_start_together_one_compiles(copy_of_package):
+    with ThreadPoolExecutor(3) as threads:
+        answers = list(threads.map(probe, [copy_of_package] * 3))
+    assert sorted((answer["hits"], answer["misses"]) for answer in answers) == [(0, 1), (1, 0), (1, 0)]
+    assert len({answer["highest"] for answer in answers}) == 1
+
+
+def test_nobody_waits_for_ever_for_a_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernels, "LOCK_SECONDS", 0.2)
+    with (tmp_path / "lock").open("wb") as held, (tmp_path / "lock").open("wb") as other:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        begun = time.monotonic()
+        kernels._wait_for(other)
+        assert time.monotonic() - begun >= 0.2

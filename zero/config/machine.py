@@ -1,0 +1,51 @@
+"""Sections of the parameters about machines: what bits may depend on, and who plays the shards."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from zero.config.section import PositiveInt, Section
+
+
+class ProfileParams(Section):
+    """What the bits of a result may depend on; the rest of the execution profile is read off the machine."""
+
+    device: Literal["cpu", "cuda"]
+    """Device that runs the network. `auto` (see `zero.config.auto`): CUDA if this machine has it, else the CPU."""
+    backend: Literal["torch", "openvino"]
+    """Library that runs the network in play: PyTorch (with captured graphs on CUDA), or OpenVINO on a CPU. `auto`:
+    OpenVINO on a CPU, PyTorch on CUDA."""
+    precision: Literal["fp32", "bf16"]
+    """Arithmetic of the network in play. `auto`: bf16 if this machine computes it faster than fp32."""
+    training_precision: Literal["fp32", "bf16"]
+    """Arithmetic of the convolutions in training; weights and sums are in fp32. `auto`: as for `precision`."""
+    isa: Literal["native", "avx2"]
+    """`avx2` limits the CPU's instruction set, so that machines with and without AVX-512 give the same bits."""
+    selfplay_threads: PositiveInt
+    """Threads of the network in a process that plays a shard."""
+    search_threads: PositiveInt
+    """Threads of the search in a process that plays a shard; each has its own part of the games. 1 on a CPU."""
+    half_batches: bool
+    """True: the games are in two halves, and one is searched while the network judges the other; for a GPU."""
+    training_threads: PositiveInt
+    """Threads of the process that trains."""
+    training_processes: PositiveInt
+    """Processes that train, each on its share of the batch; on CUDA one a GPU."""
+
+    @model_validator(mode="after")
+    def _backend_has_device(self) -> Self:
+        if self.backend == "openvino" and self.device != "cpu":
+            raise ValueError(f"backend 'openvino' runs on device 'cpu', got {self.device!r}; set backend to 'torch'")
+        return self
+
+
+ExecutorKind = Literal["local", "pool"]
+
+
+class ExecutorParams(Section):
+    """Who plays the shards. Changes no result, and no stage depends on it."""
+
+    kind: ExecutorKind
+    """`local`: processes of this machine; `pool`: shards and training are runs on the pool `zero-gpu`."""
+    num_processes: Annotated[int, Field(ge=0)]
+    """Processes of the local executor; 0: one a core, or one a GPU."""

@@ -1,0 +1,391 @@
+"""Game records as Parquet: a row a game, so that pandas or DuckDB read a shard; in memory, flat columns for all games.
+
+Visit counts are kept where they are not zero. Equal records give equal bytes: the writer's settings are fixed here.
+
+| column | type | |
+|---|---|---|
+| game | int32 | number of the game in its generation |
+| black, white | string | SHA-256 of the weights that played |
+| outcome | int8 | +1, 0, -1 for Black |
+| margin | float32 | Black's area less White's less komi |
+| end | string | how it ended |
+| actions | list of int16, T long | |
+| never_resigns | bool | a calibration game |
+| ownership | list of int8, S*S long or empty | owner of each point at the end, +1, 0, -1 for Black |
+| root_values | list of float32, T long | mean value of the search, seen by the player to move |
+| best_values | list of float32, T long | that of the most visited action |
+| visit_offsets | list of int32, T + 1 long | where a move's entries of the next two columns begin |
+| visit_actions, visit_counts | lists of int16, uint16 | policy target: weights by action, none for a fast move |
+"""
+
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zero.errors import StorageError
+from zero.storage.manifests import GameRecord
+
+NUM_ACTIONS_KEY = b"num_actions"
+SCHEMA = pa.schema(
+    [
+        pa.field("game", pa.int32(), nullable=False),
+        pa.field("black", pa.string(), nullable=False),
+        pa.field("white", pa.string(), nullable=False),
+        pa.field("outcome", pa.int8(), nullable=False),
+        pa.field("margin", pa.float32(), nullable=False),
+        pa.field("end", pa.string(), nullable=False),
+        pa.field("never_resigns", pa.bool_(), nullable=False),
+        pa.field("ownership", pa.list_(pa.int8()), nullable=False),
+        pa.field("actions", pa.list_(pa.int16()), nullable=False),
+        pa.field("root_values", pa.list_(pa.float32()), nullable=False),
+        pa.field("best_values", pa.list_(pa.float32()), nullable=False),
+        pa.field("visit_offsets", pa.list_(pa.int32()), nullable=False),
+        pa.field("visit_actions", pa.list_(pa.int16()), nullable=False),
+        pa.field("visit_counts", pa.list_(pa.uint16()), nullable=False),
+    ]
+)
+COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
+VALUE_COLUMNS = ("game", "actions", "root_values")
+STRING_COLUMNS = ["black", "white", "end"]
+OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
+VALUE_BYTES, NAMES_BYTES = 16, 1 << 20
+"""More than a value, its place in its list and Parquet's headers take, and more than all names of players and ends."""
+OTHER_COLUMNS = "does not have the columns of a shard of games"
+RESTORE = "restore it with `dvc checkout --force`, or take it out of the store so that it is played again"
+
+
+class Limits(NamedTuple):
+    """What a shard may hold at most: a few bytes of Parquet can stand for more values than the memory holds."""
+
+    num_games: int
+    num_values: int  # of one column, in all games
+
+
+class GameColumns(NamedTuple):
+    """The games of one or many shards, G games with M moves and V visited edges in all."""
+
+    num_actions: int
+    game: np.ndarray  # [G] int32
+    black: tuple[str, ...]  # G
+    white: tuple[str, ...]  # G
+    outcome: np.ndarray  # [G] int8, +1, 0, -1 for Black
+    margin: np.ndarray  # [G] float32
+    end: tuple[str, ...]  # G
+    never_resigns: np.ndarray  # [G] bool
+    ownership_offsets: np.ndarray  # [G + 1] int64; a game has S*S owners or none
+    ownership: np.ndarray  # [K] int8, +1, 0, -1 for Black
+    move_offsets: np.ndarray  # [G + 1] int64, first move of each game
+    actions: np.ndarray  # [M] int16
+    root_values: np.ndarray  # [M] float32, seen by the player to move
+    best_values: np.ndarray  # [M] float32, likewise
+    visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move
+    visit_actions: np.ndarray  # [V] int16
+    visit_counts: np.ndarray  # [V] uint16
+
+    @property
+    def num_games(self) -> int:
+        """G."""
+        return len(self.game)
+
+    @property
+    def num_positions(self) -> int:
+        """M: positions in which a move was made."""
+        return len(self.actions)
+
+
+class GameValues(NamedTuple):
+    """Some columns of G games with M moves."""
+
+    game: np.ndarray  # [G] int32
+    move_offsets: np.ndarray  # [G + 1] int64
+    actions: np.ndarray  # [M] int16
+    root_values: np.ndarray  # [M] float32
+
+
+def write_records(records: Sequence[GameRecord]) -> bytes:
+    """The shard of one or more games, in the order given."""
+    moves, edges = [0], [0]
+    visit_offsets, visit_actions, visit_counts = [], [], []
+    for record in records:
+        move, action = np.nonzero(record.visit_counts)
+        moves.append(moves[-1] + len(record.actions))
+        edges.append(edges[-1] + len(action))
+        visit_offsets.append(np.searchsorted(move, np.arange(len(record.actions) + 1)))
+        visit_actions.append(action)
+        visit_counts.append(record.visit_counts[move, action])
+    offsets_offsets = np.array(moves) + np.arange(len(records) + 1)
+    columns = [
+        _number_array([r.game for r in records], np.int32),
+        _string_array([r.black for r in records]),
+        _string_array([r.white for r in records]),
+        _number_array([r.outcome for r in records], np.int8),
+        _number_array([r.margin for r in records], np.float32),
+        _string_array([r.end for r in records]),
+        _flag_array([r.never_resigns for r in records]),
+        _list_array(np.cumsum([0, *(len(r.ownership) for r in records)]), [r.ownership for r in records], np.int8),
+        _list_array(moves, [r.actions for r in records], np.int16),
+        _list_array(moves, [r.root_values for r in records], np.float32),
+        _list_array(moves, [r.best_values for r in records], np.float32),
+        _list_array(offsets_offsets, visit_offsets, np.int32),
+        _list_array(edges, visit_actions, np.int16),
+        _list_array(edges, visit_counts, np.uint16),
+    ]
+    num_actions = str(records[0].visit_counts.shape[1]).encode()
+    table = pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata({NUM_ACTIONS_KEY: num_actions}))
+    file = io.BytesIO()
+    pq.write_table(
+        table,
+        file,
+        row_group_size=len(records),
+        version="2.6",
+        data_page_version="1.0",
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        use_dictionary=STRING_COLUMNS,
+    )
+    return file.getvalue()
+
+
+def read_records(data: bytes, source: str, limits: Limits | None = None) -> GameColumns:
+    """The games of a shard, checked for being whole and within range.
+
+    Args:
+      data: the file.
+      source: what an error calls it.
+      limits: what its footer may say that it holds; None for a file that was checked when it was recorded.
+
+    Raises:
+      StorageError: it is no shard, it holds too much, or its columns do not fit together.
+    """
+    try:
+        file = pq.ParquetFile(io.BytesIO(data))
+        num_actions = int((file.schema_arrow.metadata or {}).get(NUM_ACTIONS_KEY, b"0"))
+        _check_footer(file, source, limits)
+        table = file.read(use_threads=False).combine_chunks()
+        table.validate(full=True)  # strings are UTF-8
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise StorageError(f"{source} is no shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
+    if num_actions < 1 or table.num_rows < 1 or _has_nulls(table):
+        raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
+    move_offsets, actions = _flat(table, "actions")
+    value_offsets, root_values = _flat(table, "root_values")
+    best_offsets, best_values = _flat(table, "best_values")
+    ownership_offsets, ownership = _flat(table, "ownership")
+    offset_offsets, visit_offsets = _flat(table, "visit_offsets")
+    edge_offsets, visit_actions = _flat(table, "visit_actions")
+    count_offsets, visit_counts = _flat(table, "visit_counts")
+    if not (
+        np.array_equal(move_offsets, value_offsets)
+        and np.array_equal(move_offsets, best_offsets)
+        and np.array_equal(np.diff(offset_offsets), np.diff(move_offsets) + 1)
+        and np.array_equal(edge_offsets, count_offsets)
+        and np.array_equal(visit_offsets[offset_offsets[:-1]], np.zeros(table.num_rows))
+        and np.array_equal(visit_offsets[offset_offsets[1:] - 1], np.diff(edge_offsets))
+    ):
+        raise StorageError(f"{source} has columns of different lengths; {RESTORE}")
+    # the last offset of a game is the first of the next one
+    starts = np.delete(visit_offsets, offset_offsets[1:] - 1) + np.repeat(edge_offsets[:-1], np.diff(move_offsets))
+    columns = GameColumns(
+        num_actions=num_actions,
+        game=_numbers(table, "game"),
+        black=tuple(table.column("black").to_pylist()),
+        white=tuple(table.column("white").to_pylist()),
+        outcome=_numbers(table, "outcome"),
+        margin=_numbers(table, "margin"),
+        end=tuple(table.column("end").to_pylist()),
+        never_resigns=np.array(table.column("never_resigns").to_pylist()),
+        ownership_offsets=ownership_offsets,
+        ownership=ownership,
+        move_offsets=move_offsets,
+        actions=actions,
+        root_values=root_values,
+        best_values=best_values,
+        visit_offsets=np.append(starts, edge_offsets[-1]),
+        visit_actions=visit_actions,
+        visit_counts=visit_counts,
+    )
+    if not (
+        _within(columns.actions, 0, num_actions - 1)
+        and _within(columns.visit_actions, 0, num_actions - 1)
+        and _within(columns.outcome, -1, 1)
+        and _within(columns.ownership, -1, 1)
+        and _within(np.diff(columns.visit_offsets), 0, num_actions)
+    ):
+        raise StorageError(f"{source} holds an action or outcome out of range; {RESTORE}")
+    return columns
+
+
+def read_values(data: bytes, source: str) -> GameValues:
+    """The moves and root values of a shard, without the visits, which take most of the time and memory.
+
+    Args:
+      data: the file, whose content was checked before.
+      source: what an error calls it.
+
+    Raises:
+      StorageError: it is no shard.
+    """
+    try:
+        table = pq.ParquetFile(io.BytesIO(data)).read(columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
+        move_offsets, actions = _flat(table, "actions")
+        _, root_values = _flat(table, "root_values")
+        return GameValues(_numbers(table, "game"), move_offsets, actions, root_values)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise StorageError(f"{source} is no shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
+
+
+def game_record(columns: GameColumns, index: int) -> GameRecord:
+    """One game of the columns as a record of its own."""
+    moves = slice(columns.move_offsets[index], columns.move_offsets[index + 1])
+    num_moves = moves.stop - moves.start
+    edge_offsets = columns.visit_offsets[moves.start : moves.stop + 1]
+    edges = slice(edge_offsets[0], edge_offsets[-1])
+    visit_counts = np.zeros((num_moves, columns.num_actions), np.uint16)
+    move = np.repeat(np.arange(num_moves), np.diff(edge_offsets))
+    visit_counts[move, columns.visit_actions[edges]] = columns.visit_counts[edges]
+    return GameRecord(
+        actions=columns.actions[moves],
+        visit_counts=visit_counts,
+        root_values=columns.root_values[moves],
+        best_values=columns.best_values[moves],
+        ownership=columns.ownership[columns.ownership_offsets[index] : columns.ownership_offsets[index + 1]],
+        outcome=int(columns.outcome[index]),
+        margin=float(columns.margin[index]),
+        end=columns.end[index],
+        never_resigns=bool(columns.never_resigns[index]),
+        game=int(columns.game[index]),
+        black=columns.black[index],
+        white=columns.white[index],
+    )
+
+
+def select_games(columns: GameColumns, first: int) -> GameColumns:
+    """The games from `first` on."""
+    moves = columns.move_offsets[first:]
+    edges = columns.visit_offsets[moves[0] :]
+    return GameColumns(
+        num_actions=columns.num_actions,
+        game=columns.game[first:],
+        black=columns.black[first:],
+        white=columns.white[first:],
+        outcome=columns.outcome[first:],
+        margin=columns.margin[first:],
+        end=columns.end[first:],
+        never_resigns=columns.never_resigns[first:],
+        ownership_offsets=columns.ownership_offsets[first:] - columns.ownership_offsets[first],
+        ownership=columns.ownership[columns.ownership_offsets[first] :],
+        move_offsets=moves - moves[0],
+        actions=columns.actions[moves[0] :],
+        root_values=columns.root_values[moves[0] :],
+        best_values=columns.best_values[moves[0] :],
+        visit_offsets=edges - edges[0],
+        visit_actions=columns.visit_actions[edges[0] :],
+        visit_counts=columns.visit_counts[edges[0] :],
+    )
+
+
+def concatenate(parts: Iterable[GameColumns]) -> GameColumns:
+    """The games of several shards (of one game) as one, in the order given.
+
+    It holds one part beside the result, which grows in its place: a window of games can fill most of the memory.
+    """
+    names: dict[str, list[str]] = {name: [] for name in STRING_COLUMNS}
+    arrays: dict[str, np.ndarray] = {}
+    num_actions = 0
+    for part in parts:
+        assert num_actions in (0, part.num_actions)
+        num_actions = part.num_actions
+        for name, values in part._asdict().items():
+            if name in names:
+                names[name].extend(map(sys.intern, values))
+            elif name in OFFSETS:
+                offsets = arrays.setdefault(name, np.zeros(1, np.int64))
+                _append(offsets, values[1:] + offsets[-1])
+            elif name != "num_actions":
+                _append(arrays.setdefault(name, np.zeros(0, values.dtype)), values)
+    fields: dict[str, Any] = {name: tuple(values) for name, values in names.items()} | arrays
+    return GameColumns(num_actions=num_actions, **fields)
+
+
+def _append(array: np.ndarray, values: np.ndarray) -> None:
+    """Appends to an array that owns its memory. Writes into `array`, which no other array may look into."""
+    size = len(array)
+    array.resize(size + len(values), refcheck=False)  # moves pages instead of copying them where it is large
+    array[size:] = values
+
+
+def _list_array(offsets: Sequence[int] | np.ndarray, values: Sequence[np.ndarray], dtype: type) -> pa.ListArray:
+    flat = np.concatenate([value.astype(dtype, casting="unsafe") for value in values])
+    return pa.ListArray.from_arrays(_number_array(offsets, np.int32), _number_array(flat, dtype))
+
+
+# `pa.array` and `to_numpy` would import pandas where it is installed: 0.4 s of each process that plays or reads shards.
+
+
+def _number_array(values: Sequence[float] | np.ndarray, dtype: type) -> pa.Array:
+    data: np.ndarray = np.ascontiguousarray(values, dtype)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(data.dtype), len(data), [None, pa.py_buffer(data)])
+
+
+def _flag_array(values: Sequence[bool]) -> pa.BooleanArray:
+    bits = np.packbits(np.array(values, bool), bitorder="little")
+    return pa.BooleanArray.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+
+
+def _string_array(values: Sequence[str]) -> pa.StringArray:
+    data = [value.encode() for value in values]
+    offsets = np.cumsum([0, *map(len, data)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(data), pa.py_buffer(offsets), pa.py_buffer(b"".join(data)))
+
+
+def _check_footer(file: pq.ParquetFile, source: str, limits: Limits | None) -> None:
+    """Checks what a file says of itself, before any of it is unpacked.
+
+    Raises:
+      StorageError: it has other columns than a shard, or more games or values than it may have.
+    """
+    if _types(file.schema_arrow) != _types(SCHEMA):
+        raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
+    if limits is None:
+        return
+    footer = file.metadata
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    num_bytes = sum(group.total_byte_size for group in groups)
+    num_values = max(sum(group.column(column).num_values for group in groups) for column in range(footer.num_columns))
+    for number, most, what in (
+        (footer.num_rows, limits.num_games, "games"),
+        (num_values, limits.num_values, "values in a column"),
+        (num_bytes, VALUE_BYTES * footer.num_columns * limits.num_values + NAMES_BYTES, "bytes"),
+    ):
+        if number > most:
+            raise StorageError(f"{source} has {number} {what}, at most {most} are possible; {RESTORE}")
+
+
+def _types(schema: pa.Schema) -> list[tuple[str, bool, pa.DataType]]:
+    """Name, whether a list, and type of each column; Parquet has its own name for the items of a list."""
+    lists = [pa.types.is_list(field.type) for field in schema]
+    return [(f.name, lst, f.type.value_type if lst else f.type) for f, lst in zip(schema, lists, strict=True)]
+
+
+def _has_nulls(table: pa.Table) -> bool:
+    columns = [column.chunk(0) for column in table.columns]
+    return any(c.null_count or (pa.types.is_list(c.type) and c.values.null_count) for c in columns)
+
+
+def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets [G + 1] int64 and values of a list column."""
+    column = table.column(name).chunk(0)
+    return np.from_dlpack(column.offsets).astype(np.int64), np.from_dlpack(column.values)
+
+
+def _numbers(table: pa.Table, name: str) -> np.ndarray:
+    return np.from_dlpack(table.column(name).chunk(0))
+
+
+def _within(values: np.ndarray, low: int, high: int) -> bool:
+    return len(values) == 0 or bool(values.min() >= low and values.max() <= high)

@@ -1,0 +1,57 @@
+"""The window of games as files: read and checked, for training. How it is made: `zero.stages.replay`."""
+
+from pathlib import Path
+
+import numpy as np
+
+from zero.data.records import GameColumns, concatenate, read_records, select_games
+from zero.errors import StorageError
+from zero.games.position import Rules
+from zero.storage.files import checked_path
+from zero.storage.manifests import ShardRef, Window, WindowShard
+
+STATE_DIR = "state"
+GENERATION_FILE = "generation.json"
+WINDOW_DIR = "data/window"
+
+
+def read_window(window: Window, window_dir: Path, rules: Rules) -> GameColumns:
+    """The games of a window, oldest first, its files checked; one file is in memory beside them.
+
+    Raises:
+      StorageError: a file is missing or altered, or the window is not as large as it says.
+    """
+    if not window.shards:
+        raise StorageError(f"{window_dir} holds no games; run `dvc repro` in the lineage's workspace")
+    games = concatenate(_window_shard(entry, window_dir, rules) for entry in window.shards)
+    if (games.num_games, games.num_positions) != (window.num_games, window.num_positions):
+        raise StorageError(
+            f"{window_dir} holds {games.num_games} games and {games.num_positions} positions, its manifest says "
+            f"{window.num_games} and {window.num_positions}; make it again with `dvc repro -f replay`"
+        )
+    return games
+
+
+def shard_fault(columns: GameColumns, ref: ShardRef, rules: Rules) -> str | None:
+    """Where a shard is not what its manifest says, in words; None where it is."""
+    lengths = np.diff(columns.move_offsets)
+    if columns.num_actions != rules.num_actions:
+        return f"its games have {columns.num_actions} actions, the parameters' game has {rules.num_actions}"
+    if (columns.num_games, columns.num_positions) != (ref.num_games, ref.num_positions):
+        return (
+            f"it holds {columns.num_games} games and {columns.num_positions} positions, "
+            f"its manifest says {ref.num_games} and {ref.num_positions}"
+        )
+    if not np.array_equal(columns.game, np.arange(ref.first_game, ref.first_game + ref.num_games)):
+        return f"its games are not numbered from {ref.first_game} on"
+    if lengths.min() < 1 or lengths.max() > rules.max_moves:
+        return f"it has a game of {lengths.max() if lengths.min() else 0} moves, possible are 1 to {rules.max_moves}"
+    return None
+
+
+def _window_shard(entry: WindowShard, window_dir: Path, rules: Rules) -> GameColumns:
+    path = checked_path(entry.shard.file, window_dir)
+    columns = read_records(path.read_bytes(), str(path))
+    if fault := shard_fault(columns, entry.shard, rules):
+        raise StorageError(f"{path}: {fault}; make the window again with `dvc repro -f replay`")
+    return select_games(columns, entry.skip_games)

@@ -1,0 +1,201 @@
+"""Ratings from results by the model of Bradley and Terry (1952), with intervals. Values in, values out.
+
+A player of rating R scores 1 / (1 + 10^((Q - R) / 400)) against one of rating Q; a draw is half a win and half a loss.
+The ratings are those of the greatest posterior (SciPy's `trust-exact` on the exact gradient and Hessian), the intervals
+those of its normal approximation, the inverse Hessian. The prior is one drawn game more for each player, shared among
+its opponents as its games are: it keeps a player finite that won or lost everything, and is lost among 400 games.
+
+Players that no chain of games connects cannot be compared: they are in groups, each with a scale of its own. (The
+library `choix` 0.4 fits the model too, but without draws, fixed players or the covariance at the maximum.)
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
+
+from zero.statistics import NORMAL_95
+
+ELO_OF_LOGIT = 400 / math.log(10)
+"""Rating points of one unit of log odds."""
+PRIOR_GAMES = 1.0
+"""Drawn games that the prior adds for each player, on average."""
+TOLERANCE = 1e-10
+"""Of the gradient, in games."""
+
+TOLD_DIGITS = 9
+"""Decimals by which information is compared: in a chain all neighbours' games tell the same, but for rounding."""
+
+
+class Score(NamedTuple):
+    """What a player made of its games with another."""
+
+    first: str
+    second: str
+    points: float
+    """Of the first: wins and half the draws."""
+    games: float
+
+
+class Rating(NamedTuple):
+    """A player's place on the scale of its group."""
+
+    player: str
+    elo: float
+    low: float
+    """95 % interval of the difference to the group's reference."""
+    high: float
+    games: float
+    opponents: int
+
+
+class Group(NamedTuple):
+    """Players that chains of games connect."""
+
+    reference: str
+    """Its rating is given; those of the others are relative to it."""
+    ratings: tuple[Rating, ...]  # K, by name
+    covariance: np.ndarray  # [K, K] float64, of the log odds; zero for the reference
+
+    def rating(self, player: str) -> Rating:
+        """That of a player of the group."""
+        return self.ratings[self.place(player)]
+
+    def place(self, player: str) -> int:
+        """Its place in the group."""
+        return next(k for k, rating in enumerate(self.ratings) if rating.player == player)
+
+
+class Pair(NamedTuple):
+    """Two players that could play."""
+
+    first: str
+    second: str
+
+
+def rate(scores: Iterable[Score], references: Mapping[str, float]) -> tuple[Group, ...]:
+    """Ratings of all players that have played. Equal scores give equal bits in any order.
+
+    Args:
+      scores: of any pairs, several of one pair too; those without games are passed over.
+      references: players with a given rating, the one that a group would rather have first; a group without any of
+        them has its first player by name at 0.
+
+    Returns:
+      The groups, the largest first.
+    """
+    table = _table(scores)
+    groups = [_fit(group, table, references) for group in _connected(table)]
+    return tuple(sorted(groups, key=lambda group: (-len(group.ratings), group.ratings[0].player)))
+
+
+def expected_score(elo: float, opponent: float) -> float:
+    """Score a game that the model expects."""
+    return 1 / (1 + 10 ** ((opponent - elo) / 400))
+
+
+def information(groups: Sequence[Group], pair: Pair) -> float:
+    """What a game of the pair tells: p (1 - p) times the variance of their difference; infinite between two groups.
+
+    Of all pairs, the one with the most makes the volume of the joint confidence region shrink most: n games multiply
+    the determinant of the information matrix by 1 + n p (1 - p) variance.
+    """
+    group = next((each for each in groups if pair.first in _names(each)), None)
+    if group is None or pair.second not in _names(group):
+        return math.inf
+    i, j = group.place(pair.first), group.place(pair.second)
+    p = expected_score(group.ratings[i].elo, group.ratings[j].elo)
+    covariance = group.covariance
+    return p * (1 - p) * float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
+
+
+def most_informative(groups: Sequence[Group], pairs: Sequence[Pair]) -> Pair:
+    """The pair of which a game tells most; of equals the first."""
+    told = [round(information(groups, pair), TOLD_DIGITS) for pair in pairs]
+    return pairs[told.index(max(told))]
+
+
+def _table(scores: Iterable[Score]) -> dict[tuple[str, str], tuple[float, float]]:
+    """Points of the first and games, by pair in the order of the names."""
+    points: dict[tuple[str, str], list[float]] = defaultdict(list)
+    games: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for score in scores:
+        assert score.first != score.second and 0 <= score.points <= score.games
+        if score.games:
+            swapped = score.second < score.first
+            pair = (score.second, score.first) if swapped else (score.first, score.second)
+            points[pair].append(score.games - score.points if swapped else score.points)
+            games[pair].append(score.games)
+    return {pair: (math.fsum(points[pair]), math.fsum(games[pair])) for pair in sorted(games)}
+
+
+def _connected(table: Mapping[tuple[str, str], tuple[float, float]]) -> list[list[str]]:
+    """Players by group, each sorted."""
+    group_of: dict[str, set[str]] = {}
+    for pair in table:
+        joined = set(pair).union(*(group_of.get(player, ()) for player in pair))
+        group_of |= dict.fromkeys(joined, joined)
+    return [sorted(group) for group in {id(group): group for group in group_of.values()}.values()]
+
+
+def _fit(
+    players: list[str], table: Mapping[tuple[str, str], tuple[float, float]], references: Mapping[str, float]
+) -> Group:
+    reference = next((player for player in references if player in players), players[0])
+    place = {player: k for k, player in enumerate(players)}
+    pairs = [pair for pair in table if pair[0] in place]
+    first, second = (np.array([place[pair[which]] for pair in pairs]) for which in (0, 1))
+    won, games = (np.array([table[pair][which] for pair in pairs]) for which in (0, 1))
+    played = np.bincount(first, games, len(players)) + np.bincount(second, games, len(players))
+    drawn = PRIOR_GAMES * (games / played[first] + games / played[second]) / 2
+    won_all, all_games = won + drawn / 2, games + drawn
+    free = np.array([k for k, player in enumerate(players) if player != reference])
+    num = len(players)
+
+    def strengths(values: np.ndarray) -> np.ndarray:
+        full = np.zeros(num)
+        full[free] = values
+        return full
+
+    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        full = strengths(values)
+        gap = full[first] - full[second]
+        total = won_all * np.logaddexp(0, -gap) + (all_games - won_all) * np.logaddexp(0, gap)
+        excess = all_games * _sigmoid(gap) - won_all
+        slope = np.bincount(first, excess, num) - np.bincount(second, excess, num)
+        return float(total.sum()), slope[free]
+
+    def hessian(values: np.ndarray) -> np.ndarray:
+        full = strengths(values)
+        p = _sigmoid(full[first] - full[second])
+        weight = all_games * p * (1 - p)
+        matrix = np.zeros((num, num))
+        for (a, b), sign in (((first, first), 1), ((second, second), 1), ((first, second), -1), ((second, first), -1)):
+            np.add.at(matrix, (a, b), sign * weight)
+        return np.asarray(matrix[np.ix_(free, free)])
+
+    found = minimize(
+        loss, np.zeros(len(free)), method="trust-exact", jac=True, hess=hessian, options={"gtol": TOLERANCE}
+    ).x
+    covariance = np.zeros((num, num))
+    covariance[np.ix_(free, free)] = cho_solve(cho_factor(hessian(found)), np.eye(len(free)))
+    elo = references.get(reference, 0.0) + ELO_OF_LOGIT * strengths(found)
+    spread = NORMAL_95 * ELO_OF_LOGIT * np.sqrt(np.diag(covariance))
+    opponents = np.bincount(np.concatenate([first, second]), minlength=num)
+    ratings = tuple(
+        Rating(player, float(elo[k]), float(elo[k] - spread[k]), float(elo[k] + spread[k]), float(played[k]), int(n))
+        for (k, player), n in zip(enumerate(players), opponents, strict=True)
+    )
+    return Group(reference, ratings, covariance)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _names(group: Group) -> set[str]:
+    return {rating.player for rating in group.ratings}

@@ -1,0 +1,333 @@
+"""Lineages and their workspaces: where a chain of generations lives, who may write there, how one begins.
+
+A lineage `go9` is the branch `lineage/go9` with a tag a generation. It is worked on in its own clone of the project,
+`<home>/.zero/workspaces/go9`, from committed code; branch and tags are pushed back to the project.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from zero.config.params import PARAMS_FILE, Params, params_digest, parse_params
+from zero.errors import LineageError
+from zero.lineage.recovery import clear_debris
+from zero.record.costs import fetch_notes
+from zero.record.ledger import (
+    FIRST_PREVIOUS,
+    LEDGER_FILE,
+    NAME_PATTERN,
+    Standing,
+    append_entry,
+    generation_tag,
+    parse_ledger,
+    read_ledger,
+    standing,
+)
+from zero.storage.files import read_manifest, sha256_bytes, write_manifest, write_whole
+from zero.storage.layout import workspace_dir
+from zero.storage.manifests import (
+    NO_RESIGNATION,
+    Champion,
+    Checkpoint,
+    FileRef,
+    GenerationId,
+    LedgerEntry,
+    Origin,
+    Window,
+)
+from zero.storage.vcs import configure_dvc, dvc, git
+
+GENERATION_FILE = "generation.json"
+STATE_OUTS = ("state/champion", "state/trainee", "state/replay")
+GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
+"""What a generation in the making changes in the workspace; anything else must be committed."""
+LOCK_FILE = "zero.lock"
+STOP_FILE = "zero-stop"
+WRITER_VARIABLE = "ZERO_WRITER"
+
+
+def check_workspace(workspace: Path) -> None:
+    """Checks that the workspace is on its branch, committed, and goes on from what was pushed; clears debris first.
+
+    Raises:
+      LineageError: it is dirty, on another branch, or has diverged.
+    """
+    lineage = read_ledger(workspace)[0].lineage
+    clear_debris(workspace, lineage)
+    branch = git(workspace, "branch", "--show-current").strip()
+    if branch != f"lineage/{lineage}":
+        raise LineageError(
+            f"{workspace} is on {f'branch {branch}' if branch else 'no branch'}; "
+            f"go back with `git -C {workspace} checkout lineage/{lineage}`"
+        )
+    for line in git(workspace, "status", "--porcelain", "--untracked-files=all").splitlines():
+        path = line[3:].strip('"')
+        if line.startswith("??") and not path.startswith(GENERATED):
+            raise LineageError(
+                f"{workspace} is dirty: {path} is not committed; remove it, or `git add` and commit it there"
+            )
+        if not path.startswith(GENERATED) and not path.startswith("record/"):
+            raise LineageError(
+                f"{workspace} is dirty: {path} is not committed; commit it there (`git -C {workspace} commit -a`) "
+                f"or discard it (`git -C {workspace} checkout -- {path}`)"
+            )
+    pushed = git(workspace, "ls-remote", "origin", f"refs/heads/lineage/{lineage}").split()
+    if pushed and not _is_ancestor(workspace, pushed[0]):
+        raise LineageError(
+            f"{workspace} has diverged from lineage/{lineage} of the project; "
+            f"keep one of them: `git -C {workspace} fetch && git -C {workspace} log HEAD...origin/lineage/{lineage}`"
+        )
+
+
+@contextmanager
+def writer_lock(workspace: Path) -> Iterator[None]:
+    """Makes this process, and its children, the one writer of a workspace.
+
+    Raises:
+      LineageError: another process is.
+    """
+    path = workspace.resolve() / ".git" / LOCK_FILE
+    if not path.parent.is_dir():
+        yield  # a copy without git: nobody else can know it
+        return
+    try:
+        file = path.open("a+")
+    except OSError as error:
+        raise LineageError(f"cannot write {path}: {error.strerror}") from None
+    with file:
+        file.seek(0)
+        holder = file.read().strip()
+        if holder and os.environ.get(WRITER_VARIABLE) == f"{path}:{holder}":
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LineageError(
+                f"{workspace} is being written by process {holder or '?'}; "
+                f"wait for it, or stop it with `kill {holder or 'PID'}`"
+            ) from None
+        before = os.environ.get(WRITER_VARIABLE)
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        os.environ[WRITER_VARIABLE] = f"{path}:{os.getpid()}"
+        try:
+            yield
+        finally:
+            if before is None:
+                os.environ.pop(WRITER_VARIABLE, None)
+            else:
+                os.environ[WRITER_VARIABLE] = before
+            file.seek(0)
+            file.truncate()
+
+
+def request_stop(workspace: Path) -> None:
+    """Asks a running campaign to stop after the generation in hand."""
+    write_whole(workspace / ".git" / STOP_FILE, b"stop\n")
+
+
+def stop_requested(workspace: Path) -> bool:
+    """True where a campaign should stop before the next generation."""
+    return (workspace / ".git" / STOP_FILE).exists()
+
+
+def clear_stop(workspace: Path) -> None:
+    """Takes a request to stop back."""
+    (workspace / ".git" / STOP_FILE).unlink(missing_ok=True)
+
+
+def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Standing:
+    """Makes a lineage with its generation 0, the seeded random network. There whole or not at all.
+
+    Args:
+      home: the project's folder, whose committed code the lineage begins with.
+      lineage: its name.
+      params_text: its `params.yaml`.
+      source: what an error calls that text.
+
+    Raises:
+      LineageError: the name is not usable or taken, or the project has no commit.
+      ParamsError: the parameters are not valid.
+    """
+    if not NAME_PATTERN.match(lineage):
+        raise LineageError(f"{lineage!r} is no name for a lineage; use up to 40 of a-z, 0-9 and '-', a letter first")
+    params = parse_params(params_text, source)
+    target = workspace_dir(home, lineage)
+    if target.exists():
+        raise LineageError(f"lineage {lineage!r} is there already, in {target}; go on with it, or choose another name")
+    if _branch_exists(home, lineage):
+        raise LineageError(
+            f"branch lineage/{lineage} is there already; choose another name, or make its workspace again: "
+            f"`zero restore {lineage}`"
+        )
+    if tags := git(home, "tag", "--list", f"{lineage}/gen-*").split():
+        raise LineageError(
+            f"tag {tags[0]} is of an earlier lineage {lineage!r}; choose another name, or delete its tags: "
+            f"`git tag -d $(git tag -l '{lineage}/gen-*')`"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
+    try:
+        git(home, "clone", "--quiet", "--no-tags", str(home), str(building))
+        git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
+        configure_dvc(building, home)
+        write_whole(building / PARAMS_FILE, params_text.encode())
+        _write_first_state(building, lineage, params)
+        dvc(building, "add", "--quiet", *STATE_OUTS)
+        git(building, "add", "--all")
+        git(building, "commit", "--quiet", "-m", f"{lineage}: generation 0, the seeded random network")
+        git(building, "tag", generation_tag(lineage, 0))
+        dvc(building, "push", "--quiet")
+        clear_debris(building, lineage)  # of an earlier attempt, in the project
+        git(building, "push", "--quiet", "--atomic", "origin", f"lineage/{lineage}", generation_tag(lineage, 0))
+        os.rename(building, target)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    return standing(target)
+
+
+def uncommitted_files(home: Path) -> list[str]:
+    """Files of the project that are changed or new since its last commit."""
+    return [line[3:] for line in git(home, "status", "--porcelain").splitlines()]
+
+
+def restore_lineage(home: Path, lineage: str) -> Standing:
+    """Makes the workspace of a lineage again out of its branch, where the folder was lost or is on another machine.
+
+    Raises:
+      LineageError: the workspace is there, or the project has no such branch.
+    """
+    target = workspace_dir(home, lineage)
+    if target.exists():
+        raise LineageError(f"the workspace of {lineage!r} is there, in {target}; move it away to make it again")
+    if not git(home, "for-each-ref", f"refs/heads/lineage/{lineage}").strip():
+        raise LineageError(
+            f"no branch lineage/{lineage} in {home}; make the lineage with `zero new {lineage}`, or fetch it: "
+            f"`git fetch --tags origin lineage/{lineage}:lineage/{lineage}`"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
+    try:
+        git(home, "clone", "--quiet", "--branch", f"lineage/{lineage}", str(home), str(building))
+        fetch_notes(building, lineage)
+        configure_dvc(building, home)
+        dvc(building, "pull", "--quiet", "--allow-missing")
+        os.rename(building, target)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    return standing(target)
+
+
+def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] = ()) -> None:
+    """Clones the project at a tag into `target`, with its data, or with those `outs` of it.
+
+    Raises:
+      LineageError: there is no such tag, or the folder is in use.
+    """
+    if not git(home, "tag", "--list", tag).strip():
+        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` shows those there are")
+    if target.exists() and any(target.iterdir()):
+        raise LineageError(f"{target} is not empty; name a new folder")
+    try:
+        git(home, "clone", "--quiet", "--branch", tag, str(home), str(target))
+        configure_dvc(target, home)
+        dvc(target, "checkout", "--quiet", "--allow-missing", *outs)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
+    from zero.network.optimizer import new_optimizer, optimizer_bytes
+    from zero.network.weights import new_network, weights_bytes
+    from zero.record.attestation import state_statement, write_statement
+
+    model = new_network(params.network, params.game, params.seed)
+    weights = weights_bytes(model)
+    optimizer = optimizer_bytes(new_optimizer(params.training, model), model)
+    digest = sha256_bytes(weights)
+    origin = first_origin(lineage, params)
+    weights_ref = FileRef(path="weights.safetensors", sha256=digest, num_bytes=len(weights))
+    optimizer_ref = FileRef(path="optimizer.safetensors", sha256=sha256_bytes(optimizer), num_bytes=len(optimizer))
+    for name in ("champion", "trainee"):
+        write_whole(folder / "state" / name / weights_ref.path, weights)
+    write_whole(folder / "state/trainee" / optimizer_ref.path, optimizer)
+    write_manifest(folder / "state/champion", Champion(generation=0, network=params.network, weights=weights_ref))
+    checkpoint = Checkpoint(
+        origin=origin,
+        network=params.network,
+        step=0,
+        learning_rate_factor=1.0,
+        weights=weights_ref,
+        optimizer=optimizer_ref,
+    )
+    write_manifest(folder / "state/trainee", checkpoint)
+    write_manifest(folder / "state/replay", Window(origin=origin, shards=(), num_games=0, num_positions=0))
+    write_manifest(
+        folder / "state", GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION), GENERATION_FILE
+    )
+    entry = LedgerEntry(
+        lineage=lineage,
+        generation=0,
+        kind="start",
+        decision=None,
+        champion=digest,
+        champion_generation=0,
+        trainee=digest,
+        params_digest=params_digest(params),
+        lock_digest=sha256_bytes(b""),
+        source=None,
+        provenance=write_statement(folder, state_statement(folder, "start", generation_tag(lineage, 0))),
+        previous=FIRST_PREVIOUS,
+    )
+    write_whole(folder / LEDGER_FILE, append_entry("", entry).encode())
+
+
+def first_origin(lineage: str, params: Params) -> Origin:
+    """Origin of generation 0."""
+    from zero.shards.spec import engine_fingerprint
+
+    return Origin(
+        stage="new",
+        lineage=lineage,
+        generation=0,
+        seed=params.seed,
+        params_digest=params_digest(params),
+        engine=engine_fingerprint("training"),
+        inputs={},
+    )
+
+
+def committed_ledger(workspace: Path) -> str:
+    """Text of the ledger at HEAD, its chain checked."""
+    text = git(workspace, "show", f"HEAD:{LEDGER_FILE}")
+    parse_ledger(text, str(workspace / LEDGER_FILE))
+    return text
+
+
+def current_generation(workspace: Path) -> GenerationId:
+    """The generation the workspace is set up to make."""
+    return read_manifest(workspace / "state", GenerationId, GENERATION_FILE)
+
+
+def _branch_exists(home: Path, lineage: str) -> bool:
+    """True where the project has the branch of a lineage, or has fetched it."""
+    names = git(home, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").split()
+    return any(name.endswith(f"/lineage/{lineage}") for name in names)
+
+
+def _is_ancestor(workspace: Path, commit: str) -> bool:
+    try:
+        git(workspace, "merge-base", "--is-ancestor", commit, "HEAD")
+    except LineageError:
+        return False
+    return True

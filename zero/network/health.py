@@ -1,0 +1,162 @@
+"""The health of a training, judged from its curve: does the value head learn, and are both heads still alive.
+
+A value head can die in its first steps: its tanh saturates, its gradient vanishes, and the search follows a constant.
+Such a network is weaker than a random one, although the loss stays finite. The checks read the curve only, so the
+record contains all that they judge.
+
+Measured on the first generation of 9x9 (RESULTS.md, 2026-11-24): dead value heads have 100 % saturated values and a
+standard deviation of 0.000; living ones have at most 8 % and at least 0.19. The other thresholds were not tuned.
+"""
+
+import json
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pydantic import ValidationError
+
+from zero.errors import StorageError
+from zero.storage.manifests import Manifest
+
+if TYPE_CHECKING:
+    from zero.network.learner import StepResult
+
+DEAD = (
+    "the training is dead: the next generation restarts from the checkpoint that this one started from. If that one is "
+    "dead too, set training.value_loss to cross_entropy, lower training.learning_rate, or go back with `zero rollback`"
+)
+MIN_STEPS = 100
+"""Steps that a training needs before its value head can be judged."""
+LAST_SHARE = 4
+"""The checks use the mean of the last 1 / LAST_SHARE of the curve's lines."""
+SATURATED_SHARE = 0.9
+"""Share of saturated values from which the value head counts as saturated."""
+CONSTANT_DEVIATION = 0.01
+"""Standard deviation of the values within a batch below which the value head counts as a constant."""
+COLLAPSED_ENTROPY = 0.01
+"""Policy entropy, in nats, below which the policy counts as collapsed."""
+VANISHED_GRADIENT = 1e-6
+"""Gradient norm below which a head does not learn."""
+EXPLODED_RATIO = 100.0
+"""Gradient norm over the median of the curve above which the gradient counts as exploded."""
+
+Verdict = Literal["healthy", "warning", "dead", "unknown"]
+
+
+class Health(Manifest):
+    """What the checks found in a training."""
+
+    verdict: Verdict
+    """`dead`: the value head is constant or saturated and does not beat the best constant; the next training restarts
+    from the checkpoint that this one started from. `warning`: something is wrong, but training continues. `unknown`:
+    the checks could not be computed."""
+    explained_variance: float | None
+    """1 - value loss / loss of the best constant value; None if it is not known because all targets are equal."""
+    findings: tuple[str, ...]
+    """One sentence for each thing that is wrong or not known."""
+
+    def lines(self) -> list[str]:
+        """Warnings for a person, one a line; none if the training is healthy or could not be judged."""
+        if self.verdict in ("healthy", "unknown"):
+            return []
+        return [*self.findings, *([DEAD] if self.verdict == "dead" else [])]
+
+
+class _Means(NamedTuple):
+    """Means over the last lines of the curve."""
+
+    value_loss: float
+    constant_value_loss: float
+    saturated_values: float
+    value_deviation: float
+    policy_entropy: float
+    policy_gradient_norm: float
+    value_gradient_norm: float
+
+
+def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
+    """Judges a training.
+
+    Args:
+      curve: its curve, at least one line.
+      num_steps: its optimiser steps.
+    """
+    last = curve[-max(1, len(curve) // LAST_SHARE) :]
+    means = _Means(*(fmean(getattr(line, name) for line in last) for name in _Means._fields))
+    explained = 1.0 - means.value_loss / means.constant_value_loss if means.constant_value_loss > 0.0 else None
+    if num_steps < MIN_STEPS:
+        reason = f"the health is not known: {num_steps} steps are too few to judge, {MIN_STEPS} are needed"
+        return Health(verdict="unknown", explained_variance=explained, findings=(reason,))
+    findings, dead = _value_findings(means, explained)
+    findings += _policy_findings(means) + _gradient_findings(curve, means)
+    if dead:
+        verdict: Verdict = "dead"
+    elif explained is None:
+        verdict = "unknown"
+    else:
+        verdict = "warning" if findings else "healthy"
+    return Health(verdict=verdict, explained_variance=explained, findings=tuple(findings))
+
+
+def recorded_health(metrics: bytes, name: str) -> Health | None:
+    """The health in a `metrics/training.json`; None if it was written by code without, or with other, health checks.
+
+    Args:
+      metrics: content of the file.
+      name: what an error calls it.
+
+    Raises:
+      StorageError: the file is damaged.
+    """
+    try:
+        found = json.loads(metrics).get("health")
+    except (ValueError, AttributeError):
+        raise StorageError(f"{name} is damaged; restore it with `git checkout` at the generation's tag") from None
+    try:
+        return Health.model_validate(found)
+    except ValidationError:
+        return None
+
+
+def _value_findings(means: _Means, explained: float | None) -> tuple[list[str], bool]:
+    """What is wrong with the value head, and whether it is dead."""
+    if explained is None:
+        return ["the health of the value is not known: all value targets of the window are equal"], False
+    findings = []
+    no_better = explained <= 0.0
+    saturated = means.saturated_values >= SATURATED_SHARE
+    constant = means.value_deviation < CONSTANT_DEVIATION
+    if no_better:
+        findings.append(
+            f"the value loss {means.value_loss:.3f} does not beat {means.constant_value_loss:.3f}, the loss of the "
+            "best constant value"
+        )
+    if saturated:
+        findings.append(f"{means.saturated_values:.0%} of the values are saturated (0.99 or more from 0)")
+    if constant:
+        findings.append(
+            f"the value is nearly the same in all positions: its standard deviation is {means.value_deviation:.2g}"
+        )
+    return findings, no_better and (saturated or constant)
+
+
+def _policy_findings(means: _Means) -> list[str]:
+    if means.policy_entropy >= COLLAPSED_ENTROPY:
+        return []
+    return [f"the policy has collapsed: its entropy is {means.policy_entropy:.2g} nats"]
+
+
+def _gradient_findings(curve: Sequence["StepResult"], means: _Means) -> list[str]:
+    findings = []
+    for head in ("policy", "value"):
+        name = f"{head}_gradient_norm"
+        if getattr(means, name) < VANISHED_GRADIENT:
+            findings.append(f"the gradient of the {head} head has vanished: its norm is {getattr(means, name):.2g}")
+        norms = [getattr(line, name) for line in curve]
+        if max(norms) > EXPLODED_RATIO * median(norms) > 0.0:
+            step = curve[norms.index(max(norms))].step
+            findings.append(
+                f"the gradient of the {head} head exploded at step {step}: its norm is {max(norms):.2g}, the median "
+                f"of the training is {median(norms):.2g}"
+            )
+    return findings

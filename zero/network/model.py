@@ -1,0 +1,319 @@
+"""The network of the paper (Methods, 'Neural network architecture') at any size: towers, policy head, value head.
+
+Convolutions are followed by batch normalisation and have no bias of their own. Not here: where weights come from
+(`weights`), how they are played with (`fold`, `inference`) and how they are learned (`learner`).
+
+Beyond the paper, and off there: global pooling in blocks and heads, and two heads for training alone, whose targets
+(who owns each point at the end, by how much the game is won) tell the tower more of a game than its result does. All
+are from KataGo (Wu 2019, 'Accelerating Self-Play Learning in Go', sections 3.3, 4.1 and A).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from zero.config.params import GomokuParams, GoParams, NetworkParams
+from zero.errors import ParamsError
+from zero.games.position import NUM_PLANES
+from zero.games.rules import rules_of
+from zero.storage.manifests import Manifest
+
+POLICY_FILTERS = 2
+VALUE_FILTERS = 1
+POOLED_SHARE = 4
+"""One channel in so many is pooled, as in most of KataGo's networks."""
+HEAD_SHARE = 2
+"""The filters F of pooled heads are the tower's channels over this: 2 F in the policy head, F in the value head."""
+POOLING_MEAN_SIZE, POOLING_SIZE_UNIT = 14.0, 10.0
+"""KataGo's scale of board sizes, -0.5 at 9x9 and 0.5 at 19x19."""
+
+
+class NetworkSpec(Manifest):
+    """All that the shapes of a network depend on; written into its weight file."""
+
+    network: NetworkParams
+    num_planes: int
+    rows: int
+    columns: int
+    num_actions: int
+
+
+def network_spec(network: NetworkParams, game: GoParams | GomokuParams) -> NetworkSpec:
+    """The spec of a network that plays `game`.
+
+    Raises:
+      ParamsError: global pooling or pooled heads are asked of a network that has no place for them.
+    """
+    if network.global_pooling and network.tower == "shallow":
+        raise ParamsError(
+            "network.global_pooling = True needs blocks of two convolutions, and network.tower = 'shallow' has single "
+            "ones; set global_pooling to false or tower to 'plain'"
+        )
+    if (network.global_pooling or network.pooled_heads) and network.num_channels < 2:
+        name = "global_pooling" if network.global_pooling else "pooled_heads"
+        raise ParamsError(f"network.{name} = True needs network.num_channels of 2 or more, got 1")
+    rules = rules_of(game)
+    return NetworkSpec(
+        network=network,
+        num_planes=NUM_PLANES,
+        rows=rules.rows,
+        columns=rules.columns,
+        num_actions=rules.num_actions,
+    )
+
+
+class ConvNorm(nn.Module):
+    """A convolution that keeps the board's size, and its batch normalisation."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
+        self.norm = nn.BatchNorm2d(out_channels)
+        self.norm.num_batches_tracked = None  # only a momentum of None would read it
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C_in, S, S] -> [B, C_out, S, S]."""
+        result: Tensor = self.norm(self.conv(x))
+        return result
+
+
+class Layer(nn.Module):
+    """One 3x3 convolution with its rectifier."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.first = ConvNorm(in_channels, out_channels, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C_in, S, S] -> [B, C_out, S, S]."""
+        return torch.relu_(self.first(x))
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions; with the skip it is the residual block of the paper."""
+
+    def __init__(self, channels: int, skip: bool) -> None:
+        super().__init__()
+        self.skip = skip
+        self.first = ConvNorm(channels, channels, 3)
+        self.second = ConvNorm(channels, channels, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, C, S, S]."""
+        y: Tensor = self.second(torch.relu_(self.first(x)))
+        return torch.relu_(y.add_(x) if self.skip else y)
+
+
+class PooledBlock(nn.Module):
+    """A block in which every point hears of the whole board: KataGo's global pooling bias.
+
+    Of the first convolution's C channels the first P = C / 4 are rectified and pooled over the board: mean, mean times
+    (S - 14) / 10, maximum, each [B, P]. A linear layer without bias makes of these [B, 3 P] one number for each of the
+    other C - P channels, which is added to all of its points; the second convolution reads these channels alone. The
+    convolutions are normalised as everywhere here, so before the sum (KataGo's own are normalised after it).
+    On one board size the second mean is a multiple of the first; it is there so that the form is theirs.
+    """
+
+    def __init__(self, channels: int, skip: bool) -> None:
+        super().__init__()
+        self.skip = skip
+        self.num_pooled = max(1, channels // POOLED_SHARE)
+        self.first = ConvNorm(channels, channels, 3)
+        self.pool = nn.Linear(3 * self.num_pooled, channels - self.num_pooled, bias=False)
+        self.second = ConvNorm(channels - self.num_pooled, channels, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, C, S, S]."""
+        rest, _ = with_pooled_bias(self.first(x), self.num_pooled, self.pool)
+        y: Tensor = self.second(rest)
+        return torch.relu_(y.add_(x) if self.skip else y)
+
+
+def with_pooled_bias(y: Tensor, num_pooled: int, pool: nn.Linear) -> tuple[Tensor, Tensor]:
+    """The first P channels become a bias of the others, rectified: [B, C, S, S] -> [B, C - P, S, S], [B, 3 P]."""
+    pooled = pool_board(torch.relu(y[:, :num_pooled]))
+    bias: Tensor = pool(pooled)
+    return torch.relu_(y[:, num_pooled:] + bias[:, :, None, None]), pooled
+
+
+def pool_board(x: Tensor) -> Tensor:
+    """Mean, mean scaled by the board's size, and maximum of each channel: [B, C, S, S] -> [B, 3 C]."""
+    size: float = (x.shape[2] * x.shape[3]) ** 0.5
+    mean = x.mean(dim=(2, 3))
+    return torch.cat([mean, mean * ((size - POOLING_MEAN_SIZE) / POOLING_SIZE_UNIT), x.amax(dim=(2, 3))], dim=1)
+
+
+class PolicyHead(nn.Module):
+    """Logits of all actions."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.reduce = ConvNorm(spec.network.num_channels, POLICY_FILTERS, 1)
+        self.output = nn.Linear(POLICY_FILTERS * spec.rows * spec.columns, spec.num_actions)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, A]."""
+        logits: Tensor = self.output(torch.relu_(self.reduce(x)).flatten(1))
+        return logits
+
+
+class PooledPolicyHead(nn.Module):
+    """Logits of all actions, every point judged by the same weights: after KataGo's policy head.
+
+    Of 2 F filters, F = C / 2, the first F are rectified and pooled over the board to [B, 3 F]. A linear layer makes of
+    these a number for each of the other F, which is added to all of its points; a 1x1 convolution of them is the logit
+    of a point. The pass, where there is one, is a linear layer of what was pooled. Normalised before the sum, as in
+    `PooledBlock`.
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        channels = spec.network.num_channels
+        self.num_filters = channels // HEAD_SHARE
+        self.reduce = ConvNorm(channels, 2 * self.num_filters, 1)
+        self.pool = nn.Linear(3 * self.num_filters, self.num_filters, bias=False)
+        self.output = nn.Conv2d(self.num_filters, 1, 1)
+        has_pass = spec.num_actions > spec.rows * spec.columns
+        self.passing = nn.Linear(3 * self.num_filters, 1) if has_pass else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, A]."""
+        points, pooled = with_pooled_bias(self.reduce(x), self.num_filters, self.pool)
+        logits: Tensor = self.output(points).flatten(1)
+        return logits if self.passing is None else torch.cat([logits, self.passing(pooled)], dim=1)
+
+
+class ValueHead(nn.Module):
+    """Value in [-1, 1] for the player to move."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.reduce = ConvNorm(spec.network.num_channels, VALUE_FILTERS, 1)
+        self.hidden = nn.Linear(VALUE_FILTERS * spec.rows * spec.columns, spec.network.value_hidden)
+        self.output = nn.Linear(spec.network.value_hidden, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B]."""
+        return torch.tanh(self.logit(x)).squeeze(1)
+
+    def logit(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, 1], whose tanh is the value."""
+        features = torch.relu_(self.hidden(torch.relu_(self.reduce(x)).flatten(1)))
+        logit: Tensor = self.output(features)
+        return logit
+
+
+class PooledValueHead(nn.Module):
+    """Value in [-1, 1] for the player to move, by what F = C / 2 filters see on the whole board.
+
+    After KataGo's value head, which has a square of the board's size where this has the maximum.
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        num_filters = spec.network.num_channels // HEAD_SHARE
+        self.reduce = ConvNorm(spec.network.num_channels, num_filters, 1)
+        self.hidden = nn.Linear(3 * num_filters, spec.network.value_hidden)
+        self.output = nn.Linear(spec.network.value_hidden, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B]."""
+        return torch.tanh(self.logit(x)).squeeze(1)
+
+    def logit(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, 1], whose tanh is the value."""
+        features = torch.relu_(self.hidden(pool_board(torch.relu_(self.reduce(x)))))
+        logit: Tensor = self.output(features)
+        return logit
+
+
+class OwnershipHead(nn.Module):
+    """Who owns each point at the end of the game: 1 the player to move, -1 the opponent. For training alone."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.output = nn.Conv2d(spec.network.num_channels, 1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B, S*S] in [-1, 1]."""
+        return torch.tanh(self.output(x)).flatten(1)
+
+
+class ScoreHead(nn.Module):
+    """Margin at the end of the game for the player to move, over the number of points. For training alone.
+
+    It reads the mean of each channel over the board: a score is a sum over points.
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(spec.network.num_channels, spec.network.value_hidden)
+        self.output = nn.Linear(spec.network.value_hidden, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, S, S] -> [B]."""
+        score: Tensor = self.output(torch.relu_(self.hidden(x.mean(dim=(2, 3)))))
+        return score.squeeze(1)
+
+
+class Predictions(NamedTuple):
+    """All that a network says of positions, for the player to move; nothing from a head it does not have."""
+
+    logits: Tensor  # [B, A]
+    value: Tensor  # [B], in [-1, 1]
+    value_logit: Tensor  # [B], whose tanh is the value
+    ownership: Tensor | None  # [B, S*S], in [-1, 1]
+    score: Tensor | None  # [B], margin over the number of points
+
+
+class AlphaZeroNetwork(nn.Module):
+    """Planes to policy logits and value."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.tower = _tower(spec)
+        self.value_tower = _tower(spec) if spec.network.heads == "separate" else None
+        self.policy_head = PooledPolicyHead(spec) if spec.network.pooled_heads else PolicyHead(spec)
+        self.value_head = PooledValueHead(spec) if spec.network.pooled_heads else ValueHead(spec)
+        self.ownership_head = OwnershipHead(spec) if spec.network.ownership_head else None
+        self.score_head = ScoreHead(spec) if spec.network.score_head else None
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Planes [B, P, S, S] -> policy logits [B, A], values [B] for the player to move: what a player needs."""
+        features, value_features = self._features(x)
+        return self.policy_head(features), self.value_head(value_features)
+
+    def predict(self, x: Tensor) -> Predictions:
+        """As `forward`, with the heads that are for training alone; they read the tower of the value."""
+        features, value_features = self._features(x)
+        logits, value_logit = self.policy_head(features), self.value_head.logit(value_features).squeeze(1)
+        return Predictions(
+            logits=logits,
+            value=torch.tanh(value_logit),
+            value_logit=value_logit,
+            ownership=None if self.ownership_head is None else self.ownership_head(value_features),
+            score=None if self.score_head is None else self.score_head(value_features),
+        )
+
+    def _features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.tower(x)
+        return features, features if self.value_tower is None else self.value_tower(x)
+
+
+def channels_last(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
+    """The network itself, its filters laid out [C_out, S, S, C_in]: the fastest layout on CPUs and for tensor cores."""
+    laid_out: AlphaZeroNetwork = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return laid_out
+
+
+def _tower(spec: NetworkSpec) -> nn.Sequential:
+    channels, num_blocks = spec.network.num_channels, spec.network.num_blocks
+    stem = Layer(spec.num_planes, channels)
+    if spec.network.tower == "shallow":  # its first convolution is one of the `num_blocks`
+        return nn.Sequential(stem, *(Layer(channels, channels) for _ in range(num_blocks - 1)))
+    skip = spec.network.tower == "residual"
+    num_plain = num_blocks // 2 if spec.network.global_pooling else num_blocks
+    blocks = [Block(channels, skip) if i < num_plain else PooledBlock(channels, skip) for i in range(num_blocks)]
+    return nn.Sequential(stem, *blocks)

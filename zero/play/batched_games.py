@@ -1,0 +1,243 @@
+"""Plays the games of a shard to their ends: the loop between the boards and the networks.
+
+The games are in parts: one a search thread, and as many again where the network has a device of its own; then one half
+of the games is searched while the network judges the other. A part has slots of its own and a fixed range of the games,
+and it fills the same rows of the network's batch each time, so that no timing shows in the games.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from zero.games.position import Rules
+from zero.play.boards import advance
+from zero.play.slots import (
+    END_LENGTH,
+    END_NAMES,
+    END_PASSES,
+    Batch,
+    PlaySettings,
+    Records,
+    Slots,
+    new_batch,
+    new_records,
+    new_slots,
+)
+from zero.search.evaluator import AsyncEvaluator, Evaluator
+from zero.storage.manifests import GameRecord
+
+SMALLEST_BATCH, SHAPES = 8, 8
+"""Batches shrink by eighths of the slots, also where games of a match lose step, and then by halves to the smallest:
+few shapes keep a network's kernels few."""
+
+
+class PlayedGames(NamedTuple):
+    """The games of a shard that have ended, in order, and the questions they took."""
+
+    games: list[GameRecord]
+    num_evaluations: int
+
+
+class Part(NamedTuple):
+    """A range of the shard's games, and what one search thread needs to play them."""
+
+    settings: PlaySettings
+    slots: Slots
+    batch: Batch
+    records: Records
+
+
+class Half:
+    """Parts whose questions go to the networks together, part k in the k-th section of the batch's rows."""
+
+    def __init__(self, rules: Rules, parts: Sequence[Part], evaluators: Sequence[Evaluator]) -> None:
+        """Takes parts with equally many slots."""
+        self._rules, self._parts, self._evaluators = rules, parts, evaluators
+        self._asynchronous = [e if isinstance(e, AsyncEvaluator) else None for e in evaluators]  # a slow question
+        self._num_slots = len(parts[0].slots.game)
+        self._batch = new_batch(rules, self._num_slots * len(parts), len(evaluators))
+        self._sections = [0] * len(evaluators)  # rows of a part in the batch in hand, by player; 0: no question
+        self._searches: list[Future[None]] = []
+
+    def begin_search(self, pool: Executor | None) -> None:
+        """Takes the answers to the last questions and searches for the next, in `pool`, or here and now."""
+        if pool is None:
+            for number in range(len(self._parts)):
+                self._search(number)
+        else:
+            self._searches = [pool.submit(self._search, number) for number in range(len(self._parts))]
+
+    def finish_search(self) -> bool:
+        """Waits for the search and collects the questions; False: there are none, and all games are done."""
+        for search in self._searches:
+            search.result()
+        smallest = -(-SMALLEST_BATCH // len(self._parts))
+        for player in range(len(self._evaluators)):
+            most = max(int(part.batch.num_questions[player]) for part in self._parts)
+            rows = self._sections[player] = batch_shape(most, self._num_slots, smallest) if most else 0
+            for number, part in enumerate(self._parts):
+                asked = part.batch.num_questions[player]
+                self._batch.planes[player, number * rows :][:asked] = part.batch.planes[player, :asked]
+        return any(self._sections)
+
+    def submit(self) -> None:
+        """Sends the questions to the networks that work by themselves."""
+        for player, evaluator in enumerate(self._asynchronous):
+            if self._sections[player] and evaluator is not None:
+                evaluator.submit(*self._rows(player))
+
+    def wait(self) -> None:
+        """Waits for the answers to what was submitted, and has the other networks judge here."""
+        for player, evaluator in enumerate(self._evaluators):
+            if self._sections[player]:
+                if asynchronous := self._asynchronous[player]:
+                    asynchronous.wait()
+                else:
+                    evaluator.evaluate(*self._rows(player))
+
+    def num_done(self) -> int:
+        """Games that have ended."""
+        return sum(int(part.records.num_done[0]) for part in self._parts)
+
+    def _rows(self, player: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        size = self._sections[player] * len(self._parts)
+        return self._batch.planes[player, :size], self._batch.prior[player, :size], self._batch.value[player, :size]
+
+    def _search(self, number: int) -> None:
+        part = self._parts[number]
+        for player, rows in enumerate(self._sections):
+            asked = part.batch.num_questions[player]
+            part.batch.prior[player, :asked] = self._batch.prior[player, number * rows :][:asked]
+            part.batch.value[player, :asked] = self._batch.value[player, number * rows :][:asked]
+        advance(self._rules, part.settings, part.slots, part.batch, part.records)
+
+
+def batch_shape(num_questions: int, num_slots: int, smallest: int = SMALLEST_BATCH) -> int:
+    """Rows of the padded batch: as many eighths of `num_slots` as hold the questions; of an eighth, halves that do."""
+    eighth = max(-(-num_slots // SHAPES), smallest)
+    rows = -(-num_questions // eighth) * eighth
+    while rows // 2 >= max(num_questions, smallest):
+        rows = -(-rows // 2)
+    return min(rows, num_slots)
+
+
+def play_games(
+    rules: Rules,
+    settings: PlaySettings,
+    evaluators: Sequence[Evaluator],
+    digests: Sequence[str],
+    streams: np.ndarray,
+    num_slots: int,
+    max_nodes: int,
+    progress: Callable[[int], None] | None = None,
+    search_threads: int = 1,
+    half_batches: bool = False,
+    stop_after: int = 0,
+) -> PlayedGames:
+    """Plays one game a stream.
+
+    The games are played in lock-step whether it stops early or not: those that have ended are bit for bit the same.
+
+    Args:
+      rules: the game.
+      settings: how it is played.
+      evaluators: the network of each player.
+      digests: SHA-256 of each player's weights, for the record.
+      streams: [M, 3] uint64, see `zero.search.streams`.
+      num_slots: games in play at once, rounded up to a multiple of the number of parts.
+      max_nodes: nodes a tree can hold.
+      progress: called with the number of games done, each time some are.
+      search_threads: parts that are searched at once, beside the network's own threads.
+      half_batches: True: as many parts again, searched while the network judges the others.
+      stop_after: stop as soon as so many games have ended; 0: play all.
+    """
+    stop_after = min(stop_after, len(streams)) or len(streams)
+    parts = new_parts(rules, settings, streams, num_slots, max_nodes, search_threads * (2 if half_batches else 1))
+    per_half = -(-len(parts) // 2) if half_batches else len(parts)
+    halves = [Half(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
+    if len(parts) == 1:
+        play_halves(halves, None, progress, stop_after)
+    else:
+        with ThreadPoolExecutor(search_threads, "search") as pool:
+            play_halves(halves, pool, progress, stop_after)
+    if progress:
+        progress(sum(half.num_done() for half in halves))
+    return PlayedGames(
+        games=[
+            _record(part.records, part.settings, digests, int(i))
+            for part in parts
+            for i in np.flatnonzero(part.records.num_moves)  # set where a game ends
+        ],
+        num_evaluations=sum(int(part.records.num_evaluations[0]) for part in parts),
+    )
+
+
+def new_parts(
+    rules: Rules, settings: PlaySettings, streams: np.ndarray, num_slots: int, max_nodes: int, num_parts: int
+) -> list[Part]:
+    """The games in contiguous ranges that differ by at most one in length; no more parts than games."""
+    num_slots = min(num_slots, len(streams))
+    num_parts = min(num_parts, num_slots)
+    bounds = [len(streams) * i // num_parts for i in range(num_parts + 1)]
+    slots_each = -(-num_slots // num_parts)
+    return [
+        Part(
+            settings=settings._replace(first_game=settings.first_game + first),
+            slots=new_slots(rules, settings, slots_each, max_nodes),
+            batch=new_batch(rules, slots_each, settings.num_players),
+            records=new_records(rules, streams[first:end]),
+        )
+        for first, end in itertools.pairwise(bounds)
+    ]
+
+
+def play_halves(
+    halves: Sequence[Half], pool: Executor | None, progress: Callable[[int], None] | None, stop_after: int
+) -> None:
+    """Searches and judges each half in turn until `stop_after` games have ended, or none is left.
+
+    With two halves, one is searched as the other is judged.
+    """
+    reported = num_idle = 0
+    turns = itertools.cycle(halves)
+    half = next(turns)
+    half.begin_search(pool)
+    while num_idle < len(halves):
+        num_idle = 0 if half.finish_search() else num_idle + 1
+        if sum(each.num_done() for each in halves) >= stop_after:  # no half is being searched here: no timing shows
+            return
+        half.submit()
+        following = next(turns)
+        if following is not half:
+            following.begin_search(pool)
+        half.wait()
+        if following is half:
+            following.begin_search(pool)
+        half = following
+        if progress and (done := sum(each.num_done() for each in halves)) > reported:
+            reported = done
+            progress(done)
+
+
+def _record(records: Records, settings: PlaySettings, digests: Sequence[str], game: int) -> GameRecord:
+    moves, end = int(records.num_moves[game]), int(records.end[game])
+    has_area = end in (END_PASSES, END_LENGTH)
+    number = settings.first_game + game
+    black = number % 2 if settings.num_players == 2 else 0
+    return GameRecord(
+        actions=records.actions[game, :moves].copy(),
+        visit_counts=records.visit_counts[game, :moves].copy(),
+        root_values=records.root_values[game, :moves].copy(),
+        best_values=records.best_values[game, :moves].copy(),
+        ownership=records.ownership[game].copy() if has_area else np.zeros(0, np.int8),
+        outcome=int(records.outcome[game]),
+        margin=float(records.margin[game]),
+        end=END_NAMES[end],
+        never_resigns=bool(records.never_resigns[game]),
+        game=number,
+        black=digests[black],
+        white=digests[1 - black] if settings.num_players == 2 else digests[0],
+    )

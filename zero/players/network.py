@@ -1,0 +1,133 @@
+"""A network and a search as a player of a match; without simulations the raw network."""
+
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+
+from zero.config.params import SearchParams
+from zero.errors import ParamsError
+from zero.games.position import Rules
+from zero.play.batched_games import batch_shape
+from zero.play.lockstep import advance_searches, choice_of, open_slot, play_in_slot, start_search
+from zero.play.player import check_board
+from zero.play.slots import PlaySettings, new_batch, new_slots
+from zero.players.base import RESIGN, PlayerId, Reply
+from zero.search.evaluator import AsyncEvaluator, Evaluator
+from zero.search.streams import STREAM_WORDS, stream_of
+from zero.storage.manifests import NO_RESIGNATION
+
+REUSED_SHARE = 1
+"""Nodes kept of a reused tree, as a multiple of a search's own."""
+ONE_AT_A_TIME = threading.Lock()
+"""On a GPU: two players think in two threads, and there a graph is captured only while no other thread computes."""
+
+
+class Searcher:
+    """Plays the move that a search without noise finds best, in up to `num_slots` games at once."""
+
+    def __init__(
+        self,
+        player: PlayerId,
+        rules: Rules,
+        evaluator: Evaluator,
+        search: SearchParams,
+        num_simulations: int,
+        num_slots: int,
+        seed: int,
+        resign_threshold: float = NO_RESIGNATION,
+    ) -> None:
+        """Makes the trees.
+
+        Args:
+          player: who it is.
+          rules: the game.
+          evaluator: judges positions of this board.
+          search: how it searches; `max_nodes` is not looked at: a tree has room for a search and as much again.
+          num_simulations: a move; 0 plays by the network's prior alone.
+          num_slots: games open at once.
+          seed: of the symmetries; together with the game's number.
+          resign_threshold: it gives up below it; -1 never does.
+
+        Raises:
+          ParamsError: the evaluator is a network for another board, or the trees do not fit in the memory.
+        """
+        check_board(rules, evaluator)
+        self.player = player
+        self._rules, self._evaluator, self._seed = rules, evaluator, seed
+        self._settings = PlaySettings(
+            num_players=1,
+            num_simulations=num_simulations,
+            c_puct=search.c_puct,
+            parent_first_play=search.first_play == "parent",
+            random_symmetry=search.random_symmetry,
+            tree_reuse=search.tree_reuse and num_simulations > 0,
+            temperature_moves=0,
+            dirichlet_concentration=0.0,
+            dirichlet_fraction=0.0,
+            first_game=0,
+            forced_playouts=0.0,
+            full_search_fraction=1.0,
+            fast_simulations=num_simulations,
+            calibration_fraction=0.0,
+            resign_threshold=resign_threshold,
+            evaluation_cache=search.evaluation_cache,
+            gumbel=search.root == "gumbel" and num_simulations > 0,
+            considered_actions=search.considered_actions,
+            gumbel_scale=0.0,
+            value_scale=search.value_scale,
+            rescale_values=search.rescale_values,
+            pass_wins=search.pass_wins,
+        )
+        max_nodes = (1 + REUSED_SHARE) * num_simulations + 2
+        try:
+            self._slots = new_slots(rules, self._settings, num_slots, max_nodes)
+        except MemoryError:
+            raise ParamsError(
+                f"{num_slots} games at once with {num_simulations} simulations do not fit in the memory; give fewer"
+            ) from None
+        self._batch = new_batch(rules, num_slots, 1)
+        self._streams = np.zeros((num_slots, STREAM_WORDS), np.uint64)
+        self._searching = np.zeros(num_slots, np.bool_)
+        self._free = list(range(num_slots))
+        self._slot_of: dict[int, int] = {}
+        self._turn: AbstractContextManager[object] = (
+            ONE_AT_A_TIME if isinstance(evaluator, AsyncEvaluator) else nullcontext()
+        )
+        self.num_evaluations = 0
+
+    def begin(self, games: Sequence[int]) -> None:
+        """Sets up the empty board of new games."""
+        for game in games:
+            slot = self._slot_of[game] = self._free.pop(0)
+            self._streams[slot] = stream_of(self._seed, 0, "match", game)
+            open_slot(self._rules, self._slots, slot, game)
+
+    def choose(self, games: Sequence[int]) -> list[Reply]:
+        """Searches in all of the games together."""
+        slots = [self._slot_of[game] for game in games]
+        for slot in slots:
+            start_search(self._settings, self._slots, slot, self._streams[slot], self._searching)
+        batch = self._batch
+        while asked := advance_searches(
+            *(self._rules, self._settings, self._slots, batch, self._streams, self._searching)
+        ):
+            rows = batch_shape(asked, len(self._streams))
+            with self._turn:
+                self._evaluator.evaluate(batch.planes[0, :rows], batch.prior[0, :rows], batch.value[0, :rows])
+            self.num_evaluations += asked
+        choices = [choice_of(self._settings, self._slots, slot) for slot in slots]
+        return [Reply(RESIGN if choice.resigns else choice.action) for choice in choices]
+
+    def play(self, game: int, action: int) -> None:
+        """Plays a move of either player."""
+        play_in_slot(self._rules, self._settings, self._slots, self._slot_of[game], action)
+
+    def end(self, game: int) -> None:
+        """Frees the game's slot."""
+        self._free.append(self._slot_of.pop(game))
+        self._free.sort()
+
+    def close(self) -> None:
+        """Nothing is held that needs it."""

@@ -1,0 +1,186 @@
+"""Where git has a lineage: its branch, its tags, and the commit that wrote each line of its ledger."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from zero.errors import LineageError
+from zero.record.ledger import FIRST_KINDS, LEDGER_FILE
+from zero.record.objects import GitReader
+from zero.storage.files import sha256_bytes
+from zero.storage.layout import workspace_dir
+from zero.storage.manifests import LedgerEntry
+from zero.storage.vcs import git
+
+TAG_PATTERN = re.compile(r"^([a-z][a-z0-9-]*)/gen-\d{4,}$")
+
+
+class Line(NamedTuple):
+    """A line of a ledger."""
+
+    text: bytes
+    entry: LedgerEntry | None
+    """None where it is no entry."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the line, which the next one must name."""
+        return sha256_bytes(self.text)
+
+
+class Version(NamedTuple):
+    """The ledger as one commit left it."""
+
+    commit: str
+    lines: tuple[Line, ...]
+
+
+class Repository(NamedTuple):
+    """What one clone has of a lineage."""
+
+    folder: Path
+    head: str | None
+    """Commit of the branch; None where there is none."""
+    tags: dict[str, str]
+    """Commits of the lineage's tags."""
+
+
+class History(NamedTuple):
+    """A lineage in git."""
+
+    lineage: str
+    project: Repository
+    workspace: Repository | None
+    reader: GitReader
+    head: str
+    """The newest commit known of the branch: the workspace's, unless the project is ahead of it."""
+    lost: bool
+    """Whether there is no branch, and `head` is the newest tag's commit."""
+    agreed: bool
+    """Whether the project's branch is that commit or leads up to it."""
+    commits: frozenset[str]
+    """All commits up to `head`, along first parents."""
+    versions: tuple[Version, ...]
+    """Every version of the ledger since the lineage began, oldest first."""
+    tagged: tuple[Version, ...]
+    """The ledgers at tags that are not among those."""
+    draft: bytes | None
+    """The ledger as the file in the workspace; None where there is none, or an older one."""
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The newest ledger."""
+        return self.versions[-1].lines
+
+
+def known_lineages(home: Path) -> list[str]:
+    """Names of all lineages that the project has a branch, a workspace or tags of."""
+    names = git(home, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").split()
+    branches = {name.partition("/lineage/")[2] for name in names if "/lineage/" in name}
+    tags = git(home, "for-each-ref", "--format=%(refname:strip=2)", "refs/tags/*/gen-*").split()
+    branches |= {match[1] for match in map(TAG_PATTERN.match, tags) if match}
+    folder = workspace_dir(home, "any").parent
+    made = {path.parent.parent.name for path in folder.glob(f"*/{LEDGER_FILE}")} if folder.is_dir() else set()
+    return sorted(branches | {name for name in made if not name.startswith(".")})
+
+
+@contextmanager
+def open_history(home: Path, lineage: str) -> Iterator[History]:
+    """The history of a lineage, with a process that reads its objects.
+
+    Raises:
+      LineageError: there is no such lineage, or its branch has no ledger.
+    """
+    folder = workspace_dir(home, lineage)
+    project = _repository(home, lineage)
+    workspace = _repository(folder, lineage) if (folder / ".git").exists() else None
+    source = workspace if workspace is not None and workspace.head and not _is_behind(workspace, project) else project
+    tags = [tag for tag in project.tags if TAG_PATTERN.match(tag)]
+    lost = source.head is None and bool(tags)
+    if lost:
+        newest = max(tags, key=lambda tag: (len(tag), tag))
+        source = project = project._replace(head=project.tags[newest])
+    if source.head is None:
+        known = ", ".join(known_lineages(home)) or "none yet"
+        raise LineageError(f"unknown lineage {lineage!r}; there are: {known}; make it with `zero new {lineage}`")
+    commits = git(source.folder, "rev-list", "--first-parent", source.head).split()
+    with ExitStack() as stack:
+        reader = stack.enter_context(GitReader(source.folder, also=home))
+        versions = _versions(reader, source, lineage)
+        tagged = set(project.tags.values()) | set(workspace.tags.values() if workspace else ())
+        yield History(
+            lineage=lineage,
+            project=project,
+            workspace=workspace,
+            reader=reader,
+            head=source.head,
+            lost=lost,
+            agreed=project.head is None or project.head in commits,
+            commits=frozenset(commits),
+            versions=versions,
+            tagged=tuple(_version(reader, each) for each in sorted(tagged - {each.commit for each in versions})),
+            draft=_draft(folder) if source is workspace else None,
+        )
+
+
+def read_lines(text: bytes) -> tuple[Line, ...]:
+    """The lines of a ledger, whatever they are."""
+    return tuple(Line(line, _entry(line)) for line in text.splitlines(keepends=True))
+
+
+def _entry(line: bytes) -> LedgerEntry | None:
+    try:
+        return LedgerEntry.model_validate_json(line)
+    except ValidationError:
+        return None
+
+
+def _versions(reader: GitReader, source: Repository, lineage: str) -> tuple[Version, ...]:
+    """Every version of the ledger from the first of this lineage on; before it lies the code it began from."""
+    assert source.head
+    commits = git(source.folder, "rev-list", "--first-parent", source.head, "--", LEDGER_FILE).split()
+    versions: list[Version] = []
+    for commit in commits:
+        versions.insert(0, _version(reader, commit))
+        lines = versions[0].lines
+        first = lines[0].entry if len(lines) == 1 else None
+        if first is not None and first.kind in FIRST_KINDS and first.lineage == lineage:
+            break
+    if not versions:
+        raise LineageError(f"lineage {lineage} in {source.folder} has no {LEDGER_FILE}; see `git log` there")
+    return tuple(versions)
+
+
+def _version(reader: GitReader, commit: str) -> Version:
+    return Version(commit, read_lines(reader.read(f"{commit}:{LEDGER_FILE}") or b""))
+
+
+def _repository(folder: Path, lineage: str) -> Repository:
+    names = git(folder, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/remotes")
+    branches = dict(line.split() for line in names.splitlines())
+    head = branches.get(f"refs/heads/lineage/{lineage}")
+    if head is None:
+        head = next((commit for name, commit in branches.items() if name.endswith(f"/lineage/{lineage}")), None)
+    listed = git(
+        folder, "for-each-ref", "--format=%(refname:strip=2) %(objectname) %(*objectname)", f"refs/tags/{lineage}/gen-*"
+    )
+    tags = {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
+    return Repository(folder, head, tags)
+
+
+def _is_behind(workspace: Repository, project: Repository) -> bool:
+    """True where the project's branch goes on from where the workspace stands: another machine's work."""
+    if project.head is None or project.head == workspace.head:
+        return False
+    return workspace.head in git(project.folder, "rev-list", "--first-parent", project.head).split()
+
+
+def _draft(folder: Path) -> bytes:
+    try:
+        return (folder / LEDGER_FILE).read_bytes()
+    except OSError:
+        return b""

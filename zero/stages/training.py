@@ -1,0 +1,360 @@
+"""Stage `training`: the trainee learns from the window; what comes out is the challenger.
+
+Training always goes on from the trainee, whether its last challenger became champion or not, as in the paper. If the
+health check calls the training dead, the next one starts again from the same trainee (`zero.health`). It reads
+`data/window`, `state/trainee`, `state/generation.json` and `params.yaml` and nothing else. It is done here, or by
+several processes (`profile.training_processes`) that this one looks after; the files are written here alone.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from zero.config.params import Params, load_params
+from zero.data.records import GameColumns
+from zero.data.samples import SampleBatch, SampleGames, Sampler, new_sample_batch, target_moves
+from zero.data.window import WINDOW_DIR, read_window
+from zero.errors import ParamsError, StorageError
+from zero.games.rules import rules_of
+from zero.network.data_parallel import Peers, run_together
+from zero.network.gpu_lock import alone_on_gpus
+from zero.network.health import Health, health_of
+from zero.network.learner import Learner, StepResult
+from zero.network.profile import prepare_torch, zero_for_denormals
+from zero.network.weights import load_network
+from zero.stages.checkpoints import Progress as Checkpointed
+from zero.stages.checkpoints import SavedTraining, load_training, remove_checkpoints, resume_dir, save_training
+from zero.stages.training_inputs import training_origin
+from zero.storage.files import (
+    canonical_json,
+    checked_path,
+    file_ref,
+    read_manifest,
+    remove_other_files,
+    sha256_bytes,
+    write_manifest,
+    write_whole,
+)
+from zero.storage.layout import (
+    AVERAGE_FILE,
+    CHALLENGER_DIR,
+    RAW_WEIGHTS_FILE,
+    TRAINEE_DIR,
+    TRAINING_CURVE,
+    TRAINING_METRICS,
+)
+from zero.storage.manifests import Checkpoint, Manifest, Origin, Window
+
+WEIGHTS_FILE = "weights.safetensors"
+OPTIMIZER_FILE = "optimizer.safetensors"
+SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
+"""Threads that make batches, by device; changes no bits."""
+
+Progress = Callable[[int, int], None]
+
+log = logging.getLogger(__name__)
+
+
+class TrainingMetrics(Manifest):
+    """`metrics/training.json`: the last line of the curve, the size of the training, and its health."""
+
+    step: int
+    loss: float
+    policy_loss: float
+    value_loss: float
+    ownership_loss: float
+    score_loss: float
+    learning_rate: float
+    policy_accuracy: float
+    policy_entropy: float
+    constant_value_loss: float
+    saturated_values: float
+    value_deviation: float
+    policy_gradient_norm: float
+    value_gradient_norm: float
+    trunk_gradient_norm: float
+    learning_rate_factor: float
+    num_steps: int
+    num_samples: int
+    window_games: int
+    window_positions: int
+    health: Health
+
+
+class Trained(NamedTuple):
+    """What training has made."""
+
+    step: int
+    learning_rate_factor: float
+    curve: tuple[StepResult, ...]
+    weights: bytes  # the player's
+    raw_weights: bytes | None  # without the moving average, where there is one
+    optimizer: bytes
+
+
+def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
+    """Makes `models/challenger`, the metrics and the curve of a workspace; goes on where it was interrupted.
+
+    Args:
+      folder: the workspace.
+      progress: called after each step with the steps done and the steps of this generation.
+
+    Raises:
+      ParamsError: `params.yaml` is not valid, does not fit the trainee, or makes training diverge.
+      StorageError: a file is missing or altered, or cannot be written.
+      WorkerError: one of several processes that train died.
+    """
+    params = load_params(folder)
+    profile = params.profile
+    window = read_manifest(folder / WINDOW_DIR, Window)
+    trainee = read_manifest(folder / TRAINEE_DIR, Checkpoint)
+    check_trainee(trainee, params)
+    origin = training_origin(folder, params)
+    prepare_torch(profile, profile.training_threads)
+    if profile.training_processes == 1:
+        with alone_on_gpus(profile):
+            trained = train(folder, params, origin, trainee, window, None, progress)
+    else:
+        trained = run_together(train, (folder, params, origin, trainee, window), profile, progress)
+    health = health_of(trained.curve, params.training.num_steps)
+    checkpoint = _write_challenger(folder, params, origin, trainee, trained, health)
+    _write_metrics(folder, params, window, trained, health)
+    remove_checkpoints(folder)
+    log.info("generation %d: trained to step %d, loss %.4f", origin.generation, trained.step, trained.curve[-1].loss)
+    for line in health.lines():
+        log.warning("generation %d: %s", origin.generation, line)
+    return checkpoint
+
+
+def check_trainee(trainee: Checkpoint, params: Params) -> None:
+    """Checks that the trainee is the network of the parameters.
+
+    Raises:
+      ParamsError: it is another one.
+    """
+    for name in type(params.network).model_fields:
+        has, wanted = getattr(trainee.network, name), getattr(params.network, name)
+        if has != wanted:
+            raise ParamsError(
+                f"network.{name} = {wanted!r}, but the trainee has {has!r}; set it back or start a new lineage"
+            )
+
+
+def sample_games(columns: GameColumns) -> SampleGames:
+    """The columns that samples are made of.
+
+    Raises:
+      StorageError: not one move is a policy target.
+    """
+    if not len(columns.visit_counts):
+        raise StorageError(
+            f"none of the {columns.num_positions} moves of the window was searched in full, so there is nothing to "
+            "learn from; raise selfplay.full_search_fraction or selfplay.num_games"
+        )
+    return SampleGames(
+        outcome=columns.outcome,
+        margin=columns.margin,
+        ownership_offsets=columns.ownership_offsets,
+        ownership=columns.ownership,
+        move_offsets=columns.move_offsets,
+        actions=columns.actions,
+        search_values=columns.best_values,
+        visit_offsets=columns.visit_offsets,
+        visit_actions=columns.visit_actions,
+        visit_counts=columns.visit_counts,
+        targets=target_moves(columns.visit_offsets),
+    )
+
+
+def curve_line(steps: Sequence[StepResult]) -> StepResult:
+    """One line of the curve: means over the steps, step and learning rate of the last."""
+    means = np.mean(np.array(steps), axis=0)
+    return StepResult(*means.tolist())._replace(step=steps[-1].step, learning_rate=steps[-1].learning_rate)
+
+
+def curve_text(curve: Sequence[StepResult]) -> str:
+    """The curve as CSV, numbers with six digits."""
+    lines = [",".join([str(line.step), *(f"{value:.6g}" for value in line[1:])]) for line in curve]
+    return "\n".join([",".join(StepResult._fields), *lines]) + "\n"
+
+
+def train(
+    folder: Path,
+    params: Params,
+    origin: Origin,
+    trainee: Checkpoint,
+    window: Window,
+    peers: Peers | None,
+    progress: Progress | None,
+) -> Trained:
+    """Trains from the trainee, or from where it was interrupted, to the end; keeps checkpoints on the way.
+
+    Args:
+      folder: the workspace.
+      params: its parameters.
+      origin: of the result; its digest names the checkpoints.
+      trainee: what training goes on from.
+      window: the games.
+      peers: the processes that do this together; all of them call this, the first one reads and writes for all.
+      progress: see `run`.
+
+    Raises:
+      ParamsError: training diverges, or the GPU is too small.
+      StorageError: a file is altered, or cannot be written.
+    """
+    training = params.training
+    directory = resume_dir(folder, sha256_bytes(canonical_json(origin)))
+    first_step, last_step = trainee.step, trainee.step + training.num_steps
+    saved = load_training(directory) or _first_checkpoint(trainee, folder / TRAINEE_DIR)
+    with zero_for_denormals():
+        learner = _learner(params, saved, peers)
+        curve, pending = list(saved.progress.curve), list(saved.progress.pending)
+        made = _batches(folder, params, origin, window, peers, learner.step, last_step)
+        with closing(made) as batches:
+            for step in learner.train(batches):
+                is_line = step % training.log_interval == 0 or step == last_step
+                is_checkpoint = step % training.checkpoint_interval == 0 and step < last_step
+                if is_line or is_checkpoint:
+                    pending += learner.results()
+                if is_line:
+                    curve.append(curve_line(pending))
+                    pending.clear()
+                if is_checkpoint and (peers is None or peers.rank == 0):
+                    save_training(
+                        directory,
+                        step,
+                        learner.learning_rate_factor,
+                        tuple(curve),
+                        tuple(pending),
+                        learner.weights(),
+                        learner.optimizer_state(),
+                        learner.player_weights() if training.ema_decay else None,
+                    )
+                if progress:
+                    progress(step - first_step, training.num_steps)
+    return Trained(
+        step=learner.step,
+        learning_rate_factor=learner.learning_rate_factor,
+        curve=tuple(curve),
+        weights=learner.player_weights(),
+        raw_weights=learner.weights() if training.ema_decay else None,
+        optimizer=learner.optimizer_state(),
+    )
+
+
+def _batches(
+    folder: Path,
+    params: Params,
+    origin: Origin,
+    window: Window,
+    peers: Peers | None,
+    first_step: int,
+    last_step: int,
+) -> Generator[SampleBatch, None, None]:
+    """The batches of the steps from `first_step` on, or this process's share of each."""
+    rules, training = rules_of(params.game), params.training
+    num_steps = last_step - first_step
+    if peers is not None:
+        share = new_sample_batch(rules, training.batch_size // peers.size)
+        if peers.rank > 0:
+            yield from peers.shares(None, share, num_steps)
+            return
+    games = sample_games(read_window(window, folder / WINDOW_DIR, rules))
+    with Sampler(
+        rules,
+        games,
+        params.seed,
+        origin.generation,
+        training.batch_size,
+        training.random_symmetry,
+        SAMPLER_THREADS[params.profile.device],
+        training.search_value_weight,
+    ) as sampler:
+        batches = sampler.batches(first_step, num_steps)
+        yield from batches if peers is None else peers.shares(batches, share, num_steps)
+
+
+def _first_checkpoint(trainee: Checkpoint, trainee_dir: Path) -> SavedTraining:
+    """What training begins with where it was not interrupted."""
+    progress = Checkpointed(
+        step=trainee.step,
+        learning_rate_factor=trainee.learning_rate_factor,
+        curve=(),
+        pending=(),
+        weights=trainee.trainee,
+        optimizer=trainee.optimizer,
+        average=trainee.trainee_average,
+    )
+    files = (trainee.trainee, trainee.optimizer, trainee.trainee_average)
+    return SavedTraining(progress, *(checked_path(ref, trainee_dir).read_bytes() for ref in files))
+
+
+def _learner(params: Params, saved: SavedTraining, peers: Peers | None) -> Learner:
+    progress = saved.progress
+    if progress.curve or progress.pending:
+        log.info("training goes on from step %d", progress.step)
+    average = saved.average if params.training.ema_decay else None
+    return Learner(
+        load_network(saved.weights),
+        params.training,
+        params.profile.device,
+        progress.step,
+        progress.learning_rate_factor,
+        saved.optimizer,
+        None if average is None else load_network(average),
+        params.profile.training_precision,
+        peers,
+    )
+
+
+def _write_challenger(
+    folder: Path, params: Params, origin: Origin, trainee: Checkpoint, trained: Trained, health: Health
+) -> Checkpoint:
+    """Writes the challenger. After a dead training only `weights` is new, and the rest repeats the trainee."""
+    directory = folder / CHALLENGER_DIR
+    restarts = health.verdict == "dead"
+    files = {WEIGHTS_FILE: trained.weights, OPTIMIZER_FILE: trained.optimizer}
+    if restarts:
+        kept = {
+            OPTIMIZER_FILE: trainee.optimizer,
+            RAW_WEIGHTS_FILE: trainee.trainee,
+            AVERAGE_FILE: trainee.trainee_average,
+        }
+        files |= {name: checked_path(ref, folder / TRAINEE_DIR).read_bytes() for name, ref in kept.items()}
+    elif trained.raw_weights is not None:
+        files[RAW_WEIGHTS_FILE] = trained.raw_weights
+    for name, data in files.items():
+        write_whole(directory / name, data)
+    refs = {name: file_ref(directory / name, directory) for name in files}
+    checkpoint = Checkpoint(
+        origin=origin,
+        network=params.network,
+        step=trainee.step if restarts else trained.step,
+        learning_rate_factor=trainee.learning_rate_factor if restarts else trained.learning_rate_factor,
+        weights=refs[WEIGHTS_FILE],
+        optimizer=refs[OPTIMIZER_FILE],
+        raw_weights=refs.get(RAW_WEIGHTS_FILE),
+        average=refs.get(AVERAGE_FILE),
+        restarts=restarts,
+    )
+    write_manifest(directory, checkpoint)
+    remove_other_files(directory, checkpoint.files)
+    return checkpoint
+
+
+def _write_metrics(folder: Path, params: Params, window: Window, trained: Trained, health: Health) -> None:
+    metrics = TrainingMetrics(
+        **trained.curve[-1]._asdict(),
+        learning_rate_factor=trained.learning_rate_factor,
+        num_steps=params.training.num_steps,
+        num_samples=params.training.num_steps * params.training.batch_size,
+        window_games=window.num_games,
+        window_positions=window.num_positions,
+        health=health,
+    )
+    write_whole(folder / TRAINING_METRICS, canonical_json(metrics))
+    write_whole(folder / TRAINING_CURVE, curve_text(trained.curve).encode())
