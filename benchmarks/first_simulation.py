@@ -13,7 +13,7 @@ import numpy as np
 
 from zero.config.params import Params
 from zero.games.rules import rules_of
-from zero.play.boards import advance
+from zero.play.lockstep_games import advance
 from zero.play.slots import PlaySettings, new_batch, new_records, new_slots
 from zero.search.evaluator import Evaluator, UniformEvaluator
 from zero.search.streams import stream_of

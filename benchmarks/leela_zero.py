@@ -100,7 +100,7 @@ def _player(params: Params) -> Callable[[], int]:
         new_evaluator(weights_bytes(new_network(params.network, params.game, params.seed)), params.profile),
         num_simulations=params.selfplay.num_simulations,
         c_puct=params.search.c_puct,
-        parent_first_play=params.search.first_play == "parent",
+        fpu_from_parent=params.search.first_play == "parent",
         random_symmetry=params.search.random_symmetry,
         max_nodes=params.search.max_nodes,
         num_leaves=NUM_LEAVES,

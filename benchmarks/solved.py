@@ -18,7 +18,7 @@ import yaml
 from zero.config.presets import preset_text
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import ZeroError
-from zero.games.coords import action_to_name
+from zero.games.coordinates import action_to_name
 from zero.players.build import seat
 from zero.players.single_game import Thinker
 from zero.record.ledger import lineages, standing

@@ -60,7 +60,7 @@ KERNEL_MODULES = sorted(
 
 
 def test_the_kernel_modules_are_found():
-    assert {"games/go.py", "search/mcts.py", "play/boards.py"} <= set(KERNEL_MODULES)
+    assert {"games/go.py", "search/mcts.py", "play/lockstep_games.py"} <= set(KERNEL_MODULES)
 
 
 @pytest.mark.parametrize("name", [*KERNEL_MODULES, "kernels.py"])

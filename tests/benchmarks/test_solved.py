@@ -7,7 +7,7 @@ import pytest
 from benchmarks import solved
 from benchmarks.solved import opening_of, solve
 from zero.errors import ZeroError
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
 
 

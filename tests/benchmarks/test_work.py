@@ -61,7 +61,7 @@ def test_a_rate_is_what_steps_count_a_second():
 def test_search_makes_all_simulations_of_a_first_move_from_an_empty_tree(noise):
     params = search_work(short_context(), "zero", noise).params
     settings = selfplay_settings(params)
-    assert settings.num_simulations == NUM_SIMULATIONS and not settings.parent_first_play
+    assert settings.num_simulations == NUM_SIMULATIONS and not settings.fpu_from_parent
     assert search_first_moves(rules_of(params.game), settings, 3, params.search.max_nodes).simulations == 3 * 800
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from zero.errors import OpponentError
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 from zero.players.base import RESIGN, Reply
 from zero.players.gtp import files_of, gtp_opponent
@@ -112,9 +112,9 @@ def test_who_asks_again_while_the_engine_thinks_waits_for_that_answer(opened, tm
         ("die", r"ended with status 3 at `genmove black`; its last words: the board is on fire"),
         ("kill", rf"was killed by signal {signal.SIGKILL:d} at `genmove black`"),
         ("error", r"refused `genmove black`: I would rather not"),
-        ("no point", r"'Z99' is no point of a 9x9 board; points are A1 to J9"),
-        ("empty", r"'' is no point"),
-        ("noise in the answer", r"is no point"),
+        ("no point", r"'Z99' is not a point of a 9x9 board; points are A1 to J9"),
+        ("empty", r"'' is not a point"),
+        ("noise in the answer", r"is not a point"),
         ("flood", r"wrote more than 1,048,576 bytes at `genmove black`"),
         ("flood without a line", r"wrote more than 1,048,576 bytes"),
         ("endless answer", r"wrote more than 1,048,576 bytes"),

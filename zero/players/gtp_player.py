@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from zero.errors import OpponentError
-from zero.games.coords import action_to_name, name_to_action
+from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.position import Rules
 from zero.players.base import RESIGN, PlayerId, Reply
 from zero.players.gtp_process import EngineError, GtpEngine

@@ -136,7 +136,7 @@ class PlayerMind:
         for action in actions[len(played) :]:
             self._player.play(action)
         if not is_played and (len(actions) > len(played) or self._is_played):
-            self._player.forget_pass()
+            self._player.ignore_last_pass()
         self._is_played = is_played
 
     def choose(self, seconds: float | None) -> int:
@@ -161,7 +161,7 @@ class PlayerMind:
 
     def line(self, action: int) -> tuple[int, ...]:
         """The most visited line below an action."""
-        return self._player.line(action)
+        return self._player.principal_variation(action)
 
     def close(self) -> None:
         """Nothing is open."""

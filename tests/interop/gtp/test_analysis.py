@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.interop.gtp.engines import GO5, ask, engine, stones
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.interop.gtp import thinking
 from zero.interop.gtp.analysis import MAX_LINE_MOVES, kata_line, leela_zero_line, told_moves, winrate
 from zero.play.search_result import SearchResult

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.oracle.gnugo import GnuGo, needs_gnugo
-from zero.games.coords import action_to_name, name_to_action
+from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.rules import go_rules
 from zero.interop.gtp.handicap import fixed_points, free_points
 

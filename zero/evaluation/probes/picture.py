@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from zero.evaluation.probes.table import GenerationYardsticks
-from zero.games.coords import LETTERS
+from zero.games.coordinates import LETTERS
 from zero.games.position import Rules
 from zero.storage.files import write_whole
 

@@ -6,7 +6,7 @@ our networks do not tell. `lcb` is the lower end of the winrate's 95 % interval 
 
 from collections.abc import Callable
 
-from zero.games.coords import action_to_name
+from zero.games.coordinates import action_to_name
 from zero.games.position import Rules
 from zero.play.search_result import SearchResult
 from zero.statistics import wilson_interval

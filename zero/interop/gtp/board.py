@@ -7,7 +7,7 @@ import numpy as np
 from zero.errors import MoveError
 from zero.games.legality import why_illegal
 from zero.games.position import BLACK, EMPTY, GO, TO_PLAY, Rules, new_history, new_position, reset
-from zero.games.rules import ended, legal_mask, margin, outcome, play, write_owners
+from zero.games.rules import ended, legal_mask, margin, outcome, play, write_ownership
 
 
 class Board:
@@ -81,7 +81,7 @@ class Board:
     def owners(self) -> np.ndarray:
         """Whose area each point of Go is, [S*S] int8."""
         owners = np.zeros(self.rules.num_points, np.int8)
-        write_owners(self.rules, self._position, owners)
+        write_ownership(self.rules, self._position, owners)
         return owners
 
     def outcome(self) -> int:
