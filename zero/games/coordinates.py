@@ -1,6 +1,6 @@
 """Names of points such as "D4", as in GTP: columns are letters without I, row 1 is at the bottom."""
 
-from zero.games.position import GO, Rules
+from zero.games.position import Rules
 
 LETTERS = "ABCDEFGHJKLMNOPQRST"
 PASS = "pass"
@@ -12,7 +12,7 @@ def action_to_name(rules: Rules, action: int) -> str:
     Raises:
       ValueError: the board has no such action.
     """
-    if action == rules.num_points and rules.game == GO:
+    if rules.num_points <= action < rules.num_actions:
         return PASS
     if not 0 <= action < rules.num_points:
         raise ValueError(f"no action {action} on a {rules.rows}x{rules.columns} board")
@@ -27,7 +27,7 @@ def name_to_action(rules: Rules, name: str) -> int:
       ValueError: the name is not a point of this board.
     """
     text = name.strip().upper()
-    if text == PASS.upper() and rules.game == GO:
+    if text == PASS.upper() and rules.num_actions > rules.num_points:
         return rules.num_points
     column = LETTERS.find(text[:1]) if text else -1
     if 0 <= column < rules.columns and text[1:].isdecimal() and 1 <= int(text[1:]) <= rules.rows:
