@@ -56,6 +56,7 @@ def merge(position: Position, head: int, other: int) -> int:
     """Joins two chains and returns the head of the larger one, which is the new head. Writes into `position`."""
     if position.num_stones[other] > position.num_stones[head]:
         head, other = other, head
+    # Only the smaller chain gets a new head, so merging a board full of stones stays cheap.
     stone = other
     while True:
         position.head[stone] = head
@@ -99,6 +100,7 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
     colour = state[TO_PLAY]
     time = state[NUM_MOVES]
     boards = history.boards
+    # The next row starts as a copy; `place_stone` flips the bits of the points that change.
     for word in range(rules.num_words):
         boards[time + 1, 0, word] = boards[time, 0, word]
         boards[time + 1, 1, word] = boards[time, 1, word]
@@ -138,6 +140,7 @@ def place_stone(rules: Rules, position: Position, boards: np.ndarray, point: int
             add_liberty(position, point, neighbour)
         elif content != WALL:
             remove_liberty(position, position.head[neighbour], point)
+    # Own chains first: a capture gives liberties back to the chain that they form.
     head = int(point)
     for i in range(4):
         neighbour = rules.neighbours[point, i]
@@ -149,7 +152,7 @@ def place_stone(rules: Rules, position: Position, boards: np.ndarray, point: int
             captured = int(position.head[neighbour])
             change ^= position.chain_hash[captured]
             remove_chain(rules, position, boards[other], captured)
-    if position.liberty_count[head] == 0:
+    if position.liberty_count[head] == 0:  # suicide
         change ^= position.chain_hash[head]
         remove_chain(rules, position, boards[own], head)
     return np.uint64(change)
@@ -206,6 +209,7 @@ def repeats_position(rules: Rules, position: Position, history: History, point: 
             neighbour = rules.neighbours[point, i]
             if position.board[neighbour] == -colour:
                 head = position.head[neighbour]
+                # A chain on two sides of the point is captured once.
                 if in_atari(position, head) and not _is_repeated_chain(rules, position, point, i):
                     key ^= position.chain_hash[head]
     for past in range(time + 1):
@@ -332,7 +336,7 @@ def _fill_region(rules: Rules, position: Position, start: int) -> tuple[int, int
     board = position.board
     queue, seen = position.scratch[0], position.scratch[1]
     seen[start] = 1
-    queue[0] = start
+    queue[0] = start  # breadth-first: entries before `done` have been expanded
     size = 1
     done = 0
     touches_black = touches_white = False

@@ -25,6 +25,7 @@ def why_illegal(rules: Rules, position: Position, history: History, action: int)
         return None
     if (colour := position.board[action]) != EMPTY:
         return f"{start}there is a {'black' if colour == BLACK else 'white'} stone; play on an empty point"
+    # The action is a suicide or a repetition: the board after it shows which.
     play(rules, position, history, action)
     if position.board[action] == EMPTY and not rules.allow_suicide:
         return f"{start}it would be suicide, which these rules forbid; play elsewhere"

@@ -72,7 +72,7 @@ def expand_planes(bits: np.ndarray, out: np.ndarray) -> None:
     for b in range(bits.shape[0]):
         for plane in range(bits.shape[1]):
             for word in range(bits.shape[2]):
-                left = bits[b, plane, word]
+                left = bits[b, plane, word]  # one step per stone: most points of most planes are 0
                 while left:
                     out[b, (word << 6) + np.int64(trailing_zeros(left)), plane] = np.float32(1.0)
                     left &= left - np.uint64(1)

@@ -92,7 +92,7 @@ def _rules(
     max_moves: int,
 ) -> Rules:
     points = rows * columns
-    neighbours = np.full((points, 4), points, np.int16)
+    neighbours = np.full((points, 4), points, np.int16)  # `points` is the WALL
     for point in range(points):
         row, column = divmod(point, columns)
         around = ((row - 1, column), (row, column - 1), (row, column + 1), (row + 1, column))

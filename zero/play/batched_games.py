@@ -82,6 +82,7 @@ class HalfBatch:
             most = max(int(part.batch.num_requests[player]) for part in self._parts)
             rows = self._sections[player] = batch_shape(most, self._num_slots, smallest) if most else 0
             for number, part in enumerate(self._parts):
+                # Padding rows keep old planes; their results are never read.
                 requests = part.batch.num_requests[player]
                 self._batch.planes[player, number * rows :][:requests] = part.batch.planes[player, :requests]
         return any(self._sections)
@@ -159,6 +160,7 @@ def play_games(
     """
     stop_after = min(stop_after, len(streams)) or len(streams)
     parts = new_parts(rules, settings, streams, num_slots, max_nodes, search_threads * (2 if half_batches else 1))
+    # Two parts per search thread with double buffering; a shard of very few games has fewer parts.
     per_half = -(-len(parts) // 2) if half_batches else len(parts)
     halves = [HalfBatch(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
     if len(parts) == 1:

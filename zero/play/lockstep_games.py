@@ -71,6 +71,7 @@ def advance(rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, re
             apply_evaluation(rules, settings, slots, slot, batch)
         elif slots.game[slot] == IDLE:
             _start_next_game(rules, settings, slots, slot, records)
+        # Continues until the slot needs the network: terminal leaves, cached leaves and moves cost no evaluation.
         while slots.game[slot] != IDLE:
             step = run_simulation(rules, settings, slots, slot, batch, records.streams[slots.game[slot]])
             if step == NEEDS_EVALUATION:
@@ -262,6 +263,7 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
         _finish_game(rules, position, game, records)
         _start_next_game(rules, settings, slots, slot, records)
         return
+    # The opponent's tree follows the move too.
     for p in range(settings.num_players):
         if settings.tree_reuse:
             # Leaves room for the nodes of the next search.

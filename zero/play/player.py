@@ -209,6 +209,7 @@ class Player:
         pending.simulations_left[0] = requested
         pending.is_new_root[0] = True
         try:
+            # The first batch of an empty tree is its root alone.
             while rows := select_leaves(
                 self.rules, settings, trees, TREE, self._roots, self._history, pending, self._stream
             ):
@@ -245,6 +246,7 @@ class Player:
         if temperature == 0.0:
             return result.ranking()[0]
         weights = np.float64(result.visit_counts if result.visit_counts.any() else result.prior)
+        # Divided by the maximum first, so that a small temperature does not overflow.
         ends = np.cumsum((weights / weights.max()) ** (1.0 / temperature))
         return int(np.searchsorted(ends, next_float(self._stream) * ends[-1], side="right"))
 

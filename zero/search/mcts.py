@@ -44,6 +44,7 @@ def select_edge(trees: Trees, tree: int, node: int, c_puct: np.float32, fpu_from
     fpu = trees.node_value_sum[tree, node] / np.float32(node_visits) if fpu_from_parent else np.float32(0.0)
     visited = trees.num_visited[tree, node]
     best, best_score = 0, np.float32(-np.inf)
+    # In float32 and in this order of operations, like the slow twin: equal trees depend on equal ties.
     for e in range(visited):
         visits = np.float32(visit_count[e])
         q_value = value_sum[e] / visits if visits > np.float32(0.0) else fpu
@@ -107,7 +108,7 @@ def follow_edge(
     Writes into `position`, `history`, `mask`, `trees` and `path`. A new node has the highest number of the tree.
     """
     if edge >= trees.num_visited[tree, node]:
-        edge = visit_edge(trees, tree, node, edge)
+        edge = visit_edge(trees, tree, node, edge)  # moves the edge to another index
     depth = path.length[game]
     path.node[game, depth] = node
     path.edge[game, depth] = edge
@@ -148,7 +149,7 @@ def make_child(rules: Rules, trees: Trees, tree: int, position: Position, histor
 def backup(trees: Trees, tree: int, value: np.float32, path: Path, game: int) -> None:
     """Adds a simulation to its path; `value` is for the player to move at the leaf. Writes into `trees`."""
     for depth in range(path.length[game] - 1, -1, -1):
-        value = -value
+        value = -value  # the players alternate
         node, edge = path.node[game, depth], path.edge[game, depth]
         trees.visit_count[tree, node, edge] += 1
         trees.value_sum[tree, node, edge] += value

@@ -161,6 +161,7 @@ def _descend(
             return NO_LEAF
         edge = _select_edge(settings, trees, tree, node, pending, depth)
         child = trees.child[tree, node, edge] if edge < trees.num_visited[tree, node] else NO_CHILD
+        # Before the tree changes: a selection without a leaf must leave no trace.
         if child == NO_CHILD and trees.num_nodes[tree] == trees.action.shape[1]:
             return NO_LEAF
         if edge >= trees.num_visited[tree, node]:
