@@ -12,12 +12,12 @@ from tests.interop.networks import GO9, GO19, trained
 from tests.parameters import network_params
 from zero.config.presets import preset_text
 from zero.errors import LineageError, ParamsError, StorageError, ZeroError
-from zero.interop.export import export
+from zero.interop.export import export_network
 from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
 from zero.interop.onnx import onnx_model
 from zero.lineage.workspace import new_lineage
 from zero.network.weights import load_network, weights_bytes
-from zero.players.networks import find_source
+from zero.players.networks import resolve_network
 from zero.record.lineages import Chains
 from zero.storage.files import read_manifest
 from zero.storage.manifests import Champion
@@ -46,24 +46,24 @@ def weight_file(folder: Path, data: bytes) -> Path:
 def test_a_weight_file_is_exported(tmp_path):
     network = trained(network_params(value_hidden=VALUE_HIDDEN), GO19)
     source, out = weight_file(tmp_path, weights_bytes(network)), tmp_path / "new/folder/weights.txt"
-    num_bytes = export(tmp_path, str(source), out, "leela-zero")
+    num_bytes = export_network(tmp_path, str(source), out, "leela-zero")
     assert out.read_bytes() == leela_zero_weights(network)
     assert num_bytes == out.stat().st_size
 
 
 def test_a_lineage_means_its_champion(begun):
-    assert find_source(begun, "tiny").weights == champion_of(begun)
+    assert resolve_network(begun, "tiny").weights == champion_of(begun)
 
 
 def test_a_tag_means_the_champion_of_that_generation(begun):
-    assert find_source(begun, "tiny/gen-0000").weights == champion_of(begun)
+    assert resolve_network(begun, "tiny/gen-0000").weights == champion_of(begun)
 
 
 def test_parameters_that_cannot_be_read_are_in_nobodys_way_until_they_are_wanted(tmp_path):
     data = weights_bytes(trained(SMALL, GO9))
     source = weight_file(tmp_path, data)
     (tmp_path / "params.yaml").write_text(preset_text("smoke") + "of_another_version: 1\n")
-    found = find_source(tmp_path, str(source))
+    found = resolve_network(tmp_path, str(source))
     assert found.weights == data
     with pytest.raises(ParamsError, match=r"params\.yaml of weights\.safetensors: .*of_another_version"):
         _ = found.params
@@ -78,7 +78,7 @@ def test_weights_that_are_not_here_are_named_with_the_remedy(begun, tmp_path):
         StorageError,
         match=f"champion of tiny/gen-0000, {digest[:12]}, is not on this machine; fetch it with `dvc pull`",
     ):
-        find_source(home, "tiny/gen-0000")
+        resolve_network(home, "tiny/gen-0000")
 
 
 def test_altered_weights_are_refused(begun, tmp_path):
@@ -92,7 +92,7 @@ def test_altered_weights_are_refused(begun, tmp_path):
     path.chmod(0o644)
     path.write_bytes(champion_of(begun)[:-1] + b"\x7f")
     with pytest.raises(StorageError, match=r"of tiny/gen-0000 was altered; delete .* and `dvc pull` it again"):
-        find_source(home, "tiny")
+        resolve_network(home, "tiny")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_altered_weights_are_refused(begun, tmp_path):
 )
 def test_an_unknown_source_is_refused(begun, source, kind, message):
     with pytest.raises(kind, match=message):
-        find_source(begun, source)
+        resolve_network(begun, source)
 
 
 def spoilt(data: bytes, kind: str) -> bytes:
@@ -125,7 +125,7 @@ def test_of_a_bad_file_nothing_is_written(tmp_path, kind, file_format):
     good = weights_bytes(trained(network_params(value_hidden=VALUE_HIDDEN), GO19))
     source = weight_file(tmp_path, spoilt(good, kind))
     with pytest.raises(StorageError, match=r"weight file is broken|was not written by zero"):
-        export(tmp_path, str(source), tmp_path / "out", file_format)
+        export_network(tmp_path, str(source), tmp_path / "out", file_format)
     assert list(tmp_path.iterdir()) == [source]
 
 
@@ -133,7 +133,7 @@ def test_a_file_that_was_there_stays_where_the_export_fails(tmp_path):
     source, out = weight_file(tmp_path, weights_bytes(trained(SMALL, GO9))), tmp_path / "out"
     out.write_text("before")
     with pytest.raises(ParamsError, match="board of 9x9"):
-        export(tmp_path, str(source), out, "leela-zero")
+        export_network(tmp_path, str(source), out, "leela-zero")
     assert out.read_text() == "before" and sorted(tmp_path.iterdir()) == [out, source]
 
 
@@ -141,7 +141,7 @@ def test_a_folder_cannot_be_written(tmp_path):
     source = weight_file(tmp_path, weights_bytes(trained(SMALL, GO9)))
     (tmp_path / "out").mkdir()
     with pytest.raises(ZeroError, match=r"cannot write .*out: Is a directory"):
-        export(tmp_path, str(source), tmp_path / "out", "onnx")
+        export_network(tmp_path, str(source), tmp_path / "out", "onnx")
     assert list((tmp_path / "out").iterdir()) == []
 
 
