@@ -3,7 +3,7 @@
 `protocol` parses and formats the text; `serve` runs the loop. Where the protocol leaves a choice:
 
 - `play` and `genmove` accept any colour at any time, also after two passes; see `game`.
-- Komi is any number. It changes the score only: a network keeps the komi that it was trained with.
+- Komi is any number. Score and search use it; a network keeps what it learned at the komi of its training.
 - `final_score` counts areas with all stones on the board. Dead stones count as alive, so play until they are captured.
 - `final_status_list` therefore lists every stone as alive.
 """
