@@ -1,4 +1,4 @@
-"""`zero export --format player`: a folder whose weights are those of its signed statement, and the shipped ones are."""
+"""`zero export --format player`: player folders, their checks, and the shipped players."""
 
 import pytest
 
@@ -17,7 +17,7 @@ MOST_BYTES = 5_000_000
 
 
 @pytest.mark.parametrize("source, maker", [("tiny", 1), ("tiny/gen-0002", 1), ("tiny/gen-0000", 0)])
-def test_a_player_goes_with_the_statement_of_the_generation_that_made_it(recorded: Lineage, tmp_path, source, maker):
+def test_a_player_has_the_attestation_of_the_generation_that_made_it(recorded: Lineage, tmp_path, source, maker):
     size = export_player(recorded.home, source, tmp_path / "player")
     files = read_player_folder(tmp_path / "player")
     assert size == sum(map(len, files.values()))
@@ -35,7 +35,7 @@ def test_it_is_played_with_its_own_parameters(recorded: Lineage, tmp_path):
 
 
 @pytest.mark.parametrize("source, number", [("kid", 2), ("tiny", 4), ("tiny/gen-0003", 3)])
-def test_after_a_branch_or_a_rollback_it_is_still_the_one_that_made_it(gone_on: Lineage, tmp_path, source, number):
+def test_the_maker_is_found_after_a_branch_or_a_rollback(gone_on: Lineage, tmp_path, source, number):
     name = source.partition("/")[0]
     ledger = read_ledger(gone_on.named(name).workspace)
     entry = entry_of(ledger, number)
@@ -47,7 +47,7 @@ def test_after_a_branch_or_a_rollback_it_is_still_the_one_that_made_it(gone_on: 
         assert champion_maker(chains, name, number).tag == generation_tag(*made)
 
 
-def test_a_weight_file_has_no_statement(recorded: Lineage, tmp_path):
+def test_a_weight_file_has_no_attestation(recorded: Lineage, tmp_path):
     path = recorded.workspace / "state/champion/weights.safetensors"
     with pytest.raises(LineageError, match="is not a recorded generation; give a lineage"):
         export_player(recorded.home, str(path), tmp_path / "player")
@@ -63,7 +63,7 @@ def test_a_weight_file_has_no_statement(recorded: Lineage, tmp_path):
         ("signing-key.pub", StorageError, r"cannot read .*signing-key\.pub"),
     ],
 )
-def test_a_player_that_was_altered_is_refused_wherever_it_is_named(recorded: Lineage, tmp_path, name, kind, message):
+def test_a_corrupt_player_is_rejected(recorded: Lineage, tmp_path, name, kind, message):
     export_player(recorded.home, "tiny", tmp_path / "one")
     export_player(recorded.home, "tiny/gen-0000", tmp_path / "other")
     path = tmp_path / "one" / name
@@ -92,13 +92,13 @@ def test_a_shipped_player_is_checked(recorded: Lineage, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("source", ["shipped:gomoku8", "gomoku8"])
-def test_a_shipped_player_is_given_away_as_it_is(tmp_path, source):
+def test_a_shipped_player_is_copied(tmp_path, source):
     size = export_player(tmp_path, source, tmp_path / "player")
     files = read_player_folder(tmp_path / "player")
     assert files == read_player_folder(SHIPPED_DIR / "gomoku8") and size == sum(map(len, files.values()))
 
 
-def test_other_files_that_a_statement_names_are_no_player(recorded: Lineage, tmp_path):
+def test_other_subjects_of_an_attestation_are_not_players(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
     with Chains(recorded.home) as chains:
         made = chains.generations("tiny")[1]
@@ -111,19 +111,19 @@ def test_other_files_that_a_statement_names_are_no_player(recorded: Lineage, tmp
         read_player_folder(tmp_path / "player")
 
 
-def test_parameters_that_this_version_cannot_read_go_along(recorded: Lineage, tmp_path):
+def test_parameters_that_this_version_cannot_read_are_accepted(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
     path = tmp_path / "player/params.yaml"
     path.write_text("of_another_version: 1\n")
     assert read_player_folder(tmp_path / "player")["params.yaml"] == path.read_bytes()
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(StorageError, match=r"cannot read .*params\.yaml: No such file"):
         read_player_folder(tmp_path)
 
 
-def test_the_shipped_players_are_what_their_statements_say():
+def test_the_shipped_players_pass_their_checks():
     assert shipped_players() == ["go9", "gomoku8"]
     for name in shipped_players():
         files = read_player_folder(SHIPPED_DIR / name)

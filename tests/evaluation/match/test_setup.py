@@ -168,7 +168,7 @@ def test_a_match_is_a_run_in_mlflow(home, server):
     assert track_match(played.folder, server) == url, "written once"
     client = MlflowClient(server)
     experiment = client.get_experiment_by_name("matches of players")
-    runs = client.search_runs([experiment.experiment_id], f"tags.`zero.evaluation.match` = '{played.spec.key()}'")
+    runs = client.search_runs([experiment.experiment_id], f"tags.`zero.match` = '{played.spec.key()}'")
     assert len(runs) == 1
     assert runs[0].data.metrics["score"] == played.table.result.score
     assert runs[0].data.metrics["as_black_score_low"] <= runs[0].data.metrics["as_black_score"]

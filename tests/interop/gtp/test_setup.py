@@ -87,7 +87,7 @@ def test_gnugo_sees_the_same_board(number, tmp_path):
     ours = {point for line in answer(one, "final_status_list alive").splitlines() for point in line.split()}
     with GnuGo() as gnugo:
         gnugo.ask(f"loadsgf {path} {number}")
-        assert ours == {*gnugo.ask("list_stones black").split(), *gnugo.answer("list_stones white").split()}
+        assert ours == {*gnugo.ask("list_stones black").split(), *gnugo.ask("list_stones white").split()}
 
 
 @pytest.mark.parametrize("text", ["", "(;SZ[19];B[aa])", "(;SZ[5];B[aa];W[aa])", "(;SZ[5]AB[aa][aa])"])
