@@ -164,7 +164,7 @@ class Player:
     def ignore_last_pass(self) -> None:
         """Removes the last pass from the count that ends a game, and clears the tree.
 
-        For a position that moves only set up, where a pass just gives the turn to the other player.
+        For a filler pass that no one played, which only makes the colours alternate in a position that was set up.
         """
         self._roots.state[TREE, NUM_PASSES] = 0
         self._clear_tree()
