@@ -9,8 +9,9 @@ import yaml
 from tests.parameters import network_params, preset
 from zero.config.params import GoParams, Params
 from zero.data.records import write_records
+from zero.games.go import write_ownership
 from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_position
-from zero.games.rules import legal_mask, margin, outcome, play, rules_of, write_ownership
+from zero.games.rules import legal_mask, margin, outcome, play, rules_of
 from zero.network.learner import Learner
 from zero.network.weights import load_network, new_network, weights_bytes
 from zero.storage.files import file_ref, sha256_bytes, write_manifest, write_whole

@@ -16,10 +16,8 @@ from zero.games.position import (
     Position,
     Rules,
     load,
-    new_histories,
     new_history,
     new_position,
-    new_positions,
     reset,
     store,
 )
@@ -173,7 +171,7 @@ def test_names_round_trip(rules):
 
 @every_board
 def test_a_game_in_a_batch_equals_the_game_alone(rules, actions):
-    positions, histories = new_positions(rules, 3), new_histories(rules, 3)
+    positions, histories = new_position(rules, 3), new_history(rules, 3)
     position = new_position(rules)
     mask = np.zeros(rules.num_actions, np.bool_)
     others = actions[: len(actions) // 2]

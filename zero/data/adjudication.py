@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from zero.games.coordinates import action_to_name
+from zero.games.go import write_ownership
 from zero.games.position import (
     GO,
     TO_PLAY,
@@ -19,7 +20,7 @@ from zero.games.position import (
     new_position,
     reset,
 )
-from zero.games.rules import ended, legal_mask, margin, outcome, play, write_ownership
+from zero.games.rules import ended, legal_mask, margin, outcome, play
 from zero.kernels import kernel
 from zero.play.moves import FIRST_RESIGNATION, end_reason
 from zero.play.slots import END_LENGTH, END_NAMES, END_PASSES, END_RESIGNATION

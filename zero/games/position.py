@@ -73,27 +73,8 @@ class History(NamedTuple):
     boards: np.ndarray  # [H, 2, W] uint64, bitboards of Black and White
 
 
-def new_position(rules: Rules) -> Position:
-    """The empty board, Black to play."""
-    return _position(rules, ())
-
-
-def new_history(rules: Rules) -> History:
-    """The history of a game without moves."""
-    return _history(rules, ())
-
-
-def new_positions(rules: Rules, num_games: int) -> Position:
-    """Empty boards, every array with a leading axis G."""
-    return _position(rules, (num_games,))
-
-
-def new_histories(rules: Rules, num_games: int) -> History:
-    """Empty histories, every array with a leading axis G."""
-    return _history(rules, (num_games,))
-
-
-def _position(rules: Rules, lead: tuple[int, ...]) -> Position:
+def new_position(rules: Rules, *lead: int) -> Position:
+    """The empty board, Black to play; `lead` are leading axes, such as G."""
     points = rules.num_points
     board = np.zeros((*lead, points + 1), np.int8)
     board[..., points] = WALL
@@ -114,7 +95,8 @@ def _position(rules: Rules, lead: tuple[int, ...]) -> Position:
     )
 
 
-def _history(rules: Rules, lead: tuple[int, ...]) -> History:
+def new_history(rules: Rules, *lead: int) -> History:
+    """The history of a game without moves; `lead` are leading axes, such as G."""
     length = rules.max_moves + 1
     return History(
         hashes=np.zeros((*lead, length), np.uint64), boards=np.zeros((*lead, length, 2, rules.num_words), np.uint64)

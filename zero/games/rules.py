@@ -70,12 +70,6 @@ def outcome(rules: Rules, position: Position) -> int:
 
 
 @kernel
-def write_ownership(rules: Rules, position: Position, owners: np.ndarray) -> None:
-    """Owner of each point in Go: +1 Black, -1 White, 0 neither. Writes into `owners` ([S*S] int8) and the scratch."""
-    go.write_ownership(rules, position, owners)
-
-
-@kernel
 def ended(position: Position) -> bool:
     """True after the end of the game."""
     return bool(position.state[ENDED] != 0)

@@ -7,6 +7,7 @@ trees, one per player, and each player has a batch of its own.
 
 import numpy as np
 
+from zero.games.go import write_ownership
 from zero.games.planes import write_planes
 from zero.games.position import (
     GO,
@@ -19,7 +20,7 @@ from zero.games.position import (
     reset,
     store,
 )
-from zero.games.rules import ended, margin, outcome, play, write_ownership
+from zero.games.rules import ended, margin, outcome, play
 from zero.kernels import kernel
 from zero.play.moves import (
     draw_edge,

@@ -15,7 +15,6 @@ from zero.play.lockstep_games import (
     DONE,
     NEEDS_EVALUATION,
     apply_evaluation,
-    begin_search,
     cache_evaluations,
     run_simulation,
 )
@@ -46,19 +45,13 @@ def open_slot(rules: Rules, slots: Slots, slot: int, game: int) -> None:
 
 
 @kernel
-def start_search(settings: PlaySettings, slots: Slots, slot: int, stream: np.ndarray, searching: np.ndarray) -> None:
-    """Starts the search for a move. Writes into `slots`, `stream` and `searching` ([G] bool)."""
-    begin_search(settings, slots, slot, stream)
-    searching[slot] = True
-
-
-@kernel
 def advance_searches(
     rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, streams: np.ndarray, searching: np.ndarray
 ) -> int:
     """Applies the evaluations in `batch`, searches on, and returns the number of new requests; 0: all are done.
 
-    Writes into everything except the rules and the settings. `streams` ([G, 3] uint64) are the streams of the slots.
+    Writes into everything except the rules and the settings. A search starts with `begin_search` of its slot and True
+    in `searching` ([G] bool). `streams` ([G, 3] uint64) are the streams of the slots.
     """
     cache_evaluations(settings, slots, batch)
     batch.num_requests[:] = 0

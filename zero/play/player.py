@@ -24,7 +24,6 @@ from zero.games.position import (
     load,
     new_history,
     new_position,
-    new_positions,
     reset,
     store,
 )
@@ -131,7 +130,7 @@ class Player:
             ) from None
         roots = new_gumbel_roots(1, rules.num_actions, value_scale, rescale_values)
         self._pending = new_pending_leaves(rules, num_leaves, self._max_nodes, roots)
-        self._roots = new_positions(rules, 1)  # current position of the game
+        self._roots = new_position(rules, 1)  # current position of the game
         self._position = new_position(rules)  # scratch
         self._history = new_history(rules)
         self._result: SearchResult | None = None  # of the current position

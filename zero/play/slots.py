@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.games.position import NUM_PLANES, History, Position, Rules, new_histories, new_position, new_positions
+from zero.games.position import NUM_PLANES, History, Position, Rules, new_history, new_position
 from zero.search.cache import EvaluationCache, new_cache
 from zero.search.gumbel import GumbelRoots, new_gumbel_roots
 from zero.search.mcts import Path, new_path
@@ -101,8 +101,8 @@ def new_slots(rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: i
     """Slots without games."""
     return Slots(
         game=np.full(num_slots, IDLE, np.int32),
-        positions=new_positions(rules, num_slots),
-        histories=new_histories(rules, num_slots),
+        positions=new_position(rules, num_slots),
+        histories=new_history(rules, num_slots),
         trees=new_trees(num_slots * settings.num_players, max_nodes, rules.num_actions, settings.pass_wins),
         path=new_path(num_slots, min(max_nodes, rules.max_moves) + 1),
         leaf=np.zeros(num_slots, np.int32),
