@@ -32,11 +32,11 @@ class Record:
     def audit(self, target: str = LINEAGE, uri: str = "", own_key: bytes | None = None) -> Audit:
         return audit(self.home, target, uri, own_key)
 
-    def drifts(self, uri: str = "", own_key: bytes | None = None) -> list[Finding]:
+    def mismatches(self, uri: str = "", own_key: bytes | None = None) -> list[Finding]:
         """What drifted; nothing may be missing."""
         found = self.audit(LINEAGE, uri, own_key)
         assert not found.incomplete, [finding.line() for finding in found.findings]
-        return [finding for finding in found.findings if finding.mark == Mark.DRIFTED]
+        return [finding for finding in found.findings if finding.mark == Mark.MISMATCH]
 
     def commit(self, number: int) -> str:
         return git(self.workspace, "rev-parse", f"{tag_of(number)}^{{commit}}").strip()

@@ -7,8 +7,7 @@ import pytest
 from tests.audit.record import Record, tag_of
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import zero
-from zero.audit.impact import impact
-from zero.audit.subjects import only_match
+from zero.audit.impact import impact, only_match
 from zero.errors import ZeroError
 from zero.record.costs import GenerationCosts, StageCosts, write_note
 from zero.storage.files import sha256_bytes
@@ -114,7 +113,7 @@ def test_commands_show_it(made: Record) -> None:
     assert shown[0] == f"{asked} is data/games/shard-0000.parquet of kid/gen-0002"
     assert shown[1].startswith("kid/gen-0002 directly: uses data/games/shard-0000.parquet, data/window/gen-0002")
     assert shown[2].startswith("tiny/gen-0002 directly: uses data/games/shard-0000.parquet")
-    assert shown[3:] == ["2 generations touched"]
+    assert shown[3:] == ["2 generations affected"]
     assert '"how": "directly"' in zero(made.home, "impact", asked, "--json").stdout
 
 
@@ -141,7 +140,7 @@ def test_worker_is_found_by_the_notes_of_costs(record: Record) -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ("f" * 64, "no statement of any lineage in"),
+        ("f" * 64, "no attestation of any lineage in"),
         ("nobody", "knows 'nobody'"),
         ("abc123", "'abc123' is too short for a digest; give at least 7 digits"),
     ],

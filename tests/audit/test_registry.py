@@ -51,7 +51,7 @@ class Spoiled:
 
     def sees(self, number: int, *words: str) -> None:
         """The audit names it, as drift of the registry alone."""
-        found = self.record.drifts(self.uri)
+        found = self.record.mismatches(self.uri)
         named(found, "registry", number, *words)
         assert {finding.check for finding in found} == {"registry"}
 
@@ -73,23 +73,23 @@ def test_untouched_server_agrees(tracked: tuple[Record, str, Path]) -> None:
     record, uri, _ = tracked
     found = record.audit("", uri)
     assert [finding.line() for finding in found.findings] == []
-    assert [row.marks[Check.REGISTRY] for row in found.rows] == [Mark.AGREES] * 7
+    assert [row.marks[Check.REGISTRY] for row in found.rows] == [Mark.OK] * 7
 
 
 def test_the_command_asks_the_server_of_the_environment(tracked: tuple[Record, str, Path]) -> None:
     record, uri, _ = tracked
     shown = zero(record.home, "audit", tag_of(2), MLFLOW_TRACKING_URI=uri, COLUMNS="170").stdout
-    assert f"nothing drifted (MLflow {uri})" in shown and "not asked" not in shown
+    assert f"no mismatch (MLflow {uri})" in shown and "not asked" not in shown
 
 
 def test_alias_champion_moved_by_hand(spoiled: Spoiled) -> None:
     spoiled.client.set_registered_model_alias(MODEL, "champion", spoiled.version(2).version)
-    spoiled.sees(4, "alias champion: generation it points at: found 2, expected 1")
+    spoiled.sees(4, "alias champion: generation: found 2, expected 1")
 
 
 def test_alias_challenger_deleted(spoiled: Spoiled) -> None:
     spoiled.client.delete_registered_model_alias(MODEL, "challenger")
-    spoiled.sees(4, "alias challenger: generation it points at: found nothing, expected 4")
+    spoiled.sees(4, "alias challenger: generation: found nothing, expected 4")
 
 
 def test_alias_of_a_generation_moved_by_hand(spoiled: Spoiled) -> None:
@@ -100,7 +100,7 @@ def test_alias_of_a_generation_moved_by_hand(spoiled: Spoiled) -> None:
 def test_run_deleted(spoiled: Spoiled) -> None:
     run = spoiled.run(1, "gating")
     spoiled.client.delete_run(run.info.run_id)
-    spoiled.sees(1, "run gating of tiny/gen-0001: run deleted", f"in the bin ({run.info.run_id[:12]}")
+    spoiled.sees(1, "run gating of tiny/gen-0001: run deleted", f"a deleted run ({run.info.run_id[:12]}")
 
 
 def test_metric_changed(spoiled: Spoiled) -> None:
@@ -172,15 +172,15 @@ def test_lineage_that_was_not_tracked_is_no_drift(record: Record, tmp_path: Path
         found = record.audit(LINEAGE, server.uri)
     finally:
         server.stop()
-    assert not found.drifted and found.incomplete
+    assert not found.has_mismatch and found.incomplete
     told = named(list(found.findings), "registry", 1, "not tracked")
     assert told.mark == Mark.MISSING and "zero track tiny" in told.remedy
-    assert found.rows[0].marks[Check.REGISTRY] == Mark.AGREES
+    assert found.rows[0].marks[Check.REGISTRY] == Mark.OK
 
 
 def test_server_that_does_not_answer_is_no_drift(record: Record) -> None:
     found = record.audit(LINEAGE, f"http://127.0.0.1:{free_port()}")
-    assert not found.drifted and found.incomplete
+    assert not found.has_mismatch and found.incomplete
     assert {row.marks[Check.REGISTRY] for row in found.rows} == {Mark.MISSING}
     assert "does not answer" in named(list(found.findings), "registry", 2, "no answer").remedy
 

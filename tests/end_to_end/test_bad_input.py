@@ -43,15 +43,15 @@ def test_an_unknown_preset_names_the_nearest(begun: Lineage) -> None:
 
 def test_an_unknown_lineage_names_those_there_are(begun: Lineage) -> None:
     told = refused(begun.home, "advance", "go7")
-    assert told == "unknown lineage 'go7'; there are: tiny; make it with `zero new go7`"
+    assert told == "unknown lineage 'go7'; known are: tiny; make it with `zero new go7`"
 
 
 def test_a_lineage_cannot_be_made_twice(begun: Lineage) -> None:
-    assert "lineage 'tiny' is there already" in refused(begun.home, "new", "tiny", "--preset", "smoke")
+    assert "lineage 'tiny' exists already" in refused(begun.home, "new", "tiny", "--preset", "smoke")
 
 
 def test_a_name_that_is_no_branch_is_refused(begun: Lineage) -> None:
-    assert "'../up' is no name for a lineage" in refused(begun.home, "new", "../up", "--preset", "smoke")
+    assert "'../up' is not a valid lineage name" in refused(begun.home, "new", "../up", "--preset", "smoke")
 
 
 def test_bad_parameters_leave_no_half_made_lineage(begun: Lineage) -> None:

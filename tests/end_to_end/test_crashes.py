@@ -52,7 +52,7 @@ def test_its_costs_are_noted_and_pushed_and_shown(place: Place, killed: tuple[st
     total = costs.total()
     assert (total.games, total.shards, total.shards_without_receipt) == (40, 4, 0) and total.evaluations > 1000
     shown = zero(place, "status", "tiny")
-    assert "what it cost" in shown and f"{total.evaluations:,}" in shown
+    assert "costs" in shown and f"{total.evaluations:,}" in shown
 
 
 def test_what_would_be_another_result_is_told(

@@ -1,4 +1,4 @@
-"""Rollback and branch of a real lineage: what they restore, what goes on from there, and what a kill leaves."""
+"""Rollback and branch of a real lineage: what they restore, what continues from there, and what a kill leaves."""
 
 import json
 import subprocess
@@ -18,14 +18,14 @@ DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-
 ROLLBACK, BRANCH = ("rollback", "tiny", "tiny/gen-0001"), ("branch", "tiny", "tiny/gen-0001", "kid")
 CANNOT_BE_DONE = {
     "rollback tiny tiny/gen-0009": "tiny/gen-0009 is newer than the head of tiny, tiny/gen-0002",
-    "rollback tiny tiny/gen-0002": "tiny/gen-0002 is where tiny stands; there is nothing to roll back",
-    "rollback tiny go7/gen-0001": "go7/gen-0001 is of lineage 'go7', not of 'tiny'",
-    "rollback tiny tiny/gen-1": "'tiny/gen-1' is no generation; name it as its tag, such as tiny/gen-0002",
-    "rollback go7 go7/gen-0001": "unknown lineage 'go7'; there are: tiny",
+    "rollback tiny tiny/gen-0002": "tiny/gen-0002 is the head of tiny; there is nothing to roll back",
+    "rollback tiny go7/gen-0001": "go7/gen-0001 belongs to lineage 'go7', not to 'tiny'",
+    "rollback tiny tiny/gen-1": "'tiny/gen-1' is not a tag of a generation; name one such as tiny/gen-0002",
+    "rollback go7 go7/gen-0001": "unknown lineage 'go7'; known are: tiny",
     "branch tiny tiny/gen-0009 kid": "unknown generation 'tiny/gen-0009'",
     "branch tiny go7/gen-0001 kid": "go7/gen-0001 is not of lineage 'tiny'",
-    "branch tiny tiny/gen-0001 tiny": "lineage 'tiny' is there already; choose another name",
-    "branch tiny tiny/gen-0001 Kid": "'Kid' is no name for a lineage",
+    "branch tiny tiny/gen-0001 tiny": "lineage 'tiny' exists already; choose another name",
+    "branch tiny tiny/gen-0001 Kid": "'Kid' is not a valid lineage name",
 }
 State = tuple[str, str, list[str]]
 """Champion, trainee and files of the window."""
@@ -117,7 +117,7 @@ def test_a_generation_after_a_rollback_plays_and_gates_normally(gone_on: Lineage
     assert generations == {1, 4}  # the games of generation 2 are not in it
 
 
-def test_the_statements_of_both_are_signed_and_name_their_source(gone_on: Lineage) -> None:
+def test_the_attestations_of_both_are_signed_and_name_their_source(gone_on: Lineage) -> None:
     source = read_ledger(gone_on.workspace)[1]
     for tag in ("tiny/gen-0003", "kid/gen-0001"):
         data, key = (gone_on.show(tag, name).encode() for name in (PROVENANCE_FILE, KEY_FILE))
@@ -125,7 +125,7 @@ def test_the_statements_of_both_are_signed_and_name_their_source(gone_on: Lineag
         envelope = read_envelope(data, tag)
         entry = next(e for e in read_ledger(gone_on.named(tag.partition("/")[0]).workspace) if e.source is not None)
         assert sha256_bytes(envelope.payload) == entry.provenance
-        assert envelope.statement.dependencies["source-provenance"].sha256 == source.provenance
+        assert envelope.attestation.dependencies["source-provenance"].sha256 == source.provenance
 
 
 def test_a_branch_goes_on_as_its_lineage_did(recorded: Lineage, gone_on: Lineage) -> None:

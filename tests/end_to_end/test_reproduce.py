@@ -165,7 +165,7 @@ def test_a_lock_that_was_edited_is_not_the_signed_one(lineage: Lineage, tmp_path
     git(clone, "push", "--quiet", "--force", "origin", "tiny/gen-0001")
     done = zero(lineage.home, "reproduce", "tiny/gen-0001", check=False)
     assert done.returncode == 1
-    assert "dvc.lock is " in done.stderr and "the signed statement of tiny/gen-0001 says" in done.stderr
+    assert "dvc.lock is " in done.stderr and "the attestation of tiny/gen-0001 names" in done.stderr
 
 
 def test_code_that_the_stages_did_not_run_on_is_refused(lineage: Lineage) -> None:
@@ -180,7 +180,7 @@ def test_code_that_the_stages_did_not_run_on_is_refused(lineage: Lineage) -> Non
     record.publish(made, gen_0002=made)
     done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
     assert done.returncode == 1
-    assert f"tiny/gen-0002 goes on from commit {below[:12]}, which its signed statement does not name" in done.stderr
+    assert f"tiny/gen-0002 continues from commit {below[:12]}, which its attestation does not name" in done.stderr
 
 
 def test_the_key_is_that_of_the_lineages_first_commit(lineage: Lineage) -> None:
@@ -189,7 +189,7 @@ def test_the_key_is_that_of_the_lineages_first_commit(lineage: Lineage) -> None:
     record.rewrite_newest({PROVENANCE_FILE: sign(payload, key), KEY_FILE: public_pem(key)})
     done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
     assert done.returncode == 1
-    assert "the statement of tiny/gen-0002 is not signed by its lineage's key" in done.stderr
+    assert "the attestation of tiny/gen-0002 is not signed by its lineage's key" in done.stderr
 
 
 def test_another_threshold_of_a_branch_is_told(lineage: Lineage) -> None:
@@ -200,7 +200,7 @@ def test_another_threshold_of_a_branch_is_told(lineage: Lineage) -> None:
     git(kid, "commit", "--quiet", "--amend", "--no-edit", path)
     git(kid, "tag", "--force", "kid/gen-0000")
     git(kid, "push", "--quiet", "--force", "origin", "lineage/kid", "kid/gen-0000")
-    told = "state/generation.json: threshold of resignation: found 0.5, expected -1.0"
+    told = "state/generation.json: resignation threshold: found 0.5, expected -1.0"
     (finding,) = audit(lineage.home).findings
     assert finding.line().startswith(f"kid/gen-0000 parent: {told};")
     (stage,) = reproduced(lineage.home, "kid/gen-0000", status=1)["stages"]

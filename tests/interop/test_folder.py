@@ -9,7 +9,7 @@ from zero.interop.folder import export_player, maker
 from zero.players import networks as sources
 from zero.players.networks import SHIPPED_DIR, SUBJECTS, find_source, read_player, shipped_players
 from zero.record.ledger import entry_of, generation_tag, read_ledger
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.record.provenance import read_envelope
 from zero.storage.files import sha256_bytes
 
@@ -21,8 +21,8 @@ def test_a_player_goes_with_the_statement_of_the_generation_that_made_it(recorde
     size = export_player(recorded.home, source, tmp_path / "player")
     files = read_player(tmp_path / "player")
     assert size == sum(map(len, files.values()))
-    statement = read_envelope(files["provenance.intoto.jsonl"], "it").statement
-    assert (statement.asked.lineage, statement.asked.generation) == ("tiny", maker)
+    statement = read_envelope(files["provenance.intoto.jsonl"], "it").attestation
+    assert (statement.external.lineage, statement.external.generation) == ("tiny", maker)
     digest = sha256_bytes(files["weights.safetensors"])
     assert digest == read_ledger(recorded.workspace)[maker].champion
     assert files["params.yaml"].decode() == recorded.show(f"tiny/gen-{maker:04d}", "params.yaml")
@@ -41,9 +41,9 @@ def test_after_a_branch_or_a_rollback_it_is_still_the_one_that_made_it(gone_on: 
     entry = entry_of(ledger, number)
     made = "tiny", entry.champion_generation
     export_player(gone_on.home, source, tmp_path / "player")
-    asked = read_envelope(read_player(tmp_path / "player")["provenance.intoto.jsonl"], "it").statement.asked
+    asked = read_envelope(read_player(tmp_path / "player")["provenance.intoto.jsonl"], "it").attestation.external
     assert (asked.lineage, asked.generation) == made
-    with Chains(gone_on.home) as chains:
+    with ProjectRecord(gone_on.home) as chains:
         assert maker(chains, name, number).tag == generation_tag(*made)
 
 
@@ -100,11 +100,11 @@ def test_a_shipped_player_is_given_away_as_it_is(tmp_path, source):
 
 def test_other_files_that_a_statement_names_are_no_player(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
-    with Chains(recorded.home) as chains:
+    with ProjectRecord(recorded.home) as chains:
         made = chains.generations("tiny")[1]
         optimizer, envelope = made.data("models/challenger", "optimizer.safetensors"), made.envelope
     assert optimizer and envelope
-    names = [each.name for each in envelope.statement.subject if each.sha256 == sha256_bytes(optimizer)]
+    names = [each.name for each in envelope.attestation.subject if each.sha256 == sha256_bytes(optimizer)]
     assert names and not set(names) & set(SUBJECTS)
     (tmp_path / "player/weights.safetensors").write_bytes(optimizer)
     with pytest.raises(StorageError, match="are not what its signed statement is about"):

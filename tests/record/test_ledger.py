@@ -181,5 +181,5 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 
 def test_a_folder_that_is_no_workspace_is_named(tmp_path):
-    with pytest.raises(LineageError, match=rf"{tmp_path} is no lineage's workspace: .*`zero new`"):
+    with pytest.raises(LineageError, match=rf"{tmp_path} is not a lineage's workspace, because .*`zero new`"):
         read_ledger(tmp_path)

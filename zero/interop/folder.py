@@ -25,7 +25,7 @@ from zero.players.networks import (
     shipped_name,
 )
 from zero.record.generation import Generation
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.record.provenance import KEY_FILE, PROVENANCE_FILE
 from zero.storage.files import write_whole
 
@@ -50,7 +50,7 @@ def _champion_files(home: Path, source: str) -> dict[str, bytes]:
     match = TAG_PATTERN.match(found.name)
     if match is None:
         raise LineageError(f"{source} is no recorded generation; name a lineage, or a generation such as go9/gen-0012")
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         made = maker(chains, match["lineage"], int(match["number"]))
         files = {Path(name).name: _recorded(made, name) for name in (PARAMS_FILE, PROVENANCE_FILE, KEY_FILE)}
     files[WEIGHTS_FILE] = found.weights
@@ -58,7 +58,7 @@ def _champion_files(home: Path, source: str) -> dict[str, bytes]:
     return files
 
 
-def maker(chains: Chains, lineage: str, number: int) -> Generation:
+def maker(chains: ProjectRecord, lineage: str, number: int) -> Generation:
     """The generation that made the champion after that one: the first with it, also in a lineage branched from."""
     ancestry = chains.ancestry(lineage, number)
     last = ancestry[-1].entry

@@ -127,7 +127,7 @@ def test_a_missing_tensor_is_told() -> None:
 
     tensors = {"a": torch.zeros(3), "b": torch.ones(2)}
     both, one = safetensors.torch.save(tensors), safetensors.torch.save({"a": tensors["a"]})
-    assert file_difference(both, one, ".safetensors") == "tensor b is there then only"
+    assert file_difference(both, one, ".safetensors") == "tensor b exists then only"
 
 
 def test_the_first_field_of_a_metrics_file_is_told() -> None:
@@ -151,4 +151,4 @@ def test_a_file_that_is_there_once_is_told(tmp_path: Path) -> None:
     for name in ("then", "now"):
         (tmp_path / name).mkdir()
     (tmp_path / "now/raw-weights.safetensors").write_bytes(b"x")
-    assert first_difference(tmp_path / "then", tmp_path / "now") == "raw-weights.safetensors is there now only"
+    assert first_difference(tmp_path / "then", tmp_path / "now") == "raw-weights.safetensors exists now only"

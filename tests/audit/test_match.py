@@ -24,7 +24,7 @@ def altered_match(record: Record, column: str, values: object) -> list[Finding]:
     table = table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
     path.chmod(0o644)
     pq.write_table(table, path)
-    return record.drifts()
+    return record.mismatches()
 
 
 def test_results_of_games_turned_over(record: Record) -> None:
@@ -63,11 +63,11 @@ def test_result_edited(record: Record) -> None:
     tree = json.loads(record.read(2, "metrics/gating.json"))
     tree["match"]["wins"] += 1
     record.rewrite_newest({"metrics/gating.json": canonical_json(tree)})
-    found = record.drifts()
-    assert cells(found) == {("lock", 2), ("statement", 2), ("match", 2)}
+    found = record.mismatches()
+    assert cells(found) == {("lock", 2), ("attestation", 2), ("match", 2)}
     wins = tree["match"]["wins"]
     named(found, "lock", 2, "metrics/gating.json: MD5 against dvc.lock")
-    named(found, "statement", 2, "digest of metrics/gating.json")
+    named(found, "attestation", 2, "digest of metrics/gating.json")
     named(found, "match", 2, "metrics/gating.json: wins of the match", f"found {wins}, expected {wins - 1}")
 
 
@@ -76,14 +76,14 @@ def test_result_edited_in_the_ledger(record: Record) -> None:
     wins = first["decision"]["match"]["wins"]
     first["decision"]["match"]["wins"] = wins + 1
     record.commit_ledger(chained([start, first, second]))
-    found = record.drifts()
+    found = record.mismatches()
     named(found, "match", 1, "record/ledger.jsonl: wins of the match", f"found {wins + 1}, expected {wins}")
 
 
 def test_threshold_edited(record: Record) -> None:
     tree = json.loads(record.read(2, "metrics/gating.json"))
     record.rewrite_newest({"metrics/gating.json": canonical_json(tree | {"threshold": 0.5})})
-    named(record.drifts(), "match", 2, "threshold against the ledger", "found 0.5, expected 1.0")
+    named(record.mismatches(), "match", 2, "threshold against the ledger", "found 0.5, expected 1.0")
 
 
 # Champion and trainee
@@ -91,7 +91,7 @@ def test_threshold_edited(record: Record) -> None:
 
 def test_another_champion_in_the_state(record: Record) -> None:
     record.rewrite_newest({"state/champion.dvc": record.read(0, "state/champion.dvc")})
-    found = record.drifts()
+    found = record.mismatches()
     first, second = record.lines()[0], record.lines()[1]
     told = named(found, "parent", 2, "state/champion.dvc: champion")
     assert (told.found, told.expected) == (first["champion"], second["champion"])
@@ -106,7 +106,7 @@ def test_trainee_at_another_step(record: Record) -> None:
     other = listing.read_text().replace(path.parent.name + path.name, record.put(canonical_json(manifest)))
     md5 = record.put(other.encode(), ".dir")
     record.rewrite_newest({"state/trainee.dvc": f"outs:\n- md5: {md5}\n  path: trainee\n".encode()})
-    named(record.drifts(), "parent", 2, "state/trainee.dvc: MD5 against what tiny/gen-0001 left", md5[:12])
+    named(record.mismatches(), "parent", 2, "state/trainee.dvc: MD5 against what tiny/gen-0001 left", md5[:12])
 
 
 @pytest.mark.parametrize(
@@ -114,22 +114,22 @@ def test_trainee_at_another_step(record: Record) -> None:
     [
         ("number", 77, "number: found 77, expected 2"),
         ("lineage", "other", "lineage: found other, expected tiny"),
-        ("resign_threshold", 0.5, "threshold of resignation: found 0.5, expected -1.0"),
+        ("resign_threshold", 0.5, "resignation threshold: found 0.5, expected -1.0"),
     ],
 )
 def test_generation_of_the_state_edited(record: Record, name: str, value: object, told: str) -> None:
     tree = json.loads(record.read(2, "state/generation.json"))
     record.rewrite_newest({"state/generation.json": canonical_json(tree | {name: value})})
-    named(record.drifts(), "parent", 2, f"state/generation.json: {told}")
+    named(record.mismatches(), "parent", 2, f"state/generation.json: {told}")
 
 
 def test_generation_of_the_state_that_is_none(record: Record) -> None:
     record.rewrite_newest({"state/generation.json": b"{}\n"})
-    named(record.drifts(), "parent", 2, "state/generation.json: generation: found none that can be read")
+    named(record.mismatches(), "parent", 2, "state/generation.json: generation: found none that can be read")
 
 
 def test_another_trainee_in_the_state(record: Record) -> None:
     record.rewrite_newest({"state/trainee.dvc": record.read(0, "state/trainee.dvc")})
-    found = record.drifts()
+    found = record.mismatches()
     named(found, "parent", 2, "state/trainee.dvc: trainee")
-    named(found, "statement", 2, "digest of trainee-optimizer")
+    named(found, "attestation", 2, "digest of trainee-optimizer")
