@@ -1,4 +1,4 @@
-"""Ways to change a signed attestation unseen: each is seen, and named."""
+"""Every change of a signed attestation is detected and named."""
 
 import json
 
@@ -14,7 +14,7 @@ from zero.record.signing import public_pem, signing_key
 
 
 def signed_again(record: Record, key: Ed25519PrivateKey, **edits: object) -> bytes:
-    """The attestation of generation 2 with fields of its second part edited, signed."""
+    """The attestation of generation 2 with edited fields of its build definition, signed."""
     attestation = read_envelope(record.read(2, PROVENANCE_FILE), "it").attestation
     build = attestation.predicate.build_definition.model_copy(update=edits)
     return sign(
@@ -49,7 +49,7 @@ def test_record_that_never_had_a_key(record: Record) -> None:
     named(record.mismatches(), "attestation", 2, f"{KEY_FILE}: public key: found none in the lineage's first commit")
 
 
-def test_an_attestation_is_held_against_the_key_of_the_lineages_first_commit(record: Record) -> None:
+def test_an_attestation_is_checked_with_the_key_of_the_lineages_first_commit(record: Record) -> None:
     assert all(recorded_attestation(record.home, tag_of(number))[1] for number in range(3))
     key = Ed25519PrivateKey.generate()
     record.rewrite_newest({PROVENANCE_FILE: signed_again(record, key), KEY_FILE: public_pem(key)})
@@ -66,7 +66,7 @@ def test_an_attestation_that_the_ledger_does_not_name_is_refused(record: Record)
             recorded_attestation(record.home, tag_of(number))
 
 
-def test_key_that_the_caller_trusts_is_asked_for(record: Record) -> None:
+def test_key_that_the_caller_trusts_must_have_signed(record: Record) -> None:
     assert record.mismatches(own_key=public_pem(signing_key(record.home))) == []
     found = record.mismatches(own_key=public_pem(Ed25519PrivateKey.generate()))
     assert cells(found) == {("attestation", 0), ("attestation", 1), ("attestation", 2)}
@@ -103,6 +103,6 @@ def test_input_of_an_attestation_replaced_and_signed_with_the_true_key(record: R
         named(found, "attestation", 2, f"digest of {name}", "f" * 12)
 
 
-def test_attestation_gone(record: Record) -> None:
+def test_attestation_missing(record: Record) -> None:
     record.rewrite_newest({PROVENANCE_FILE: b"{}\n"})
     named(record.mismatches(), "attestation", 2, "attestation", "none that can be read")

@@ -1,4 +1,4 @@
-"""Ways to change git unseen, tags, branch, ledger, lock, parameters, code, packages: each is seen, and named."""
+"""Every change in git (tags, branch, ledger, lock, parameters, code, packages) is detected and named."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_history_rewritten_in_the_project(record: Record) -> None:
     named(found, "tag", 2, "history rewritten", BRANCH, other[:12])
 
 
-def test_newest_generation_taken_back_everywhere(record: Record) -> None:
+def test_newest_generation_removed_from_both_clones(record: Record) -> None:
     record.publish(record.commit(1))
     found = record.mismatches()
     named(found, "tag", 2, "tag without an entry in the ledger")
@@ -114,7 +114,7 @@ def test_ledger_emptied(record: Record) -> None:
         named(found, "ledger", number, "entry removed")
 
 
-def test_line_of_a_ledger_that_is_none(record: Record) -> None:
+def test_line_that_is_not_an_entry(record: Record) -> None:
     lines = record.lines()
     record.commit_ledger(b"".join(map(line_of, lines[:2])) + b"generation 2 was promoted\n")
     named(record.mismatches(), "ledger", 2, "not an entry", "generation 2 was promoted")

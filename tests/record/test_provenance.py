@@ -1,4 +1,4 @@
-"""Statements and their signatures: what is signed is what is read, and nothing else passes."""
+"""Attestations and their signatures: only what was signed is accepted."""
 
 import base64
 import json
@@ -57,7 +57,7 @@ def envelope() -> dict[str, Any]:
     return signed
 
 
-def test_an_attestation_comes_back_as_it_was_signed():
+def test_an_attestation_is_read_back_as_it_was_signed():
     payload = attestation_bytes(attestation())
     read = read_envelope(sign(payload, KEY), "provenance")
     assert read.payload == payload
@@ -85,7 +85,7 @@ def test_equal_attestations_have_equal_signatures():
     )
 
 
-def test_the_signature_holds_for_its_key_alone():
+def test_the_signature_is_valid_for_its_key_only():
     signed = sign(attestation_bytes(attestation()), KEY)
     assert signed_by(signed, public_pem(KEY))
     assert not signed_by(signed, public_pem(OTHER_KEY))
@@ -119,12 +119,12 @@ def test_an_envelope_without_a_signature_is_not_signed():
         json.dumps(envelope() | {"signatures": 3}).encode(),
     ],
 )
-def test_what_is_no_envelope_is_named(data):
+def test_data_that_is_not_an_envelope_is_named(data):
     with pytest.raises(LineageError, match=r"^the file holds no signed attestation \(.*\); restore it with"):
         read_envelope(data, "the file")
 
 
-def test_a_public_key_that_is_none_is_refused():
+def test_a_text_that_is_not_a_public_key_is_refused():
     with pytest.raises(LineageError, match="is not an Ed25519 public key"):
         signed_by(sign(attestation_bytes(attestation()), KEY), b"-----BEGIN PUBLIC KEY-----\nnonsense\n")
 
@@ -138,7 +138,7 @@ def test_the_key_is_made_once_and_only_its_owner_reads_it(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-def test_a_key_of_openssl_is_taken_where_the_user_names_it(tmp_path, monkeypatch):
+def test_a_key_of_openssl_that_the_user_names_is_used(tmp_path, monkeypatch):
     path = tmp_path / "mine.pem"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(path)], check=True, capture_output=True)
     public = subprocess.run(["openssl", "pkey", "-in", str(path), "-pubout"], check=True, capture_output=True).stdout
@@ -149,14 +149,14 @@ def test_a_key_of_openssl_is_taken_where_the_user_names_it(tmp_path, monkeypatch
     assert signed_by(sign(attestation_bytes(attestation()), key), public)
 
 
-def test_a_named_key_that_is_not_there_is_not_made(tmp_path, monkeypatch):
+def test_a_named_key_that_is_missing_is_not_made(tmp_path, monkeypatch):
     monkeypatch.setenv("ZERO_SIGNING_KEY", str(tmp_path / "lost.pem"))
     with pytest.raises(StorageError, match=r"cannot read the signing key .*lost\.pem: No such file"):
         signing_key(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "no key", "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n"])
-def test_a_file_that_is_no_key_is_named_with_the_remedy(tmp_path, monkeypatch, text):
+def test_a_file_that_is_not_a_key_is_named_with_the_remedy(tmp_path, monkeypatch, text):
     path = tmp_path / "key.pem"
     path.write_text(text)
     monkeypatch.setenv("ZERO_SIGNING_KEY", str(path))
