@@ -58,7 +58,7 @@ STAGE_FILES = ("dvc.lock", "metrics", "plots")
 """Files of the previous generation's stages in git; a commit without stages has none of them."""
 
 
-class Left(NamedTuple):
+class RestoredState(NamedTuple):
     """What a generation left to the next one. The data is in the folder in which it was restored."""
 
     entry: LedgerEntry
@@ -87,14 +87,14 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
     if (workspace / GENERATION_PATH).exists() and _number(workspace) <= head.generation:
         finish(workspace, head)
     with tempfile.TemporaryDirectory(prefix="zero-rollback-") as scratch:
-        left = restore_left(home, tag, Path(scratch) / "source")
-        if left.entry != known:
+        restored = restore_next_state(home, tag, Path(scratch) / "source")
+        if restored.entry != known:
             raise LineageError(f"tag {tag} is not part of the history of {head.lineage}; `zero audit` reports why")
         check_trainee(read_manifest(Path(scratch) / "source" / TRAINEE_DIR, Checkpoint), load_params(workspace))
         for out in STATE_DIRS:
             shutil.copyfile(Path(scratch) / "source" / f"{out}.dvc", workspace / f"{out}.dvc")
     dvc(workspace, "checkout", "--quiet", "--force", *STATE_DIRS)
-    entry = _write_record(workspace, "rollback", head.lineage, head.generation + 1, left, head, text)
+    entry = _write_record(workspace, "rollback", head.lineage, head.generation + 1, restored, head, text)
     commit_record(workspace, f"{head.lineage}: generation {entry.generation}, rolled back to {tag}")
     return _recorded(workspace, entry)
 
@@ -115,10 +115,10 @@ def branch(home: Path, tag: str, lineage: str) -> Advanced:
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
     try:
-        left = restore_left(home, tag, building)
+        restored = restore_next_state(home, tag, building)
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
-        own_window(building, lineage, left)
-        entry = _write_record(building, "branch", lineage, left.entry.generation, left, None, "")
+        rewrite_window_manifest(building, lineage, restored)
+        entry = _write_record(building, "branch", lineage, restored.entry.generation, restored, None, "")
         commit_record(building, f"{lineage}: generation {entry.generation}, branched from {tag}")
         finish(building, entry)
         for folder in ("data", "models"):
@@ -130,7 +130,7 @@ def branch(home: Path, tag: str, lineage: str) -> Advanced:
     return _recorded(target, entry)
 
 
-def restore_left(home: Path, tag: str, folder: Path) -> Left:
+def restore_next_state(home: Path, tag: str, folder: Path) -> RestoredState:
     """Clones the project at a tag, and restores into the clone's `state` what that generation left to the next one.
 
     Raises:
@@ -145,7 +145,7 @@ def restore_left(home: Path, tag: str, folder: Path) -> Left:
     if entry.kind == "decision":
         roll_forward(folder, entry)
     commit = git(folder, "rev-parse", "HEAD").strip()
-    return Left(entry, Source(tag=tag, commit=commit, line=line_digest(entry)), current_generation(folder))
+    return RestoredState(entry, Source(tag=tag, commit=commit, line=line_digest(entry)), current_generation(folder))
 
 
 def entry_at(home: Path, tag: str) -> LedgerEntry:
@@ -198,8 +198,8 @@ def _write_record(
     kind: Literal["rollback", "branch"],
     lineage: str,
     number: int,
-    left: Left,
-    before: LedgerEntry | None,
+    restored: RestoredState,
+    previous: LedgerEntry | None,
     text: str,
 ) -> LedgerEntry:
     """Writes number, attestation and ledger entry of a commit whose state is in place already."""
@@ -209,11 +209,12 @@ def _write_record(
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    current = left.next_generation.model_copy(update={"lineage": lineage, "number": number})
+    current = restored.next_generation.model_copy(update={"lineage": lineage, "number": number})
     write_manifest(folder / "state", current, Path(GENERATION_PATH).name)
-    inputs = [Resource(name=SOURCE, digest={"sha256": left.entry.provenance}, annotations={"tag": left.source.tag})]
-    if before is not None:
-        inputs.append(Resource(name=PARENT, digest={"sha256": before.provenance}))
+    source = restored.source
+    inputs = [Resource(name=SOURCE, digest={"sha256": restored.entry.provenance}, annotations={"tag": source.tag})]
+    if previous is not None:
+        inputs.append(Resource(name=PARENT, digest={"sha256": previous.provenance}))
     generation = in_progress(folder)
     attestation = state_attestation(generation, kind, generation_tag(lineage, number), tuple(inputs))
     entry = LedgerEntry(
@@ -221,30 +222,30 @@ def _write_record(
         generation=number,
         kind=kind,
         decision=None,
-        source=left.source,
-        champion=left.entry.champion,
-        champion_generation=left.entry.champion_generation,
-        trainee=left.entry.trainee,
+        source=source,
+        champion=restored.entry.champion,
+        champion_generation=restored.entry.champion_generation,
+        trainee=restored.entry.trainee,
         params_digest=params_digest(generation.read_params()),
         lock_digest=sha256_bytes(b""),
         provenance=write_attestation(folder, attestation),
-        previous=last_line_digest(text) if before is not None else FIRST_PREVIOUS,
+        previous=last_line_digest(text) if previous is not None else FIRST_PREVIOUS,
     )
     write_whole(folder / LEDGER_FILE, append_entry(text, entry).encode())
     return entry
 
 
-def own_window(folder: Path, lineage: str, left: Left) -> None:
+def rewrite_window_manifest(folder: Path, lineage: str, restored: RestoredState) -> None:
     """Gives the new lineage the source's window: the same games under a manifest of its own."""
     window = read_manifest(folder / REPLAY_DIR, Window)
     origin = Origin(
         stage="branch",
         lineage=lineage,
-        generation=left.entry.generation,
+        generation=restored.entry.generation,
         seed=window.origin.seed,
         params_digest=window.origin.params_digest,
         engine=window.origin.engine,
-        inputs={left.source.tag: sha256_file(folder / REPLAY_DIR / "manifest.json")},
+        inputs={restored.source.tag: sha256_file(folder / REPLAY_DIR / "manifest.json")},
     )
     write_manifest(folder / REPLAY_DIR, window.model_copy(update={"origin": origin}))
     dvc(folder, "add", "--quiet", REPLAY_DIR)

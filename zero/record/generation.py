@@ -126,8 +126,12 @@ class Generation:
     @property
     def cache(self) -> DataCache:
         """DVC's cache, in which its data is."""
-        assert isinstance(self.files, CommittedFiles), "a work tree has no cache"
-        return self.files.cache
+        return self._committed.cache
+
+    @property
+    def _committed(self) -> CommittedFiles:
+        assert isinstance(self.files, CommittedFiles), "a work tree has neither a cache nor a commit"
+        return self.files
 
     @property
     def commit(self) -> str | None:
@@ -162,7 +166,7 @@ class Generation:
 
     def _header(self, key: str) -> list[str]:
         """Values of a key in the header of its commit, which ends at the first empty line."""
-        content = self.history.reader.read(self.commit) if self.commit else None
+        content = self._committed.reader.read(self.commit) if self.commit else None
         header = (content or b"").partition(b"\n\n")[0].decode(errors="replace")
         return [line.removeprefix(f"{key} ") for line in header.splitlines() if line.startswith(f"{key} ")]
 
@@ -278,7 +282,7 @@ class Generation:
         """Digest of the sources of each stage at the commit it ran on, recomputed."""
         if self.parent is None:
             return {}
-        reader = self.history.reader
+        reader = self._committed.reader
         blobs = reader.files(f"{self.parent}:zero")
         found = {}
         for name, stage in self.stages.items():

@@ -10,7 +10,7 @@ from zero.audit.reproduce.pipeline import output_of
 from zero.audit.reproduce.results import Compared, StageResult
 from zero.config.params import PARAMS_FILE
 from zero.errors import LineageError
-from zero.lineage.rollback import own_window, restore_left
+from zero.lineage.rollback import restore_next_state, rewrite_window_manifest
 from zero.lineage.workspace import current_generation
 from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.layout import GENERATION_PATH, STATE_DIRS, workspace_dir
@@ -48,14 +48,14 @@ def _new_start(home: Path, clone: Path, entry: LedgerEntry, tag: str, folder: Pa
 def _new_restored(home: Path, entry: LedgerEntry, folder: Path) -> Path:
     """A clone at the source of a rollback or a branch, with the restored state."""
     assert entry.source is not None
-    left = restore_left(home, entry.source.tag, folder)
-    if left.source != entry.source:
+    restored = restore_next_state(home, entry.source.tag, folder)
+    if restored.source != entry.source:
         raise LineageError(
             f"{entry.source.tag} is not the generation that {entry.lineage} names as its source: the tag was moved, or "
             "its ledger is corrupt; `zero audit` reports more"
         )
     if entry.kind == "branch":
-        own_window(folder, entry.lineage, left)
+        rewrite_window_manifest(folder, entry.lineage, restored)
     return folder
 
 
