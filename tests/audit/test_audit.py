@@ -51,7 +51,7 @@ def test_a_lineage_with_only_its_tags_is_audited(record: Record) -> None:
 
 def test_the_exit_status_shows_the_result(record: Record) -> None:
     passed = zero(record.home, "audit", "tiny")
-    assert "no mismatch (MLflow not checked)" in passed.stdout
+    assert "no mismatches (MLflow not checked)" in passed.stdout
     git(record.home, "tag", "--force", tag_of(1), tag_of(2))
     drifted = zero(record.home, "audit", "tiny", check=False, COLUMNS="150")
     assert drifted.returncode == 1

@@ -79,7 +79,7 @@ def test_unchanged_server_agrees(tracked: tuple[Record, str, Path]) -> None:
 def test_the_command_checks_the_server_of_the_environment(tracked: tuple[Record, str, Path]) -> None:
     record, uri, _ = tracked
     shown = zero(record.home, "audit", tag_of(2), MLFLOW_TRACKING_URI=uri, COLUMNS="170").stdout
-    assert f"no mismatch (MLflow {uri})" in shown and "not asked" not in shown
+    assert f"no mismatches (MLflow {uri})" in shown and "not checked" not in shown
 
 
 def test_alias_champion_moved_by_hand(spoiled: Spoiled) -> None:
