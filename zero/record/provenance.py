@@ -7,19 +7,21 @@ https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md, https://s
 An attestation holds no time, host or path, so equal generations have equal attestations; Ed25519 signatures are
 deterministic.
 
-securesystemslib is imported inside functions: it imports boto3 for keys at Amazon, which takes a third of a second.
+securesystemslib and cryptography are imported inside functions: `zero status` needs neither, and securesystemslib
+imports boto3 for keys at Amazon, which takes a third of a second.
 """
 
 import json
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from zero.errors import LineageError
-from zero.record.signing import read_public_key
 from zero.storage.files import sha256_bytes
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 PROVENANCE_FILE = "record/provenance.intoto.jsonl"
 KEY_FILE = "record/signing-key.pub"
@@ -162,7 +164,7 @@ def attestation_digest(payload: bytes) -> str:
     return sha256_bytes(payload)
 
 
-def sign(payload: bytes, key: Ed25519PrivateKey) -> bytes:
+def sign(payload: bytes, key: "Ed25519PrivateKey") -> bytes:
     """The content of `record/provenance.intoto.jsonl`: the payload in a signed envelope."""
     from securesystemslib.dsse import Envelope as Dsse
     from securesystemslib.signer import CryptoSigner
@@ -205,6 +207,8 @@ def signed_by(data: bytes, public_key: bytes, source: str = PROVENANCE_FILE) -> 
     """
     from securesystemslib.dsse import Envelope as Dsse
     from securesystemslib.exceptions import VerificationError
+
+    from zero.record.signing import read_public_key
 
     read_envelope(data, source)
     try:
