@@ -11,7 +11,7 @@ from zero.config.params import GameParams, GoParams, Params, ProfileParams, Sear
 from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
-from zero.network.profile import load_project_params, precision_here, prepare_torch, profile_here
+from zero.network.profile import load_project_params, local_precision, local_profile, prepare_torch
 from zero.players.base import Opponent, PlayerId
 from zero.players.networks import Source, find_source
 from zero.players.spec import SEARCH_OPTIONS, PlayerText, parse_player
@@ -53,7 +53,7 @@ class NetworkPlayer(NamedTuple):
         """
         from zero.network.inference import new_evaluator
 
-        profile = profile_here(self.profile, num_threads)
+        profile = local_profile(self.profile, num_threads)
         prepare_torch(profile, num_threads)
         return new_evaluator(self.source.weights, profile)
 
@@ -78,7 +78,7 @@ def find_network_player(home: Path, asked: PlayerText, at_seat: bool = False) ->
     elif at_seat:
         simulations = max(simulations, SEAT_SIMULATIONS)
     params = params.model_copy(update={"search": _search_of(asked, params.search, at_seat)})
-    precision = precision_here(params.profile)
+    precision = local_precision(params.profile)
     name = " ".join([source.name, *(f"{key}={asked.options[key]}" for key in SEARCH_OPTIONS if key in asked.options)])
     player = network_id(name, sha256_bytes(source.weights), params, simulations, resign, precision)
     return NetworkPlayer(player, source, params.search, params.profile, simulations, resign)
