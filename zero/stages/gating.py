@@ -6,6 +6,7 @@ games of even number.
 """
 
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, GENERATION_FILE, M
 from zero.storage.manifests import Champion, Checkpoint, Colours, GenerationId, MatchResult, PromotionDecision
 from zero.storage.store import Store
 
-STAGE = "gating"
+STAGE: Final = "gating"
 METRICS_FILE = "gating.json"
 
 

@@ -6,7 +6,7 @@ The games depend on their specification alone, not on where or when they are pla
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from zero.storage.store import Store
 if TYPE_CHECKING:
     from zero.data.records import GameColumns
 
-STAGE = "selfplay"
+STAGE: Final = "selfplay"
 
 
 def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet:
