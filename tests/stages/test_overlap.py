@@ -123,7 +123,7 @@ def test_planning_ahead_needs_the_games_that_set_the_threshold(workspace: Path) 
 
 def test_planning_ahead_without_overlap_is_rejected(workspace: Path) -> None:
     write_params(workspace, overlapping(False))
-    with pytest.raises(LineageError, match=r"decides; to plan ahead, set selfplay.overlap to true and commit it"):
+    with pytest.raises(LineageError, match=r"decides; to plan ahead, set selfplay.overlap to true in"):
         plan_next(workspace, Store(str(workspace / "store")))
 
 
