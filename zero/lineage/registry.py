@@ -27,17 +27,19 @@ from zero.record.lineages import data_cache
 from zero.record.metrics import following_threshold
 from zero.record.objects import CommittedFiles, GitReader
 from zero.stages.costs import generation_costs
-from zero.stages.selfplay import player_of
-from zero.storage.files import canonical_line, checked_path, link_or_copy, write_manifest, write_whole
+from zero.stages.selfplay import find_player
+from zero.storage.files import canonical_line, checked_path, link_or_copy, read_manifest, write_manifest, write_whole
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
     DVC_LOCK,
     GATING_METRICS,
+    GENERATION_FILE,
     GENERATION_PATH,
     PLAYER_DIR,
     REPLAY_DIR,
     SELFPLAY_METRICS,
+    STATE_DIR,
     STATE_DIRS,
     TRAINEE_DIR,
     WINDOW_DIR,
@@ -78,8 +80,8 @@ def prepare(workspace: Path) -> GenerationId:
     _check_state(workspace, entry)
     current = current_generation(workspace)
     if current.player is not None:
-        player = player_of(workspace, load_params(workspace), current)
-        checked_path(player.champion.weights, player.folder)
+        player_dir = find_player(workspace, load_params(workspace), current)
+        checked_path(read_manifest(player_dir, Champion).weights, player_dir)
     return current
 
 
@@ -150,8 +152,7 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
 
 
 def _write_generation_id(workspace: Path, generation: GenerationId) -> None:
-    path = workspace / GENERATION_PATH
-    write_manifest(path.parent, generation, path.name)
+    write_manifest(workspace / STATE_DIR, generation, GENERATION_FILE)
 
 
 def _roll_champion(workspace: Path, entry: LedgerEntry, decision: PromotionDecision, overlap: bool) -> str | None:

@@ -44,8 +44,10 @@ from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_m
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
+    GENERATION_FILE,
     GENERATION_PATH,
     REPLAY_DIR,
+    STATE_DIR,
     STATE_DIRS,
     TRAINEE_DIR,
     WINDOW_DIR,
@@ -210,7 +212,7 @@ def _write_record(
         else:
             path.unlink(missing_ok=True)
     current = restored.next_generation.model_copy(update={"lineage": lineage, "number": number})
-    write_manifest(folder / "state", current, Path(GENERATION_PATH).name)
+    write_manifest(folder / STATE_DIR, current, GENERATION_FILE)
     source = restored.source
     inputs = [Resource(name=SOURCE, digest={"sha256": restored.entry.provenance}, annotations={"tag": source.tag})]
     if previous is not None:

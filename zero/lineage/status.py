@@ -205,18 +205,17 @@ def _costs_table(generations: Iterable[Generation]) -> Table:
     """One row per generation; `?` for unknown costs."""
     table = Table(title="costs", title_justify="left")
     table.add_column("tag", no_wrap=True)
-    for column in ("wall", "CPU h", "GPU h", "games", "evaluations", "kWh"):
+    for column in ("wall", "CPU h", "GPU h", "games", "evaluations"):
         table.add_column(column, justify="right", no_wrap=True)
     for generation in generations:
         if generation.costs is None:
-            table.add_row(generation.tag, *("?" for _ in range(6)))
+            table.add_row(generation.tag, *("?" for _ in range(5)))
             continue
         total = generation.costs.total()
         evaluations = f"{total.evaluations:,}" + (" + ?" if total.shards_without_receipt else "")
         table.add_row(
             *(generation.tag, str(timedelta(seconds=round(total.seconds))), f"{total.cpu_seconds / 3600:.3f}"),
             *(f"{total.gpu_seconds / 3600:.3f}", f"{total.games:,}", evaluations),
-            "?" if total.joules is None else f"{total.joules / 3.6e6:.3f}",
         )
     return table
 

@@ -26,7 +26,7 @@ from zero.record.ledger import (
     read_ledger,
 )
 from zero.storage.files import read_manifest, sha256_bytes, write_manifest, write_whole
-from zero.storage.layout import GENERATION_PATH, STATE_DIRS, workspace_dir
+from zero.storage.layout import GENERATION_FILE, STATE_DIR, STATE_DIRS, workspace_dir
 from zero.storage.manifests import (
     NO_RESIGNATION,
     Champion,
@@ -285,7 +285,7 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     write_manifest(folder / "state/trainee", checkpoint)
     write_manifest(folder / "state/replay", Window(origin=origin, shards=(), num_games=0, num_positions=0))
     first = GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION)
-    write_manifest(folder / "state", first, Path(GENERATION_PATH).name)
+    write_manifest(folder / STATE_DIR, first, GENERATION_FILE)
     entry = LedgerEntry(
         lineage=lineage,
         generation=0,
@@ -329,7 +329,7 @@ def committed_ledger(workspace: Path) -> str:
 
 def current_generation(workspace: Path) -> GenerationId:
     """The generation in progress, from `state/generation.json`."""
-    return read_manifest(workspace / "state", GenerationId, Path(GENERATION_PATH).name)
+    return read_manifest(workspace / STATE_DIR, GenerationId, GENERATION_FILE)
 
 
 def _branch_exists(home: Path, lineage: str) -> bool:

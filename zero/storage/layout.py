@@ -7,6 +7,7 @@ from pathlib import Path
 
 from zero.config.settings import STATE_FOLDER
 
+STATE_DIR = "state"
 CHAMPION_DIR = "state/champion"
 TRAINEE_DIR = "state/trainee"
 REPLAY_DIR = "state/replay"
@@ -14,7 +15,8 @@ STATE_DIRS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
 """What a generation starts from. DVC tracks each by a file beside it, such as `state/champion.dvc`."""
 PLAYER_DIR = "state/champion/selfplay"
 """The network that plays with `selfplay.overlap`: in the champion's folder, so that DVC tracks both as one output."""
-GENERATION_PATH = "state/generation.json"
+GENERATION_FILE = "generation.json"
+GENERATION_PATH = f"{STATE_DIR}/{GENERATION_FILE}"
 
 GAMES_DIR = "data/games"
 WINDOW_DIR = "data/window"

@@ -60,7 +60,7 @@ PARENT_METRICS = {
     "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
 }
 """Metrics of each stage that generations are compared by; the run of the stage shows all."""
-COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "joules", "games", "evaluations")
+COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations")
 
 
 class Page(NamedTuple):

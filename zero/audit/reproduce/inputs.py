@@ -94,7 +94,7 @@ def _player(generation: Generation, clone: Path) -> list[tuple[str, FileRef, tup
     return [(PLAYER_DIR, required(generation.player, clone / PLAYER_DIR).weights, (PLAYER,))]
 
 
-def profile_here(clone: Path) -> dict[str, str]:
+def local_profile(clone: Path) -> dict[str, str]:
     """The execution profile of this machine, computed by the clone's own code."""
     profile: dict[str, str] = json.loads(output_of(clone, "-c", PROFILE_PROGRAM))
     return profile
