@@ -5,7 +5,8 @@ from rich.table import Table
 
 from zero.audit.findings import Audit, Check, Mark
 
-TABLE_WIDTH = 150
+TABLE_WIDTH = 172
+"""Width with a mismatch in every column, so that no cell is cut off."""
 STYLES = {Mark.MISMATCH: "bold red", Mark.MISSING: "yellow", Mark.NOT_CHECKED: "dim", Mark.NOT_APPLICABLE: "dim"}
 
 
