@@ -22,7 +22,7 @@ from zero.evaluation.probes.table import (
 from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
-from zero.network.profile import prepare_torch, profile_here
+from zero.network.profile import local_profile, prepare_torch
 from zero.players.networks import weights_of, weights_path
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace, generation_tag, read_ledger
@@ -118,7 +118,7 @@ def networks_of(generation: Generation) -> dict[Who, str]:
 
 def judging_profile(profile: ProfileParams) -> ProfileParams:
     """How networks are asked here: in fp32 on the CPU, so that the numbers of different machines compare."""
-    return profile_here(profile, profile.selfplay_threads, "cpu", "fp32")
+    return local_profile(profile, profile.selfplay_threads, "cpu", "fp32")
 
 
 class _Bench:
