@@ -45,10 +45,13 @@ import sys
 from pathlib import Path
 import zero.cli.stages
 from zero.storage.store import Store
-from tests.stages.test_remote_training import plan
-from zero.stages.remote_training import fetch
+from zero.config.params import load_params
+from zero.stages.remote_training import fetch, plan
+from zero.storage.files import read_manifest
+from zero.storage.manifests import GenerationId
 folder, store = Path(sys.argv[1]), Store(sys.argv[2])
-assert plan(folder, store) is None and fetch(folder, store)
+generation = read_manifest(folder / "state", GenerationId, "generation.json")
+assert plan(folder, load_params(folder), generation, store, only_missing=True) is None and fetch(folder, store)
 assert "torch" not in sys.modules
 """
 MANIFEST = "models/challenger/manifest.json"

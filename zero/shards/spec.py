@@ -100,7 +100,7 @@ class PartialShard(ShardSpec):
         return ShardSpec.model_validate(self.model_dump(exclude={"stop_after"})).key()
 
 
-class ShardReceipt(Manifest):
+class ShardReceipt(Manifest, extra="ignore"):  # older receipts have an energy, `joules`
     """A shard that was played, by whom, and what that cost; it lies in the store beside the shard."""
 
     key: Sha256
@@ -116,8 +116,6 @@ class ShardReceipt(Manifest):
     seconds: float
     cpu_seconds: float
     gpu_seconds: float
-    joules: float | None
-    """None where the machine does not tell."""
     pid: int
 
 

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from zero.config.params import load_params
 from zero.errors import ZeroError
-from zero.network.profile import set_environment
 from zero.record.costs import GenerationCosts, StageCosts
 from zero.shards.meter import Meter, worker_name
 from zero.shards.spec import ShardReceipt
@@ -38,7 +37,7 @@ SAMPLE_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
-class ProcessCosts(Manifest):
+class ProcessCosts(Manifest, extra="ignore"):  # older lines have an energy, `joules`
     """Costs of one process of a stage since it began. The last line of a process is its total."""
 
     stage: str
@@ -48,7 +47,6 @@ class ProcessCosts(Manifest):
     seconds: float
     cpu_seconds: float
     gpu_seconds: float
-    joules: float | None
 
 
 @contextlib.contextmanager
@@ -61,10 +59,7 @@ def stage_costs(folder: Path, stage: str) -> Iterator[None]:
         yield
         return
     path = _path(folder, number)
-    device = profile.device if profile else "cpu"
-    if profile and device == "cuda":
-        set_environment(profile)  # must precede the import of torch by the meter of a GPU
-    meter = Meter(device, children=stage not in SHARD_DIRS, since_start=True)
+    meter = Meter(profile.device if profile else "cpu", children=stage not in SHARD_DIRS, since_start=True)
     over = threading.Event()
 
     def sample() -> None:
@@ -139,12 +134,10 @@ def _sum(
     num_unknown: int,
 ) -> StageCosts:
     parts: list[ProcessCosts | ShardReceipt] = [*lines, *receipts]
-    known = [part.joules for part in parts if part.joules is not None]
     return StageCosts(
         seconds=round(_union((part.begun, part.begun + part.seconds) for part in parts), 3),
         cpu_seconds=round(sum(part.cpu_seconds for part in parts), 3),
         gpu_seconds=round(sum(part.gpu_seconds for part in parts), 3),
-        joules=round(sum(known), 1) if known else None,
         games=num_games,
         evaluations=sum(receipt.num_evaluations for receipt in receipts),
         shards=num_shards,
