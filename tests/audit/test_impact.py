@@ -114,7 +114,7 @@ def test_commands_show_it(made: Record) -> None:
     assert shown[0] == f"{asked} is data/games/shard-0000.parquet of kid/gen-0002"
     assert shown[1].startswith("kid/gen-0002 directly: uses data/games/shard-0000.parquet, data/window/gen-0002")
     assert shown[2].startswith("tiny/gen-0002 directly: uses data/games/shard-0000.parquet")
-    assert shown[3:] == ["2 generations touched"]
+    assert shown[3:] == ["2 generations affected"]
     assert '"how": "directly"' in zero(made.home, "impact", asked, "--json").stdout
 
 

@@ -95,7 +95,7 @@ def test_a_generation_is_computed_again_to_the_same_lock(recorded: Lineage, resu
 def test_a_reproduction_that_is_over_says_so_again(recorded: Lineage, resumed: Resumed) -> None:
     done = zero(recorded.home, "reproduce", "tiny/gen-0002", "--keep", str(resumed.kept))
     assert "selfplay: was done before" in done.stderr and "verification: was done before" in done.stderr
-    assert "dvc.lock is the same, byte for byte" in done.stdout
+    assert "dvc.lock is equal, byte for byte" in done.stdout
 
 
 def test_another_profile_is_told_and_where_the_games_differ(
@@ -107,13 +107,13 @@ def test_another_profile_is_told_and_where_the_games_differ(
     left = tuple(result for result in notes.done if result.stage != "selfplay")
     write_manifest(kept / ".git", notes.model_copy(update={"done": left}), NOTES_FILE)
     done = zero(recorded.home, "reproduce", "tiny/gen-0002", "--keep", str(kept), check=False, **OTHER_ISA)
-    assert "another execution profile: isa " in done.stdout
+    assert "the execution profile differs: isa " in done.stdout
     if "dvc.lock is the same" in done.stdout:
         pytest.skip("this machine computes the same bits with the other instruction set")
     assert done.returncode == 1
     assert "training: was done before" in done.stderr
     assert "data/games: shard-0000.parquet: game " in done.stdout
-    assert "tiny/gen-0002 came out OTHERWISE" in done.stdout
+    assert "tiny/gen-0002 is NOT reproduced" in done.stdout
 
 
 def test_the_seeded_network_is_made_again(recorded: Lineage) -> None:
@@ -130,7 +130,7 @@ def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tm
         alter(cached(copy, (copy.workspace / "data/games" / name).read_bytes()))
     told = zero(copy.home, "reproduce", "tiny/gen-0002", "--sample", "1", check=False)
     assert told.returncode == 1
-    assert "tiny/gen-0002 came out OTHERWISE" in told.stdout
+    assert "tiny/gen-0002 is NOT reproduced" in told.stdout
     assert "data/games/shard-000" in told.stdout and "first differences:" in told.stdout
 
 

@@ -12,9 +12,8 @@ from tests.end_to_end.project import environment_of, make_project
 from tests.parameters import resolved_preset
 from zero.config.params import load_params
 from zero.config.presets import preset_text
-from zero.evaluation.match.results import MatchGame, MatchSpec, count_match
-from zero.evaluation.match.setup import contest
-from zero.evaluation.match.store import RESULT_FILE, SPEC_FILE
+from zero.evaluation.match.results import RESULT_FILE, SPEC_FILE, MatchGame, MatchSpec, count_match
+from zero.evaluation.match.setup import run_match
 from zero.evaluation.player_choice import QUICK_GAMES, QUICK_SEARCH, choose_player
 from zero.interop.folder import export_player
 from zero.lineage.workspace import new_lineage
@@ -144,7 +143,7 @@ def test_a_match_of_other_players_or_with_few_games_decides_nothing(home, first,
 
 
 def test_the_quick_match_of_the_user_himself_is_found(home):
-    contest(home, (f"tiny,{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"), QUICK_GAMES, 2, seed=7)
+    run_match(home, (f"tiny,{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"), QUICK_GAMES, 2, seed=7)
     played = matches(home)
     _, lines = choose(home)
     assert len(lines) == 1 and matches(home) == played

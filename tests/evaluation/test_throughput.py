@@ -42,7 +42,7 @@ def made_moves(games: Games) -> int:
     return ended + sum(int(part.slots.positions.state[:, NUM_MOVES].sum()) for part in games._parts)
 
 
-def visits_in_hand(games: Games) -> int:
+def visits_of_searches(games: Games) -> int:
     trees = [part.slots.trees for part in games._parts]
     return sum(int(tree.node_visits[i, 0]) for tree in trees for i in np.flatnonzero(tree.num_nodes))
 
@@ -51,11 +51,11 @@ def visits_in_hand(games: Games) -> int:
 @pytest.mark.parametrize("seconds", [10, 37, 500])
 def test_every_simulation_is_counted_once(seconds):
     games = Games(LINE, SETTINGS, 2, 20, UniformEvaluator())
-    before = made_moves(games) * NUM_SIMULATIONS + visits_in_hand(games)
+    before = made_moves(games) * NUM_SIMULATIONS + visits_of_searches(games)
     counted = 0.0
     while made_moves(games) < 40 * MOVES_OF_A_GAME:  # there are records for 16 games: they are used again
         counted += games.run(seconds).simulations * seconds
-        done = made_moves(games) * NUM_SIMULATIONS + visits_in_hand(games)
+        done = made_moves(games) * NUM_SIMULATIONS + visits_of_searches(games)
         assert counted == pytest.approx(done - before)
 
 
@@ -64,11 +64,11 @@ def test_every_simulation_is_counted_once(seconds):
 def test_every_row_that_is_judged_is_counted(search_threads, half_batches):
     evaluator = CountingEvaluator()
     games = Games(LINE, SETTINGS, 16, 20, evaluator, search_threads, half_batches)
-    games._in_hand.half.finish_search()
+    games._current.half.finish_search()
     before = sum(int(part.records.num_evaluations[0]) for part in games._parts)
     judged = evaluator.rows
     counted = games.run(200).evaluations * 200
-    games._in_hand.half.finish_search()
+    games._current.half.finish_search()
     after = sum(int(part.records.num_evaluations[0]) for part in games._parts)
     assert after - before == evaluator.rows - judged
     assert counted == pytest.approx(after - before, abs=16)  # a search for 16 questions may have been on its way

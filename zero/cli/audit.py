@@ -1,4 +1,4 @@
-"""Commands that ask the record: is all of it as it was written, and what did a bad object touch."""
+"""Commands that check the record, and that find the generations which an object affected."""
 
 import time
 from pathlib import Path
@@ -10,24 +10,27 @@ from zero.cli.app import LINEAGES, Json, app
 from zero.config.settings import Settings, home_dir
 from zero.errors import ZeroError
 
-DRIFTED, INCOMPLETE = 1, 3
-"""Exit status of an audit that found drift; that found none, but could not look at everything."""
+MISMATCH, INCOMPLETE = 1, 3
+"""Exit status of an audit with a mismatch, and of one without that could not check everything."""
 
 
 @app.command(rich_help_panel=LINEAGES)
 def audit(
     target: Annotated[
-        str, typer.Argument(metavar="[LINEAGE | TAG]", help="A lineage, or a generation with its ancestors; else all.")
+        str,
+        typer.Argument(
+            metavar="[LINEAGE | TAG]", help="A lineage, or a generation with its ancestors; by default all lineages."
+        ),
     ] = "",
     key: Annotated[
-        Path | None, typer.Option(help="Public key (PEM) that must have signed, beside the one in the record.")
+        Path | None, typer.Option(help="Public key (PEM) that must have signed, in addition to the key in the record.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Checks the whole record: tags, ledger, data, matches, signatures and MLflow against one another.
+    """Checks the record: tags, ledger, data, matches, signatures and MLflow must agree with each other.
 
-    Exit status 0: all agrees; 1: something drifted; 3: nothing did, but not all is here to be looked at. Needs no
-    network; MLflow is asked where MLFLOW_TRACKING_URI names a server or `make up` started one.
+    Exit status 0: no mismatch; 1: a mismatch; 3: no mismatch, but some data is not on this machine. Works without a
+    network. MLflow is checked if MLFLOW_TRACKING_URI is set or `make up` started a server.
     """
     from zero.audit import as_json as audit_json
     from zero.audit import audit as audit_record
@@ -43,24 +46,26 @@ def audit(
     else:
         print_audit(found, time.monotonic() - started)
     if found.drifted or found.incomplete:
-        raise typer.Exit(DRIFTED if found.drifted else INCOMPLETE)
+        raise typer.Exit(MISMATCH if found.drifted else INCOMPLETE)
 
 
 @app.command(rich_help_panel=LINEAGES)
 def impact(
-    asked: Annotated[
+    subject: Annotated[
         str,
-        typer.Argument(metavar="SHA | COMMIT | WORKER", help="7 or more digits of a digest or commit, or a worker."),
+        typer.Argument(
+            metavar="SHA | COMMIT | WORKER", help="At least 7 digits of a digest or commit, or the name of a worker."
+        ),
     ],
     as_json: Json = False,
 ) -> None:
-    """Shows every generation of every lineage that a shard, network, commit, package lock or worker touched."""
+    """Shows every generation of every lineage that a shard, network, commit, package lock or worker affected."""
     from zero.audit.impact import impact as impact_of
     from zero.storage.store import open_store
 
     home = home_dir()
     with open_store(home) as store:
-        found = impact_of(home, asked, store)
+        found = impact_of(home, subject, store)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
@@ -68,7 +73,7 @@ def impact(
     for use in found.uses:
         typer.echo(f"{use.tag} {use.how}: {'; '.join(use.reasons)}")
     number = len(found.uses)
-    typer.echo(f"{number or 'no'} generation{'' if number == 1 else 's'} touched")
+    typer.echo(f"{number or 'no'} generation{'' if number == 1 else 's'} affected")
 
 
 def _key(path: Path | None) -> bytes | None:
@@ -79,6 +84,6 @@ def _key(path: Path | None) -> bytes | None:
     try:
         pem = path.read_bytes()
     except OSError as error:
-        raise ZeroError(f"cannot read the key {path}: {error.strerror}; name a public key file (PEM)") from None
+        raise ZeroError(f"cannot read the key {path}: {error.strerror}; give a public key file (PEM)") from None
     read_public_key(pem, str(path))
     return pem
