@@ -49,5 +49,5 @@ def test_the_window_of_a_later_generation_is_refused(tmp_path: Path) -> None:
     write_workspace(folder, made_params())
     write_games(folder, 2)
     replay.run(folder, Store(str(folder / "store")))
-    with pytest.raises(ParamsError, match="has the window of generation 2; give one of 1"):
+    with pytest.raises(ParamsError, match="has the window of generation 2; give one of generation 1"):
         train_start(folder, AS_IT_IS, 10, tmp_path / "out")
