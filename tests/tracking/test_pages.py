@@ -1,4 +1,4 @@
-"""What MLflow shows of a generation, without a server."""
+"""Content of the runs of a generation, without a server."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from zero.tracking.files import Generation, Point, _checks, _curve
 from zero.tracking.pages import cost_points, flatten, generation_page
 
 
-def test_flat_parameters_are_all_parameters():
+def test_flat_parameters_are_complete():
     params = preset("smoke")
     flat = flatten(params)
     assert flat["game.size"] == "5"
     assert flat["training.learning_rate.1.from_step"] == "20000"
     assert flat["search.tree_reuse"] == "True"
     single = {f"{name}.{field}" for name, section in params if name != "seed" for field in type(section).model_fields}
-    elsewhere = {"training.learning_rate"}  # one by one
+    elsewhere = {"training.learning_rate"}  # one entry per step
     elsewhere |= {
         "network.pooled_heads",
         "training.search_value_weight",
@@ -28,7 +28,7 @@ def test_flat_parameters_are_all_parameters():
         "search.pass_wins",
         "training.value_loss",
         "training.warmup_steps",
-    }  # only where they are not 0
+    }  # omitted if they are off
     assert {name for name in flat if "learning_rate." not in name} == single - elsewhere | {"seed"}
 
 
@@ -64,7 +64,7 @@ def stage_costs(games: int, joules: float | None) -> StageCosts:
     )
 
 
-def test_costs_are_shown_in_all_and_by_stage_at_the_generation():
+def test_costs_are_metrics_in_total_and_by_stage():
     stages = {"selfplay": stage_costs(24, 50.0), "training": stage_costs(0, None)}
     points = cost_points(generation_with(GenerationCosts(lineage="go9", generation=7, stages=stages)))
     assert {point.step for point in points} == {7}
@@ -73,7 +73,7 @@ def test_costs_are_shown_in_all_and_by_stage_at_the_generation():
     assert "cost/training/joules" not in {point.name for point in points}
 
 
-def test_without_a_note_no_cost_is_shown():
+def test_without_a_note_there_are_no_costs():
     assert cost_points(generation_with(None)) == []
 
 
@@ -91,7 +91,7 @@ def test_a_generation_of_older_code_has_no_checks(tmp_path):
     assert list(_checks(tmp_path)) == []
 
 
-def test_a_dead_training_is_a_sentence_of_the_description():
+def test_a_dead_training_is_a_warning_in_the_description():
     health = Health(verdict="dead", explained_variance=-2.0, findings=("100% of the values are saturated",))
     note = generation_page(generation_with(None)._replace(health=health)).tags["mlflow.note.content"]
     assert "**Warning: 100% of the values are saturated.**" in note
@@ -102,7 +102,7 @@ def test_a_dead_training_is_a_sentence_of_the_description():
         assert "Warning:" not in page.tags["mlflow.note.content"]
 
 
-def test_the_explained_variance_is_a_curve_where_the_constant_predictor_is_known(tmp_path):
+def test_the_explained_variance_needs_the_constant_predictor(tmp_path):
     path = tmp_path / "training.csv"
     path.write_text("step,value_loss,constant_value_loss\n20,0.2,0.25\n40,0.1,0.0\n")
     points = _curve(path)

@@ -164,16 +164,13 @@ def track(
     """
     from zero.lineage.status import servers
     from zero.record.ledger import find_workspace
-    from zero.tracking.catch_up import rebuild as rebuild_notebook
 
     home = home_dir()
     uri = Settings().tracking_uri or servers(home).get("mlflow", "")
     if not uri:
         raise ServerError("MLFLOW_TRACKING_URI is not set and no local server runs; set it, or run `make up`")
     workspace = find_workspace(home, lineage)
-    if rebuild:
-        rebuild_notebook(home, workspace, uri)
-    url = _track(home, workspace, uri)
+    url = _track(home, workspace, uri, rebuild)
     typer.echo(json.dumps({"lineage": lineage, "mlflow_url": url}) if as_json else f"{lineage} is tracked: {url}")
 
 
@@ -280,11 +277,12 @@ def _report(lineage: str, made: str, commit: str, source: str, verb: str, as_jso
         typer.echo(f"next: prefect deployment run zero-generation --watch --param lineage={lineage}")
 
 
-def _track(home: Path, workspace: Path, uri: str) -> str:
+def _track(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
+    """Writes the missing generations to MLflow; returns the address of the newest run or of the champion."""
     from zero.tracking import champion_url
-    from zero.tracking.catch_up import catch_up
+    from zero.tracking.backfill import backfill
 
-    receipts = catch_up(home, workspace, uri)
+    receipts = backfill(home, workspace, uri, rebuild)
     if receipts:
         return receipts[-1].url
     from zero.record.ledger import read_ledger

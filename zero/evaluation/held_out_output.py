@@ -14,7 +14,7 @@ from zero.games.coords import LETTERS
 from zero.games.rules import rules_of
 from zero.storage.files import canonical_json, write_whole
 from zero.tracking.files import Point
-from zero.tracking.ladder import track_summary
+from zero.tracking.summary import track_summary
 
 STAGE = "evaluation"
 """Name of the run in MLflow."""

@@ -1,7 +1,7 @@
-"""What MLflow shows of a generation: a page a run, a version a network. No server is asked and no clock is read here.
+"""Content of the MLflow runs and model versions of a generation, without a server or a clock.
 
-Metrics of a stage's own run have plain names (`loss`); on the parent run they carry the stage (`training/loss`), by
-which MLflow's pages group them; those of the ladder are `ladder/...`, with step = generation.
+Metrics in the run of a stage have plain names (`loss`). In the parent run they have the stage as a prefix
+(`training/loss`), by which MLflow groups them. Those of the ladder are `ladder/...`, with step = generation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,15 +22,15 @@ from zero.tracking.files import Generation, Point, TrainingData
 
 WINDOW_MANIFEST = "data/window/manifest.json"
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
-"""What a registered player needs beside this package; the versions are those of the generation's constraints.txt."""
+"""Packages that a registered player needs; the versions are those of the generation's constraints.txt."""
 SAMPLE_BYTES = 1 << 20
-"""A larger sample of games is left out: the notebook holds small files only."""
+"""Maximum size of the sample of games; a larger one is omitted."""
 SECTIONS = {
     "selfplay": ("selfplay.", "search."),
     "training": ("training.", "replay.", "network."),
     "gating": ("gating.", "search."),
 }
-"""Parameters that the run of a stage shows; the parent shows all."""
+"""Parameters in the run of a stage; the parent run has all."""
 PARENT_METRICS = {
     "selfplay": ("num_games", "num_positions", "mean_length", "unique_games"),
     "training": (
@@ -39,12 +39,12 @@ PARENT_METRICS = {
     ),
     "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
 }
-"""Metrics of each stage that generations are compared by; the run of the stage shows all."""
+"""Metrics of each stage in the parent run; the run of the stage has all."""
 COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "joules", "games", "evaluations")
 
 
 class Page(NamedTuple):
-    """All that one run shows. A run is found again by its `key`."""
+    """Content of one run, which is identified by its `key`."""
 
     name: str
     key: dict[str, str]
@@ -55,14 +55,14 @@ class Page(NamedTuple):
     files: list[str]  # relative to `folder`
     texts: dict[str, str]  # by file name
     data: TrainingData | None
-    seconds: float = 0.0  # wall clock of what it shows, 0.0 where unknown
+    seconds: float = 0.0  # wall-clock seconds of its work, 0.0 if unknown
 
 
 class Version(NamedTuple):
-    """A network as the catalogue shows it."""
+    """A network in the catalogue."""
 
     generation: int
-    alias: str  # the one that never moves
+    alias: str  # the alias of its generation, which never moves
     tags: dict[str, str]
     note: str
     weights: FileRef
@@ -74,17 +74,22 @@ class Version(NamedTuple):
 
 
 def run_key(lineage: str, number: int, stage: str) -> dict[str, str]:
-    """Tags that a run of a generation is found by."""
-    return {"zero.lineage": lineage, "zero.generation": str(number), "zero.stage": stage}
+    """Tags that identify a run of a generation."""
+    return generation_key(lineage, number) | {"zero.stage": stage}
+
+
+def generation_key(lineage: str, number: int) -> dict[str, str]:
+    """Tags that all runs of a generation have."""
+    return {"zero.lineage": lineage, "zero.generation": str(number)}
 
 
 def ladder_key(lineage: str) -> dict[str, str]:
-    """Tags that the ladder run is found by."""
+    """Tags that identify the run of the ladder."""
     return {"zero.lineage": lineage, "zero.stage": "ladder"}
 
 
 def generation_page(generation: Generation) -> Page:
-    """The parent run: every parameter, the curves, and what came out of each stage."""
+    """The parent run: all parameters, the curves, and the results of each stage."""
     entry, decision, provenance = generation.entry, generation.entry.decision, generation.provenance
     tags = _common_tags(generation) | {
         "zero.decision": decision_word(entry),
@@ -125,7 +130,7 @@ def generation_page(generation: Generation) -> Page:
 
 
 def cost_points(generation: Generation) -> list[Point]:
-    """What the generation cost, in all and by stage; nothing where nobody has noted it."""
+    """Costs of the generation, in total and by stage; empty if they are not noted."""
     if generation.costs is None:
         return []
     numbers: dict[str, float] = {}
@@ -137,7 +142,7 @@ def cost_points(generation: Generation) -> list[Point]:
 
 
 def stage_pages(generation: Generation) -> list[Page]:
-    """The child runs; none at generation 0."""
+    """The runs of the stages; empty for generation 0."""
     decision, provenance = generation.entry.decision, generation.provenance
     if decision is None or provenance is None:
         return []
@@ -179,7 +184,7 @@ def stage_pages(generation: Generation) -> list[Page]:
 
 
 def ladder_points(generation: Generation, earlier_games: float | None) -> list[Point]:
-    """The generation's points on the ladder. `earlier_games`: self-play games before it; None where unknown."""
+    """The points of a generation in the run of the ladder. `earlier_games`: games before it; None if unknown."""
     numbers: dict[str, float] = {"champion_generation": generation.entry.champion_generation}
     if generation.entry.decision is not None:
         match = match_numbers(generation.entry.decision)
@@ -192,10 +197,10 @@ def ladder_points(generation: Generation, earlier_games: float | None) -> list[P
 
 
 def challenger_version(generation: Generation) -> Version:
-    """The network of this generation; at generation 0 the seeded random one.
+    """The network of this generation; for generation 0 the initial random network.
 
     Raises:
-      StorageError: its folder is missing, or holds another network.
+      StorageError: its folder is missing or has another network.
     """
     if generation.entry.decision is None:
         return champion_version(generation)
@@ -205,15 +210,15 @@ def challenger_version(generation: Generation) -> Version:
 
 
 def champion_version(generation: Generation) -> Version:
-    """The champion that the generation began with.
+    """The champion at the start of the generation.
 
     Raises:
-      StorageError: its folder is missing, or holds another network.
+      StorageError: its folder is missing or has another network.
     """
     folder = generation.folder / "state" / "champion"
     champion = read_manifest(folder, Champion)
     decision = generation.entry.decision
-    # A lineage that branched from another begins with a champion of that one: it stands at the branch's own number.
+    # A branched lineage starts with a champion of the other lineage, which is registered under the branch's own number.
     made = (entry for entry in generation.ledger if entry.decision and entry.generation == champion.generation)
     entry = next(made, generation.ledger[0])
     expected = decision.champion if decision else generation.entry.champion
@@ -221,7 +226,7 @@ def champion_version(generation: Generation) -> Version:
 
 
 def match_numbers(decision: PromotionDecision) -> dict[str, float]:
-    """The match as numbers."""
+    """The metrics of the match."""
     match = decision.match
     return {
         "promoted": float(decision.promoted),
@@ -241,27 +246,27 @@ def match_numbers(decision: PromotionDecision) -> dict[str, float]:
 
 
 def decision_word(entry: LedgerEntry) -> str:
-    """`promoted` or `refused`; of a line that decides nothing its kind: `start`, `rollback`, `branch`."""
+    """`promoted` or `refused`; without a decision the kind of the entry: `start`, `rollback`, `branch`."""
     if entry.decision is None:
         return entry.kind
     return "promoted" if entry.decision.promoted else "refused"
 
 
 def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
-    """What became of a generation, in a sentence."""
+    """The result of a generation in one sentence."""
     if entry.source is not None:
         return (
             f"{'Rolled back to' if entry.kind == 'rollback' else 'Branched from'} {entry.source.tag}: its champion (of "
             f"generation {entry.champion_generation}), trainee and window."
         )
     if entry.decision is None:
-        return f"The seeded random network that lineage {entry.lineage} starts from."
+        return f"The initial random network of lineage {entry.lineage}."
     champions = {earlier.generation: earlier.champion_generation for earlier in ledger}
     match, (low, high) = entry.decision.match, entry.decision.match.interval
     return (
         f"{decision_word(entry).capitalize()} at {match.score:.3f} ({low:.3f} to {high:.3f}, threshold "
         f"{entry.decision.threshold:g}) against generation {champions[entry.generation - 1]}: {match.wins} won, "
-        f"{match.losses} lost, {match.draws} drawn, {match.unique_games} different games."
+        f"{match.losses} lost, {match.draws} drawn, {match.unique_games} unique games."
     )
 
 
@@ -270,7 +275,7 @@ def _health_tags(generation: Generation) -> dict[str, str]:
 
 
 def _health_notes(generation: Generation) -> list[str]:
-    """What the health checks found, for the description of a run."""
+    """Findings of the health checks, for the description of a run."""
     lines = generation.health.lines() if generation.health else []
     return [f"**Warning: {line}.**" for line in lines]
 
@@ -301,7 +306,7 @@ def _stage_points(generation: Generation) -> dict[str, list[Point]]:
 
 
 def _short(tag: str) -> str:
-    """Name of a generation's run and alias of its network: its tag without the lineage."""
+    """Name of the run and alias of the network: the tag without the lineage."""
     return tag.rpartition("/")[2]
 
 
@@ -312,15 +317,14 @@ def _at(step: int, numbers: Mapping[str, float]) -> list[Point]:
 def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folder: Path, expected: str) -> Version:
     if weights.sha256 != expected:
         raise StorageError(
-            f"{folder} holds network {weights.sha256[:12]}, but {generation.tag} names {expected[:12]}; restore it "
-            "with `dvc checkout`"
+            f"{folder} has network {weights.sha256[:12]}, but {generation.tag} has {expected[:12]}; run `dvc checkout` there"
         )
     rules = rules_of(generation.params.game)
     tag = generation_tag(entry.lineage, entry.generation)
     tags = {"generation": str(entry.generation), "decision": decision_word(entry), "git_tag": tag}
     if entry.decision is not None:
         tags["score"] = f"{entry.decision.match.score:.4f}"
-    # The catalogue is for any machine and batches of any size, so a player starts on the CPU, with PyTorch.
+    # A registered player must run on any machine and with any batch size, so its default is PyTorch on the CPU.
     profile = generation.params.profile.model_copy(update={"device": "cpu", "backend": "torch"})
     return Version(
         generation=entry.generation,
@@ -337,7 +341,7 @@ def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folde
 
 
 def flatten(section: BaseModel, prefix: str = "") -> dict[str, str]:
-    """Flat `{"training.batch_size": "256", ...}` of every parameter, for a tracker's params."""
+    """All parameters as flat strings, such as `{"training.batch_size": "256"}`."""
     flat: dict[str, str] = {}
 
     def visit(name: str, value: Any) -> None:

@@ -20,7 +20,7 @@ from zero.evaluation.match.output import track_matches
 from zero.evaluation.match.setup import MATCHES_DIR
 from zero.storage.files import canonical_json, write_whole
 from zero.tracking.files import Point
-from zero.tracking.ladder import track_summary
+from zero.tracking.summary import track_summary
 
 UNCERTAIN = 400
 """Half-width of an interval above which a rating is called uncertain: a score of ten to one."""

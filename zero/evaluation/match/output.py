@@ -65,13 +65,8 @@ def track_matches(folders: Iterable[Path], uri: str) -> list[str]:
     """
     pages = [match_page(folder) for folder in folders]
     with open_client(uri) as client:
-        notebook = client.open_matches(uri)
-        urls = []
-        for page in pages:
-            run = notebook.open_run(page)
-            notebook.fill_run(run, page)
-            urls.append(notebook.run_url(run.info.run_id))
-        return urls
+        experiment = client.open_matches(uri)
+        return [experiment.run_url(experiment.write_once(page).info.run_id) for page in pages]
 
 
 def match_page(folder: Path) -> Page:
