@@ -33,7 +33,7 @@ def track(lineage: Lineage, name: str, server: Server, *options: str) -> None:
 
 
 def dump(server: Server, name: str) -> dict[str, Any]:
-    """Everything that a server has of a lineage: runs with parameters, metrics with steps and times, tags, files; versions."""
+    """Everything that a server has of a lineage: runs with their content, metrics with times; versions."""
     client = server.client()
     experiment = client.get_experiment_by_name(name)
     found = client.search_runs([experiment.experiment_id], max_results=1000)

@@ -47,7 +47,7 @@ def test_an_address_without_http_is_rejected(lineage):
 
 
 @pytest.mark.parametrize(
-    ("health", "message"), [(404, "is not a healthy MLflow server"), (200, "MLflow at .* failed: .*500")]
+    ("health", "message"), [(404, "is not a healthy MLflow"), (200, "MLflow at .* failed: .*500")]
 )
 def test_an_unhealthy_server_is_reported(lineage, monkeypatch, health, message):
     class Handler(BaseHTTPRequestHandler):

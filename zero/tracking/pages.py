@@ -317,7 +317,7 @@ def _at(step: int, numbers: Mapping[str, float]) -> list[Point]:
 def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folder: Path, expected: str) -> Version:
     if weights.sha256 != expected:
         raise StorageError(
-            f"{folder} has network {weights.sha256[:12]}, but {generation.tag} has {expected[:12]}; run `dvc checkout` there"
+            f"{folder} has network {weights.sha256[:12]}, but {generation.tag} has {expected[:12]}; run `dvc checkout`"
         )
     rules = rules_of(generation.params.game)
     tag = generation_tag(entry.lineage, entry.generation)
