@@ -82,5 +82,5 @@ def test_the_scores_of_a_match_that_came_out_otherwise_are_compared(tmp_path: Pa
     match = _match(tmp_path, found.stages)
     assert match == compare_scores(then, now) and match is not None and match.agrees
     told = lines_about(found.model_copy(update={"match": match}))
-    assert "the challenger's score in the match was 62.5%, now it is 56.2%: -6.2%" in " ".join(told)
+    assert "recorded 62.5%, reproduced 56.2%, difference -6.2%" in " ".join(told)
     assert "compatible with chance" in " ".join(told)
