@@ -20,12 +20,12 @@ from zero.data.sgf import read_collection
 from zero.errors import ParamsError
 from zero.evaluation.match.setup import run_match
 from zero.network.weights import new_network, weights_bytes
-from zero.players.build import make_opponent
+from zero.players.build import make_player
 
 SMOKE = parse_params(preset_text("smoke"))
 INVALID = {
     "random nobody": "unknown lineage 'nobody'",
-    "random rollout:0": "'rollout:0': rollout '0' is no number from 1 to",
+    "random rollout:0": "'rollout:0': rollout must be an integer from 1 to 1000000, got '0'",
     "random random --games 3": "games = 3 is odd",
     "random random --size 30": "size = 30: Input should be less than or equal to 19",
     "random gtp:no-such-program": "no-such-program",
@@ -121,15 +121,15 @@ def test_equal_matches_have_one_folder(home):
 def test_each_player_is_made_once_and_closed(home, monkeypatch):
     made, closed = [], []
 
-    def make(asked, network, rules, games_at_once, seed):
-        if asked.text == "rollout:1":
+    def make(participant, rules, games_at_once, seed):
+        if participant.spec.text == "rollout:1":
             raise ParamsError("broken")
-        player = make_opponent(asked, network, rules, games_at_once, seed)
+        player = make_player(participant, rules, games_at_once, seed)
         monkeypatch.setattr(player, "close", lambda: closed.append(player))
         made.append(player)
         return player
 
-    monkeypatch.setattr("zero.evaluation.match.setup.make_opponent", make)
+    monkeypatch.setattr("zero.evaluation.match.setup.make_player", make)
     run_match(home, ("random", "random"), 2)
     assert len(made) == len(closed) == 2
     run_match(home, ("random", "random"), 2)  # finished: the players are started to report their names
@@ -147,7 +147,7 @@ def test_openings_are_bounded_by_the_board(home):
 
 def test_komi_is_for_go(tmp_path):
     (tmp_path / "params.yaml").write_text(preset_text("gomoku8"))
-    with pytest.raises(ParamsError, match=r"komi = 7\.5 is for Go; gomoku has none"):
+    with pytest.raises(ParamsError, match=r"komi = 7\.5 is for Go only; gomoku has no komi"):
         run_match(tmp_path, ("random", "random"), 2, komi=7.5)
 
 

@@ -18,8 +18,8 @@ from zero.config.params import GameParams
 from zero.evaluation.ladder.elo import Score
 from zero.evaluation.match.setup import FinishedMatch, finished_matches
 from zero.network.profile import precision_here
-from zero.players.base import PlayerId
 from zero.players.build import network_id
+from zero.players.player import PlayerId
 from zero.record.generation import Generation
 from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.manifests import Manifest, MatchResult, Sha256

@@ -16,7 +16,7 @@ from zero.evaluation.ladder.results import Entry, champion_player, champion_text
 from zero.evaluation.ladder.table import Rated, rate_lineage
 from zero.evaluation.match.setup import FinishedMatch, Progress, finished_matches, run_match
 from zero.games.rules import rules_of
-from zero.players.build import difference, find_network_player, make_opponent
+from zero.players.build import difference, make_player, resolve_player
 from zero.players.gtp_process import program_path
 from zero.players.networks import SHIPPED_PREFIX
 from zero.players.spec import parse_player
@@ -151,21 +151,20 @@ def _networks(generations: Sequence[Generation], game: GameParams, simulations: 
 
 def _opponent(home: Path, text: str, game: GameParams) -> Entry:
     spec = parse_player(text)
-    if spec.has_network:
-        if not spec.argument.startswith(SHIPPED_PREFIX):
-            raise ParamsError(
-                f"{text!r} is not a fixed opponent; give a program or a shipped player, such as gnugo:10, random or "
-                "shipped:go9"
-            )
-        network = find_network_player(home, spec)
-        if network.source.params is not None and network.source.params.game != game:
-            raise ParamsError(
-                f"{text!r} plays another game ({difference(network.source.params.game, game)}); give another opponent"
-            )
-        return entry_of_player(network.player, None, text)
+    if spec.has_network and not spec.argument.startswith(SHIPPED_PREFIX):
+        raise ParamsError(
+            f"{text!r} is not a fixed opponent; give a program or a shipped player, such as gnugo:10, random or "
+            "shipped:go9"
+        )
+    resolved = resolve_player(home, spec)
+    if resolved.network is not None:
+        params = resolved.network.network.params
+        if params is not None and params.game != game:
+            raise ParamsError(f"{text!r} plays another game ({difference(params.game, game)}); give another opponent")
+        return entry_of_player(resolved.network.id, None, text)
     # A program must be started to report its name and version.
-    opponent = make_opponent(spec, None, rules_of(game), 1, SEED)
+    player = make_player(resolved, rules_of(game), 1, SEED)
     try:
-        return entry_of_player(opponent.player, None, text)
+        return entry_of_player(player.id, None, text)
     finally:
-        opponent.close()
+        player.close()

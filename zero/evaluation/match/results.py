@@ -20,7 +20,7 @@ from zero.config.params import GameParams
 from zero.data.sgf import SgfHead, moves_to_sgf, write_collection
 from zero.errors import StorageError
 from zero.games.rules import rules_of
-from zero.players.base import PlayerId
+from zero.players.player import PlayerId
 from zero.statistics import wilson_interval
 from zero.storage.files import canonical_json, read_manifest, sha256_bytes, write_manifest, write_whole
 from zero.storage.manifests import Colours, Manifest, MatchResult

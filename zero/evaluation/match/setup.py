@@ -23,8 +23,9 @@ from zero.evaluation.match.results import (
     count_match,
 )
 from zero.games.rules import rules_of
-from zero.players.base import Opponent
-from zero.players.build import entrant_of, game_of, make_opponent
+from zero.players.build import common_game, make_player, resolve_player
+from zero.players.player import Player
+from zero.players.spec import parse_player
 from zero.storage.files import read_manifest
 from zero.storage.locks import locked
 
@@ -75,8 +76,8 @@ def run_match(
     """
     if num_games % 2:
         raise ParamsError(f"games = {num_games} is odd; give an even number, half of them with each colour")
-    participants = [entrant_of(home, text) for text in players]
-    game = game_of(home, [each.network for each in participants if each.network is not None], komi, size)
+    participants = [resolve_player(home, parse_player(text)) for text in players]
+    game = common_game(home, participants, komi, size)
     games_at_once = min(games_at_once, num_games)
     rules = rules_of(game)
     if opening_moves > max_opening_moves(rules):
@@ -85,21 +86,21 @@ def run_match(
             f"{opening_moves}; give a smaller number"
         )
     with ExitStack() as started:  # closes the players that were started if the match does not begin
-        made: dict[int, Opponent] = {}
+        made: dict[int, Player] = {}
 
-        def player(number: int) -> Opponent:
+        def player(number: int) -> Player:
             if number not in made:
-                made[number] = make_opponent(*participants[number], rules, games_at_once, seed + number)
+                made[number] = make_player(participants[number], rules, games_at_once, seed + number)
                 started.callback(made[number].close)
             return made[number]
 
-        def make_players() -> tuple[Opponent, Opponent]:
+        def make_players() -> tuple[Player, Player]:
             both = player(0), player(1)
             started.pop_all()  # from now on the match closes them
             return both
 
         # A program must be started to report its name and version; a network is identified by its files.
-        ids = [e.network.player if e.network else player(number).player for number, e in enumerate(participants)]
+        ids = [each.network.id if each.network else player(number).id for number, each in enumerate(participants)]
         spec = MatchSpec(
             game=game, players=(ids[0], ids[1]), num_games=num_games, opening_moves=opening_moves, seed=seed
         )
@@ -110,7 +111,7 @@ def run_match(
 def play_match(
     folder: Path,
     spec: MatchSpec,
-    make_players: Callable[[], tuple[Opponent, Opponent]],
+    make_players: Callable[[], tuple[Player, Player]],
     games_at_once: int,
     progress: Progress | None = None,
 ) -> MatchTable:
@@ -157,7 +158,7 @@ def finished_matches(home: Path) -> Iterator[FinishedMatch]:
 def _play_missing(
     files: MatchFolder,
     spec: MatchSpec,
-    players: tuple[Opponent, Opponent],
+    players: tuple[Player, Player],
     missing: Sequence[int],
     games_at_once: int,
     progress: Progress | None,
