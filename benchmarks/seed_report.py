@@ -307,8 +307,8 @@ def _problems(record: SeedRecord) -> list[str]:
         problems.append(f"dead training (from generation {dead[0]})")
     if record.failures:
         newest = record.failures[-1]
-        words = " ".join(newest.command.split()[:2])
-        problems.append(f"{len(record.failures)} x crashed (`{words}`, generation {newest.generation})")
+        command = " ".join(newest.command.split()[:2])
+        problems.append(f"{len(record.failures)} x crashed (`{command}`, generation {newest.generation})")
     if record.status in ("new", "running"):
         problems.append("unfinished")
     return problems

@@ -203,8 +203,8 @@ class SeedRun:
         seed = PROBE_SEED if kind == "probe" else CONFIRMATION_SEED
         options = f",{strength.options}" if strength.options else ""
         champion = f"{generation_tag(self._lineage, generation)},simulations={strength.simulations}{options}"
-        words = ["match", champion, opponent, "--games", str(games), "--seed", str(seed), "--json"]
-        table = MatchTable.model_validate_json(self._run(self._home, "zero", *words, is_captured=True))
+        arguments = ["match", champion, opponent, "--games", str(games), "--seed", str(seed), "--json"]
+        table = MatchTable.model_validate_json(self._run(self._home, "zero", *arguments, is_captured=True))
         result = table.result
         found = Measurement(
             kind=kind,
@@ -226,36 +226,36 @@ class SeedRun:
         self.record = self.record.model_copy(update=changes)
         write_record(self._folder, self.record)
 
-    def _zero(self, *words: str, beat: Callable[[], None] | None = None) -> None:
-        self._run(self._home, "zero", *words, beat=beat)
+    def _zero(self, *arguments: str, beat: Callable[[], None] | None = None) -> None:
+        self._run(self._home, "zero", *arguments, beat=beat)
 
     def _run(
         self,
         folder: Path,
         module: str,
-        *words: str,
+        *arguments: str,
         beat: Callable[[], None] | None = None,
         is_captured: bool = False,
     ) -> str:
         log = self._folder / LOGS_DIR / f"{self._lineage}.log"
-        return run_module(folder, module, words, environment_of(self._home), log, beat, is_captured)
+        return run_module(folder, module, arguments, environment_of(self._home), log, beat, is_captured)
 
 
 def run_module(
     folder: Path,
     module: str,
-    words: Sequence[str],
+    arguments: Sequence[str],
     variables: dict[str, str],
     log: Path,
     beat: Callable[[], None] | None = None,
     is_captured: bool = False,
 ) -> str:
-    """Runs `python -m MODULE WORDS` in `folder`; it ends when this process does, even by `kill -9`.
+    """Runs `python -m MODULE ARGUMENTS` in `folder`; it ends when this process does, even by `kill -9`.
 
     Args:
       folder: current folder of the command, whose code it runs.
       module: module to run.
-      words: arguments.
+      arguments: of the module.
       variables: environment.
       log: file to which the output is appended, as it comes.
       beat: called every few seconds.
@@ -264,10 +264,10 @@ def run_module(
     Raises:
       CommandFailedError: it failed; with the end of its output.
     """
-    shown = f"{module} {' '.join(words)}"
+    shown = f"{module} {' '.join(arguments)}"
     log.parent.mkdir(parents=True, exist_ok=True)
     connection, ours = os.pipe()  # closed by the death of this process too
-    command = supervised(connection, [sys.executable, "-m", module, *words])
+    command = supervised(connection, [sys.executable, "-m", module, *arguments])
     with log.open("ab") as file, tempfile.TemporaryFile() as output:
         file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
         file.flush()

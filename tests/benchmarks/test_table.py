@@ -49,7 +49,7 @@ def test_two_runs_are_compared_row_by_row():
     ]
 
 
-def test_a_comparison_across_machines_or_settings_says_so():
+def test_a_comparison_of_other_machines_or_settings_has_a_note():
     old = run_of(row("search", 1))
     machine = MACHINE.model_copy(update={"cpu": "Zen 5", "load": 9.0})
     settings = SETTINGS.model_copy(update={"precision": "bf16"})
@@ -59,7 +59,7 @@ def test_a_comparison_across_machines_or_settings_says_so():
     assert "note: the settings differ" in comparison(old, run_of(row("search", 1), settings=settings))
 
 
-def test_numbers_have_three_digits_or_more():
+def test_numbers_have_at_least_three_digits():
     assert [number(value) for value in (0.5, 9.87, 31.25, 312.5, 228_089.4)] == [
         "0.50",
         "9.87",

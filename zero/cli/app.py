@@ -29,7 +29,7 @@ PLAYERS = "Players"
 TOOLS = "Tools"
 
 Lineage = Annotated[str, typer.Argument(help="Name of the lineage.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @contextmanager

@@ -103,8 +103,8 @@ def track_evaluation(uri: str, lineage: str, results: Sequence[GenerationEvaluat
       ServerError: the server does not answer; the call can be repeated.
     """
     points = [point for each in results for point in evaluation_points(each)]
-    whole = {f"gen-{each.generation:04d}": each.model_dump(mode="json") for each in results}
-    files = {"evaluation.json": canonical_json(whole)}
+    content = {f"gen-{each.generation:04d}": each.model_dump(mode="json") for each in results}
+    files = {"evaluation.json": canonical_json(content)}
     if results:
         files[PLOT_FILE] = first_moves_png(results)
     return track_summary(uri, lineage, STAGE, NOTE, points, files)

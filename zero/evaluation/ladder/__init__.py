@@ -2,7 +2,7 @@
 
 | module | content |
 |---|---|
-| `elo` | the rating model, and how much a game of two players would tell |
+| `elo` | the rating model, and the information of a game |
 | `results` | the players and the results: gating matches of the record, and finished matches |
 | `table` | the ladder: ratings, the curve over the generations, compute spent |
 | `scheduling` | match scheduling: plays the most informative match next |

@@ -185,7 +185,7 @@ def champion_text(generation: Generation, simulations: int | None = None) -> str
 def gate_results(generations: Sequence[Generation], game: GameParams) -> Results:
     """Results of the gating matches of promoted challengers.
 
-    A refused challenger has no other opponent, so its match tells nothing about the other players.
+    A refused challenger has no other opponent, so its match has no information about the other players.
     """
     found = Results([], [])
     first = champions_of(generations)

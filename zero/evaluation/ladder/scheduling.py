@@ -115,7 +115,7 @@ def line_up(home: Path, rated: Rated, schedule: Schedule) -> list[Entry]:
 def next_match(rated: Rated, players: Sequence[Entry]) -> tuple[Entry, Entry]:
     """The two players whose game is most informative; of equals the nearest in the line-up.
 
-    At least one of them is a champion: games between opponents tell nothing about the lineage.
+    At least one of them is a champion: games between opponents have no information about the lineage.
     """
     by_key = {player.key: player for player in players}
     places = sorted(combinations(range(len(players)), 2), key=lambda places: (places[1] - places[0], -places[1]))
