@@ -123,7 +123,6 @@ def test_worker_is_found_by_the_notes_of_costs(record: Record) -> None:
         seconds=1.0,
         cpu_seconds=1.0,
         gpu_seconds=0.0,
-        joules=None,
         games=24,
         evaluations=1,
         shards=2,

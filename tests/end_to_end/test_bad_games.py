@@ -68,7 +68,7 @@ def test_a_wrong_shard_that_looks_right_ends_the_generation_and_is_played_again(
     dvc(workspace, "repro", "--force", "replay")
     refused = dvc(workspace, "repro", "--single-item", "verification", check=False)
     assert refused.returncode != 0
-    assert "shard-0001.parquet, played twice, gave two results: game" in refused.stderr
+    assert "shard-0001.parquet differs from its re-execution: game" in refused.stderr
     assert "move 2: root_values" in refused.stderr
     unfinished = zero(unrecorded.home, "advance", "tiny", check=False)
     assert unfinished.returncode == 1 and "is not finished" in unfinished.stderr

@@ -50,12 +50,11 @@ def generation_with(costs: GenerationCosts | None) -> Generation:
     return Generation(Path(), "go9/gen-0007", preset("smoke"), (entry,), (), None, {}, {}, (), None, costs)
 
 
-def stage_costs(games: int, joules: float | None) -> StageCosts:
+def stage_costs(games: int) -> StageCosts:
     return StageCosts(
         seconds=10.0,
         cpu_seconds=15.0,
         gpu_seconds=0.0,
-        joules=joules,
         games=games,
         evaluations=100 * games,
         shards=games // 12,
@@ -65,12 +64,11 @@ def stage_costs(games: int, joules: float | None) -> StageCosts:
 
 
 def test_costs_are_metrics_in_total_and_by_stage():
-    stages = {"selfplay": stage_costs(24, 50.0), "training": stage_costs(0, None)}
+    stages = {"selfplay": stage_costs(24), "training": stage_costs(0)}
     points = cost_points(generation_with(GenerationCosts(lineage="go9", generation=7, stages=stages)))
     assert {point.step for point in points} == {7}
     assert Point("cost/seconds", 20.0, 7) in points and Point("cost/training/seconds", 10.0, 7) in points
-    assert Point("cost/evaluations", 2400.0, 7) in points and Point("cost/joules", 50.0, 7) in points
-    assert "cost/training/joules" not in {point.name for point in points}
+    assert Point("cost/evaluations", 2400.0, 7) in points
 
 
 def test_without_a_note_there_are_no_costs():

@@ -46,9 +46,7 @@ def test_an_address_without_http_is_rejected(lineage):
         track_generation(lineage.folder(0), "sqlite:///mlflow.db", lineage.tag(0))
 
 
-@pytest.mark.parametrize(
-    ("health", "message"), [(404, "is not a healthy MLflow"), (200, "MLflow at .* failed: .*500")]
-)
+@pytest.mark.parametrize(("health", "message"), [(404, "is not a healthy MLflow"), (200, "MLflow at .* failed: .*500")])
 def test_an_unhealthy_server_is_reported(lineage, monkeypatch, health, message):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -36,7 +36,7 @@ from zero.games.planes import write_sample
 from zero.games.position import GO, NUM_PLANES, Rules, new_history, new_position
 from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
-from zero.network.profile import prepare_torch, profile_here
+from zero.network.profile import local_profile, prepare_torch
 from zero.players.networks import weights_of, weights_path
 from zero.record.attestation import GAMES_DIR
 from zero.record.generation import Generation
@@ -233,7 +233,7 @@ def missing_requests(
 
 def evaluation_profile(profile: ProfileParams) -> ProfileParams:
     """The profile that networks are evaluated with: fp32 on the CPU, so that results of different machines compare."""
-    return profile_here(profile, profile.selfplay_threads, "cpu", "fp32")
+    return local_profile(profile, profile.selfplay_threads, "cpu", "fp32")
 
 
 def evaluate(evaluator: Evaluator, positions: Positions) -> Metrics:

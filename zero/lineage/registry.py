@@ -25,7 +25,7 @@ from zero.record.ledger import LEDGER_FILE, append_entry, entry_of, generation_t
 from zero.record.metrics import METRICS_FILE as SELFPLAY_METRICS
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.stages.costs import generation_costs
-from zero.stages.selfplay import player_of
+from zero.stages.selfplay import find_player
 from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest, write_whole
 from zero.storage.layout import PLAYER_DIR
 from zero.storage.manifests import (
@@ -76,8 +76,8 @@ def prepare(workspace: Path) -> GenerationId:
     _check_state(workspace, entry)
     current = current_generation(workspace)
     if current.player is not None:
-        player = player_of(workspace, load_params(workspace), current)
-        checked_path(player.champion.weights, player.folder)
+        player_dir = find_player(workspace, load_params(workspace), current)
+        checked_path(read_manifest(player_dir, Champion).weights, player_dir)
     return current
 
 

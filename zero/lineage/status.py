@@ -209,19 +209,18 @@ def _costs_table(noted: Iterable[tuple[LedgerEntry, GenerationCosts | None]]) ->
     """A row a generation; `?` for what nobody noted, or no machine could tell."""
     table = Table(title="what it cost", title_justify="left")
     table.add_column("tag", no_wrap=True)
-    for column in ("wall", "CPU h", "GPU h", "games", "evaluations", "kWh"):
+    for column in ("wall", "CPU h", "GPU h", "games", "evaluations"):
         table.add_column(column, justify="right", no_wrap=True)
     for entry, costs in noted:
         tag = generation_tag(entry.lineage, entry.generation)
         if costs is None:
-            table.add_row(tag, *("?",) * 6)
+            table.add_row(tag, *("?",) * 5)
             continue
         total = costs.total()
         evaluations = f"{total.evaluations:,}" + (" + ?" if total.shards_without_receipt else "")
         table.add_row(
             *(tag, str(timedelta(seconds=round(total.seconds))), f"{total.cpu_seconds / 3600:.3f}"),
             *(f"{total.gpu_seconds / 3600:.3f}", f"{total.games:,}", evaluations),
-            "?" if total.joules is None else f"{total.joules / 3.6e6:.3f}",
         )
     return table
 

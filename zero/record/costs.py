@@ -17,15 +17,13 @@ from zero.storage.vcs import git
 log = logging.getLogger(__name__)
 
 
-class StageCosts(Manifest):
+class StageCosts(Manifest, extra="ignore"):  # older notes have an energy, `joules`
     """What a stage cost, on all machines and in all attempts."""
 
     seconds: float
     """Wall clock with anything of it at work."""
     cpu_seconds: float
     gpu_seconds: float
-    joules: float | None
-    """None where no machine could tell."""
     games: int
     evaluations: int
     """Positions that a network judged in self-play or in the match."""
@@ -45,12 +43,10 @@ class GenerationCosts(Manifest):
     def total(self) -> StageCosts:
         """All stages together."""
         stages = self.stages.values()
-        known = [stage.joules for stage in stages if stage.joules is not None]
         return StageCosts(
             seconds=sum(stage.seconds for stage in stages),
             cpu_seconds=sum(stage.cpu_seconds for stage in stages),
             gpu_seconds=sum(stage.gpu_seconds for stage in stages),
-            joules=sum(known) if known else None,
             games=sum(stage.games for stage in stages),
             evaluations=sum(stage.evaluations for stage in stages),
             shards=sum(stage.shards for stage in stages),

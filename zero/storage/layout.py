@@ -7,9 +7,16 @@ from pathlib import Path
 
 from zero.config.settings import STATE_FOLDER
 
+STATE_DIR = "state"
+GENERATION_FILE = "generation.json"
+CHAMPION_DIR = "state/champion"
 PLAYER_DIR = "state/champion/selfplay"
 """Who plays with `selfplay.overlap`: inside the champion's folder, so that what depends on that depends on this."""
 TRAINEE_DIR = "state/trainee"
+REPLAY_DIR = "state/replay"
+GAMES_DIR = "data/games"
+WINDOW_DIR = "data/window"
+MATCH_DIR = "data/match"
 CHALLENGER_DIR = "models/challenger"
 RAW_WEIGHTS_FILE = "raw-weights.safetensors"
 """In the challenger's folder: the weights that training goes on from, if they are not the player's."""

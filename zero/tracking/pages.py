@@ -40,7 +40,7 @@ PARENT_METRICS = {
     "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
 }
 """Metrics of each stage in the parent run; the run of the stage has all."""
-COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "joules", "games", "evaluations")
+COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations")
 
 
 class Page(NamedTuple):

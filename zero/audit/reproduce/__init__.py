@@ -15,7 +15,7 @@ from pathlib import Path
 
 from zero.audit.reproduce.clones import Recorded, clone_at, note_done, read_notes
 from zero.audit.reproduce.differences import file_difference, first_difference
-from zero.audit.reproduce.inputs import Inputs, check_inputs, profile_here
+from zero.audit.reproduce.inputs import Inputs, check_inputs, local_profile
 from zero.audit.reproduce.pipeline import (
     LOCK_FILE,
     check_stages,
@@ -110,7 +110,7 @@ def _reproduction(
         kind=inputs.entry.kind,
         num_inputs=inputs.num_files,
         profile_then=inputs.statement.found.profile,
-        profile_now=profile_here(clone),
+        profile_now=local_profile(clone),
         stages=stages,
         lock_equal=lock_equal,
         match=match,

@@ -82,7 +82,7 @@ def _player(clone: Path) -> list[tuple[str, FileRef, tuple[str, ...]]]:
     return [(PLAYER_DIR, read_manifest(clone / PLAYER_DIR, Champion).weights, (PLAYER,))]
 
 
-def profile_here(clone: Path) -> dict[str, str]:
+def local_profile(clone: Path) -> dict[str, str]:
     """The execution profile of this machine, as the clone's own code tells it."""
     profile: dict[str, str] = json.loads(output_of(clone, "-c", PROFILE_PROGRAM))
     return profile

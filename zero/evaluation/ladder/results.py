@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from zero.config.params import GameParams
 from zero.evaluation.ladder.elo import Score
 from zero.evaluation.match.setup import FinishedMatch, finished_matches
-from zero.network.profile import precision_here
+from zero.network.profile import local_precision
 from zero.players.build import network_id
 from zero.players.player import PlayerId
 from zero.record.generation import Generation
@@ -173,7 +173,7 @@ def champion_player(generation: Generation, simulations: int | None = None) -> P
     if generation.entry is None or generation.params is None:
         return None
     wanted = generation.params.gating.num_simulations if simulations is None else simulations
-    params, precision = generation.params, precision_here(generation.params.profile)
+    params, precision = generation.params, local_precision(generation.params.profile)
     return network_id(generation.tag, generation.entry.champion, params, wanted, precision=precision)
 
 
