@@ -41,7 +41,7 @@ from zero.network.inference import new_evaluator
 from zero.network.weights import new_network, weights_bytes
 from zero.players.networks import weights_path
 from zero.record.ledger import read_ledger
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator, UniformEvaluator
 from zero.storage.files import read_manifest, write_whole
 from zero.storage.manifests import GameRecord, GameSet
@@ -255,8 +255,8 @@ def test_results_are_computed_once_when_they_become_computable(lineage: Lineage)
 
 
 def test_a_champion_without_weights_here_has_no_results(lineage: Lineage):
-    with Chains(lineage.home) as chains:
-        refused = chains.generations("tiny")[2]
+    with ProjectRecord(lineage.home) as record:
+        refused = record.generations("tiny")[2]
         assert refused.entry is not None
         path = weights_path(refused, refused.entry.champion)
     assert path is not None
@@ -292,8 +292,8 @@ def test_boards_are_spread_over_the_generations():
 
 
 def test_missing_games_are_skipped_and_corrupt_games_are_an_error(lineage: Lineage):
-    with Chains(lineage.home) as chains:
-        generations = chains.generations("tiny")
+    with ProjectRecord(lineage.home) as record:
+        generations = record.generations("tiny")
         manifest = generations[2].object_of("data/games", "manifest.json")
         shard = generations[1].object_of("data/games", "shard-0000.parquet")
         cache = generations[1].cache
@@ -333,8 +333,8 @@ def test_games_of_gnu_go_are_parsed_once(lineage: Lineage, tmp_path, monkeypatch
 
 def test_stored_results_are_read_without_a_network(lineage: Lineage):
     stored = backfill(lineage.home, "tiny")
-    with Chains(lineage.home) as chains:
-        made = chains.generations("tiny")[1]
+    with ProjectRecord(lineage.home) as record:
+        made = record.generations("tiny")[1]
         network = weights_path(made, made.decision.challenger if made.decision else "")
     assert network
     network.chmod(0o644)

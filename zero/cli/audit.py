@@ -1,4 +1,4 @@
-"""Commands that check the record, and that find the generations which an object affected."""
+"""Commands that check the record, and find what a bad object affected."""
 
 import time
 from pathlib import Path
@@ -11,30 +11,29 @@ from zero.config.settings import Settings, home_dir
 from zero.errors import ZeroError
 
 MISMATCH, INCOMPLETE = 1, 3
-"""Exit status of an audit with a mismatch, and of one without that could not check everything."""
+"""Exit status of an audit with mismatches, and of one without that could not check everything."""
 
 
 @app.command(rich_help_panel=LINEAGES)
 def audit(
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="[LINEAGE | TAG]", help="A lineage, or a generation with its ancestors; by default all lineages."
-        ),
+        typer.Argument(metavar="[LINEAGE | TAG]", help="A lineage, or a generation with its ancestors."),
     ] = "",
     key: Annotated[
         Path | None, typer.Option(help="Public key (PEM) that must have signed, in addition to the key in the record.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Checks the record: tags, ledger, data, matches, signatures and MLflow must agree with each other.
+    """Checks the complete record: tags, ledger, data, matches, signatures and MLflow against one another.
 
-    Exit status 0: no mismatch; 1: a mismatch; 3: no mismatch, but some data is not on this machine. Works without a
-    network. MLflow is checked if MLFLOW_TRACKING_URI is set or `make up` started a server.
+    Exit status 0: everything agrees; 1: something does not; 3: nothing disagrees, but something is missing on this
+    machine and was not checked. Needs no network. MLflow is checked if MLFLOW_TRACKING_URI names a server or `make up`
+    started one.
     """
     from zero.audit import as_json as audit_json
     from zero.audit import audit as audit_record
-    from zero.audit.screen import print_audit
+    from zero.audit.console import print_audit
     from zero.lineage.status import servers
 
     home = home_dir()
@@ -45,21 +44,19 @@ def audit(
         typer.echo(audit_json(found))
     else:
         print_audit(found, time.monotonic() - started)
-    if found.drifted or found.incomplete:
-        raise typer.Exit(MISMATCH if found.drifted else INCOMPLETE)
+    if found.has_mismatch or found.incomplete:
+        raise typer.Exit(MISMATCH if found.has_mismatch else INCOMPLETE)
 
 
 @app.command(rich_help_panel=LINEAGES)
 def impact(
     subject: Annotated[
         str,
-        typer.Argument(
-            metavar="SHA | COMMIT | WORKER", help="At least 7 digits of a digest or commit, or the name of a worker."
-        ),
+        typer.Argument(metavar="SHA | COMMIT | WORKER", help="At least 7 digits of a digest or commit, or a worker."),
     ],
     as_json: Json = False,
 ) -> None:
-    """Shows every generation of every lineage that a shard, network, commit, package lock or worker affected."""
+    """Lists every generation, in all lineages, that a shard, network, commit, package lock or worker affected."""
     from zero.audit.impact import impact as impact_of
     from zero.storage.store import open_store
 

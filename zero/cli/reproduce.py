@@ -90,9 +90,7 @@ def lines_about(found: "Reproduction") -> list[str]:
     if found.lock_equal is not None:
         lines.append("dvc.lock " + ("is equal, byte for byte" if found.lock_equal else "differs"))
     seconds = sum(stage.seconds for stage in found.stages)
-    lines.append(
-        f"{found.tag} {'is reproduced: all hashes are equal' if found.equal else 'is NOT reproduced'} ({seconds:.0f} s)"
-    )
+    lines.append(f"{found.tag} {'equals the record' if found.equal else 'DIFFERS from the record'} ({seconds:.0f} s)")
     if found.folder:
         lines.append(f"the clone is {found.folder}")
     return lines

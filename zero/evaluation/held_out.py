@@ -38,11 +38,11 @@ from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
 from zero.network.profile import local_profile, prepare_torch
 from zero.players.networks import weights_of, weights_path
-from zero.record.attestation import GAMES_DIR
 from zero.record.generation import Generation
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
 from zero.storage.files import canonical_json, sha256_bytes, write_whole
+from zero.storage.layout import GAMES_DIR
 from zero.storage.manifests import Manifest, Sha256
 
 AHEAD = (1, 5)
@@ -180,8 +180,8 @@ def backfill(home: Path, lineage: str, progress: Progress | None = None) -> list
       StorageError: a shard or a network is missing or corrupt, or a result cannot be written.
     """
     folder = evaluation_dir(home, lineage)
-    with Chains(home) as chains:
-        available = {each.number: each for each in chains.generations(lineage) if _is_available(each)}
+    with ProjectRecord(home) as record:
+        available = {each.number: each for each in record.generations(lineage) if _is_available(each)}
         results = {number: _load_or_start(folder, generation) for number, generation in available.items()}
         requests = [each for number in available for each in missing_requests(number, available, results[number])]
 

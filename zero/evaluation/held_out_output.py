@@ -13,7 +13,7 @@ from zero.evaluation.held_out import GAME_SETS, NETWORKS, OPENING_LENGTHS, Gener
 from zero.games.coords import LETTERS
 from zero.games.rules import rules_of
 from zero.storage.files import canonical_json, write_whole
-from zero.tracking.files import Point
+from zero.tracking.metrics import Point
 from zero.tracking.summary import track_summary
 
 STAGE = "evaluation"

@@ -5,7 +5,7 @@ written completely or not at all: if its runs are incomplete, they are deleted a
 
 | module | content |
 |---|---|
-| `files`, `pages` | what the runs and versions of a generation contain; no server is involved |
+| `metrics`, `pages` | content of the runs and versions of a generation, without a server |
 | `client`, `server` | the calls to the server, and its errors |
 | `backfill` | writes the missing generations of a lineage |
 | `summary` | runs over all generations of a lineage, such as its ladder |
@@ -20,13 +20,12 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zero.errors import LineageError, ServerError
+from zero.record.generation import Generation
 from zero.tracking import pages
-from zero.tracking.files import Generation, read_generation
 from zero.tracking.pages import Page
 
 if TYPE_CHECKING:
@@ -54,27 +53,20 @@ class TrackingReceipt(NamedTuple):
     """Version number of its network in the catalogue."""
 
 
-def track_generation(folder: Path, uri: str, tag: str, recorded_ms: int | None = None) -> TrackingReceipt:
-    """Writes the generation in `folder` to MLflow, unless it is there completely.
+def track_generation(generation: Generation, uri: str) -> TrackingReceipt:
+    """Writes a generation to MLflow, unless it is there completely.
 
-    Of the data in DVC only `models/challenger` and `state/champion` are needed.
-
-    Args:
-      folder: a workspace at that generation, or a clone at its tag.
-      uri: address of the server.
-      tag: git tag of the generation.
-      recorded_ms: time of its commit, milliseconds since 1970, which becomes the end time of the runs. Runs that are
-        written again are then equal. None: the current time.
+    Of the data in DVC only `models/challenger` and `state/champion` are needed. The runs end at the time of the
+    generation's commit, so that runs that are written again are equal.
 
     Raises:
       ServerError: the server does not answer; the call can be repeated.
-      LineageError: the folder is not at the tag, or the server has another history of the lineage.
+      LineageError: the server has another history of the lineage.
       StorageError: a file of the generation is missing or corrupt.
     """
-    generation = read_generation(folder, tag)
     parent, children = pages.generation_page(generation), pages.stage_pages(generation)
     with open_client(uri) as client:
-        experiment = client.open_experiment(uri, generation.lineage, recorded_ms)
+        experiment = client.open_experiment(uri, generation.lineage, generation.recorded_ms)
         run = _complete_run(experiment, generation, [parent, *children])
         if run is not None:
             run_id = run.info.run_id
@@ -171,7 +163,7 @@ def _register(experiment: "Experiment", generation: Generation, run_id: str | No
     `champion` and `challenger` follow the newest generation on the server; an older one that is written later does not
     move them.
     """
-    entry = generation.entry
+    entry = pages.entry_of(generation)
     opponent = None
     if entry.decision is not None:  # it is registered already, unless the earlier generation is missing here
         opponent = experiment.register(pages.champion_version(generation), None)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from zero.storage.files import sha256_file
 from zero.tracking import open_client
-from zero.tracking.files import Point
+from zero.tracking.metrics import Point
 
 RUNS_A_CALL = 100
 """Maximum number of runs in one request for the history of a metric; the server's limit."""
@@ -179,6 +179,7 @@ def _aliases(client: Any, model: str) -> dict[str, int] | None:
 
 
 def _pages(call: Any, *arguments: Any) -> Iterable[Any]:
+    """The results of all pages of a search."""
     """The results of all pages of a search."""
     token: str | None = None
     while True:

@@ -1,4 +1,4 @@
-"""Writes the missing generations of a lineage to MLflow, each from a temporary clone at its tag."""
+"""Writes the missing generations of a lineage to MLflow, from git and DVC."""
 
 import fcntl
 import logging
@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from zero.errors import LineageError
-from zero.record.ledger import generation_tag, read_ledger
+from zero.record.generation import Generation
+from zero.record.ledger import read_ledger
+from zero.record.lineages import ProjectRecord
+from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
 from zero.storage.vcs import configure_dvc, dvc, git
 from zero.tracking import TrackingReceipt, open_client, track_generation, tracked_generations
 
-CHAMPION_OUT = "state/champion"
-CHALLENGER_OUT = "models/challenger"
-"""The data that tracking needs from DVC; a generation without stages has no challenger."""
 LOCK_FILE = "zero-track.lock"
 
 log = logging.getLogger(__name__)
@@ -32,17 +31,20 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> li
     Raises:
       ServerError: the server does not answer; the call can be repeated.
     """
-    with _tracking_lock(workspace):
+    with _tracking_lock(workspace), ProjectRecord(home) as record:
         ledger = read_ledger(workspace)
         lineage = ledger[0].lineage
         if rebuild:
             erase_lineage(lineage, uri)
         known = tracked_generations(lineage, uri)
-        missing = [entry for entry in ledger if entry.kind != "start" and entry.generation not in known]
-        return [
-            _track(home, workspace, uri, generation_tag(lineage, entry.generation), entry.decision is not None)
-            for entry in missing
-        ]
+        receipts = []
+        for generation in record.generations(lineage):
+            entry = generation.entry
+            is_recorded = entry is not None and entry.kind != "start" and generation.number <= ledger[-1].generation
+            if is_recorded and generation.number not in known:
+                _fetch_networks(home, workspace, generation)
+                receipts.append(track_generation(generation, uri))
+        return receipts
 
 
 def erase_lineage(lineage: str, uri: str) -> None:
@@ -59,18 +61,16 @@ def erase_lineage(lineage: str, uri: str) -> None:
             experiment.erase()
 
 
-def _track(home: Path, workspace: Path, uri: str, tag: str, has_challenger: bool) -> TrackingReceipt:
-    outs = (CHALLENGER_OUT, CHAMPION_OUT) if has_challenger else (CHAMPION_OUT,)
-    with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
-        clone = Path(scratch) / "clone"
-        git(workspace, "clone", "--quiet", "--branch", tag, str(workspace), str(clone))
-        configure_dvc(clone, home)
-        try:
-            dvc(clone, "checkout", "--quiet", *outs)
-        except LineageError:  # the data is not in the cache of this machine
-            dvc(clone, "pull", "--quiet", *outs)
-        recorded_ms = 1000 * int(git(clone, "log", "-1", "--format=%ct"))
-        return track_generation(clone, uri, tag, recorded_ms)
+def _fetch_networks(home: Path, workspace: Path, generation: Generation) -> None:
+    """Pulls the networks of a generation into DVC's cache unless they are on this machine."""
+    has_challenger = generation.entry is not None and generation.entry.decision is not None
+    folders = [CHALLENGER_DIR, CHAMPION_DIR] if has_challenger else [CHAMPION_DIR]
+    if missing := [each for each in folders if not generation.is_here(each)]:
+        with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
+            clone = Path(scratch) / "clone"
+            git(workspace, "clone", "--quiet", "--branch", generation.tag, str(workspace), str(clone))
+            configure_dvc(clone, home)
+            dvc(clone, "pull", "--quiet", *missing)
 
 
 @contextmanager

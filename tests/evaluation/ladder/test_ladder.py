@@ -23,7 +23,7 @@ from zero.interop.export import export_player
 from zero.players import networks
 from zero.players.build import network_id
 from zero.players.player import PlayerId, Reply
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, write_whole
 
 GNUGO_10 = PlayerId(name="GNU Go 3.8 level 10", kind="gtp", settings={"engine": "GNU Go 3.8", "level": 10})
@@ -43,8 +43,8 @@ def params(recorded: Lineage) -> Params:
 
 
 def champion_id(home: Path, number: int, simulations: int | None = None) -> PlayerId:
-    with Chains(home) as chains:
-        player = champion_player(chains.generations("tiny")[number], simulations)
+    with ProjectRecord(home) as record:
+        player = champion_player(record.generations("tiny")[number], simulations)
     assert player is not None
     return player
 
@@ -85,9 +85,9 @@ def lines_of(ladder: Ladder) -> str:
 
 
 def test_players_of_gating_are_those_of_zero_match(home):
-    with Chains(home) as chains:
+    with ProjectRecord(home) as record:
         for number in (0, 1):
-            generation = chains.generations("tiny")[number]
+            generation = record.generations("tiny")[number]
             assert generation.entry and generation.params
             simulations = generation.params.gating.num_simulations
             made = network_id(generation.tag, generation.entry.champion, generation.params, simulations)
@@ -242,18 +242,18 @@ def test_an_interrupted_schedule_is_continued(home):
     more = list(play_schedule(home, "tiny", schedule._replace(num_games=8)))
     assert [played.table.result.as_black.wins + played.table.result.as_black.losses for played in more] == [2, 2]
     assert all("network" in {player.kind for player in played.spec.players} for played in more)
-    with Chains(home) as chains:
-        rated = rate_lineage(home, chains.ancestry("tiny"))
+    with ProjectRecord(home) as record:
+        rated = rate_lineage(home, record.ancestry("tiny"))
         entries = line_up(home, rated, schedule)
         assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001", "rollout:50"]
         assert {entry.key for entry in entries} == rated.entries.keys()
         one, other = next_match(rated, entries)
         assert one.key != other.key
-        assert champions_of(rated.generations).keys() == {entry.champion for entry in chains_entries(chains)}
+        assert champions_of(rated.generations).keys() == {entry.champion for entry in ledger_entries(record)}
 
 
-def chains_entries(chains):
-    return [generation.entry for generation in chains.generations("tiny")]
+def ledger_entries(record):
+    return [generation.entry for generation in record.generations("tiny")]
 
 
 def test_each_match_of_a_pair_has_its_own_seed(home, params):
@@ -294,8 +294,8 @@ def test_a_shipped_player_is_a_fixed_opponent(home, tmp_path, monkeypatch):
 def test_a_shipped_player_that_is_a_champion_is_listed_once(home, tmp_path, monkeypatch):
     export_player(home, "tiny/gen-0001", tmp_path / "shipped/tiny")
     monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
-    with Chains(home) as chains:
-        rated = rate_lineage(home, chains.ancestry("tiny"))
+    with ProjectRecord(home) as record:
+        rated = rate_lineage(home, record.ancestry("tiny"))
         entries = line_up(home, rated, Schedule(2, against=("random", "shipped:tiny")))
     assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001"]
 

@@ -19,7 +19,7 @@ from zero.evaluation.ladder.table import CurvePoint, Ladder, Row
 from zero.evaluation.match.output import track_matches
 from zero.evaluation.match.setup import MATCHES_DIR
 from zero.storage.files import canonical_json, write_whole
-from zero.tracking.files import Point
+from zero.tracking.metrics import Point
 from zero.tracking.summary import track_summary
 
 UNCERTAIN = 400

@@ -21,7 +21,7 @@ from zero.players.gtp_process import program_path
 from zero.players.networks import SHIPPED_PREFIX
 from zero.players.spec import parse_player
 from zero.record.generation import Generation
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 
 WEAKER = ("random",)
 """Kinds of opponents that come before the first generation in the line-up; the others come after the last one."""
@@ -71,8 +71,8 @@ def play_schedule(
         if number < 2 or number % 2:
             raise ParamsError(f"{number} games cannot be shared between the colours; give an even number of at least 2")
     done = 0
-    with Chains(home) as chains:
-        generations = chains.ancestry(lineage)
+    with ProjectRecord(home) as record:
+        generations = record.ancestry(lineage)
         rated = rate_lineage(home, generations)
         players = line_up(home, rated, schedule)
         if len(players) < 2 or all(player.generation is None for player in players):

@@ -17,10 +17,8 @@ from zero.evaluation.ladder.results import (
     make_entries,
     match_results,
 )
-from zero.record.costs import read_note
-from zero.record.generation import Generation, read_model
-from zero.record.lineages import Chains
-from zero.record.metrics import METRICS_FILE, SelfplayMetrics
+from zero.record.generation import Generation
+from zero.record.lineages import ProjectRecord
 from zero.storage.manifests import Manifest, Sha256
 
 
@@ -115,8 +113,8 @@ def lineage_ladder(home: Path, lineage: str, simulations: int | None = None) -> 
     Raises:
       LineageError: the lineage does not exist, or its newest parameters cannot be read.
     """
-    with Chains(home) as chains:
-        return _make_ladder(lineage, rate_lineage(home, chains.ancestry(lineage)), simulations)
+    with ProjectRecord(home) as record:
+        return _make_ladder(lineage, rate_lineage(home, record.ancestry(lineage)), simulations)
 
 
 def rate_lineage(home: Path, generations: Sequence[Generation]) -> Rated:
@@ -146,9 +144,8 @@ def compute_spent(generations: Sequence[Generation]) -> dict[str, ComputeSpent]:
     spent = {}
     for generation in generations:
         if generation.entry is not None and generation.entry.decision is not None:
-            metrics = read_model(SelfplayMetrics, generation.file(f"metrics/{METRICS_FILE}"))
+            metrics, costs = generation.selfplay_metrics, generation.costs
             games = None if games is None or metrics is None else games + metrics.num_games
-            costs = read_note(generation.history.reader.repository, generation.lineage, generation.tag)
             seconds = None if seconds is None or costs is None else seconds + costs.total().seconds
         spent[generation.tag] = ComputeSpent(games, seconds)
     return spent
