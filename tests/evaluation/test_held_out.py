@@ -294,8 +294,8 @@ def test_boards_are_spread_over_the_generations():
 def test_missing_games_are_skipped_and_corrupt_games_are_an_error(lineage: Lineage):
     with ProjectRecord(lineage.home) as record:
         generations = record.generations("tiny")
-        manifest = generations[2].object_of("data/games", "manifest.json")
-        shard = generations[1].object_of("data/games", "shard-0000.parquet")
+        manifest = generations[2].md5_of("data/games", "manifest.json")
+        shard = generations[1].md5_of("data/games", "shard-0000.parquet")
         cache = generations[1].cache
     assert manifest and shard
     cache.path(manifest).unlink()
