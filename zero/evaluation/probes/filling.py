@@ -26,7 +26,7 @@ from zero.network.profile import local_profile, prepare_torch
 from zero.players.networks import weights_of, weights_path
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace, generation_tag, read_ledger
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
 from zero.storage.vcs import git
 
@@ -62,7 +62,7 @@ def fill_in(home: Path, lineage: str, progress: Progress | None = None) -> list[
       StorageError: games are half there or altered, or the result cannot be kept.
     """
     folder = yardsticks_dir(home, lineage)
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         here = {each.number: each for each in chains.generations(lineage) if _is_here(each)}
         kept = {number: _begin(folder, generation) for number, generation in here.items()}
         tasks = [task for number in here for task in missing_tasks(number, here, kept[number])]
