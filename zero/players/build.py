@@ -16,7 +16,7 @@ from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.network.profile import load_project_params, precision_here, prepare_torch, profile_here
-from zero.players.networks import ResolvedNetwork, resolve_network
+from zero.players.networks import resolve_network
 from zero.players.player import Player, PlayerId
 from zero.players.spec import SEARCH_OPTIONS, PlayerSpec, parse_player
 from zero.search.evaluator import Evaluator
@@ -41,7 +41,9 @@ class NetworkSetup(NamedTuple):
     """All that a player with a network is made of."""
 
     id: PlayerId
-    network: ResolvedNetwork
+    name: str  # of the network, without its search
+    weights: bytes  # content of the weight file
+    params: Params | None  # that the network was made with; None if unknown
     search: SearchParams
     profile: ProfileParams  # of the machine that made the network
     num_simulations: int  # for each move
@@ -57,7 +59,7 @@ class NetworkSetup(NamedTuple):
 
         profile = profile_here(self.profile, num_threads)
         prepare_torch(profile, num_threads)
-        return new_evaluator(self.network.weights, profile)
+        return new_evaluator(self.weights, profile)
 
 
 class ResolvedPlayer(NamedTuple):
@@ -86,7 +88,8 @@ def resolve_player(home: Path, spec: PlayerSpec, for_session: bool = False) -> R
 
 def _network_setup(home: Path, spec: PlayerSpec, for_session: bool) -> NetworkSetup:
     network = resolve_network(home, spec.argument)
-    params = network.params or load_project_params(home)
+    own_params = network.params
+    params = own_params or load_project_params(home)
     default = max(params.gating.num_simulations, SESSION_SIMULATIONS) if for_session else params.gating.num_simulations
     simulations = 0 if spec.kind == "raw" else spec.int_option("simulations", default, 0, MAX_SIMULATIONS)
     resign = spec.resign_threshold()
@@ -94,7 +97,16 @@ def _network_setup(home: Path, spec: PlayerSpec, for_session: bool) -> NetworkSe
     precision = precision_here(params.profile)
     name = " ".join([network.name, *(f"{key}={spec.options[key]}" for key in SEARCH_OPTIONS if key in spec.options)])
     player_id = network_id(name, sha256_bytes(network.weights), params, simulations, resign, precision)
-    return NetworkSetup(player_id, network, params.search, params.profile, simulations, resign)
+    return NetworkSetup(
+        player_id,
+        network.name,
+        network.weights,
+        own_params,
+        params.search,
+        params.profile,
+        simulations,
+        resign,
+    )
 
 
 def _search_params(spec: PlayerSpec, search: SearchParams, for_session: bool) -> SearchParams:
@@ -155,7 +167,7 @@ def common_game(
     Raises:
       ParamsError: the players play different games, or the game has no such komi or board.
     """
-    networks = [player.network.network for player in players if player.network is not None]
+    networks = [player.network for player in players if player.network is not None]
     games = [network.params.game for network in networks if network.params is not None]
     first, *others = [_changed(game, komi, size) for game in games or [load_project_params(home).game]]
     for other in others:

@@ -159,7 +159,7 @@ def _opponent(home: Path, text: str, game: GameParams) -> Entry:
         )
     resolved = resolve_player(home, spec)
     if resolved.network is not None:
-        params = resolved.network.network.params
+        params = resolved.network.params
         if params is not None and params.game != game:
             raise ParamsError(
                 f"{text!r} was made for another game ({difference(params.game, game)}); give another opponent"
