@@ -24,17 +24,8 @@ from zero.network.inference import new_evaluator
 from zero.network.optimizer import new_optimizer, optimizer_bytes
 from zero.network.weights import new_network, weights_bytes
 from zero.play.batched_games import play_games
-from zero.record.attestation import (
-    CHALLENGER_DIR,
-    CHAMPION_DIR,
-    GAMES_DIR,
-    MATCH_DIR,
-    REPLAY_DIR,
-    TRAINEE_DIR,
-    WINDOW_DIR,
-    decision_statement,
-    write_statement,
-)
+from zero.record.attestation import decision_attestation, write_attestation
+from zero.record.generation import in_progress
 from zero.record.ledger import LEDGER_FILE, append_entry, generation_tag, last_line_digest, parse_ledger
 from zero.search.streams import stream_of
 from zero.shards.spec import PACKAGE_DIR, ShardSpec, engine_fingerprint, plan_shards
@@ -42,7 +33,16 @@ from zero.shards.worker import play_settings
 from zero.stages.gating import decide, match_result
 from zero.stages.replay import last_games, window_name, window_size
 from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest, write_whole
-from zero.storage.layout import workspace_dir
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    GAMES_DIR,
+    MATCH_DIR,
+    REPLAY_DIR,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+    workspace_dir,
+)
 from zero.storage.manifests import (
     MANIFEST_FILE,
     NO_RESIGNATION,
@@ -240,7 +240,7 @@ class _Record:
             kind="decision",
             decision=decision,
             source=None,
-            provenance=write_statement(folder, decision_statement(folder, decision, before)),
+            provenance=write_attestation(folder, decision_attestation(in_progress(folder), decision, before)),
             champion=decision.challenger if decision.promoted else before.champion,
             champion_generation=number if decision.promoted else before.champion_generation,
             trainee=trainee,

@@ -24,13 +24,14 @@ from rich.table import Table
 
 from benchmarks.variants import AS_IT_IS, changed
 from zero.config.params import PARAMS_FILE, Params, load_params
-from zero.data.window import WINDOW_DIR, read_window
+from zero.data.window import read_window
 from zero.errors import ZeroError
 from zero.evaluation.match.setup import Played, contest
 from zero.games.rules import rules_of
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, sample_games
 from zero.storage.files import read_manifest, write_whole
+from zero.storage.layout import WINDOW_DIR
 from zero.storage.manifests import Window
 
 LATE, LATE_FACTOR = 0.8, 0.1
@@ -54,7 +55,7 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     """Trains a new network for so many seconds of processor time, and writes it as a player's folder."""
     from zero.data.samples import Sampler
     from zero.network.learner import Learner
-    from zero.network.profile import prepare_torch, zero_for_denormals
+    from zero.network.profile import flush_denormals, prepare_torch
     from zero.network.weights import new_network
 
     prepare_torch(params.profile, 1)
@@ -66,7 +67,7 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     num_threads, weight = SAMPLER_THREADS[profile.device], training.search_value_weight
     sampling = (params.seed, 1, training.batch_size, training.random_symmetry, num_threads, weight)
     policy_loss = float("nan")
-    with zero_for_denormals(), Sampler(rules, games, *sampling) as sampler:
+    with flush_denormals(), Sampler(rules, games, *sampling) as sampler:
         learner = Learner(network, training, profile.device, precision=profile.training_precision)
         began = used = 0.0
         for step in learner.train(sampler.batches(0, MOST_STEPS)):

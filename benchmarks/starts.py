@@ -26,18 +26,19 @@ from rich.table import Table
 from benchmarks.variants import AS_IT_IS, changed
 from zero.config.params import PARAMS_FILE, Params, load_params
 from zero.data.samples import Sampler
-from zero.data.window import WINDOW_DIR, read_window
+from zero.data.window import read_window
 from zero.errors import ParamsError, ZeroError
 from zero.evaluation.match.results import MatchTable
 from zero.evaluation.match.setup import contest
 from zero.games.rules import rules_of
 from zero.network.health import Health, health_of
 from zero.network.learner import Learner, StepResult
-from zero.network.profile import prepare_torch, zero_for_denormals
+from zero.network.profile import flush_denormals, prepare_torch
 from zero.network.weights import new_network, weights_bytes
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, curve_line, sample_games
 from zero.storage.files import read_manifest, write_whole
+from zero.storage.layout import WINDOW_DIR
 from zero.storage.manifests import Window
 
 WEIGHTS = "weights.safetensors"
@@ -71,7 +72,7 @@ def train_start(workspace: Path, variant: str, num_steps: int, out: Path) -> Sta
     num_threads, weight = SAMPLER_THREADS[params.profile.device], training.search_value_weight
     sampling = (params.seed, 1, training.batch_size, training.random_symmetry, num_threads, weight)
     curve: list[StepResult] = []
-    with zero_for_denormals(), Sampler(rules, games, *sampling) as sampler:
+    with flush_denormals(), Sampler(rules, games, *sampling) as sampler:
         learner = Learner(network, training, params.profile.device, precision=params.profile.training_precision)
         for step in learner.train(sampler.batches(0, num_steps)):
             if step % training.log_interval == 0 or step == num_steps:

@@ -10,6 +10,7 @@ from zero.config.presets import preset_text
 from zero.network.weights import new_network, weights_bytes
 from zero.record.provenance import (
     PROVENANCE_FILE,
+    Attestation,
     BuildDefinition,
     ExternalParameters,
     InternalParameters,
@@ -17,9 +18,8 @@ from zero.record.provenance import (
     Predicate,
     Resource,
     RunDetails,
-    Statement,
+    attestation_bytes,
     sign,
-    statement_bytes,
 )
 from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_manifest, write_whole
 from zero.storage.manifests import (
@@ -195,7 +195,7 @@ class Lineage:
         write_whole(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))
 
     def _write_provenance(self, folder: Path, decision: PromotionDecision) -> None:
-        statement = Statement(
+        statement = Attestation(
             subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": decision.challenger}),),
             predicate=Predicate(
                 build_definition=BuildDefinition(
@@ -218,4 +218,4 @@ class Lineage:
                 ),
             ),
         )
-        write_whole(folder / PROVENANCE_FILE, sign(statement_bytes(statement), KEY))
+        write_whole(folder / PROVENANCE_FILE, sign(attestation_bytes(statement), KEY))

@@ -10,10 +10,6 @@ from zero.games.position import Rules
 from zero.storage.files import checked_path
 from zero.storage.manifests import ShardRef, Window, WindowShard
 
-STATE_DIR = "state"
-GENERATION_FILE = "generation.json"
-WINDOW_DIR = "data/window"
-
 
 def read_window(window: Window, window_dir: Path, rules: Rules) -> GameColumns:
     """The games of a window, oldest first, its files checked; one file is in memory beside them.

@@ -22,10 +22,10 @@ from zero.config.params import PARAMS_FILE, Params, parse_params
 from zero.config.settings import Settings
 from zero.errors import LineageError, ParamsError, ServerError, StorageError
 from zero.network.profile import resolve_here
-from zero.record.attestation import CHALLENGER_DIR, CHAMPION_DIR
 from zero.record.ledger import find_workspace, lineages
 from zero.record.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
 from zero.storage.files import sha256_bytes
+from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
 
 if TYPE_CHECKING:
     from zero.record.generation import Generation
@@ -132,8 +132,8 @@ def weights_path(generation: "Generation", sha256: str) -> Path | None:
     """Path in DVC's cache of the generation's champion or challenger with this digest; None if it is not there."""
     for folder, manifest in ((CHAMPION_DIR, generation.champion), (CHALLENGER_DIR, generation.challenger)):
         if manifest is not None and manifest.weights.sha256 == sha256:
-            md5 = generation.object_of(folder, manifest.weights.path)
-            if md5 and (path := generation.cache.path(md5)).exists():
+            path = generation.data_path(folder, manifest.weights.path)
+            if path is not None:
                 return path
     return None
 
@@ -166,11 +166,11 @@ def check_player_files(files: dict[str, bytes], name: str) -> None:
     """
     if not signed_by(files[ATTESTATION_FILE], files[PUBLIC_KEY_FILE], name):
         raise LineageError(f"the attestation of {name} is not signed by its key; `zero audit` finds what was changed")
-    statement = read_envelope(files[ATTESTATION_FILE], name).statement
+    attestation = read_envelope(files[ATTESTATION_FILE], name).attestation
     digest = sha256_bytes(files[WEIGHTS_FILE])
-    if all(each.sha256 != digest for each in statement.subject if each.name in SUBJECTS):
+    if all(each.sha256 != digest for each in attestation.subject if each.name in SUBJECTS):
         raise StorageError(f"the weights {digest[:12]} of {name} are not those of its signed attestation")
-    if _differ(files[PARAMS_FILE], statement.asked.parameters):
+    if _differ(files[PARAMS_FILE], attestation.external.parameters):
         raise StorageError(f"{PARAMS_FILE} of {name} differs from its signed attestation; copy the player again")
 
 
@@ -219,10 +219,10 @@ def _model(name: str) -> ResolvedNetwork:
 
 def _champion(home: Path, lineage: str, tag: str = "") -> ResolvedNetwork:
     """The champion after a generation of a lineage, by default the newest."""
-    from zero.record.lineages import Chains  # slow to import, and other kinds of names do not need it
+    from zero.record.lineages import ProjectRecord  # slow to import, and other kinds of names do not need it
 
-    with Chains(home) as chains:
-        recorded = [each for each in chains.generations(lineage) if each.entry and tag in ("", each.tag)]
+    with ProjectRecord(home) as record:
+        recorded = [each for each in record.generations(lineage) if each.entry and tag in ("", each.tag)]
         if not recorded:
             raise LineageError(f"unknown generation {tag!r}; list them with `git tag --list '*/gen-*'`")
         found = recorded[-1]

@@ -18,21 +18,22 @@ LOCK_FILE = PACKAGE_DIR.parent / "constraints.txt"
 BASE_SOURCES = ("config", "errors.py", "kernels.py", "storage/files.py", "storage/manifests.py")
 RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", "data/records.py", "data/validation.py")
 PLAY_SOURCES = (
-    *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "statistics.py", "storage/store.py"),
+    *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "stages/origin.py", "statistics.py"),
     *("play/batched_games.py", "play/boards.py", "play/moves.py", "play/slots.py"),
+    *("storage/layout.py", "storage/store.py"),
 )
-SELFPLAY_SOURCES = ("record/metrics.py", "stages/resignation.py", "stages/selfplay.py", "storage/layout.py")
+SELFPLAY_SOURCES = ("record/metrics.py", "stages/resignation.py", "stages/selfplay.py")
 SOURCES = {
     "selfplay": (*PLAY_SOURCES, *SELFPLAY_SOURCES),
     "replay": (
         *(*BASE_SOURCES, *RECORD_SOURCES, "data/quarantine.py", "data/window.py", "games", "search"),
         *("network/profile.py", "play/moves.py", "play/slots.py", "shards/spec.py", "shards/terms.py"),
-        *("stages/replay.py", "storage/store.py", "storage/vcs.py"),
+        *("stages/origin.py", "stages/replay.py", "storage/layout.py", "storage/store.py", "storage/vcs.py"),
     ),
     "training": (
         *(*BASE_SOURCES, "data/records.py", "data/samples.py", "data/window.py", "games", "network"),
-        *("search/streams.py", "shards/spec.py", "stages/checkpoints.py", "stages/training.py"),
-        *("stages/training_inputs.py", "storage/layout.py"),
+        *("search/streams.py", "shards/spec.py", "stages/checkpoints.py", "stages/origin.py"),
+        *("stages/training.py", "storage/layout.py"),
     ),
     "gating": (*PLAY_SOURCES, "stages/gating.py"),
     "verification": (
@@ -99,7 +100,7 @@ class PartialShard(ShardSpec):
         return ShardSpec.model_validate(self.model_dump(exclude={"stop_after"})).key()
 
 
-class ShardReceipt(Manifest):
+class ShardReceipt(Manifest, extra="ignore"):  # older receipts have an energy, `joules`
     """A shard that was played, by whom, and what that cost; it lies in the store beside the shard."""
 
     key: Sha256
@@ -115,8 +116,6 @@ class ShardReceipt(Manifest):
     seconds: float
     cpu_seconds: float
     gpu_seconds: float
-    joules: float | None
-    """None where the machine does not tell."""
     pid: int
 
 

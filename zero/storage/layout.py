@@ -1,24 +1,45 @@
-"""Where things lie in a lineage's workspace, as far as several modules must agree. Nothing but names.
+"""Paths of a lineage's workspace. Names only.
 
-A module of names alone brings in no library: who asks for a training need not have torch in memory.
+This module imports no library, so that a process which needs a path does not load torch.
 """
 
 from pathlib import Path
 
 from zero.config.settings import STATE_FOLDER
 
-PLAYER_DIR = "state/champion/selfplay"
-"""Who plays with `selfplay.overlap`: inside the champion's folder, so that what depends on that depends on this."""
+STATE_DIR = "state"
+CHAMPION_DIR = "state/champion"
 TRAINEE_DIR = "state/trainee"
+REPLAY_DIR = "state/replay"
+STATE_DIRS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
+"""What a generation starts from. DVC tracks each by a file beside it, such as `state/champion.dvc`."""
+PLAYER_DIR = "state/champion/selfplay"
+"""The network that plays with `selfplay.overlap`: in the champion's folder, so that DVC tracks both as one output."""
+GENERATION_FILE = "generation.json"
+GENERATION_PATH = f"{STATE_DIR}/{GENERATION_FILE}"
+
+GAMES_DIR = "data/games"
+WINDOW_DIR = "data/window"
 CHALLENGER_DIR = "models/challenger"
+MATCH_DIR = "data/match"
+DATA_DIRS = (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)
+"""What the stages of a generation write, in their order."""
 RAW_WEIGHTS_FILE = "raw-weights.safetensors"
-"""In the challenger's folder: the weights that training goes on from, if they are not the player's."""
+"""In the challenger's folder: the weights from which training continues, if they are not the player's."""
 AVERAGE_FILE = "average.safetensors"
-"""In the challenger's folder, only after a restart: the moving average that training goes on from."""
+"""In the challenger's folder, only after a restart: the moving average from which training continues."""
+
+DVC_LOCK = "dvc.lock"
+CONSTRAINTS_FILE = "constraints.txt"
+SELFPLAY_METRICS = "metrics/selfplay.json"
+REPLAY_METRICS = "metrics/replay.json"
 TRAINING_METRICS = "metrics/training.json"
+GATING_METRICS = "metrics/gating.json"
+VERIFICATION_METRICS = "metrics/verification.json"
+METRICS_FILES = (SELFPLAY_METRICS, REPLAY_METRICS, TRAINING_METRICS, GATING_METRICS, VERIFICATION_METRICS)
 TRAINING_CURVE = "plots/training.csv"
 
 
 def workspace_dir(home: Path, lineage: str) -> Path:
-    """Folder of a lineage's workspace, whether it is there or not."""
+    """Path of a lineage's workspace, whether it exists or not."""
     return home / STATE_FOLDER / "workspaces" / lineage
