@@ -248,7 +248,7 @@ def test_a_file_that_is_not_a_network_is_reported(tmp_path):
     (tmp_path / "params.yaml").write_text(preset_text("smoke"))
     (tmp_path / "weights.bin").write_bytes(b"not a network")
     network = resolved_network(tmp_path, str(tmp_path / "weights.bin"))
-    with pytest.raises(ZeroError, match="the weight file is broken"):
+    with pytest.raises(ZeroError, match="the weight file is corrupt"):
         network.evaluator(1)
 
 

@@ -55,7 +55,7 @@ class NetworkSetup(NamedTuple):
         Raises:
           StorageError: the weight file is corrupt.
         """
-        from zero.network.inference import new_evaluator
+        from zero.network.inference import new_evaluator  # imports torch, which specs without a network do not need
 
         profile = local_profile(self.profile, num_threads)
         prepare_torch(profile, num_threads)
@@ -94,7 +94,7 @@ def _network_setup(home: Path, spec: PlayerSpec, for_session: bool) -> NetworkSe
     simulations = 0 if spec.kind == "raw" else spec.int_option("simulations", default, 0, MAX_SIMULATIONS)
     resign = spec.resign_threshold()
     params = params.model_copy(update={"search": _search_params(spec, params.search, for_session)})
-    precision = local_precision(params.profile)
+    precision = local_precision(params.profile)  # fp32 if this machine lacks the network's bf16
     name = " ".join([network.name, *(f"{key}={spec.options[key]}" for key in SEARCH_OPTIONS if key in spec.options)])
     player_id = network_id(name, sha256_bytes(network.weights), params, simulations, resign, precision)
     return NetworkSetup(
@@ -145,6 +145,7 @@ def network_id(
         "simulations": simulations,
         "resign_threshold": resign_threshold,
         "precision": precision or made_for,
+        # without simulations the search does not matter, and players size their trees themselves
         **(params.search.model_dump(exclude={"max_nodes"}) if simulations else {}),
     }
     if precision not in (None, made_for):
@@ -279,6 +280,7 @@ def open_session(
 
     evaluator, search, num_simulations = network.evaluator(num_cores()), network.search, network.num_simulations
 
+    # called for each new board, komi or length of the game; the evaluator is loaded once
     def new_player(board: Rules) -> SingleGamePlayer:
         made = SingleGamePlayer(
             board,

@@ -1,6 +1,6 @@
 """The GTP engine: the commands that Sabaki, Lizzie, GoGui and twogtp send, for one session.
 
-`protocol` parses and formats the text; `serve` runs the loop. Where the protocol leaves a choice:
+`protocol` parses and formats the text; `serve` runs the loop. The protocol leaves open:
 
 - `play` and `genmove` accept any colour at any time, also after two passes; see `game`.
 - Komi is any number. Score and search use it; a network keeps what it learned at the komi of its training.
