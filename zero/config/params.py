@@ -2,8 +2,8 @@
 
 Most fields are required, so that a file says the whole of what was run and DVC sees every change. A few came later and
 are optional (`docs/parameters.md` lists them): a file without one of them is a file from before it, in which it is off.
-A preset is such a file in `zero/config/presets/`. Settings of a machine rather than of an experiment (addresses, folders)
-are in `settings`.
+A preset is such a file in `zero/config/presets/`. Settings of a machine rather than of an experiment (addresses,
+folders) are in `settings`.
 
 In the project's params.yaml and in presets some fields may be `auto`. `zero new` writes the value that it chose into
 the lineage's file.
