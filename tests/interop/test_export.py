@@ -84,8 +84,8 @@ def test_missing_weights_are_reported_with_the_remedy(begun, tmp_path):
 def test_corrupt_weights_are_rejected(begun, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(begun, home, symlinks=True)
-    with ProjectRecord(home) as chains:
-        (start,) = chains.generations("tiny")
+    with ProjectRecord(home) as record:
+        (start,) = record.generations("tiny")
         md5 = start.md5_of("state/champion", "weights.safetensors")
         assert md5
         path = start.cache.path(md5)

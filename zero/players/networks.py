@@ -221,8 +221,8 @@ def _champion(home: Path, lineage: str, tag: str = "") -> ResolvedNetwork:
     """The champion after a generation of a lineage, by default the newest."""
     from zero.record.lineages import ProjectRecord  # slow to import, and other kinds of names do not need it
 
-    with ProjectRecord(home) as chains:
-        recorded = [each for each in chains.generations(lineage) if each.entry and tag in ("", each.tag)]
+    with ProjectRecord(home) as record:
+        recorded = [each for each in record.generations(lineage) if each.entry and tag in ("", each.tag)]
         if not recorded:
             raise LineageError(f"unknown generation {tag!r}; list them with `git tag --list '*/gen-*'`")
         found = recorded[-1]
