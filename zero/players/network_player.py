@@ -63,7 +63,7 @@ class NetworkPlayer:
             parent_first_play=search.first_play == "parent",
             random_symmetry=search.random_symmetry,
             tree_reuse=search.tree_reuse and num_simulations > 0,
-            temperature_moves=0,
+            temperature_moves=0,  # no noise and no temperature: a match measures the best move
             dirichlet_concentration=0.0,
             dirichlet_fraction=0.0,
             first_game=0,
@@ -89,7 +89,7 @@ class NetworkPlayer:
             ) from None
         self._batch = new_batch(rules, num_slots, 1)
         self._streams = np.zeros((num_slots, STREAM_WORDS), np.uint64)
-        self._searching = np.zeros(num_slots, np.bool_)
+        self._searching = np.zeros(num_slots, np.bool_)  # slots whose search is not finished
         self._free = list(range(num_slots))
         self._slot_of: dict[int, int] = {}
         self._device_lock: AbstractContextManager[object] = (
@@ -113,6 +113,7 @@ class NetworkPlayer:
         while num_requests := advance_searches(
             *(self._rules, self._settings, self._slots, batch, self._streams, self._searching)
         ):
+            # padded to one of a few shapes, because each needs a compiled kernel or a captured graph of its own
             rows = batch_shape(num_requests, len(self._streams))
             with self._device_lock:
                 self._evaluator.evaluate(batch.planes[0, :rows], batch.prior[0, :rows], batch.value[0, :rows])
