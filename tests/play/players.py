@@ -3,12 +3,12 @@
 from tests.search.evaluators import HashEvaluator
 from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
-from zero.play.player import Player
+from zero.play.player import SingleGamePlayer
 
 GO3, GO5 = go_rules(3, 3, 0.5), go_rules(5, 5, 0.5)
 
 
-def player(rules=GO5, evaluator=None, **changes) -> Player:
+def player(rules=GO5, evaluator=None, **changes) -> SingleGamePlayer:
     settings = {
         "num_simulations": 30,
         "c_puct": 1.5,
@@ -16,10 +16,10 @@ def player(rules=GO5, evaluator=None, **changes) -> Player:
         "random_symmetry": False,
         "max_nodes": 200,
     }
-    return Player(rules, evaluator or HashEvaluator(rules), **(settings | changes))
+    return SingleGamePlayer(rules, evaluator or HashEvaluator(rules), **(settings | changes))
 
 
-def play_names(one: Player, names: str) -> Player:
+def play_names(one: SingleGamePlayer, names: str) -> SingleGamePlayer:
     for name in names.split():
         one.play(name_to_action(one.rules, name))
     return one

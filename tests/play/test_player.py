@@ -14,14 +14,14 @@ from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashE
 from zero.games.rules import go_rules, gomoku_rules
 from zero.network.inference import new_evaluator
 from zero.network.weights import weights_bytes
-from zero.play.player import Player
+from zero.play.player import SingleGamePlayer
 from zero.search.evaluator import UniformEvaluator
 
 GOMOKU = gomoku_rules(4, 5, 3)
 RULES = {"go 3x3": GO3, "go 3x4 with suicide": go_rules(3, 4, 0.0, allow_suicide=True), "gomoku 4x5": GOMOKU}
 
 
-def play_game(one: Player) -> list[int]:
+def play_game(one: SingleGamePlayer) -> list[int]:
     """Plays a game of the player against itself."""
     while not one.is_over:
         one.play(one.choose())

@@ -13,7 +13,7 @@ from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 from zero.network.inference import new_evaluator
 from zero.network.weights import weights_bytes
-from zero.play.player import Player
+from zero.play.player import SingleGamePlayer
 from zero.search.evaluator import UniformEvaluator
 
 
@@ -124,7 +124,7 @@ def test_undo_without_moves_is_rejected():
         player().undo()
 
 
-@pytest.mark.parametrize("ask", [Player.search, Player.choose, lambda one: one.should_resign(-0.5)])
+@pytest.mark.parametrize("ask", [SingleGamePlayer.search, SingleGamePlayer.choose, lambda one: one.should_resign(-0.5)])
 def test_an_ended_game_is_not_searched(ask):
     one = play_names(player(), "pass pass")
     with pytest.raises(MoveError, match="no move to search: the game is over after 2 moves; start a new game"):

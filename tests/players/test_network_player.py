@@ -11,7 +11,7 @@ from tests.search.evaluators import HashEvaluator, PriorEvaluator
 from zero.config.params import SearchParams
 from zero.errors import ParamsError
 from zero.games.rules import go_rules
-from zero.play.player import Player
+from zero.play.player import SingleGamePlayer
 from zero.players.network_player import NetworkPlayer
 from zero.players.player import RESIGN, PlayerId
 
@@ -72,7 +72,9 @@ def test_without_simulations_it_plays_the_greatest_prior():
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
 def test_it_plays_like_the_single_game_player(root):
     considered = SEARCH.considered_actions if root == "gumbel" else 0
-    alone = Player(GO5, HashEvaluator(GO5), 16, 1.5, False, False, 34, num_leaves=1, considered_actions=considered)
+    alone = SingleGamePlayer(
+        GO5, HashEvaluator(GO5), 16, 1.5, False, False, 34, num_leaves=1, considered_actions=considered
+    )
     for action in own_game(searcher(random_symmetry=False, root=root), 0, 12):
         assert alone.choose() == action
         alone.play(action)

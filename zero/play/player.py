@@ -50,7 +50,7 @@ MAX_KEPT_RATIO = 4
 """Maximum visits of a reused tree for a Gumbel search, as a multiple of the simulations of the search."""
 
 
-class Player:
+class SingleGamePlayer:
     """One game and the search tree of one player. Not thread-safe.
 
     Without a time limit a player is deterministic: the same calls with the same seed give the same results.

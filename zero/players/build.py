@@ -276,7 +276,7 @@ def open_session(
     network = player.network
     if network is None:
         return PlayerSession(text, lambda board: make_player(player, board, 1, seed), rules), rules
-    from zero.play.player import Player as SingleGamePlayer
+    from zero.play.player import SingleGamePlayer
 
     evaluator, search, num_simulations = network.evaluator(num_cores()), network.search, network.num_simulations
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from zero.errors import ZeroError
 from zero.games.position import Rules
-from zero.play.player import Player as SingleGamePlayer
+from zero.play.player import SingleGamePlayer
 from zero.play.search_result import SearchResult
 from zero.players.player import RESIGN, Player
 

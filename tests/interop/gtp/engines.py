@@ -11,7 +11,7 @@ from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
 from zero.interop.gtp.engine import Engine
 from zero.interop.gtp.serve import serve_gtp
-from zero.play.player import Player
+from zero.play.player import SingleGamePlayer
 from zero.players.session import NetworkSession, PlayerSession, Session
 from zero.players.uniform import UniformPlayer
 from zero.search.evaluator import Evaluator, UniformEvaluator
@@ -30,10 +30,12 @@ def network_session(
 ) -> NetworkSession:
     """A session of an untrained network. `seconds`: time limit of a search; `settings`: arguments of the session."""
 
-    def new_player(changed: Rules) -> Player:
+    def new_player(changed: Rules) -> SingleGamePlayer:
         used = evaluator or HashEvaluator(changed)
         max_nodes = max(40, 10 * num_simulations)
-        return Player(changed, used, num_simulations, 1.5, False, False, max_nodes, num_leaves=4, seconds=seconds)
+        return SingleGamePlayer(
+            changed, used, num_simulations, 1.5, False, False, max_nodes, num_leaves=4, seconds=seconds
+        )
 
     return NetworkSession("a hash", new_player, rules, num_simulations, **settings)
 
