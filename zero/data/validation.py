@@ -15,7 +15,7 @@ from zero.data.records import GameColumns
 from zero.games.planes import write_sample
 from zero.games.position import BLACK, NUM_HISTORY, NUM_PLANES, WHITE, WORD_BITS, Rules, new_history, new_position
 from zero.play.moves import MAX_VISITS
-from zero.search.gumbel import WHOLE_TARGET
+from zero.search.gumbel import TARGET_SUM
 from zero.search.streams import next_float, stream_of
 from zero.storage.manifests import NO_RESIGNATION, RESIGNATION
 
@@ -142,7 +142,7 @@ def target_bounds(moves: Moves, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
     """
     number = len(moves.move)
     if terms.gumbel:
-        whole = np.full(number, WHOLE_TARGET)
+        whole = np.full(number, TARGET_SUM)
         return whole, whole
     simulations = np.full(number, terms.num_simulations)
     most = simulations * (moves.move + 1)

@@ -19,7 +19,7 @@ BASE_SOURCES = ("config", "errors.py", "kernels.py", "storage/files.py", "storag
 RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", "data/records.py", "data/validation.py")
 PLAY_SOURCES = (
     *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "stages/origin.py", "statistics.py"),
-    *("play/batched_games.py", "play/boards.py", "play/moves.py", "play/slots.py"),
+    *("play/batched_games.py", "play/lockstep_games.py", "play/moves.py", "play/slots.py"),
     *("storage/layout.py", "storage/store.py"),
 )
 SELFPLAY_SOURCES = ("record/metrics.py", "stages/resignation.py", "stages/selfplay.py")

@@ -117,7 +117,7 @@ def play_settings(spec: ShardSpec) -> PlaySettings:
         num_players=len(spec.weights),
         num_simulations=spec.num_simulations,
         c_puct=spec.search.c_puct,
-        parent_first_play=spec.search.first_play == "parent",
+        fpu_from_parent=spec.search.first_play == "parent",
         random_symmetry=spec.search.random_symmetry,
         tree_reuse=spec.search.tree_reuse,
         temperature_moves=spec.temperature_moves,
