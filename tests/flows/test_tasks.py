@@ -21,7 +21,8 @@ from zero.storage.store import Store
 TURN = GenerationId(lineage="made", number=3, resign_threshold=-1.0)
 REPLAY = """
 import pathlib, sys
-from zero.storage.manifests import GameSet, read_manifest
+from zero.storage.files import read_manifest
+from zero.storage.manifests import GameSet
 from zero.data.quarantine import set_aside_games
 here = pathlib.Path(".")
 tries = pathlib.Path("tries.txt")
