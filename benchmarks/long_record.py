@@ -37,7 +37,7 @@ from zero.record.attestation import (
 )
 from zero.record.ledger import LEDGER_FILE, append_entry, generation_tag, last_line_digest, parse_ledger
 from zero.search.streams import stream_of
-from zero.shards.spec import PACKAGE_DIR, ShardSpec, engine_fingerprint, plan_shards
+from zero.shards.spec import PACKAGE_DIR, ShardSpec, code_digest, plan_shards
 from zero.shards.worker import play_settings
 from zero.stages.gating import decide, match_result
 from zero.stages.replay import last_games, window_name, window_size
@@ -113,7 +113,7 @@ class _Record:
         self.workspace, self.params = workspace, params
         self.lock: dict[str, dict[str, object]] = yaml.safe_load((workspace / "dvc.yaml").read_text())["stages"]
         self.state = {out: _md5_of(workspace / f"{out}.dvc") for out in (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)}
-        self.engines = {stage: engine_fingerprint(stage) for stage in STAGE_OUTS}
+        self.engines = {stage: code_digest(stage) for stage in STAGE_OUTS}
         self._shards: dict[str, str] = {}  # MD5 of every shard of self-play by its key, for the windows
         self._last_files: dict[str, str] = {}  # of the folder that was listed last, without its manifest
 

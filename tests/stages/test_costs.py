@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.project import git
-from zero.config.presets import preset_text
+from tests.parameters import smoke_text
 from zero.record.costs import GenerationCosts, fetch_notes, notes_ref, read_note, write_note
 from zero.shards.meter import Meter
 from zero.shards.spec import ShardReceipt
@@ -177,7 +177,7 @@ def test_a_stage_goes_on_where_its_costs_cannot_be_written(
 def test_the_meter_of_a_stage_on_a_gpu_imports_torch_when_its_environment_is_set(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (workspace / "params.yaml").write_text(preset_text("smoke").replace("device: cpu", "device: cuda"))
+    (workspace / "params.yaml").write_text(smoke_text().replace("device: cpu", "device: cuda"))
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")  # restored at the end also where it was not set
     seen = []

@@ -5,8 +5,8 @@ from pathlib import Path
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
-from zero.config.presets import preset_text
 from zero.network.weights import new_network, weights_bytes
 from zero.record.provenance import (
     PROVENANCE_FILE,
@@ -48,7 +48,7 @@ class Lineage:
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
         self.name = name
-        self.text = preset_text("smoke")
+        self.text = smoke_text()
         self.params = parse_params(self.text)
         self.ledger: list[LedgerEntry] = []
         self.champion = Champion.model_construct()

@@ -13,7 +13,7 @@ from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
 from zero.record.attestation import GAMES_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR, WINDOW_DIR
 from zero.record.generation import MANIFESTS, STATE_OUTS, Generation, Out, read_model
-from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, engine_fingerprint, plan_shards
+from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.stages.replay import last_games, window_name, window_size
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
@@ -171,7 +171,7 @@ def planned(generation: Generation, path: str, params: Params) -> list[ShardSpec
 
 @cache
 def _own_engine(kind: str) -> str:
-    return engine_fingerprint(kind)
+    return code_digest(kind)
 
 
 def _plain(profile: ProfileParams) -> ProfileParams:

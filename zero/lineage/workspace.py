@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from zero.config.params import PARAMS_FILE, Params, params_digest, parse_params
+from zero.config.params import PARAMS_FILE, Params, params_digest, params_text, parse_params
 from zero.errors import LineageError
 from zero.lineage.recovery import clear_debris
 from zero.record.costs import fetch_notes
@@ -143,13 +143,13 @@ def clear_stop(workspace: Path) -> None:
     (workspace / ".git" / STOP_FILE).unlink(missing_ok=True)
 
 
-def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Standing:
+def new_lineage(home: Path, lineage: str, text: str, source: str) -> Standing:
     """Makes a lineage with its generation 0, the seeded random network. There whole or not at all.
 
     Args:
       home: the project's folder, whose committed code the lineage begins with.
       lineage: its name.
-      params_text: its `params.yaml`.
+      text: a parameters file in which no value is `auto`; the workspace gets one with every parameter.
       source: what an error calls that text.
 
     Raises:
@@ -158,7 +158,7 @@ def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Stan
     """
     if not NAME_PATTERN.match(lineage):
         raise LineageError(f"{lineage!r} is no name for a lineage; use up to 40 of a-z, 0-9 and '-', a letter first")
-    params = parse_params(params_text, source)
+    params = parse_params(text, source)
     target = workspace_dir(home, lineage)
     if target.exists():
         raise LineageError(f"lineage {lineage!r} is there already, in {target}; go on with it, or choose another name")
@@ -178,7 +178,7 @@ def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Stan
         git(home, "clone", "--quiet", "--no-tags", str(home), str(building))
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
         configure_dvc(building, home)
-        write_whole(building / PARAMS_FILE, params_text.encode())
+        write_whole(building / PARAMS_FILE, params_text(params).encode())
         _write_first_state(building, lineage, params)
         dvc(building, "add", "--quiet", *STATE_OUTS)
         git(building, "add", "--all")
@@ -294,7 +294,7 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
 
 def first_origin(lineage: str, params: Params) -> Origin:
     """Origin of generation 0."""
-    from zero.shards.spec import engine_fingerprint
+    from zero.shards.spec import code_digest
 
     return Origin(
         stage="new",
@@ -302,7 +302,7 @@ def first_origin(lineage: str, params: Params) -> Origin:
         generation=0,
         seed=params.seed,
         params_digest=params_digest(params),
-        engine=engine_fingerprint("training"),
+        engine=code_digest("training"),
         inputs={},
     )
 

@@ -143,7 +143,7 @@ class DataCache:
 
 
 def source_digest(files: Mapping[str, bytes]) -> str:
-    """Fingerprint of sources by their path below `zero/`, as `zero.shards.spec.engine_fingerprint` makes it."""
+    """Fingerprint of sources by their path below `zero/`, as `zero.shards.spec.code_digest` makes it."""
     digest = hashlib.sha256()
     for path in sorted(files, key=PurePosixPath):
         digest.update(path.encode() + b"\0" + files[path] + b"\0")

@@ -120,7 +120,7 @@ class ShardReceipt(Manifest):
     pid: int
 
 
-def engine_fingerprint(stage: str) -> str:
+def code_digest(stage: str) -> str:
     """SHA-256 (hex) of the names and contents of the sources that a stage runs."""
     digest = hashlib.sha256()
     for path in stage_sources(stage):
@@ -148,7 +148,7 @@ def check_code(stage: str, engine: str, lock_file: str) -> None:
     Raises:
       LineageError: it has others.
     """
-    pairs = (("engine", engine, engine_fingerprint(stage)), ("lock file", lock_file, lock_file_digest()))
+    pairs = (("engine", engine, code_digest(stage)), ("lock file", lock_file, lock_file_digest()))
     for name, wanted, here in pairs:
         if wanted != here:
             raise LineageError(
@@ -175,7 +175,7 @@ def plan_shards(
     A match is played without noise, by the most visited moves (of a Gumbel root the best of those), with all
     simulations and to its end.
     """
-    engine, lock_file, profile = engine_fingerprint(kind), lock_file_digest(), shard_profile(params.profile)
+    engine, lock_file, profile = code_digest(kind), lock_file_digest(), shard_profile(params.profile)
     selfplay = stage if isinstance(stage, SelfplayParams) else None
     return [
         ShardSpec(

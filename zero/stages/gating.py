@@ -12,7 +12,7 @@ from zero.config.params import load_params, params_digest
 from zero.data.records import GameColumns
 from zero.shards.collect import collect_games
 from zero.shards.executor import Progress
-from zero.shards.spec import ShardSpec, engine_fingerprint, plan_shards
+from zero.shards.spec import ShardSpec, code_digest, plan_shards
 from zero.statistics import wilson_interval
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.manifests import Champion, Checkpoint, Colours, GenerationId, MatchResult, Origin, PromotionDecision
@@ -47,7 +47,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
         generation=generation.number,
         seed=params.seed,
         params_digest=params_digest(params, "gating"),
-        engine=engine_fingerprint("gating"),
+        engine=code_digest("gating"),
         inputs={"challenger": challenger, "champion": champion},
     )
     collected = collect_games(folder, params, specs, store, origin, folder / MATCH_DIR, progress)

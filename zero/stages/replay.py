@@ -29,7 +29,7 @@ from zero.data.validation import SAMPLED_POSITIONS, Terms, moves_of, reason_of, 
 from zero.data.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR, shard_fault
 from zero.errors import StorageError
 from zero.games.rules import rules_of
-from zero.shards.spec import engine_fingerprint
+from zero.shards.spec import code_digest
 from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest
 from zero.storage.manifests import (
     MANIFEST_FILE,
@@ -130,7 +130,7 @@ def run(folder: Path, store: Store) -> Window:
             generation=generation.number,
             seed=params.seed,
             params_digest=params_digest(params, STAGE),
-            engine=engine_fingerprint(STAGE),
+            engine=code_digest(STAGE),
             inputs={
                 GAMES_DIR: sha256_file(games_dir / MANIFEST_FILE),
                 REPLAY_DIR: sha256_file(replay_dir / MANIFEST_FILE),

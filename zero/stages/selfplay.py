@@ -14,7 +14,7 @@ from zero.config.params import Params, SelfplayParams, load_params, params_diges
 from zero.errors import LineageError, StorageError
 from zero.record.metrics import METRICS_FILE, SelfplayMetrics, following_threshold
 from zero.shards.executor import Progress
-from zero.shards.spec import ShardSpec, engine_fingerprint, plan_shards
+from zero.shards.spec import ShardSpec, code_digest, plan_shards
 from zero.stages.resignation import calibrate
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.layout import PLAYER_DIR
@@ -158,6 +158,6 @@ def _origin(params: Params, generation: GenerationId, specs: list[ShardSpec]) ->
         generation=generation.number,
         seed=params.seed,
         params_digest=params_digest(params, "selfplay"),
-        engine=engine_fingerprint("selfplay"),
+        engine=code_digest("selfplay"),
         inputs={"champion": specs[0].weights[0]},
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from zero.config.params import Params, params_digest
 from zero.data.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR
-from zero.shards.spec import engine_fingerprint
+from zero.shards.spec import code_digest
 from zero.storage.files import read_manifest, sha256_file
 from zero.storage.layout import TRAINEE_DIR
 from zero.storage.manifests import MANIFEST_FILE, GenerationId, Origin
@@ -25,7 +25,7 @@ def training_origin(folder: Path, params: Params) -> Origin:
         generation=generation.number,
         seed=params.seed,
         params_digest=params_digest(params, STAGE),
-        engine=engine_fingerprint(STAGE),
+        engine=code_digest(STAGE),
         inputs={
             WINDOW_DIR: sha256_file(folder / WINDOW_DIR / MANIFEST_FILE),
             TRAINEE_DIR: sha256_file(folder / TRAINEE_DIR / MANIFEST_FILE),
