@@ -38,10 +38,10 @@ from zero.record.attestation import (
 from zero.record.ledger import LEDGER_FILE, append_entry, generation_tag, last_line_digest, parse_ledger
 from zero.search.streams import stream_of
 from zero.shards.spec import PACKAGE_DIR, ShardSpec, code_digest, plan_shards
-from zero.shards.worker import play_settings
+from zero.shards.worker import shard_settings
 from zero.stages.gating import decide, match_result
 from zero.stages.replay import last_games, window_name, window_size
-from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest, write_whole
+from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest, write_atomic
 from zero.storage.layout import workspace_dir
 from zero.storage.manifests import (
     MANIFEST_FILE,
@@ -248,7 +248,7 @@ class _Record:
             lock_digest=sha256_file(folder / "dvc.lock"),
             previous=last_line_digest(text),
         )
-        write_whole(folder / LEDGER_FILE, append_entry(text, entry).encode())
+        write_atomic(folder / LEDGER_FILE, append_entry(text, entry).encode())
         git(folder, "add", "--all")
         git(folder, "commit", "--quiet", "-m", f"generation {number}")
         git(folder, "tag", generation_tag(LINEAGE, number))
@@ -278,11 +278,11 @@ class _Record:
             stages[stage] = {"deps": deps, "outs": [{"path": out, "md5": outs[out]}]}
         gating = (self.workspace / "metrics/gating.json").read_bytes()
         stages["gating"]["outs"].append({"path": "metrics/gating.json", "md5": _md5(gating)})  # type: ignore[index] # a dict
-        write_whole(self.workspace / "dvc.lock", yaml.safe_dump({"schema": "2.0", "stages": stages}).encode())
+        write_atomic(self.workspace / "dvc.lock", yaml.safe_dump({"schema": "2.0", "stages": stages}).encode())
 
     def _set_state(self, out: str, md5: str) -> None:
         tree = {"outs": [{"md5": md5, "hash": "md5", "path": Path(out).name}]}
-        write_whole(self.workspace / f"{out}.dvc", yaml.safe_dump(tree).encode())
+        write_atomic(self.workspace / f"{out}.dvc", yaml.safe_dump(tree).encode())
         self.state[out] = md5
 
     def _listed(self, out: str, files: Mapping[str, str]) -> str:
@@ -295,7 +295,7 @@ class _Record:
     def _put(self, data: bytes, suffix: str = "") -> str:
         name = _md5(data) + suffix
         if not self._path(name).exists():
-            write_whole(self._path(name), data)
+            write_atomic(self._path(name), data)
         return name
 
     def _path(self, md5: str) -> Path:
@@ -310,11 +310,11 @@ def _play(params: Params, num_games: int, kind: str) -> list[GameRecord]:
     streams = np.stack([stream_of(params.seed, 1, kind, game) for game in range(num_games)])
     played = play_games(
         rules_of(params.game),
-        play_settings(spec),
+        shard_settings(spec),
         [evaluator],
         spec.weights,
         streams,
-        spec.num_slots,
+        spec.play.num_slots,
         params.search.max_nodes,
     )
     return list(played.games)

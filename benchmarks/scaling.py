@@ -47,6 +47,7 @@ from flows.worker import PlayerWorker
 from infra.api import HOST
 from infra.cluster_parts import Cluster, query_seconds, read_cluster
 from infra.services import Home, LocalError
+from zero.config.params import match_play
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.manifests import GenerationId
@@ -160,20 +161,12 @@ def specs_of(arguments: argparse.Namespace) -> list[ShardSpec]:
             kind="selfplay",
             game=params.game,
             search=params.search,
+            play=match_play(1, params.selfplay.num_simulations),
             weights=("a" * 64,),
             seed=seed,
             generation=1,
             first_game=first,
             num_games=min(arguments.games_a_shard, arguments.games - first),
-            num_slots=1,
-            num_simulations=params.selfplay.num_simulations,
-            temperature_moves=0,
-            dirichlet_concentration=0.0,
-            dirichlet_fraction=0.0,
-            forced_playouts=0.0,
-            full_search_fraction=1.0,
-            fast_simulations=1,
-            calibration_fraction=0.0,
             resign_threshold=-1.0,
             device=params.profile,
             engine="e" * 64,

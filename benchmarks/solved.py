@@ -22,7 +22,7 @@ from zero.games.coords import action_to_name
 from zero.players.build import seat
 from zero.players.single_game import Thinker
 from zero.record.ledger import lineages, standing
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
 from zero.storage.vcs import environment
 
@@ -74,7 +74,7 @@ def solve(home: Path, seed: int, goal: float, most_generations: int) -> bool:
     lineage = f"{PRESET}-seed-{seed}"
     if lineage not in lineages(home):
         params = home / STATE_FOLDER / f"{lineage}.yaml"
-        write_whole(params, yaml.safe_dump(yaml.safe_load(preset_text(PRESET)) | {"seed": seed}).encode())
+        write_atomic(params, yaml.safe_dump(yaml.safe_load(preset_text(PRESET)) | {"seed": seed}).encode())
         run(home, ["zero", "new", lineage, "--params", str(params)])
     seconds = 0.0
     newest = standing(workspace_dir(home, lineage)).next_generation - 1

@@ -13,7 +13,7 @@ from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_p
 from zero.games.rules import legal_mask, margin, outcome, play, rules_of, write_owners
 from zero.network.learner import Learner
 from zero.network.weights import load_network, new_network, weights_bytes
-from zero.storage.files import file_ref, sha256_bytes, write_manifest, write_whole
+from zero.storage.files import file_ref, sha256_bytes, write_manifest, write_atomic
 from zero.storage.manifests import Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin, ShardRef, Window
 
 LINEAGE = "made"
@@ -114,7 +114,7 @@ def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[Game
         records = made_records(rules, GAMES_PER_SHARD, seed=10 * generation + shard, first_game=first)
         data = write_records(records)
         path = directory / f"shard-{shard:04d}.parquet"
-        write_whole(path, data)
+        write_atomic(path, data)
         refs.append(
             ShardRef(
                 file=FileRef(path=path.name, sha256=sha256_bytes(data), num_bytes=len(data)),
@@ -140,7 +140,7 @@ def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[Game
 
 
 def write_params(folder: Path, params: Params) -> None:
-    write_whole(folder / "params.yaml", yaml.safe_dump(params.model_dump(mode="json")).encode())
+    write_atomic(folder / "params.yaml", yaml.safe_dump(params.model_dump(mode="json")).encode())
 
 
 def write_workspace(folder: Path, params: Params, num_shards: int = 2) -> list[GameRecord]:
@@ -150,8 +150,8 @@ def write_workspace(folder: Path, params: Params, num_shards: int = 2) -> list[G
     write_manifest(folder / "state/replay", empty)
     directory = folder / "state/trainee"
     learner = Learner(new_network(params.network, params.game, params.seed), params.training, "cpu")
-    write_whole(directory / "weights.safetensors", learner.weights())
-    write_whole(directory / "optimizer.safetensors", learner.optimizer_state())
+    write_atomic(directory / "weights.safetensors", learner.weights())
+    write_atomic(directory / "optimizer.safetensors", learner.optimizer_state())
     trainee = Checkpoint(
         origin=made_origin("training", 0),
         network=params.network,
@@ -174,5 +174,5 @@ def saturate_value_head(folder: Path) -> None:
     with torch.no_grad():
         model.value_head.output.weight.zero_()
         model.value_head.output.bias.fill_(20.0)
-    write_whole(path, weights_bytes(model))
+    write_atomic(path, weights_bytes(model))
     write_manifest(directory, checkpoint.model_copy(update={"weights": file_ref(path, directory)}))

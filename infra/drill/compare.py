@@ -95,7 +95,7 @@ def damage(place: Place) -> list[str]:
         done = subprocess.run(words, cwd=folder, env=environment_of(place), capture_output=True, text=True, check=False)
         if done.returncode or done.stdout:
             said.append(f"git fsck in {folder.name}: {' | '.join((done.stdout + done.stderr).splitlines())}")
-    aside = place.home / STORE / "set-aside"
+    aside = place.home / STORE / "quarantine"
     if aside.is_dir() and any(aside.iterdir()):
         said.append(f"set aside in the store: {', '.join(sorted(path.name for path in aside.iterdir()))}")
     return said

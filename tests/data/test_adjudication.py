@@ -7,7 +7,7 @@ import pytest
 
 from tests.made_games import made_records
 from tests.oracle.adjudication import judge
-from zero.data.adjudication import FAULT_WORDS, Adjudicated, adjudicate, fault_text
+from zero.data.adjudication import VIOLATION_TEXTS, Adjudicated, adjudicate, violation_text
 from zero.data.records import GameColumns, read_records, write_records
 from zero.games.coords import name_to_action
 from zero.games.position import Rules
@@ -113,14 +113,14 @@ def test_it_agrees_with_the_slow_twin_on_true_and_false_games(name):
     found, seen = adjudicated(rules, games), set()
     for index, record in enumerate(games):
         verdict = judge(rules, record)
-        seen.add(verdict.fault)
-        assert (found.fault[index], found.fault_move[index]) == (FAULTS[verdict.fault], verdict.move), verdict
+        seen.add(verdict.violation)
+        assert (found.violation[index], found.violation_move[index]) == (FAULTS[verdict.violation], verdict.move), verdict
         if verdict.end is not None:
             assert (found.outcome[index], found.margin[index]) == (verdict.outcome, verdict.margin)
             assert END_NAMES[found.end[index]] == verdict.end
             assert found.ownership[index].tolist() == (verdict.owners or [0] * rules.num_points)
-    assert len(seen) >= 9  # a fault of nearly every kind came up
-    assert not found.fault[: len(true)].any()
+    assert len(seen) >= 9  # a violation of nearly every kind came up
+    assert not found.violation[: len(true)].any()
 
 
 @pytest.fixture(scope="module")
@@ -164,13 +164,13 @@ def test_a_false_record_is_caught_and_told(game, case):
     change, words = CASES[case]
     games = columns_of([game, change(game), game])
     found = adjudicate(GO5, games)
-    assert found.faulty_games.tolist() == [1]
-    assert words in fault_text(GO5, games, found, 1)
+    assert found.violating_games.tolist() == [1]
+    assert words in violation_text(GO5, games, found, 1)
 
 
 def test_a_resigned_game_is_won_by_the_other(game):
     found = adjudicated(GO5, [resigned(game, 4), resigned(game, 5)])
-    assert not found.fault.any()
+    assert not found.violation.any()
     assert found.outcome.tolist() == [-1, 1]
     assert [END_NAMES[end] for end in found.end] == ["resignation", "resignation"]
     assert not found.margin.any() and not found.ownership.any()
@@ -195,9 +195,9 @@ def test_a_move_that_retakes_a_ko_at_once_is_illegal():
     )
     games = columns_of([record])
     found = adjudicate(GO5, games)
-    assert (found.fault[0], found.fault_move[0]) == (1, 8)
-    assert fault_text(GO5, games, found, 0).endswith(": C4")
+    assert (found.violation[0], found.violation_move[0]) == (1, 8)
+    assert violation_text(GO5, games, found, 0).endswith(": C4")
 
 
 def test_every_fault_has_words():
-    assert len(FAULT_WORDS) == len(FAULTS)
+    assert len(VIOLATION_TEXTS) == len(FAULTS)

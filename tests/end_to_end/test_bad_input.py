@@ -205,7 +205,7 @@ def test_a_shard_altered_in_the_store_is_set_aside_and_played_again(home: Path) 
     shard.write_bytes(bytes(data))
     zero(workspace_of(home), "selfplay")
     assert {path.name: path.read_bytes() for path in games.iterdir()} == played
-    set_aside = sorted(path.name for path in (home / ".zero/store/set-aside").iterdir())
+    set_aside = sorted(path.name for path in (home / ".zero/store/quarantine").iterdir())
     assert len(set_aside) == 2 and [name.endswith(REASON_SUFFIX) for name in set_aside] == [False, True]
 
 

@@ -14,7 +14,7 @@ from tests.made_games import made_origin
 from tests.shards.played import put_network, smoke_params
 from zero.config.params import Params
 from zero.data.records import game_record, read_records, write_records
-from zero.data.validation import Fault
+from zero.data.validation import Violation
 from zero.errors import StorageError
 from zero.shards import collect
 from zero.shards.collect import MAX_ROUNDS, Collected, collect_games, take_shard
@@ -50,7 +50,7 @@ class Stage(NamedTuple):
         return path
 
     def set_aside(self) -> list[Path]:
-        return sorted((Path(self.store.url) / "set-aside").glob("*"))
+        return sorted((Path(self.store.url) / "quarantine").glob("*"))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def with_another_result(data: bytes) -> bytes:
 
 def test_honest_shards_are_copied_out(stage):
     collected = stage.collect()
-    assert collected.num_set_aside == 0
+    assert collected.num_quarantined == 0
     assert [ref.first_game for ref in collected.game_set.shards] == [0, 6]
     for ref, spec in zip(collected.game_set.shards, stage.specs, strict=True):
         assert checked_path(ref.file, stage.folder).read_bytes() == stage.path(spec).read_bytes()
@@ -97,7 +97,7 @@ def test_a_shard_that_breaks_the_contract_is_set_aside_with_its_reason_and_playe
     false = with_another_result(honest)
     stage.put(stage.specs[1], false)
     collected = stage.collect()
-    assert collected.num_set_aside == 1
+    assert collected.num_quarantined == 1
     assert (stage.folder / "shard-0001.parquet").read_bytes() == honest
     assert stage.path(stage.specs[1]).read_bytes() == honest
     bad, reason = stage.set_aside()
@@ -109,7 +109,7 @@ def test_a_shard_that_breaks_the_contract_is_set_aside_with_its_reason_and_playe
 
 def test_a_file_that_is_no_shard_is_played_again(stage):
     stage.put(stage.specs[0], b"a hash of its own, but no games")
-    assert stage.collect().num_set_aside == 1
+    assert stage.collect().num_quarantined == 1
     assert "is no shard of games" in stage.set_aside()[1].read_text()
 
 
@@ -130,10 +130,10 @@ def test_a_forged_file_is_a_fault_and_ends_no_stage(stage, column, values, text)
     file = io.BytesIO()
     pq.write_table(table.set_column(index, table.schema.field(index), values), file)
     stage.put(stage.specs[0], file.getvalue())
-    faults = take_shard(stage.specs[0], stage.store)
-    assert isinstance(faults, list)
-    assert [(fault.clause, fault.game) for fault in faults] == [("file", 0)]
-    assert text in faults[0].text
+    violations = take_shard(stage.specs[0], stage.store)
+    assert isinstance(violations, list)
+    assert [(violation.clause, violation.game) for violation in violations] == [("file", 0)]
+    assert text in violations[0].text
 
 
 def test_a_shard_copied_from_another_is_played_again(stage):
@@ -143,7 +143,7 @@ def test_a_shard_copied_from_another_is_played_again(stage):
     honest = stage.path(stage.specs[1]).read_bytes()
     stage.put(stage.specs[1], write_records(copied))
     collected = stage.collect()
-    assert collected.num_set_aside == 1
+    assert collected.num_quarantined == 1
     assert "one stream was played twice" in stage.set_aside()[1].read_text()
     assert (stage.folder / "shard-0001.parquet").read_bytes() == honest
 
@@ -156,9 +156,9 @@ def test_an_altered_object_is_set_aside_with_that_reason(stage):
 
 
 def test_a_shard_that_is_bad_each_time_ends_the_stage(stage, monkeypatch):
-    monkeypatch.setattr(collect, "shard_faults", lambda *_: [Fault("rules", 4, 9, "a made fault")])
+    monkeypatch.setattr(collect, "shard_violations", lambda *_: [Violation("rules", 4, 9, "a made violation")])
     monkeypatch.setattr(collect, "fill_store", lambda *_: [play_into_store(s, stage.store) for s in stage.specs])
-    with pytest.raises(StorageError, match=r"games 6-11 .* game 4, move 9: a made fault .*played 3 times"):
+    with pytest.raises(StorageError, match=r"games 6-11 .* game 4, move 9: a made violation .*played 3 times"):
         stage.collect()
     assert len(stage.set_aside()) == 2 * 2 * MAX_ROUNDS
     assert not stage.folder.exists()

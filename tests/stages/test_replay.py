@@ -10,7 +10,7 @@ import pytest
 
 from tests.made_games import GO5, LINEAGE, made_params, write_games, write_params, write_workspace
 from zero.config.params import GoParams, Params
-from zero.data.quarantine import lacks_games
+from zero.data.quarantine import has_missing_shards
 from zero.data.records import game_record, read_records, write_records
 from zero.data.window import read_window
 from zero.errors import StorageError
@@ -155,8 +155,8 @@ def test_altered_games_are_refused(tmp_path):
     write_workspace(tmp_path, window_of(100))
     flip_a_byte(tmp_path / "data/games/shard-0001.parquet")
     refused(tmp_path, r"shard-0001\.parquet was altered.*run `dvc repro` to play it again")
-    assert lacks_games(tmp_path, "data/games")
-    assert (tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet").exists()
+    assert has_missing_shards(tmp_path, "data/games")
+    assert (tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet").exists()
 
 
 def test_altered_older_games_are_refused(tmp_path):
@@ -261,12 +261,12 @@ def test_games_that_break_the_contract_are_set_aside_here_and_in_the_store(tmp_p
     store = Store(str(tmp_path / "store"))
     store.put_shard(key, data)
     refused(tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: another outcome than recorded")
-    aside = tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet"
+    aside = tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet"
     assert aside.read_bytes() == data
     assert "game 4, move" in aside.with_name(f"{aside.name}.reason.txt").read_text()
     assert store.get_shard(key) is None
-    assert [path.read_bytes() for path in sorted((tmp_path / "store/set-aside").glob("*.parquet.????????"))] == [data]
-    assert lacks_games(tmp_path, "data/games")
+    assert [path.read_bytes() for path in sorted((tmp_path / "store/quarantine").glob("*.parquet.????????"))] == [data]
+    assert has_missing_shards(tmp_path, "data/games")
 
 
 def test_all_shards_at_fault_are_set_aside_at_once(tmp_path):
@@ -274,7 +274,7 @@ def test_all_shards_at_fault_are_set_aside_at_once(tmp_path):
     change_game(tmp_path, 0, lost_after_all)
     change_game(tmp_path, 2, lost_after_all)
     refused(tmp_path, r"shard-0000\.parquet .*\(and 1 more\)")
-    assert len(list((tmp_path / ".zero/set-aside").glob("*.parquet"))) == 2
+    assert len(list((tmp_path / ".zero/quarantine").glob("*.parquet"))) == 2
     assert (tmp_path / "data/games/shard-0001.parquet").exists()
 
 

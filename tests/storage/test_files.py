@@ -20,7 +20,7 @@ from zero.storage.files import (
     sha256_bytes,
     sha256_file,
     write_manifest,
-    write_whole,
+    write_atomic,
 )
 from zero.storage.manifests import MANIFEST_FILE, Champion, Checkpoint, FileRef, GenerationId, Manifest, Origin
 
@@ -41,24 +41,24 @@ def failing(error: BaseException):
 
 def test_a_file_is_written_with_its_folders(tmp_path):
     path = tmp_path / "a" / "b" / "file.json"
-    write_whole(path, b"one")
+    write_atomic(path, b"one")
     assert path.read_bytes() == b"one"
     assert names(path.parent) == ["file.json"]
 
 
 def test_a_written_file_can_be_read_by_others(tmp_path):
     # a temporary file is for its maker alone
-    write_whole(tmp_path / "file", b"")
+    write_atomic(tmp_path / "file", b"")
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "fchmod"])
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, step):
     path = tmp_path / "file"
-    write_whole(path, b"old")
+    write_atomic(path, b"old")
     monkeypatch.setattr(os, step, failing(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     with pytest.raises(StorageError, match=rf"cannot write {path}: No space left on device"):
-        write_whole(path, b"new, and much longer")
+        write_atomic(path, b"new, and much longer")
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["file"]
 
@@ -66,7 +66,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
 def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "file", b"new")
+        write_atomic(tmp_path / "file", b"new")
     assert names(tmp_path) == []
 
 
@@ -86,23 +86,23 @@ def test_the_content_is_on_the_disk_before_the_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", replace)
-    write_whole(path, b"whole")
+    write_atomic(path, b"whole")
     assert calls == ["fsync", "replace"]
 
 
 def test_a_reader_never_sees_a_half_of_a_file_written_over(tmp_path):
     # A reader that opened the old file goes on with the old content.
     path = tmp_path / "file"
-    write_whole(path, b"old")
+    write_atomic(path, b"old")
     with path.open("rb") as reader:
-        write_whole(path, b"new")
+        write_atomic(path, b"new")
         assert reader.read() == b"old"
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(StorageError, match=rf"cannot write {tmp_path}/taken/file: "):
-        write_whole(tmp_path / "taken" / "file", b"")
+        write_atomic(tmp_path / "taken" / "file", b"")
 
 
 def test_canonical_json_is_pinned():

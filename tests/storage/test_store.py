@@ -110,27 +110,27 @@ def test_bad_objects_of_one_name_do_not_displace_each_other(store):
 
 def test_a_shard_is_set_aside_with_the_reason_given(store):
     digest, other = store.put_shard(KEY, DATA), store.put_shard(OTHER_KEY, DATA)
-    assert store.set_aside_shard(KEY, "its games break the rules")
+    assert store.quarantine_shard(KEY, "its games break the rules")
     assert store.get_shard(KEY) is None
     assert store.get_shard(OTHER_KEY) == (DATA, other)
     aside, reason, _ = files(store)
     assert aside.startswith(f"{BAD_FOLDER}/{KEY}.{digest}.parquet.")
     assert store._files.cat_file(f"{store._root}/{aside}") == DATA
     assert store._files.cat_file(f"{store._root}/{reason}") == b"its games break the rules\n"
-    assert not store.set_aside_shard(KEY, "again")  # nothing is there any more
+    assert not store.quarantine_shard(KEY, "again")  # nothing is there any more
     assert len(files(store)) == 3
 
 
 def test_both_shards_of_two_machines_are_set_aside(store):
     store.put_shard(KEY, DATA)
     store.put_shard(KEY, b"other bits")
-    assert store.set_aside_shard(KEY, "they differ")
+    assert store.quarantine_shard(KEY, "they differ")
     assert store.get_shard(KEY) is None
 
 
 def test_an_object_that_another_process_has_set_aside_is_no_error(store):
     digest = store.put_shard(KEY, DATA)
-    store.set_aside_shard(KEY, "first")
+    store.quarantine_shard(KEY, "first")
     before = files(store)
     store._set_aside(f"shards/ab/{KEY}.{digest}.parquet", "second")
     assert files(store) == before
@@ -160,7 +160,7 @@ def test_who_may_not_set_an_altered_object_aside_tells_of_it_and_can_put_it_agai
         store.get_weights(weights)
     assert store.get_shard(KEY) is None and f"shards/ab/{KEY}.{shard}.parquet" in caplog.text
     with pytest.raises(StorageError, match="cannot set aside"):
-        store.set_aside_shard(KEY, "its games break the rules")
+        store.quarantine_shard(KEY, "its games break the rules")
     assert store.put_shard(KEY, DATA) == shard and store.put_weights(DATA) == weights
     assert store.get_shard(KEY) == (DATA, shard) and store.get_weights(weights) == DATA
 

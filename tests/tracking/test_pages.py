@@ -7,7 +7,7 @@ import pytest
 from tests.parameters import preset
 from zero.network.health import Health
 from zero.record.costs import GenerationCosts, StageCosts
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
 from zero.storage.manifests import LedgerEntry
 from zero.tracking.files import Generation, Point, _checks, _curve
 from zero.tracking.pages import cost_points, flatten, generation_page
@@ -78,8 +78,8 @@ def test_without_a_note_no_cost_is_shown():
 
 
 def test_the_checks_of_a_generation_are_metrics_of_their_stages(tmp_path):
-    write_whole(tmp_path / "replay.json", b'{"num_games": 24, "late_value_agreement": 0.75}')
-    write_whole(tmp_path / "verification.json", b'{"selfplay": {"num_games": 12, "shards": [0, 1]}}')
+    write_atomic(tmp_path / "replay.json", b'{"num_games": 24, "late_value_agreement": 0.75}')
+    write_atomic(tmp_path / "verification.json", b'{"selfplay": {"num_games": 12, "shards": [0, 1]}}')
     assert dict(_checks(tmp_path)) == {
         "replay/num_games": 24.0,
         "replay/late_value_agreement": 0.75,

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from zero.audit.data import AGAIN, UNREADABLE, shard
 from zero.audit.findings import Drift, differs
-from zero.data.adjudication import adjudicate, fault_text
+from zero.data.adjudication import adjudicate, violation_text
 from zero.data.records import GameColumns, concatenate
 from zero.errors import StorageError
 from zero.games.rules import rules_of
@@ -38,9 +38,9 @@ def check_match(generation: Generation) -> Iterator[Drift]:
         yield Drift(MATCH_DIR, "actions of a position", str(columns.num_actions), str(rules.num_actions), remedy)
         return
     judged = adjudicate(rules, columns)
-    for index in judged.faulty_games[:1]:
-        told = f"{fault_text(rules, columns, judged, int(index))}, at move {judged.fault_move[index]}"
-        what = f"{len(judged.faulty_games)} games against the rules, first game {columns.game[index]}"
+    for index in judged.violating_games[:1]:
+        told = f"{violation_text(rules, columns, judged, int(index))}, at move {judged.violation_move[index]}"
+        what = f"{len(judged.violating_games)} games against the rules, first game {columns.game[index]}"
         yield Drift(MATCH_DIR, what, told, "a game by the rules", AGAIN.format(tag=generation.tag))
     counted = match_result(columns._replace(outcome=judged.outcome))
     yield from _compare(GATING_FILE, generation.decision.match if generation.decision else None, counted, remedy)

@@ -1,6 +1,6 @@
-"""Game records as Parquet: a row a game, so that pandas or DuckDB read a shard; in memory, flat columns for all games.
+"""Game records as Parquet, one row per game, so that pandas or DuckDB can read a shard; flat columns in memory.
 
-Visit counts are kept where they are not zero. Equal records give equal bytes: the writer's settings are fixed here.
+Only visit counts above zero are stored. Equal records give equal bytes: the settings of the writer are fixed here.
 
 | column | type | |
 |---|---|---|
@@ -13,9 +13,9 @@ Visit counts are kept where they are not zero. Equal records give equal bytes: t
 | never_resigns | bool | a calibration game |
 | ownership | list of int8, S*S long or empty | owner of each point at the end, +1, 0, -1 for Black |
 | root_values | list of float32, T long | mean value of the search, seen by the player to move |
-| best_values | list of float32, T long | that of the most visited action |
-| visit_offsets | list of int32, T + 1 long | where a move's entries of the next two columns begin |
-| visit_actions, visit_counts | lists of int16, uint16 | policy target: weights by action, none for a fast move |
+| best_values | list of float32, T long | mean value of the most visited action |
+| visit_offsets | list of int32, T + 1 long | first entry of each move in the next two columns |
+| visit_actions, visit_counts | lists of int16, uint16 | policy target: weights by action; empty for a move without full search |
 """
 
 import io
@@ -54,13 +54,13 @@ VALUE_COLUMNS = ("game", "actions", "root_values")
 STRING_COLUMNS = ["black", "white", "end"]
 OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
 VALUE_BYTES, NAMES_BYTES = 16, 1 << 20
-"""More than a value, its place in its list and Parquet's headers take, and more than all names of players and ends."""
+"""Upper bounds: bytes of a value with its list levels and page headers; bytes of all names of players and ends."""
 OTHER_COLUMNS = "does not have the columns of a shard of games"
-RESTORE = "restore it with `dvc checkout --force`, or take it out of the store so that it is played again"
+RESTORE = "restore it with `dvc checkout --force`, or remove it from the store so that it is played again"
 
 
 class Limits(NamedTuple):
-    """What a shard may hold at most: a few bytes of Parquet can stand for more values than the memory holds."""
+    """Upper bounds of a shard's size: a few bytes of Parquet can decompress to more than the memory holds."""
 
     num_games: int
     num_values: int  # of one column, in all games
@@ -82,7 +82,7 @@ class GameColumns(NamedTuple):
     move_offsets: np.ndarray  # [G + 1] int64, first move of each game
     actions: np.ndarray  # [M] int16
     root_values: np.ndarray  # [M] float32, seen by the player to move
-    best_values: np.ndarray  # [M] float32, likewise
+    best_values: np.ndarray  # [M] float32, of the most visited action, seen by the player to move
     visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move
     visit_actions: np.ndarray  # [V] int16
     visit_counts: np.ndarray  # [V] uint16
@@ -99,7 +99,7 @@ class GameColumns(NamedTuple):
 
 
 class GameValues(NamedTuple):
-    """Some columns of G games with M moves."""
+    """The moves and root values of G games with M moves."""
 
     game: np.ndarray  # [G] int32
     move_offsets: np.ndarray  # [G + 1] int64
@@ -108,7 +108,7 @@ class GameValues(NamedTuple):
 
 
 def write_records(records: Sequence[GameRecord]) -> bytes:
-    """The shard of one or more games, in the order given."""
+    """The Parquet file of one or more games, in the given order."""
     moves, edges = [0], [0]
     visit_offsets, visit_actions, visit_counts = [], [], []
     for record in records:
@@ -240,7 +240,7 @@ def read_values(data: bytes, source: str) -> GameValues:
 
 
 def game_record(columns: GameColumns, index: int) -> GameRecord:
-    """One game of the columns as a record of its own."""
+    """One game of the columns as a record."""
     moves = slice(columns.move_offsets[index], columns.move_offsets[index + 1])
     num_moves = moves.stop - moves.start
     edge_offsets = columns.visit_offsets[moves.start : moves.stop + 1]
@@ -265,7 +265,7 @@ def game_record(columns: GameColumns, index: int) -> GameRecord:
 
 
 def select_games(columns: GameColumns, first: int) -> GameColumns:
-    """The games from `first` on."""
+    """The games from index `first`."""
     moves = columns.move_offsets[first:]
     edges = columns.visit_offsets[moves[0] :]
     return GameColumns(
@@ -290,9 +290,9 @@ def select_games(columns: GameColumns, first: int) -> GameColumns:
 
 
 def concatenate(parts: Iterable[GameColumns]) -> GameColumns:
-    """The games of several shards (of one game) as one, in the order given.
+    """Concatenates shards of the same game, in the given order.
 
-    It holds one part beside the result, which grows in its place: a window of games can fill most of the memory.
+    The result grows in place, and only one part is in memory beside it: a window of games can fill most of the memory.
     """
     names: dict[str, list[str]] = {name: [] for name in STRING_COLUMNS}
     arrays: dict[str, np.ndarray] = {}
@@ -313,9 +313,9 @@ def concatenate(parts: Iterable[GameColumns]) -> GameColumns:
 
 
 def _append(array: np.ndarray, values: np.ndarray) -> None:
-    """Appends to an array that owns its memory. Writes into `array`, which no other array may look into."""
+    """Appends to an array that owns its memory and has no views. Writes into `array`."""
     size = len(array)
-    array.resize(size + len(values), refcheck=False)  # moves pages instead of copying them where it is large
+    array.resize(size + len(values), refcheck=False)  # realloc remaps the pages of a large array instead of copying
     array[size:] = values
 
 
@@ -324,7 +324,7 @@ def _list_array(offsets: Sequence[int] | np.ndarray, values: Sequence[np.ndarray
     return pa.ListArray.from_arrays(_number_array(offsets, np.int32), _number_array(flat, dtype))
 
 
-# `pa.array` and `to_numpy` would import pandas where it is installed: 0.4 s of each process that plays or reads shards.
+# `pa.array` and `to_numpy` import pandas if it is installed: 0.4 s in each process that plays or reads shards.
 
 
 def _number_array(values: Sequence[float] | np.ndarray, dtype: type) -> pa.Array:

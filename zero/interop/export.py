@@ -7,7 +7,7 @@ from typing import Literal
 from zero.network.model import AlphaZeroNetwork
 from zero.network.weights import load_network
 from zero.players.networks import find_source
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
 
 Format = Literal["leela-zero", "onnx"]
 
@@ -21,7 +21,7 @@ def export(home: Path, source: str, out: Path, file_format: Format) -> int:
       ParamsError: the format has no such network.
     """
     data = _writer(file_format)(load_network(find_source(home, source).weights))
-    write_whole(out, data)
+    write_atomic(out, data)
     return len(data)
 
 

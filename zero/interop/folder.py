@@ -27,7 +27,7 @@ from zero.players.networks import (
 from zero.record.generation import Generation
 from zero.record.lineages import Chains
 from zero.record.provenance import KEY_FILE, PROVENANCE_FILE
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
 
 
 def export_player(home: Path, source: str, out: Path) -> int:
@@ -40,7 +40,7 @@ def export_player(home: Path, source: str, out: Path) -> int:
     shipped = shipped_name(home, source)
     files = _champion_files(home, source) if shipped is None else read_player(SHIPPED_DIR / shipped)
     for name, data in files.items():
-        write_whole(out / name, data)
+        write_atomic(out / name, data)
     return sum(map(len, files.values()))
 
 

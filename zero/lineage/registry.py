@@ -26,7 +26,7 @@ from zero.record.metrics import METRICS_FILE as SELFPLAY_METRICS
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.stages.costs import generation_costs
 from zero.stages.selfplay import player_of
-from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest, write_whole
+from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest, write_atomic
 from zero.storage.layout import PLAYER_DIR
 from zero.storage.manifests import (
     MANIFEST_FILE,
@@ -242,7 +242,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
         provenance=write_statement(workspace, decision_statement(workspace, decision, before)),
         previous=last_line_digest(text),
     )
-    write_whole(workspace / LEDGER_FILE, append_entry(text, entry).encode())
+    write_atomic(workspace / LEDGER_FILE, append_entry(text, entry).encode())
     word = "promoted" if decision.promoted else "refused"
     commit_record(workspace, f"{lineage}: generation {number}, challenger {word} ({decision.match.score:.1%})")
 

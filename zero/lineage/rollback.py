@@ -50,7 +50,7 @@ from zero.record.ledger import (
 )
 from zero.record.provenance import Resource
 from zero.stages.training import check_trainee
-from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest, write_whole
+from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest, write_atomic
 from zero.storage.layout import workspace_dir
 from zero.storage.manifests import Checkpoint, GenerationId, LedgerEntry, Origin, Source, Window
 from zero.storage.vcs import dvc, git
@@ -228,7 +228,7 @@ def _write_record(
         provenance=write_statement(folder, statement),
         previous=last_line_digest(text) if before is not None else FIRST_PREVIOUS,
     )
-    write_whole(folder / LEDGER_FILE, append_entry(text, entry).encode())
+    write_atomic(folder / LEDGER_FILE, append_entry(text, entry).encode())
     return entry
 
 

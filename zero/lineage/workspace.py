@@ -27,7 +27,7 @@ from zero.record.ledger import (
     read_ledger,
     standing,
 )
-from zero.storage.files import read_manifest, sha256_bytes, write_manifest, write_whole
+from zero.storage.files import read_manifest, sha256_bytes, write_manifest, write_atomic
 from zero.storage.layout import workspace_dir
 from zero.storage.manifests import (
     NO_RESIGNATION,
@@ -130,7 +130,7 @@ def writer_lock(workspace: Path) -> Iterator[None]:
 
 def request_stop(workspace: Path) -> None:
     """Asks a running campaign to stop after the generation in hand."""
-    write_whole(workspace / ".git" / STOP_FILE, b"stop\n")
+    write_atomic(workspace / ".git" / STOP_FILE, b"stop\n")
 
 
 def stop_requested(workspace: Path) -> bool:
@@ -178,7 +178,7 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Standing:
         git(home, "clone", "--quiet", "--no-tags", str(home), str(building))
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
         configure_dvc(building, home)
-        write_whole(building / PARAMS_FILE, params_text(params).encode())
+        write_atomic(building / PARAMS_FILE, params_text(params).encode())
         _write_first_state(building, lineage, params)
         dvc(building, "add", "--quiet", *STATE_OUTS)
         git(building, "add", "--all")
@@ -259,8 +259,8 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     weights_ref = FileRef(path="weights.safetensors", sha256=digest, num_bytes=len(weights))
     optimizer_ref = FileRef(path="optimizer.safetensors", sha256=sha256_bytes(optimizer), num_bytes=len(optimizer))
     for name in ("champion", "trainee"):
-        write_whole(folder / "state" / name / weights_ref.path, weights)
-    write_whole(folder / "state/trainee" / optimizer_ref.path, optimizer)
+        write_atomic(folder / "state" / name / weights_ref.path, weights)
+    write_atomic(folder / "state/trainee" / optimizer_ref.path, optimizer)
     write_manifest(folder / "state/champion", Champion(generation=0, network=params.network, weights=weights_ref))
     checkpoint = Checkpoint(
         origin=origin,
@@ -289,7 +289,7 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         provenance=write_statement(folder, state_statement(folder, "start", generation_tag(lineage, 0))),
         previous=FIRST_PREVIOUS,
     )
-    write_whole(folder / LEDGER_FILE, append_entry("", entry).encode())
+    write_atomic(folder / LEDGER_FILE, append_entry("", entry).encode())
 
 
 def first_origin(lineage: str, params: Params) -> Origin:

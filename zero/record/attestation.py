@@ -28,7 +28,7 @@ from zero.record.provenance import (
     statement_digest,
 )
 from zero.record.signing import public_pem, signing_key
-from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_whole
+from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_atomic
 from zero.storage.layout import PLAYER_DIR
 from zero.storage.manifests import (
     Champion,
@@ -69,9 +69,9 @@ def write_statement(workspace: Path, statement: Statement) -> str:
     """Signs a statement, writes it into the record with the public key, and gives its digest for the ledger."""
     key = signing_key(home_dir(workspace))
     payload = statement_bytes(statement)
-    write_whole(workspace / PROVENANCE_FILE, sign(payload, key))
+    write_atomic(workspace / PROVENANCE_FILE, sign(payload, key))
     if not (path := workspace / KEY_FILE).exists() or path.read_bytes() != public_pem(key):
-        write_whole(path, public_pem(key))
+        write_atomic(path, public_pem(key))
     return statement_digest(payload)
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero.config.params import Params
-from zero.data.duplicates import duplicate_faults, openings_of, stream_faults
+from zero.data.duplicates import duplicate_violations, openings_of, stream_violations
 from zero.data.records import GameColumns, concatenate, read_records
-from zero.data.validation import NO_MOVE, Fault, reason_of, shard_faults
+from zero.data.validation import NO_MOVE, Violation, format_violations, shard_violations
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
 from zero.shards.spec import ShardSpec
-from zero.shards.terms import limits_of, terms_of
-from zero.storage.files import sha256_bytes, write_manifest, write_whole
+from zero.shards.expected import size_limits, expected_properties
+from zero.storage.files import sha256_bytes, write_manifest, write_atomic
 from zero.storage.manifests import FileRef, GameSet, Origin, ShardRef
 from zero.storage.store import Store, StoredShard
 
@@ -33,11 +33,11 @@ class Collected(NamedTuple):
 
     game_set: GameSet
     games: GameColumns
-    num_set_aside: int  # shards that did not, and were played again; differs between runs, so for no hashed out
+    num_quarantined: int  # shards that did not, and were played again; differs between runs, so for no hashed out
 
 
 class Taken(NamedTuple):
-    """A shard from the store, without a fault."""
+    """A shard from the store, without a violation."""
 
     stored: StoredShard
     games: GameColumns
@@ -85,7 +85,7 @@ def collect_games(
       StorageError: the store keeps losing shards, or a shard breaks the data contract each time it is played.
     """
     taken: dict[int, Taken] = {}
-    num_set_aside, reason = 0, ""
+    num_quarantined, reason = 0, ""
     for _ in range(MAX_ROUNDS):
         fill_store(folder, params, specs, store, progress)
         bad = {}
@@ -97,27 +97,27 @@ def collect_games(
                 elif shard:
                     bad[index] = shard
         if not bad and len(taken) == len(specs):
-            bad = faults_together(specs, [taken[index].games for index in range(len(specs))])
-        for index, faults in bad.items():
-            reason = _set_aside(specs[index], faults, store)
+            bad = joint_violations(specs, [taken[index].games for index in range(len(specs))])
+        for index, violations in bad.items():
+            reason = _set_aside(specs[index], violations, store)
             taken.pop(index, None)
-            num_set_aside += 1
+            num_quarantined += 1
         if len(taken) == len(specs):
             break
     else:
         if reason:
             raise StorageError(
-                f"{reason}; played {MAX_ROUNDS} times and set aside each time (see set-aside/ in {store.url}); "
+                f"{reason}; played {MAX_ROUNDS} times and set aside each time (see quarantine/ in {store.url}); "
                 "check this machine's memory, and its kernels with `python -m pytest tests/games tests/play`"
             )
         raise StorageError(
             f"the store {store.url} keeps losing shards; check its disk, or set ZERO_STORE to another place"
         )
-    return _write([taken[index] for index in range(len(specs))], specs, origin, target, num_set_aside)
+    return _write([taken[index] for index in range(len(specs))], specs, origin, target, num_quarantined)
 
 
-def take_shard(spec: ShardSpec, store: Store) -> Taken | list[Fault]:
-    """A shard from the store; its faults where it has some, none where the store lacks it.
+def take_shard(spec: ShardSpec, store: Store) -> Taken | list[Violation]:
+    """A shard from the store; its violations where it has some, none where the store lacks it.
 
     Raises:
       StorageError: the store does not answer.
@@ -126,42 +126,42 @@ def take_shard(spec: ShardSpec, store: Store) -> Taken | list[Fault]:
     if stored is None:
         return []
     try:
-        games = read_records(stored.data, f"shard {spec.key()[:12]}", limits_of(spec))
+        games = read_records(stored.data, f"shard {spec.key()[:12]}", size_limits(spec))
     except StorageError as error:
-        return [Fault("file", spec.first_game, NO_MOVE, str(error))]
-    faults = shard_faults(games, rules_of(spec.game), terms_of(spec))
-    return faults or Taken(stored, games)
+        return [Violation("file", spec.first_game, NO_MOVE, str(error))]
+    violations = shard_violations(games, rules_of(spec.game), expected_properties(spec))
+    return violations or Taken(stored, games)
 
 
-def faults_together(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -> dict[int, list[Fault]]:
+def joint_violations(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -> dict[int, list[Violation]]:
     """Faults between the shards of one stage, by the index of the shard that is to be played again."""
-    terms = terms_of(specs[0])
-    openings = [opening for part in parts for opening in openings_of(part, terms)]
-    found: dict[int, list[Fault]] = {}
-    for fault in (*stream_faults(openings, [], terms), *duplicate_faults(openings)):
-        index = next(i for i, spec in enumerate(specs) if 0 <= fault.game - spec.first_game < spec.num_games)
-        found.setdefault(index, []).append(fault)
+    expected = expected_properties(specs[0])
+    openings = [opening for part in parts for opening in openings_of(part, expected)]
+    found: dict[int, list[Violation]] = {}
+    for violation in (*stream_violations(openings, [], expected), *duplicate_violations(openings)):
+        index = next(i for i, spec in enumerate(specs) if 0 <= violation.game - spec.first_game < spec.num_games)
+        found.setdefault(index, []).append(violation)
     return found
 
 
-def _set_aside(spec: ShardSpec, faults: Sequence[Fault], store: Store) -> str:
+def _set_aside(spec: ShardSpec, violations: Sequence[Violation], store: Store) -> str:
     """Takes a shard out of use; why, in one line."""
     name = f"{spec.kind} games {spec.first_game}-{spec.first_game + spec.num_games - 1}"
-    store.set_aside_shard(spec.key(), reason_of(f"shard {spec.key()} ({name})", faults))
-    line = f"the shard of {name} breaks the data contract: {faults[0]}"
+    store.quarantine_shard(spec.key(), format_violations(f"shard {spec.key()} ({name})", violations))
+    line = f"the shard of {name} breaks the data contract: {violations[0]}"
     log.warning("generation %d: %s; set aside, to be played again", spec.generation, line)
     return line
 
 
 def _write(
-    taken: Sequence[Taken], specs: Sequence[ShardSpec], origin: Origin, target: Path, num_set_aside: int
+    taken: Sequence[Taken], specs: Sequence[ShardSpec], origin: Origin, target: Path, num_quarantined: int
 ) -> Collected:
     refs = []
     shutil.rmtree(target, ignore_errors=True)
     for index, (spec, shard) in enumerate(zip(specs, taken, strict=True)):
         name = f"shard-{index:04d}.parquet"
         data = shard.stored.data
-        write_whole(target / name, data)
+        write_atomic(target / name, data)
         refs.append(
             ShardRef(
                 file=FileRef(path=name, sha256=sha256_bytes(data), num_bytes=len(data)),
@@ -175,4 +175,4 @@ def _write(
     games = concatenate(shard.games for shard in taken)
     game_set = GameSet(origin=origin, shards=tuple(refs), num_games=games.num_games, num_positions=games.num_positions)
     write_manifest(target, game_set)
-    return Collected(game_set, games, num_set_aside)
+    return Collected(game_set, games, num_quarantined)

@@ -22,7 +22,7 @@ from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch, set_environment
 from zero.play.batched_games import play_games
-from zero.play.slots import PlaySettings
+from zero.play.slots import PlaySettings, play_settings
 from zero.search.streams import stream_of
 from zero.shards.meter import Meter, worker_name
 from zero.shards.spec import (
@@ -71,11 +71,11 @@ def play_into_store(
     evaluators = [new_evaluator(store.get_weights(digest), spec.device) for digest in spec.weights]
     played = play_games(
         rules_of(spec.game),
-        play_settings(spec),
+        shard_settings(spec),
         evaluators,
         spec.weights,
         streams,
-        spec.num_slots,
+        spec.play.num_slots,
         spec.search.max_nodes,
         progress,
         spec.device.search_threads,
@@ -111,31 +111,15 @@ def finished_receipt(spec: ShardSpec, store: Store) -> ShardReceipt | None:
     return None
 
 
-def play_settings(spec: ShardSpec) -> PlaySettings:
-    """The specification as the kernels read it."""
-    return PlaySettings(
+def shard_settings(spec: ShardSpec) -> PlaySettings:
+    """The settings of the kernels that play a shard."""
+    return play_settings(
+        spec.search,
+        spec.play,
         num_players=len(spec.weights),
-        num_simulations=spec.num_simulations,
-        c_puct=spec.search.c_puct,
-        parent_first_play=spec.search.first_play == "parent",
-        random_symmetry=spec.search.random_symmetry,
-        tree_reuse=spec.search.tree_reuse,
-        temperature_moves=spec.temperature_moves,
-        dirichlet_concentration=spec.dirichlet_concentration,
-        dirichlet_fraction=spec.dirichlet_fraction,
         first_game=spec.first_game,
-        forced_playouts=spec.forced_playouts,
-        full_search_fraction=spec.full_search_fraction,
-        fast_simulations=spec.fast_simulations,
-        calibration_fraction=spec.calibration_fraction,
         resign_threshold=spec.resign_threshold,
-        evaluation_cache=spec.search.evaluation_cache,
-        gumbel=spec.search.root == "gumbel",
-        considered_actions=spec.search.considered_actions,
         gumbel_scale=1.0 if spec.kind == "selfplay" else 0.0,
-        value_scale=spec.search.value_scale,
-        rescale_values=spec.search.rescale_values,
-        pass_wins=spec.search.pass_wins,
     )
 
 

@@ -22,7 +22,7 @@ from zero.shards.meter import worker_name
 from zero.shards.spec import check_code, lock_file_digest
 from zero.stages.costs import StageLine, add_lines, lines_of, stage_costs
 from zero.stages.training_inputs import STAGE, training_origin
-from zero.storage.files import canonical_json, read_manifest, remove_other_files, sha256_bytes, write_whole
+from zero.storage.files import canonical_json, read_manifest, remove_other_files, sha256_bytes, write_atomic
 from zero.storage.layout import CHALLENGER_DIR, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
 from zero.storage.locks import locked
 from zero.storage.manifests import MANIFEST_FILE, Checkpoint, GenerationId, Manifest, Origin, Sha256
@@ -111,7 +111,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
         with locked(folder, f"another process is at the training in {folder}; wait for its end"):
             if not _finished(spec, store):  # who had the lock before may have done it
                 for path, place in places.items():
-                    write_whole(place, _input(spec, path, store))
+                    write_atomic(place, _input(spec, path, store))
                 _train(spec, params, store, folder, progress)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -140,7 +140,7 @@ def fetch(folder: Path, store: Store) -> Checkpoint | None:
     if found is None:
         return None
     for path in _made(found.checkpoint):
-        write_whole(folder / path, found.files[path])
+        write_atomic(folder / path, found.files[path])
     remove_other_files(folder / CHALLENGER_DIR, found.checkpoint.files)
     add_lines(folder, _generation(folder), found.costs)
     log.info("training was done by %s", found.worker)

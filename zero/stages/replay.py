@@ -1,7 +1,7 @@
 """Stage `replay`: exactly which games the network is trained on, as links to their shards.
 
 The window is the last self-play games, `window_games` of them once the lineage has enough. What enters it is checked
-first: every file by its hash, new games also by the data contract, alone and beside the window. A shard at fault is set
+first: every file by its hash, new games also by the data contract, alone and beside the window. A shard at violation is set
 aside; the next `dvc repro` plays it again.
 """
 
@@ -18,15 +18,15 @@ from zero.config.params import Params, load_params, params_digest
 from zero.data.duplicates import (
     Opening,
     count_repeats,
-    duplicate_faults,
+    duplicate_violations,
     openings_of,
     openings_of_values,
-    stream_faults,
+    stream_violations,
 )
-from zero.data.quarantine import SET_ASIDE_DIR, set_aside_games
+from zero.data.quarantine import QUARANTINE_DIR, quarantine_games
 from zero.data.records import GameColumns, read_records, read_values
-from zero.data.validation import SAMPLED_POSITIONS, Terms, moves_of, reason_of, shard_faults
-from zero.data.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR, shard_fault
+from zero.data.validation import SAMPLED_POSITIONS, ExpectedProperties, moves_of, format_violations, shard_violations
+from zero.data.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR, shard_mismatch
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.shards.spec import code_digest
@@ -103,7 +103,7 @@ def run(folder: Path, store: Store) -> Window:
     Raises:
       ParamsError: `params.yaml` is not valid.
       StorageError: a file is missing or altered, or games do not agree with what their manifest says, or break the data
-        contract. Shards at fault have been set aside in the workspace and in `store`.
+        contract. Shards at violation have been set aside in the workspace and in `store`.
     """
     params = load_params(folder)
     generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
@@ -186,7 +186,7 @@ def check_games(
       What was found, without the sizes of the window to be made.
 
     Raises:
-      StorageError: naming the first shard at fault; all of them have been set aside.
+      StorageError: naming the first shard at violation; all of them have been set aside.
     """
     if not games.num_positions:
         raise StorageError(f"{folder / GAMES_DIR} holds no games; run `dvc repro` in the lineage's workspace")
@@ -195,18 +195,18 @@ def check_games(
     agreements: list[Agreement] = []
     num_targets = num_planes = num_resigned = 0
     for ref in games.shards:
-        terms = selfplay_terms(params, generation, games.origin.inputs.get("champion", ""), ref)
-        checked = _check_shard(folder / GAMES_DIR, params, terms, ref)
+        expected = selfplay_expected(params, generation, games.origin.inputs.get("champion", ""), ref)
+        checked = _check_shard(folder / GAMES_DIR, params, expected, ref)
         if isinstance(checked, BadShard):
             bad.append(checked)
             continue
-        openings += openings_of(checked, terms)
+        openings += openings_of(checked, expected)
         agreements.append(agreement_of(checked))
         num_targets += int(np.count_nonzero(np.diff(checked.visit_offsets)))
         num_planes += min(SAMPLED_POSITIONS, checked.num_positions)
         num_resigned += checked.end.count(RESIGNATION)
     known = [opening for entry in old.shards for opening in _old_openings(entry, folder / REPLAY_DIR)]
-    bad += _repeated_shards(games, openings, known, terms)
+    bad += _repeated_shards(games, openings, known, expected)
     if bad:
         _refuse(folder, bad, store)
     _check_sums(games, folder / GAMES_DIR)
@@ -228,27 +228,19 @@ def check_games(
     )
 
 
-def selfplay_terms(params: Params, generation: GenerationId, champion: str, ref: ShardRef) -> Terms:
-    """What was agreed for the games of a self-play shard, from the parameters that it was planned with."""
-    selfplay = params.selfplay
-    gumbel = params.search.root == "gumbel"
-    return Terms(
+def selfplay_expected(params: Params, generation: GenerationId, champion: str, ref: ShardRef) -> ExpectedProperties:
+    """The properties that the games of a self-play shard must have, by the parameters that it was planned with."""
+    play = params.selfplay.play
+    return ExpectedProperties(
         kind="selfplay",
         weights=(champion,),
         seed=params.seed,
         generation=generation.number,
         first_game=ref.first_game,
         num_games=ref.num_games,
-        num_simulations=selfplay.num_simulations,
-        temperature_moves=selfplay.temperature_moves,
-        forced_playouts=selfplay.forced_playouts,
-        full_search_fraction=selfplay.full_search_fraction,
-        calibration_fraction=selfplay.calibration_fraction,
-        resign_threshold=generation.resign_threshold if selfplay.calibration_fraction else NO_RESIGNATION,
-        tree_reuse=params.search.tree_reuse,
-        random_symmetry=params.search.random_symmetry,
-        gumbel=gumbel,
-        root_noise=gumbel or selfplay.dirichlet_fraction > 0.0,
+        search=params.search,
+        play=play,
+        resign_threshold=generation.resign_threshold if play.calibration_fraction else NO_RESIGNATION,
     )
 
 
@@ -264,24 +256,28 @@ def agreement_of(games: GameColumns) -> Agreement:
     return Agreement(*(int(np.count_nonzero(mask)) for mask in counted))
 
 
-def _check_shard(games_dir: Path, params: Params, terms: Terms, ref: ShardRef) -> GameColumns | BadShard:
+def _check_shard(
+    games_dir: Path, params: Params, expected: ExpectedProperties, ref: ShardRef
+) -> GameColumns | BadShard:
     rules = rules_of(params.game)
     path = games_dir / ref.file.path
     try:
         columns = read_records(checked_path(ref.file, games_dir).read_bytes(), str(path))
     except StorageError as error:
         return BadShard(ref, str(error).partition("; ")[0], is_file_alone=True)
-    if fault := shard_fault(columns, ref, rules):
-        return BadShard(ref, f"{path}: {fault}", is_file_alone=True)
-    if faults := shard_faults(columns, rules, terms):
-        return BadShard(ref, reason_of(str(path), faults), is_file_alone=False)
+    if violation := shard_mismatch(columns, ref, rules):
+        return BadShard(ref, f"{path}: {violation}", is_file_alone=True)
+    if violations := shard_violations(columns, rules, expected):
+        return BadShard(ref, format_violations(str(path), violations), is_file_alone=False)
     return columns
 
 
-def _repeated_shards(games: GameSet, openings: list[Opening], known: list[Opening], terms: Terms) -> Iterator[BadShard]:
-    for fault in (*stream_faults(openings, known, terms), *duplicate_faults(openings)):
-        ref = next(ref for ref in games.shards if 0 <= fault.game - ref.first_game < ref.num_games)
-        yield BadShard(ref, reason_of(f"{GAMES_DIR}/{ref.file.path}", [fault]), is_file_alone=False)
+def _repeated_shards(
+    games: GameSet, openings: list[Opening], known: list[Opening], expected: ExpectedProperties
+) -> Iterator[BadShard]:
+    for violation in (*stream_violations(openings, known, expected), *duplicate_violations(openings)):
+        ref = next(ref for ref in games.shards if 0 <= violation.game - ref.first_game < ref.num_games)
+        yield BadShard(ref, format_violations(f"{GAMES_DIR}/{ref.file.path}", [violation]), is_file_alone=False)
 
 
 def _refuse(folder: Path, bad: list[BadShard], store: Store) -> None:
@@ -291,10 +287,10 @@ def _refuse(folder: Path, bad: list[BadShard], store: Store) -> None:
       StorageError: always.
     """
     for shard in bad:
-        set_aside_games(folder, GAMES_DIR, shard.ref, shard.reason, None if shard.is_file_alone else store)
+        quarantine_games(folder, GAMES_DIR, shard.ref, shard.reason, None if shard.is_file_alone else store)
     reason = " ".join(line.strip() for line in bad[0].reason.splitlines()[:2])
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    raise StorageError(f"{reason}{more}; set aside in {folder / SET_ASIDE_DIR}, run `dvc repro` to play it again")
+    raise StorageError(f"{reason}{more}; set aside in {folder / QUARANTINE_DIR}, run `dvc repro` to play it again")
 
 
 def _check_sums(games: GameSet, games_dir: Path) -> None:

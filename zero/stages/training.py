@@ -37,7 +37,7 @@ from zero.storage.files import (
     remove_other_files,
     sha256_bytes,
     write_manifest,
-    write_whole,
+    write_atomic,
 )
 from zero.storage.layout import (
     AVERAGE_FILE,
@@ -328,7 +328,7 @@ def _write_challenger(
     elif trained.raw_weights is not None:
         files[RAW_WEIGHTS_FILE] = trained.raw_weights
     for name, data in files.items():
-        write_whole(directory / name, data)
+        write_atomic(directory / name, data)
     refs = {name: file_ref(directory / name, directory) for name in files}
     checkpoint = Checkpoint(
         origin=origin,
@@ -356,5 +356,5 @@ def _write_metrics(folder: Path, params: Params, window: Window, trained: Traine
         window_positions=window.num_positions,
         health=health,
     )
-    write_whole(folder / TRAINING_METRICS, canonical_json(metrics))
-    write_whole(folder / TRAINING_CURVE, curve_text(trained.curve).encode())
+    write_atomic(folder / TRAINING_METRICS, canonical_json(metrics))
+    write_atomic(folder / TRAINING_CURVE, curve_text(trained.curve).encode())

@@ -15,13 +15,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from zero.config.params import Params, VerificationParams, load_params
-from zero.data.quarantine import SET_ASIDE_DIR, set_aside_games
+from zero.data.quarantine import QUARANTINE_DIR, quarantine_games
 from zero.data.records import GameColumns, game_record, read_records
 from zero.errors import LineageError, MismatchError, StorageError
 from zero.search.streams import next_below, stream_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
 from zero.shards.spec import PartialShard, ShardSpec
-from zero.shards.terms import limits_of
+from zero.shards.terms import size_limits
 from zero.stages import gating, selfplay
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.manifests import GameSet, Manifest, ShardRef
@@ -191,12 +191,12 @@ def _compare(folder: Path, drawn: Drawn, store: Store, second: Store) -> GameCol
     stored = second.get_shard(drawn.spec.key())
     if stored is None:
         raise StorageError(f"the second play of {path} is gone from {second.url}; run `dvc repro` again")
-    again = read_records(stored.data, "the second play", limits_of(drawn.spec))
+    again = read_records(stored.data, "the second play", size_limits(drawn.spec))
     if difference := first_difference(read_records(path.read_bytes(), str(path)), again):
         reason = f"{games_dir}/{path.name}, played twice, gave two results: {difference}"
-        set_aside_games(folder, games_dir, drawn.ref, reason, store)
+        quarantine_games(folder, games_dir, drawn.ref, reason, store)
         raise MismatchError(
-            f"{reason}; nothing is recorded. It is set aside in {folder / SET_ASIDE_DIR}: run `dvc repro` to play it "
+            f"{reason}; nothing is recorded. It is set aside in {folder / QUARANTINE_DIR}: run `dvc repro` to play it "
             "again, and if that ends here too, distrust this machine, its workers or their drivers"
         )
     log.info("%s/%s: %d games played twice with equal bits", games_dir, path.name, again.num_games)

@@ -54,7 +54,7 @@ def sha256_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Writes a file that is there whole or not at all (temporary name, fsync, rename); makes its folder.
 
     Raises:
@@ -130,7 +130,7 @@ def remove_other_files(folder: Path, refs: Collection[FileRef]) -> None:
 
 def write_manifest(folder: Path, manifest: Manifest, name: str = MANIFEST_FILE) -> None:
     """Writes `manifest` as `name` in `folder`, whole."""
-    write_whole(folder / name, canonical_json(manifest))
+    write_atomic(folder / name, canonical_json(manifest))
 
 
 def read_manifest(folder: Path, kind: type[Model], name: str = MANIFEST_FILE) -> Model:

@@ -3,7 +3,7 @@
 A put is whole or nothing; a read checks the content; a bad object is set aside, so that it is computed again.
 Layout: `weights/<sha256>.safetensors`, `shards/<kk>/<key>.<sha256>.parquet` (kk: first two digits of the key),
 `receipts/<kk>/<key>.<sha256>.<worker>.json` (who played a shard, and what it cost), `files/<sha256>` and
-`trainings/<kk>/<key>.<sha256>.json` (a training that was done elsewhere: its files by hash), `set-aside/` for bad
+`trainings/<kk>/<key>.<sha256>.json` (a training that was done elsewhere: its files by hash), `quarantine/` for bad
 objects, each with its reason in a text file beside it. The object's own hash is in its name, so that a reader can check
 it with nothing else at hand.
 
@@ -34,7 +34,7 @@ from zero.config.settings import STATE_FOLDER, STORE_OFF, Settings, home_dir
 from zero.errors import StorageError
 from zero.storage.files import sha256_bytes
 
-BAD_FOLDER = "set-aside"
+BAD_FOLDER = "quarantine"
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 """What the name of a worker may have that a file name should not."""
 REASON_SUFFIX = ".reason.txt"
@@ -116,10 +116,10 @@ class Store:
                 return StoredShard(data, digest)
         return None
 
-    def set_aside_shard(self, key: str, reason: str) -> bool:
+    def quarantine_shard(self, key: str, reason: str) -> bool:
         """Takes the shard of a spec key out of use, so that it is played again; False where there is none.
 
-        What was stored stays in `set-aside/`, and `reason` in a text file beside it.
+        What was stored stays in `quarantine/`, and `reason` in a text file beside it.
 
         Raises:
           StorageError: the store does not answer, or this machine may not.
@@ -256,7 +256,7 @@ class Store:
         return "is altered, and this machine may not set it aside; run the generation again: the trainer writes it anew"
 
     def _set_aside(self, name: str, reason: str) -> bool:
-        """Moves an object to `set-aside/`, with the reason; False where this machine may not."""
+        """Moves an object to `quarantine/`, with the reason; False where this machine may not."""
         target = f"{self._root}/{BAD_FOLDER}/{name.rsplit('/', 1)[-1]}.{uuid.uuid4().hex[:8]}"
         note = f"{target}{REASON_SUFFIX}"
         try:

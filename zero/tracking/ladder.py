@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zero.storage.files import canonical_json, sha256_bytes, write_whole
+from zero.storage.files import canonical_json, sha256_bytes, write_atomic
 from zero.tracking import open_client
 from zero.tracking.files import Point
 from zero.tracking.pages import Page
@@ -38,7 +38,7 @@ def track_summary(
     digest = sha256_bytes(canonical_json({"files": shown, "points": [list(point) for point in points]}))
     with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch, open_client(uri) as client:
         for name, data in files.items():
-            write_whole(Path(scratch) / name, data)
+            write_atomic(Path(scratch) / name, data)
         page = Page(
             name=stage,
             key=key | {DIGEST_TAG: digest},

@@ -22,7 +22,7 @@ from zero.games.rules import rules_of
 from zero.players.networks import weights_path
 from zero.record.ledger import read_ledger
 from zero.record.lineages import Chains
-from zero.storage.files import read_manifest, write_whole
+from zero.storage.files import read_manifest, write_atomic
 from zero.storage.manifests import GameSet
 
 
@@ -58,9 +58,9 @@ def test_what_has_become_computable_is_filled_in(lineage: Lineage):
     path = yardsticks_dir(lineage.home, "tiny") / "gen-0001.json"
     tree = json.loads(path.read_text())
     tree["yardsticks"] = [each for each in tree["yardsticks"] if each["games"] == "own"]
-    write_whole(path, json.dumps(tree).encode())
+    write_atomic(path, json.dumps(tree).encode())
     assert fill_in(lineage.home, "tiny") == [first, second]
-    write_whole(path, b"{")
+    write_atomic(path, b"{")
     assert fill_in(lineage.home, "tiny") == [first, second], "what cannot be read is made again"
 
 

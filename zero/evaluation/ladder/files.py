@@ -5,7 +5,7 @@ from pathlib import Path
 from zero.config.settings import STATE_FOLDER
 from zero.evaluation.ladder.plot import ladder_png
 from zero.evaluation.ladder.table import Ladder
-from zero.storage.files import canonical_json, write_whole
+from zero.storage.files import canonical_json, write_atomic
 
 LADDERS_DIR = "ladders"
 LADDER_FILE, PLOT_FILE = "ladder.json", "ladder.png"
@@ -24,5 +24,5 @@ def write_ladder(home: Path, ladder: Ladder, folder: Path | None = None) -> Path
     """
     folder = folder or home / STATE_FOLDER / LADDERS_DIR / ladder.lineage
     for name, data in ladder_files(ladder).items():
-        write_whole(folder / name, data)
+        write_atomic(folder / name, data)
     return folder

@@ -16,7 +16,7 @@ from zero.data.sgf import SgfHead, moves_to_sgf, write_collection
 from zero.errors import StorageError
 from zero.evaluation.match.results import FORFEIT, MatchGame, MatchSpec, MatchTable
 from zero.games.position import Rules
-from zero.storage.files import canonical_json, read_manifest, write_manifest, write_whole
+from zero.storage.files import canonical_json, read_manifest, write_manifest, write_atomic
 
 SPEC_FILE, RESULT_FILE, SGF_FILE = "match.json", "result.json", "games.sgf"
 GAMES_DIR = "games"
@@ -47,7 +47,7 @@ class MatchFolder:
 
     def keep(self, game: MatchGame) -> None:
         """Keeps a game that is over."""
-        write_whole(self._path(game.game), canonical_json(game))
+        write_atomic(self._path(game.game), canonical_json(game))
 
     def games(self) -> list[MatchGame]:
         """All games, in order.

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from zero.evaluation.probes.table import GenerationYardsticks
 from zero.games.coords import LETTERS
 from zero.games.position import Rules
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
 
 MOST_BOARDS, IN_A_ROW = 12, 4
 BOARD_INCHES, DPI = 2.2, 100
@@ -25,7 +25,7 @@ def write_picture(folder: Path, rules: Rules, yardsticks: Sequence[GenerationYar
     Raises:
       StorageError: it cannot be written.
     """
-    write_whole(folder / PICTURE_FILE, first_moves_png(rules, yardsticks))
+    write_atomic(folder / PICTURE_FILE, first_moves_png(rules, yardsticks))
     return folder / PICTURE_FILE
 
 

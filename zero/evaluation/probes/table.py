@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from zero.config.settings import STATE_FOLDER
 from zero.evaluation.probes.judge import Judgement
 from zero.evaluation.probes.shape import Shape
-from zero.storage.files import canonical_json, write_whole
+from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest, Sha256
 
 YARDSTICKS_DIR = "yardsticks"
@@ -86,7 +86,7 @@ def keep_yardsticks(folder: Path, yardsticks: GenerationYardsticks) -> None:
     Raises:
       StorageError: they cannot be written.
     """
-    write_whole(_path(folder, yardsticks.generation), canonical_json(yardsticks))
+    write_atomic(_path(folder, yardsticks.generation), canonical_json(yardsticks))
 
 
 def _path(folder: Path, generation: int) -> Path:
