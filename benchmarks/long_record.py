@@ -24,25 +24,27 @@ from zero.network.inference import new_evaluator
 from zero.network.optimizer import new_optimizer, optimizer_bytes
 from zero.network.weights import new_network, weights_bytes
 from zero.play.batched_games import play_games
-from zero.record.attestation import (
-    CHALLENGER_DIR,
-    CHAMPION_DIR,
-    GAMES_DIR,
-    MATCH_DIR,
-    REPLAY_DIR,
-    TRAINEE_DIR,
-    WINDOW_DIR,
-    decision_statement,
-    write_statement,
-)
-from zero.record.ledger import LEDGER_FILE, append_entry, generation_tag, last_line_digest, parse_ledger
+from zero.record.attestation import decision_statement, write_statement
+from zero.record.ledger import append_entry, generation_tag, last_line_digest, parse_ledger
 from zero.search.streams import stream_of
 from zero.shards.spec import PACKAGE_DIR, ShardSpec, code_digest, plan_shards
 from zero.shards.worker import shard_settings
 from zero.stages.gating import decide, match_result
 from zero.stages.replay import last_games, window_name, window_size
-from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest, write_atomic
-from zero.storage.layout import workspace_dir
+from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_atomic, write_manifest
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    GAMES_DIR,
+    GATING_METRICS,
+    GENERATION_FILE,
+    LEDGER_FILE,
+    MATCH_DIR,
+    REPLAY_DIR,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+    workspace_dir,
+)
 from zero.storage.manifests import (
     MANIFEST_FILE,
     NO_RESIGNATION,
@@ -121,7 +123,7 @@ class _Record:
         """One generation more; its challenger is promoted where the match says so."""
         folder, params = self.workspace, self.params
         current = GenerationId(lineage=LINEAGE, number=number, resign_threshold=NO_RESIGNATION)
-        write_manifest(folder / "state", current, "generation.json")
+        write_manifest(folder, current, GENERATION_FILE)
         champion = read_manifest(folder / CHAMPION_DIR, Champion)
         before = parse_ledger((folder / LEDGER_FILE).read_text(), LEDGER_FILE)[-1]
         model = new_network(params.network, params.game, number)
@@ -147,7 +149,7 @@ class _Record:
         outs[CHALLENGER_DIR] = self._listed(CHALLENGER_DIR, files)
         outs[MATCH_DIR] = self._games(MATCH_DIR, number, (digest, old), played.match)
         decision = self._decision(number, digest, old)
-        write_manifest(folder / "metrics", decision, "gating.json")
+        write_manifest(folder, decision, GATING_METRICS)
         self._write_lock(outs)
         self._commit(number, decision, before, digest)
         if decision.promoted:
@@ -276,8 +278,8 @@ class _Record:
                 for dep in self.lock[stage]["deps"]  # type: ignore[attr-defined] # a list
             ]
             stages[stage] = {"deps": deps, "outs": [{"path": out, "md5": outs[out]}]}
-        gating = (self.workspace / "metrics/gating.json").read_bytes()
-        stages["gating"]["outs"].append({"path": "metrics/gating.json", "md5": _md5(gating)})  # type: ignore[index] # a dict
+        gating = (self.workspace / GATING_METRICS).read_bytes()
+        stages["gating"]["outs"].append({"path": GATING_METRICS, "md5": _md5(gating)})  # type: ignore[index] # a dict
         write_atomic(self.workspace / "dvc.lock", yaml.safe_dump({"schema": "2.0", "stages": stages}).encode())
 
     def _set_state(self, out: str, md5: str) -> None:

@@ -24,13 +24,14 @@ from rich.table import Table
 
 from benchmarks.variants import AS_IT_IS, changed
 from zero.config.params import PARAMS_FILE, Params, load_params
-from zero.data.window import WINDOW_DIR, read_window
+from zero.data.window import read_window
 from zero.errors import ZeroError
 from zero.evaluation.match.setup import Played, contest
 from zero.games.rules import rules_of
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, sample_games
 from zero.storage.files import read_manifest, write_atomic
+from zero.storage.layout import WINDOW_DIR
 from zero.storage.manifests import Window
 
 LATE, LATE_FACTOR = 0.8, 0.1

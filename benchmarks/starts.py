@@ -26,7 +26,7 @@ from rich.table import Table
 from benchmarks.variants import AS_IT_IS, changed
 from zero.config.params import PARAMS_FILE, Params, load_params
 from zero.data.samples import Sampler
-from zero.data.window import WINDOW_DIR, read_window
+from zero.data.window import read_window
 from zero.errors import ParamsError, ZeroError
 from zero.evaluation.match.results import MatchTable
 from zero.evaluation.match.setup import contest
@@ -38,6 +38,7 @@ from zero.network.weights import new_network, weights_bytes
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, curve_line, sample_games
 from zero.storage.files import read_manifest, write_atomic
+from zero.storage.layout import WINDOW_DIR
 from zero.storage.manifests import Window
 
 WEIGHTS = "weights.safetensors"

@@ -30,6 +30,7 @@ from zero.errors import LineageError, WorkerError
 from zero.shards.executor import num_local_processes
 from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.stages import replay
+from zero.storage.layout import GAMES_DIR
 from zero.storage.manifests import GenerationId
 from zero.storage.store import Store
 
@@ -258,7 +259,7 @@ def run_stage(workspace: Path, turn: GenerationId, stage: str, unit: str = "") -
     try:
         run_dvc_stage(workspace, stage, logger.info, progress)
     except LineageError as error:
-        if stage != replay.STAGE or not has_missing_shards(workspace, replay.GAMES_DIR):
+        if stage != replay.STAGE or not has_missing_shards(workspace, GAMES_DIR):
             raise
         logger.warning(str(error))
         run_dvc_stage(workspace, stage, logger.info, progress, alone=False)

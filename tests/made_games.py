@@ -13,7 +13,8 @@ from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_p
 from zero.games.rules import legal_mask, margin, outcome, play, rules_of, write_owners
 from zero.network.learner import Learner
 from zero.network.weights import load_network, new_network, weights_bytes
-from zero.storage.files import file_ref, sha256_bytes, write_manifest, write_atomic
+from zero.storage.files import file_ref, sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin, ShardRef, Window
 
 LINEAGE = "made"
@@ -133,9 +134,7 @@ def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[Game
         num_positions=sum(ref.num_positions for ref in refs),
     )
     write_manifest(directory, game_set)
-    write_manifest(
-        folder / "state", GenerationId(lineage=LINEAGE, number=generation, resign_threshold=-1.0), "generation.json"
-    )
+    write_manifest(folder, GenerationId(lineage=LINEAGE, number=generation, resign_threshold=-1.0), GENERATION_FILE)
     return games
 
 

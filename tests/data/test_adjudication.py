@@ -23,7 +23,7 @@ RULES = {
     "go 2x3": go_rules(2, 3),
     "gomoku 4x4": gomoku_rules(4, 4, 3),
 }
-FAULTS = {
+VIOLATIONS = {
     "": 0,
     "illegal move": 1,
     "illegal target": 2,
@@ -114,7 +114,9 @@ def test_it_agrees_with_the_slow_twin_on_true_and_false_games(name):
     for index, record in enumerate(games):
         verdict = judge(rules, record)
         seen.add(verdict.violation)
-        assert (found.violation[index], found.violation_move[index]) == (FAULTS[verdict.violation], verdict.move), verdict
+        assert (found.violation[index], found.violation_move[index]) == (VIOLATIONS[verdict.violation], verdict.move), (
+            verdict
+        )
         if verdict.end is not None:
             assert (found.outcome[index], found.margin[index]) == (verdict.outcome, verdict.margin)
             assert END_NAMES[found.end[index]] == verdict.end
@@ -141,31 +143,31 @@ def with_target(record: GameRecord, move: int, action: int) -> GameRecord:
 
 
 CASES: dict[str, tuple[Callable[[GameRecord], GameRecord], str]] = {
-    "a move on a stone": (lambda g: with_action(g, 3, int(g.actions[2])), "a move that the rules forbid: "),
-    "a target on a stone": (lambda g: with_target(g, 3, int(g.actions[2])), "a policy target on an action"),
+    "a move on a stone": (lambda g: with_action(g, 3, int(g.actions[2])), "an illegal move: "),
+    "a target on a stone": (lambda g: with_target(g, 3, int(g.actions[2])), "a policy target on an illegal action"),
     "a move after the end": (lengthened, "a move after the end: "),
-    "an end left out": (lambda g: shortened(g, len(g.actions) - 1), "neither over by the rules nor resigned"),
-    "a resignation after the end": (lambda g: resigned(g, len(g.actions)), "resigned, but over by the rules"),
+    "an end left out": (lambda g: shortened(g, len(g.actions) - 1), "the game is not over and was not resigned"),
+    "a resignation after the end": (lambda g: resigned(g, len(g.actions)), "resigned after the end of the game"),
     "a resignation at the second move": (lambda g: resigned(g, 1), "resigned before move 2"),
     "a resignation won by the one who gave up": (
         lambda g: resigned(g, 4)._replace(outcome=1),
         "recorded +1, by the rules -1",
     ),
     "another end": (lambda g: g._replace(end="length"), "recorded 'length', by the rules 'passes'"),
-    "another winner": (lambda g: g._replace(outcome=-g.outcome), "another outcome than recorded"),
-    "another margin": (lambda g: g._replace(margin=g.margin + 1), "another margin than recorded"),
-    "an owner changed": (lambda g: g._replace(ownership=-g.ownership), "another ownership than recorded"),
-    "owners left out": (lambda g: g._replace(ownership=g.ownership[:0]), "another ownership than recorded"),
+    "another winner": (lambda g: g._replace(outcome=-g.outcome), "the recorded outcome is wrong"),
+    "another margin": (lambda g: g._replace(margin=g.margin + 1), "the recorded margin is wrong"),
+    "an owner changed": (lambda g: g._replace(ownership=-g.ownership), "the recorded ownership is wrong"),
+    "owners left out": (lambda g: g._replace(ownership=g.ownership[:0]), "the recorded ownership is wrong"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_false_record_is_caught_and_told(game, case):
-    change, words = CASES[case]
+def test_a_false_record_is_found_and_named(game, case):
+    change, text = CASES[case]
     games = columns_of([game, change(game), game])
     found = adjudicate(GO5, games)
     assert found.violating_games.tolist() == [1]
-    assert words in violation_text(GO5, games, found, 1)
+    assert text in violation_text(GO5, games, found, 1)
 
 
 def test_a_resigned_game_is_won_by_the_other(game):
@@ -199,5 +201,5 @@ def test_a_move_that_retakes_a_ko_at_once_is_illegal():
     assert violation_text(GO5, games, found, 0).endswith(": C4")
 
 
-def test_every_fault_has_words():
-    assert len(VIOLATION_TEXTS) == len(FAULTS)
+def test_every_violation_has_a_text():
+    assert len(VIOLATION_TEXTS) == len(VIOLATIONS)

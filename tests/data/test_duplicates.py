@@ -1,10 +1,11 @@
-"""Games that occur twice: a copy is caught in any disguise, and games that chance made equal are not."""
+"""Duplicate games: copies are caught in any form, and games that are equal by chance are not."""
 
 import numpy as np
 import pytest
 
 from tests.made_games import CHAMPION, made_records
 from tests.shards.played import PlayedShard, play_shards, smoke_params
+from zero.config.params import PlayParams, SearchParams
 from zero.data.duplicates import (
     COMPARED_MOVES,
     Opening,
@@ -29,16 +30,9 @@ EXPECTED = ExpectedProperties(
     generation=3,
     first_game=0,
     num_games=40,
-    num_simulations=48,
-    temperature_moves=4,
-    forced_playouts=0.0,
-    full_search_fraction=1.0,
-    calibration_fraction=0.0,
+    search=SearchParams(),
+    play=PlayParams(num_simulations=48, temperature_moves=4, calibration_fraction=0.0),
     resign_threshold=-1.0,
-    tree_reuse=True,
-    random_symmetry=True,
-    gumbel=False,
-    root_noise=True,
 )
 
 
@@ -94,10 +88,17 @@ def test_values_of_nothing_but_ended_games_tell_no_streams_apart(records):
     assert stream_violations(openings([flat, flat._replace(game=70)]), [], EXPECTED) == []
 
 
-@pytest.mark.parametrize("change", [{"random_symmetry": False}, {"root_noise": False}])
-def test_where_nothing_is_drawn_equal_games_are_honest(records, change):
+@pytest.mark.parametrize(
+    "expected",
+    [
+        EXPECTED._replace(search=SearchParams(random_symmetry=False)),
+        EXPECTED._replace(play=EXPECTED.play.model_copy(update={"dirichlet_fraction": 0.0})),
+    ],
+    ids=["no symmetries", "no noise"],
+)
+def test_equal_games_without_randomness_are_no_violation(records, expected):
     twice = openings([records[0], records[0]._replace(game=70)])
-    assert stream_violations(twice, [], EXPECTED._replace(**change)) == []
+    assert stream_violations(twice, [], expected) == []
 
 
 def test_the_chance_of_a_game_is_the_product_of_its_first_shares(records):
@@ -107,9 +108,16 @@ def test_the_chance_of_a_game_is_the_product_of_its_first_shares(records):
         assert chance == pytest.approx(np.prod(shares))
 
 
-@pytest.mark.parametrize("change", [{"gumbel": True}, {"forced_playouts": 2.0}, {"temperature_moves": 0}])
-def test_where_the_record_does_not_show_the_draws_all_games_may_be_equal(records, change):
-    expected = EXPECTED._replace(**change)
+@pytest.mark.parametrize(
+    "expected",
+    [
+        EXPECTED._replace(search=SearchParams(root="gumbel")),
+        EXPECTED._replace(play=EXPECTED.play.model_copy(update={"forced_playouts": 2.0})),
+        EXPECTED._replace(play=EXPECTED.play.model_copy(update={"temperature_moves": 0})),
+    ],
+    ids=["gumbel", "forced playouts", "no temperature"],
+)
+def test_all_games_may_be_equal_if_the_record_does_not_show_the_probabilities(records, expected):
     same = openings([records[0]._replace(game=number) for number in range(20)], expected)
     assert duplicate_violations(same) == []
     assert count_repeats(same).equal_pairs == count_repeats(same).expected_pairs == 190

@@ -11,9 +11,9 @@ from zero.storage.manifests import GameRecord
 
 
 class Verdict(NamedTuple):
-    """What the rules say of a game; of a game with a fault on the way, the fault alone."""
+    """The result of a game by the rules; if a move is a violation, only the violation."""
 
-    fault: str  # "" where there is none
+    violation: str  # empty if there is none
     move: int  # -1 where there is none
     outcome: int | None = None
     margin: float | None = None

@@ -7,10 +7,10 @@ import numpy as np
 
 from tests.games.kernel_game import KernelGame
 from tests.search.evaluators import HashEvaluator
+from zero.config.play import PlayParams, SearchParams
 from zero.games.position import Rules
 from zero.games.rules import go_rules
 from zero.play.batched_games import PlayedGames, play_games
-from zero.config.play import PlayParams, SearchParams
 from zero.play.slots import PlaySettings, play_settings
 from zero.search.evaluator import Evaluator
 from zero.search.streams import stream_of

@@ -104,7 +104,7 @@ def test_a_shard_that_breaks_the_contract_is_set_aside_with_its_reason_and_playe
     assert bad.read_bytes() == false
     assert reason.name == f"{bad.name}.reason.txt"
     assert "selfplay games 6-11) breaks the data contract" in reason.read_text()
-    assert "game 8, move" in reason.read_text() and "another outcome than recorded" in reason.read_text()
+    assert "game 8, move" in reason.read_text() and "the recorded outcome is wrong" in reason.read_text()
 
 
 def test_a_file_that_is_no_shard_is_played_again(stage):
@@ -144,7 +144,7 @@ def test_a_shard_copied_from_another_is_played_again(stage):
     stage.put(stage.specs[1], write_records(copied))
     collected = stage.collect()
     assert collected.num_quarantined == 1
-    assert "one stream was played twice" in stage.set_aside()[1].read_text()
+    assert "one random stream was played twice" in stage.set_aside()[1].read_text()
     assert (stage.folder / "shard-0001.parquet").read_bytes() == honest
 
 

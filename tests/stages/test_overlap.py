@@ -9,10 +9,10 @@ from tests.parameters import selfplay_params
 from zero.config.params import Params, overlap_of
 from zero.data.records import concatenate, read_records
 from zero.errors import LineageError, StorageError
-from zero.record.metrics import METRICS_FILE, SelfplayMetrics
+from zero.record.metrics import SelfplayMetrics
 from zero.stages.selfplay import metrics_of, plan, plan_next, player_of
 from zero.storage.files import canonical_json, file_ref, read_manifest, write_manifest
-from zero.storage.layout import PLAYER_DIR
+from zero.storage.layout import GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
 from zero.storage.manifests import Champion, GameSet, GenerationId
 from zero.storage.store import Store
 
@@ -32,7 +32,7 @@ def write_champion(folder: Path, generation: int) -> str:
 
 def write_identity(folder: Path, number: int, player: str | None, threshold: float = -1.0) -> GenerationId:
     identity = GenerationId(lineage=LINEAGE, number=number, resign_threshold=threshold, player=player)
-    write_manifest(folder / "state", identity, "generation.json")
+    write_manifest(folder, identity, GENERATION_FILE)
     return identity
 
 
@@ -53,7 +53,7 @@ def play_made_games(folder: Path, generation: int, player: str | None) -> Selfpl
     paths = [folder / "data/games" / ref.file.path for ref in shards]
     games = concatenate([read_records(path.read_bytes(), str(path)) for path in paths])
     metrics = metrics_of(games, overlapping().selfplay, -1.0)
-    write_manifest(folder / "metrics", metrics, METRICS_FILE)
+    write_manifest(folder, metrics, SELFPLAY_METRICS)
     return metrics
 
 
@@ -66,7 +66,7 @@ def test_the_earlier_champion_plays(turn: Path) -> None:
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_the_champion_plays_without_an_earlier_one_or_without_overlap(turn: Path, overlap: bool) -> None:
-    identity = read_manifest(turn / "state", GenerationId, "generation.json")
+    identity = read_manifest(turn, GenerationId, GENERATION_FILE)
     identity = identity.model_copy(update={"player": None}) if overlap else identity
     assert player_of(turn, overlapping(overlap), identity).champion.generation == 3
 
@@ -102,7 +102,7 @@ def test_ahead_of_the_games_that_set_the_threshold_is_too_early(turn: Path) -> N
     with pytest.raises(LineageError, match="is not done"):
         plan_next(turn, store)  # games and metrics are still those of generation 3
     metrics = play_made_games(turn, 4, None)
-    write_manifest(turn / "metrics", metrics.model_copy(update={"num_positions": 1}), METRICS_FILE)
+    write_manifest(turn, metrics.model_copy(update={"num_positions": 1}), SELFPLAY_METRICS)
     with pytest.raises(LineageError, match="is not done"):
         plan_next(turn, store)  # metrics of other games
 

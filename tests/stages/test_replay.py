@@ -18,6 +18,7 @@ from zero.games.rules import rules_of
 from zero.stages import replay
 from zero.stages.replay import ReplayMetrics, window_size
 from zero.storage.files import checked_path, read_manifest, sha256_bytes, sha256_file, write_manifest
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import FileRef, GameRecord, GameSet, GenerationId, Window
 from zero.storage.store import Store
 
@@ -209,9 +210,7 @@ def test_games_of_another_board_are_refused(tmp_path):
 
 def test_games_of_another_generation_are_refused(tmp_path):
     write_workspace(tmp_path, window_of(100))
-    write_manifest(
-        tmp_path / "state", GenerationId(lineage=LINEAGE, number=2, resign_threshold=-1.0), "generation.json"
-    )
+    write_manifest(tmp_path, GenerationId(lineage=LINEAGE, number=2, resign_threshold=-1.0), GENERATION_FILE)
     refused(tmp_path, "data/games is of made generation 1, the workspace makes made generation 2")
 
 
@@ -260,7 +259,7 @@ def test_games_that_break_the_contract_are_set_aside_here_and_in_the_store(tmp_p
     key = read_manifest(tmp_path / "data/games", GameSet).shards[1].key
     store = Store(str(tmp_path / "store"))
     store.put_shard(key, data)
-    refused(tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: another outcome than recorded")
+    refused(tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: the recorded outcome is wrong")
     aside = tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet"
     assert aside.read_bytes() == data
     assert "game 4, move" in aside.with_name(f"{aside.name}.reason.txt").read_text()
@@ -285,7 +284,7 @@ def test_a_game_of_the_window_that_comes_again_is_refused(tmp_path):
     next_generation(tmp_path, 2)
     long = max(games, key=lambda game: len(game.actions))
     change_game(tmp_path, 0, lambda records: [records[0], records[1], long._replace(game=2)])
-    refused(tmp_path, f"game 2: .* are those of game {long.game} of generation 1: one stream was played twice")
+    refused(tmp_path, f"game 2: .* are those of game {long.game} of generation 1: one random stream was played twice")
 
 
 def test_games_of_another_player_are_refused(tmp_path):

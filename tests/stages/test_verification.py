@@ -17,7 +17,8 @@ from zero.network.weights import new_network, weights_bytes
 from zero.search.streams import stream_of
 from zero.stages import gating, selfplay, verification
 from zero.stages.verification import VerificationMetrics, draw_shards, first_difference, games_to_end
-from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_manifest, write_atomic
+from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Champion, Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin
 from zero.storage.store import Store
 
@@ -43,7 +44,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("zero", "constraints.txt"):
         (folder / name).symlink_to(PROJECT_DIR / name)
     write_params(folder, params)
-    write_manifest(folder / "state", GenerationId(lineage="made", number=3, resign_threshold=-0.5), "generation.json")
+    write_manifest(folder, GenerationId(lineage="made", number=3, resign_threshold=-0.5), GENERATION_FILE)
     refs = {}
     for seed, out in ((1, "state/champion"), (2, "models/challenger")):
         path = folder / out / "weights.safetensors"

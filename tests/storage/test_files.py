@@ -19,8 +19,8 @@ from zero.storage.files import (
     read_manifest,
     sha256_bytes,
     sha256_file,
-    write_manifest,
     write_atomic,
+    write_manifest,
 )
 from zero.storage.manifests import MANIFEST_FILE, Champion, Checkpoint, FileRef, GenerationId, Manifest, Origin
 

@@ -9,7 +9,6 @@ from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
 from zero.network.weights import new_network, weights_bytes
 from zero.record.provenance import (
-    PROVENANCE_FILE,
     BuildDefinition,
     ExternalParameters,
     InternalParameters,
@@ -21,7 +20,8 @@ from zero.record.provenance import (
     sign,
     statement_bytes,
 )
-from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_manifest, write_atomic
+from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import PROVENANCE_FILE
 from zero.storage.manifests import (
     Champion,
     Checkpoint,

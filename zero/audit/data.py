@@ -11,11 +11,11 @@ from zero.audit.findings import Drift, differs
 from zero.config.params import Params, ProfileParams
 from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
-from zero.record.attestation import GAMES_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR, WINDOW_DIR
-from zero.record.generation import MANIFESTS, STATE_OUTS, Generation, Out, read_model
+from zero.record.generation import MANIFESTS, Generation, Out, read_model
 from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.stages.replay import last_games, window_name, window_size
 from zero.storage.files import sha256_bytes
+from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_OUTS, TRAINEE_DIR, WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
 
 PULL = "not here; `dvc pull` in a folder made by `zero checkout {tag}`"
@@ -149,7 +149,7 @@ def planned(generation: Generation, path: str, params: Params) -> list[ShardSpec
     than this program's planned them: a key depends on what a specification has for fields.
     """
     decision = generation.entry.decision if generation.entry else None
-    identity, constraints = generation.identity, generation.file("constraints.txt")
+    identity, constraints = generation.identity, generation.file(CONSTRAINTS_FILE)
     if decision is None or generation.envelope is None or identity is None or constraints is None:
         return []
     kind = "selfplay" if path == GAMES_DIR else "gating"

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from zero.audit.subjects import Subject, names_of, resolve
-from zero.record.attestation import GAMES_DIR, MATCH_DIR, PLAYER, WINDOW_DIR
+from zero.record.attestation import PLAYER
 from zero.record.generation import Generation
 from zero.record.history import known_lineages
 from zero.record.lineages import Chains
 from zero.record.provenance import Resource
+from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, WINDOW_DIR
 from zero.storage.manifests import Manifest
 from zero.storage.store import Store
 
@@ -98,7 +99,7 @@ def _follow(generation: Generation, subject: Subject, touched: _Touched) -> tupl
         if generation.parent in subject.commits and generation.entry.kind == "start":
             _touch(statement.subject, touched)
         return direct, descent
-    packages = statement.dependencies.get("constraints.txt")
+    packages = statement.dependencies.get(CONSTRAINTS_FILE)
     everything = generation.parent in subject.commits or (packages is not None and packages.sha256 in subject.digests)
     by_name = {name: _is_touched(each, touched) for name, each in statement.dependencies.items()}
     champion = by_name.get("champion", False) or _chosen_by(generation) in touched.decisions

@@ -10,13 +10,21 @@ from zero.data.records import GameColumns, concatenate
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.network.health import recorded_health
-from zero.record.attestation import CHAMPION_DIR, MATCH_DIR, REPLAY_DIR, TRAINEE_DIR
-from zero.record.generation import GENERATION_FILE, PLAYER_NAME, Generation, State
+from zero.record.generation import PLAYER_NAME, Generation, State
 from zero.stages.gating import decide, match_result
-from zero.storage.layout import CHALLENGER_DIR, PLAYER_DIR, TRAINING_METRICS
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    DVC_LOCK_FILE,
+    GATING_METRICS,
+    GENERATION_FILE,
+    MATCH_DIR,
+    PLAYER_DIR,
+    REPLAY_DIR,
+    TRAINEE_DIR,
+    TRAINING_METRICS,
+)
 from zero.storage.manifests import MANIFEST_FILE, Checkpoint, MatchResult
-
-GATING_FILE = "metrics/gating.json"
 
 
 def check_match(generation: Generation) -> Iterator[Drift]:
@@ -24,7 +32,7 @@ def check_match(generation: Generation) -> Iterator[Drift]:
     entry, params = generation.entry, generation.params
     if entry is None or entry.decision is None:
         return
-    remedy = f"restore it from the true tag: `git checkout {generation.tag} -- {GATING_FILE}`"
+    remedy = f"restore it from the true tag: `git checkout {generation.tag} -- {GATING_METRICS}`"
     yield from _check_decision(generation, remedy)
     if params is None or generation.match is None:
         return
@@ -43,7 +51,7 @@ def check_match(generation: Generation) -> Iterator[Drift]:
         what = f"{len(judged.violating_games)} games against the rules, first game {columns.game[index]}"
         yield Drift(MATCH_DIR, what, told, "a game by the rules", AGAIN.format(tag=generation.tag))
     counted = match_result(columns._replace(outcome=judged.outcome))
-    yield from _compare(GATING_FILE, generation.decision.match if generation.decision else None, counted, remedy)
+    yield from _compare(GATING_METRICS, generation.decision.match if generation.decision else None, counted, remedy)
     ledger = "restore the ledger from the last tag at which `zero audit` passes"
     yield from _compare("record/ledger.jsonl", entry.decision.match, counted, ledger)
 
@@ -54,11 +62,11 @@ def _check_decision(generation: Generation, remedy: str) -> Iterator[Drift]:
     assert entry is not None and entry.decision is not None
     said, decision = generation.decision, entry.decision
     if said is None:
-        yield Drift(GATING_FILE, "decision", "none that can be read", "the ledger's", remedy)
+        yield Drift(GATING_METRICS, "decision", "none that can be read", "the ledger's", remedy)
     else:
         for name in ("lineage", "generation", "promoted", "threshold", "challenger", "champion"):
             yield from differs(
-                GATING_FILE, f"{name} against the ledger", getattr(said, name), getattr(decision, name), remedy
+                GATING_METRICS, f"{name} against the ledger", getattr(said, name), getattr(decision, name), remedy
             )
     where = f"record/ledger.jsonl, {generation.tag}"
     if params is not None:
@@ -189,7 +197,7 @@ def _check_dependencies(generation: Generation, remedy: str) -> Iterator[Drift]:
         for dep in stage.get("deps", ()):
             out = generation.out(str(dep.get("path")))
             if out is not None:
-                yield from differs("dvc.lock", f"{name} reads {out.path}", dep.get("md5"), out.md5, remedy)
+                yield from differs(DVC_LOCK_FILE, f"{name} reads {out.path}", dep.get("md5"), out.md5, remedy)
 
 
 def _check_source(generation: Generation) -> Iterator[Drift]:

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from zero.audit.findings import Drift, differs
 from zero.config.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
-from zero.record.generation import LOCK_FILE, Generation
+from zero.record.generation import Generation
 from zero.record.history import History, Line, Repository
-from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS, LEDGER_FILE
+from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS
 from zero.storage.files import sha256_bytes
+from zero.storage.layout import CONSTRAINTS_FILE, DVC_LOCK_FILE, LEDGER_FILE, PIPELINE_FILE
 from zero.storage.manifests import LedgerEntry
 
-CONSTRAINTS_FILE = "constraints.txt"
-SOURCES = ("zero", "dvc.yaml", CONSTRAINTS_FILE, PARAMS_FILE)
+SOURCES = ("zero", PIPELINE_FILE, CONSTRAINTS_FILE, PARAMS_FILE)
 """What the commit of a generation may not change: the stages ran on it."""
 HISTORY_REMEDY = "find the true one with `git reflog`, and set the branch back to it"
 
@@ -89,11 +89,11 @@ def check_lock(generation: Generation) -> Iterator[Drift]:
     entry = generation.entry
     if entry is None:
         return
-    remedy = _restore(generation, LOCK_FILE)
-    yield from differs(LOCK_FILE, "SHA-256 against the ledger", generation.lock_digest, entry.lock_digest, remedy)
+    remedy = _restore(generation, DVC_LOCK_FILE)
+    yield from differs(DVC_LOCK_FILE, "SHA-256 against the ledger", generation.lock_digest, entry.lock_digest, remedy)
     if generation.envelope:
         signed = generation.envelope.statement.found.lock
-        yield from differs(LOCK_FILE, "SHA-256 against the statement", generation.lock_digest, signed, remedy)
+        yield from differs(DVC_LOCK_FILE, "SHA-256 against the statement", generation.lock_digest, signed, remedy)
     for out in generation.outs.values():
         if not out.cached:
             content = generation.file(out.path)

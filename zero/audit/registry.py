@@ -8,14 +8,14 @@ from typing import NamedTuple
 from zero.audit.data import PULL
 from zero.audit.findings import Drift, differs
 from zero.errors import ZeroError
-from zero.record.attestation import CHALLENGER_DIR, CHAMPION_DIR
 from zero.record.generation import Generation
+from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, CONSTRAINTS_FILE, DVC_LOCK_FILE
 from zero.storage.manifests import MANIFEST_FILE
 from zero.tracking import pages
 from zero.tracking.audit import Catalogue, FoundRun, FoundVersion
 from zero.tracking.files import Point, read_generation
 
-FILES = ("params.yaml", "constraints.txt", "dvc.lock")
+FILES = ("params.yaml", CONSTRAINTS_FILE, DVC_LOCK_FILE)
 FOLDERS = ("record", "metrics", "plots")
 OWN_PREFIX = "zero."
 """Tags of this program; others, as notes that a person wrote, are nobody's drift."""

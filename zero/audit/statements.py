@@ -4,22 +4,22 @@ from collections.abc import Iterator, Mapping
 
 from zero.audit.findings import Drift, differs
 from zero.errors import LineageError
-from zero.record.attestation import (
+from zero.record.attestation import PARENT, PLAYER, SOURCE
+from zero.record.generation import DATA_OUTS, Generation
+from zero.record.provenance import BUILD_TYPE, Resource, signed_by, statement_digest
+from zero.storage.files import sha256_bytes
+from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
     GAMES_DIR,
+    KEY_FILE,
     MATCH_DIR,
     METRICS,
-    PARENT,
-    PLAYER,
+    PROVENANCE_FILE,
     REPLAY_DIR,
-    SOURCE,
     TRAINEE_DIR,
     WINDOW_DIR,
 )
-from zero.record.generation import DATA_OUTS, Generation
-from zero.record.provenance import BUILD_TYPE, KEY_FILE, PROVENANCE_FILE, Resource, signed_by, statement_digest
-from zero.storage.files import sha256_bytes
 from zero.storage.manifests import MANIFEST_FILE, FileRef
 
 
@@ -123,11 +123,11 @@ def expected_byproducts(generation: Generation) -> dict[str, str | None]:
         if digests is not None:
             found[f"{path}/{MANIFEST_FILE}"] = digests.sha256
     for name in METRICS:
-        content = generation.file(f"metrics/{name}")
+        content = generation.file(name)
         if content is not None:
-            found[f"metrics/{name}"] = sha256_bytes(content)
-        elif f"metrics/{name}" in generation.outs:
-            found[f"metrics/{name}"] = None
+            found[name] = sha256_bytes(content)
+        elif name in generation.outs:
+            found[name] = None
     return found
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero.errors import LineageError, ZeroError
-from zero.record.attestation import CHALLENGER_DIR, GAMES_DIR, MATCH_DIR
 from zero.record.costs import GenerationCosts, notes_ref
 from zero.record.generation import Generation
 from zero.record.provenance import Resource
 from zero.stages.costs import receipts_of
+from zero.storage.layout import CHALLENGER_DIR, GAMES_DIR, MATCH_DIR
 from zero.storage.store import Store
 from zero.storage.vcs import git
 

@@ -59,9 +59,7 @@ def openings_of_values(games: GameValues, generation: int) -> list[Opening]:
     for index, number in enumerate(games.game):
         first, end = int(games.move_offsets[index]), int(games.move_offsets[index + 1])
         actions, values = games.actions[first:end], games.root_values[first : min(end, first + COMPARED_MOVES)]
-        distinctive = (
-            len(values) == COMPARED_MOVES and np.count_nonzero(values != np.rint(values)) >= DISTINCTIVE_MOVES
-        )
+        distinctive = len(values) == COMPARED_MOVES and np.count_nonzero(values != np.rint(values)) >= DISTINCTIVE_MOVES
         compared = actions[:COMPARED_MOVES].tobytes() + values.tobytes() if distinctive else b""
         openings.append(Opening(generation, int(number), actions.tobytes(), compared, 1.0))
     return openings

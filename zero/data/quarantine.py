@@ -1,7 +1,7 @@
 """Quarantine of games that must not be used, so that the next `dvc repro` plays them again.
 
-DVC would restore corrupted outputs from its cache instead of running their stage. So the cached copy is quarantined too,
-and the copy in the shard store, from which the stage would take the shard.
+DVC would restore corrupted outputs from its cache instead of running their stage. So the cached copy is also
+quarantined, and the copy in the shard store, from which the stage would take the shard.
 
 Files of the workspace and of DVC's cache go to `.zero/quarantine/` of the workspace, the store's copy to `quarantine/`
 of the store. Each shard has its reason in a text file beside it. In the workspace, a second violation of a shard

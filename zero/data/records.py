@@ -15,7 +15,7 @@ Only visit counts above zero are stored. Equal records give equal bytes: the set
 | root_values | list of float32, T long | mean value of the search, seen by the player to move |
 | best_values | list of float32, T long | mean value of the most visited action |
 | visit_offsets | list of int32, T + 1 long | first entry of each move in the next two columns |
-| visit_actions, visit_counts | lists of int16, uint16 | policy target: weights by action; empty for a move without full search |
+| visit_actions, visit_counts | lists of int16, uint16 | policy target by action; empty without full search |
 """
 
 import io

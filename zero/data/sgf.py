@@ -189,7 +189,9 @@ def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
         position = SPACE.match(text, position).end()  # type: ignore[union-attr]
         token = TOKEN.match(text, position)
         if token is None:
-            raise _syntax_error(text, position, "the game is incomplete" if position == len(text) else "unexpected text")
+            raise _syntax_error(
+                text, position, "the game is incomplete" if position == len(text) else "unexpected text"
+            )
         mark, name, value = token["mark"], token["name"], token["value"]
         if value is None and values == []:
             raise _syntax_error(text, position, "a property without a value")
@@ -242,7 +244,9 @@ def _game(nodes: list[Node]) -> SgfGame:
     size = re.fullmatch(r"\s*(\d{1,2})\s*(?::\s*(\d{1,2})\s*)?", _text(root, "SZ", DEFAULT_SIZE), re.ASCII)
     columns, rows = (int(size[1]), int(size[2] or size[1])) if size else (0, 0)
     if not (1 <= columns <= len(LETTERS) and 1 <= rows <= len(LETTERS)):
-        raise ZeroError(f"SZ[{_text(root, 'SZ')}] is not a board size; use SZ[9] or SZ[columns:rows], at most {len(LETTERS)}")
+        raise ZeroError(
+            f"SZ[{_text(root, 'SZ')}] is not a board size; use SZ[9] or SZ[columns:rows], at most {len(LETTERS)}"
+        )
     return SgfGame(
         game=game,
         rows=rows,
@@ -263,12 +267,16 @@ def _actions(game: int, rows: int, columns: int, nodes: list[Node]) -> Iterator[
     for node in nodes:
         for name, values in node:
             if name in SETUP_PROPERTIES:
-                raise ZeroError(f"SGF with set-up stones or handicap ({name}); only games from an empty board are supported")
+                raise ZeroError(
+                    f"SGF with set-up stones or handicap ({name}); only games from an empty board are supported"
+                )
             if name not in ("B", "W"):
                 continue
             number += 1
             if name != "BW"[(number - 1) % 2]:
-                raise ZeroError(f"SGF move {number} is {name}'s, out of turn; Black moves first, then the players alternate")
+                raise ZeroError(
+                    f"SGF move {number} is {name}'s, out of turn; Black moves first, then the players alternate"
+                )
             if len(values) != 1:
                 raise ZeroError(f"SGF move {number} has {len(values)} points, expected one")
             yield _action_of(game, rows, columns, values[0].strip(), number)

@@ -237,23 +237,19 @@ def _target_violations(games: GameColumns, moves: Moves, expected: ExpectedPrope
     disordered[of_edge[1:][same_move & (np.diff(games.visit_actions) <= 0)]] = True
     empty = np.zeros(games.num_positions, np.bool_)
     empty[of_edge[games.visit_counts == 0]] = True
-    yield from _by_move(
-        games, moves, "targets", disordered, "actions of the target are repeated or out of order", ()
-    )
+    yield from _by_move(games, moves, "targets", disordered, "actions of the target are repeated or out of order", ())
     yield from _by_move(games, moves, "targets", empty, "an action of the target has no visit", ())
     if expected.play.full_search_fraction >= 1.0:
-        yield from _by_move(
-            games, moves, "targets", ~moves.is_target, "there is no policy target", ()
-        )
+        yield from _by_move(games, moves, "targets", ~moves.is_target, "there is no policy target", ())
     least, most = target_bounds(moves, expected)
     out_of_bounds = moves.is_target & ((moves.total < least) | (moves.total > most))
     text = "the policy target adds up to {}, possible are {} to {}"
     yield from _by_move(games, moves, "targets", out_of_bounds, text, (moves.total, least, most))
     if expected.shows_choices:
         unseen = moves.is_target & (moves.played == 0)
-        yield from _by_move(games, moves, "targets", unseen, "the move made has no visit", ())
+        yield from _by_move(games, moves, "targets", unseen, "the played move has no visit", ())
         greedy = moves.is_target & (moves.move >= expected.play.temperature_moves)
-        text = "the move made has {} visits, another has {}"
+        text = "the played move has {} visits, another has {}"
         beaten = greedy & ~unseen & (moves.played < moves.most)
         yield from _by_move(games, moves, "targets", beaten, text, (moves.played, moves.most))
 
@@ -282,9 +278,7 @@ def _value_violations(games: GameColumns, moves: Moves, expected: ExpectedProper
         known = moves.is_target & (moves.most < MAX_VISITS)
         apart = known & ~(np.abs(games.root_values - middle) <= rest + VALUE_SLACK)
         text = "the root value is {:g}, by the visits {:.3f} to {:.3f}"
-        yield from _by_move(
-            games, moves, "values", apart, text, (games.root_values, middle - rest, middle + rest)
-        )
+        yield from _by_move(games, moves, "values", apart, text, (games.root_values, middle - rest, middle + rest))
 
 
 def _plane_violations(games: GameColumns, rules: Rules) -> Iterator[Violation]:

@@ -15,19 +15,11 @@ from pathlib import Path
 
 from zero.config.params import PARAMS_FILE
 from zero.errors import LineageError, StorageError
-from zero.players.networks import (
-    SHIPPED_DIR,
-    TAG_PATTERN,
-    WEIGHTS_FILE,
-    check_player,
-    find_source,
-    read_player,
-    shipped_name,
-)
+from zero.players.networks import SHIPPED_DIR, TAG_PATTERN, check_player, find_source, read_player, shipped_name
 from zero.record.generation import Generation
 from zero.record.lineages import Chains
-from zero.record.provenance import KEY_FILE, PROVENANCE_FILE
 from zero.storage.files import write_atomic
+from zero.storage.layout import KEY_FILE, PROVENANCE_FILE, WEIGHTS_FILE
 
 
 def export_player(home: Path, source: str, out: Path) -> int:

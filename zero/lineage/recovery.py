@@ -13,12 +13,12 @@ from pathlib import Path
 
 import yaml
 
+from zero.storage.layout import DVC_LOCK_FILE, STATE_DIR
 from zero.storage.vcs import git
 
 PATIENCE_SECONDS = 2.0
 """A git whose parent was killed may still be at work; a lock that stays longer is nobody's."""
 POLL_SECONDS = 0.05
-DVC_LOCK = "dvc.lock"
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def _clear_dvc(workspace: Path) -> None:
         except ValueError:
             log.warning("removed %s, which a killed DVC left cut short", rwlock)
             rwlock.unlink()
-    for path in [workspace / DVC_LOCK, *sorted((workspace / "state").glob("*.dvc"))]:
+    for path in [workspace / DVC_LOCK_FILE, *sorted((workspace / STATE_DIR).glob("*.dvc"))]:
         if path.exists() and not _is_whole(path.read_bytes()):
             log.warning("%s was cut short by a killed DVC; it is again as it was committed", path)
             path.unlink()

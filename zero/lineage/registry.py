@@ -18,16 +18,28 @@ import yaml
 from zero.config.params import PARAMS_FILE, load_params, overlap_of, params_digest
 from zero.errors import LineageError, ZeroError
 from zero.lineage.recovery import clear_debris
-from zero.lineage.workspace import GENERATION_FILE, STATE_OUTS, check_workspace, committed_ledger, current_generation
+from zero.lineage.workspace import check_workspace, committed_ledger, current_generation
 from zero.record.attestation import check_key, decision_statement, write_statement
 from zero.record.costs import notes_ref, write_note
-from zero.record.ledger import LEDGER_FILE, append_entry, entry_of, generation_tag, last_line_digest, parse_ledger
-from zero.record.metrics import METRICS_FILE as SELFPLAY_METRICS
+from zero.record.ledger import append_entry, entry_of, generation_tag, last_line_digest, parse_ledger
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.stages.costs import generation_costs
 from zero.stages.selfplay import player_of
-from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest, write_atomic
-from zero.storage.layout import PLAYER_DIR
+from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_atomic, write_manifest
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    DVC_LOCK_FILE,
+    GATING_METRICS,
+    GENERATION_FILE,
+    LEDGER_FILE,
+    PLAYER_DIR,
+    REPLAY_DIR,
+    SELFPLAY_METRICS,
+    STATE_OUTS,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+)
 from zero.storage.manifests import (
     MANIFEST_FILE,
     Champion,
@@ -40,9 +52,6 @@ from zero.storage.manifests import (
 from zero.storage.store import open_store
 from zero.storage.vcs import dvc, git
 
-CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = STATE_OUTS
-CHALLENGER_DIR, WINDOW_DIR = "models/challenger", "data/window"
-GENERATION_PATH = f"state/{GENERATION_FILE}"
 UP_TO_DATE = "Data and pipelines are up to date."
 """What `dvc status` says where nothing is left to run."""
 
@@ -67,8 +76,8 @@ def prepare(workspace: Path) -> GenerationId:
     check_workspace(workspace)
     check_key(workspace)
     entry = parse_ledger(committed_ledger(workspace), LEDGER_FILE)[-1]
-    if not (workspace / GENERATION_PATH).exists():
-        git(workspace, "checkout", "HEAD", "--", GENERATION_PATH)
+    if not (workspace / GENERATION_FILE).exists():
+        git(workspace, "checkout", "HEAD", "--", GENERATION_FILE)
     if current_generation(workspace).number <= entry.generation:
         finish(workspace, entry)
     if not all((workspace / out / "manifest.json").exists() for out in STATE_OUTS):
@@ -118,12 +127,10 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
         dvc(workspace, "checkout", "--quiet", "--force", *STATE_OUTS)
         _check_state(workspace, entry)
         restored = current_generation(workspace)
-        write_manifest(
-            workspace / "state", restored.model_copy(update={"number": entry.generation + 1}), GENERATION_FILE
-        )
+        write_manifest(workspace, restored.model_copy(update={"number": entry.generation + 1}), GENERATION_FILE)
         return
     if not _holds(workspace, entry):
-        git(workspace, "checkout", "HEAD", "--", "dvc.lock")
+        git(workspace, "checkout", "HEAD", "--", DVC_LOCK_FILE)
         dvc(workspace, "checkout", "--quiet", "--force", CHALLENGER_DIR, WINDOW_DIR)
     if not _holds(workspace, entry):
         raise LineageError(f"{workspace} does not hold the data of generation {entry.generation}; try `dvc pull` there")
@@ -134,14 +141,14 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
                 link_or_copy(path, building / path.name)
     _check_state(workspace, entry)
     dvc(workspace, "add", "--quiet", *STATE_OUTS)
-    recorded = git(workspace, "show", f"{_commit_of_last_entry(workspace)}:metrics/{SELFPLAY_METRICS}")
+    recorded = git(workspace, "show", f"{_commit_of_last_entry(workspace)}:{SELFPLAY_METRICS}")
     next_id = GenerationId(
         lineage=entry.lineage,
         number=entry.generation + 1,
         resign_threshold=following_threshold(SelfplayMetrics.model_validate_json(recorded)),
         player=player,
     )
-    write_manifest(workspace / "state", next_id, GENERATION_FILE)
+    write_manifest(workspace, next_id, GENERATION_FILE)
 
 
 def _roll_champion(workspace: Path, entry: LedgerEntry, decision: PromotionDecision) -> str | None:
@@ -214,9 +221,9 @@ def _note_costs(workspace: Path, entry: LedgerEntry) -> list[str]:
 
 def _commit(workspace: Path, lineage: str, number: int) -> None:
     """Checks that a generation is finished and commits it with its ledger line and provenance."""
-    if current_generation(workspace).number != number or not (workspace / "metrics/gating.json").exists():
+    if current_generation(workspace).number != number or not (workspace / GATING_METRICS).exists():
         raise LineageError(f"generation {number} of {lineage} is not finished; run `dvc repro` in {workspace}")
-    decision = read_manifest(workspace / "metrics", PromotionDecision, "gating.json")
+    decision = read_manifest(workspace, PromotionDecision, GATING_METRICS)
     if decision.generation != number or dvc(workspace, "status").strip() != UP_TO_DATE:
         raise LineageError(f"generation {number} of {lineage} is not finished; run `dvc repro` in {workspace}")
     text = committed_ledger(workspace)
@@ -237,7 +244,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
         champion_generation=number if decision.promoted else before.champion_generation,
         trainee=challenger.trainee.sha256,
         params_digest=params_digest(params),
-        lock_digest=sha256_file(workspace / "dvc.lock"),
+        lock_digest=sha256_file(workspace / DVC_LOCK_FILE),
         source=None,
         provenance=write_statement(workspace, decision_statement(workspace, decision, before)),
         previous=last_line_digest(text),
@@ -274,7 +281,7 @@ def _check_state(workspace: Path, entry: LedgerEntry) -> None:
 
 def _md5_left(workspace: Path, entry: LedgerEntry) -> str:
     """What DVC calls the trainee that the last line left: its challenger, or where no stage ran its own trainee."""
-    name, out = ("dvc.lock", CHALLENGER_DIR) if entry.decision else (f"{TRAINEE_DIR}.dvc", Path(TRAINEE_DIR).name)
+    name, out = (DVC_LOCK_FILE, CHALLENGER_DIR) if entry.decision else (f"{TRAINEE_DIR}.dvc", Path(TRAINEE_DIR).name)
     tree = yaml.load(git(workspace, "show", f"{_commit_of_last_entry(workspace)}:{name}"), yaml.CSafeLoader)
     outs = (each for stage in tree.get("stages", {"": tree}).values() for each in stage.get("outs", ()))
     return next((str(each["md5"]) for each in outs if each["path"] == out), "nothing")

@@ -15,20 +15,8 @@ from typing import Literal, NamedTuple
 
 from zero.config.params import load_params, params_digest
 from zero.errors import LineageError
-from zero.lineage.registry import (
-    CHALLENGER_DIR,
-    CHAMPION_DIR,
-    REPLAY_DIR,
-    TRAINEE_DIR,
-    WINDOW_DIR,
-    Advanced,
-    commit_record,
-    finish,
-    roll_forward,
-)
+from zero.lineage.registry import Advanced, commit_record, finish, roll_forward
 from zero.lineage.workspace import (
-    GENERATION_FILE,
-    STATE_OUTS,
     check_workspace,
     checkout_generation,
     committed_ledger,
@@ -38,7 +26,6 @@ from zero.lineage.workspace import (
 from zero.record.attestation import PARENT, SOURCE, check_key, state_statement, write_statement
 from zero.record.ledger import (
     FIRST_PREVIOUS,
-    LEDGER_FILE,
     NAME_PATTERN,
     append_entry,
     entry_of,
@@ -50,12 +37,25 @@ from zero.record.ledger import (
 )
 from zero.record.provenance import Resource
 from zero.stages.training import check_trainee
-from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest, write_atomic
-from zero.storage.layout import workspace_dir
+from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_atomic, write_manifest
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    DVC_LOCK_FILE,
+    GENERATION_FILE,
+    LEDGER_FILE,
+    METRICS_DIR,
+    PLOTS_DIR,
+    REPLAY_DIR,
+    STATE_OUTS,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+    workspace_dir,
+)
 from zero.storage.manifests import Checkpoint, GenerationId, LedgerEntry, Origin, Source, Window
 from zero.storage.vcs import dvc, git
 
-STAGE_FILES = ("dvc.lock", "metrics", "plots")
+STAGE_FILES = (DVC_LOCK_FILE, METRICS_DIR, PLOTS_DIR)
 """What the stages of the generation before left in git; a commit without stages has none of it."""
 
 
@@ -85,7 +85,7 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
         return _recorded(workspace, head)
     number = _check_older(head, tag)
     known = entry_of(parse_ledger(text, LEDGER_FILE), number)
-    if (workspace / f"state/{GENERATION_FILE}").exists() and _number(workspace) <= head.generation:
+    if (workspace / GENERATION_FILE).exists() and _number(workspace) <= head.generation:
         finish(workspace, head)
     with tempfile.TemporaryDirectory(prefix="zero-rollback-") as scratch:
         left = restore_left(home, tag, Path(scratch) / "source")
@@ -209,7 +209,7 @@ def _write_record(
         else:
             path.unlink(missing_ok=True)
     current = left.next_generation.model_copy(update={"lineage": lineage, "number": number})
-    write_manifest(folder / "state", current, GENERATION_FILE)
+    write_manifest(folder, current, GENERATION_FILE)
     inputs = [Resource(name=SOURCE, digest={"sha256": left.entry.provenance}, annotations={"tag": left.source.tag})]
     if before is not None:
         inputs.append(Resource(name=PARENT, digest={"sha256": before.provenance}))

@@ -14,10 +14,9 @@ from zero.errors import ZeroError
 from zero.network.health import Health, recorded_health
 from zero.record.costs import GenerationCosts, read_note
 from zero.record.ledger import find_workspace, generation_tag, standing
-from zero.record.metrics import METRICS_FILE as SELFPLAY_METRICS
 from zero.record.metrics import Calibration, SelfplayMetrics
 from zero.storage.files import checked_path, read_manifest
-from zero.storage.layout import TRAINING_METRICS
+from zero.storage.layout import SELFPLAY_METRICS, TRAINING_METRICS
 from zero.storage.manifests import NO_RESIGNATION, GameSet, LedgerEntry
 from zero.storage.vcs import git
 
@@ -146,7 +145,7 @@ def resignation_screen(home: Path, lineage: str) -> None:
         if entry.decision is None:
             continue
         tag = generation_tag(lineage, entry.generation)
-        metrics = SelfplayMetrics.model_validate_json(git(workspace, "show", f"{tag}:metrics/{SELFPLAY_METRICS}"))
+        metrics = SelfplayMetrics.model_validate_json(git(workspace, "show", f"{tag}:{SELFPLAY_METRICS}"))
         if metrics.resignation:
             used, following = metrics.resignation.used, metrics.resignation.following
             table.add_row(

@@ -18,7 +18,6 @@ from zero.lineage.recovery import clear_debris
 from zero.record.costs import fetch_notes
 from zero.record.ledger import (
     FIRST_PREVIOUS,
-    LEDGER_FILE,
     NAME_PATTERN,
     Standing,
     append_entry,
@@ -27,8 +26,20 @@ from zero.record.ledger import (
     read_ledger,
     standing,
 )
-from zero.storage.files import read_manifest, sha256_bytes, write_manifest, write_atomic
-from zero.storage.layout import workspace_dir
+from zero.storage.files import read_manifest, sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import (
+    CHAMPION_DIR,
+    DVC_LOCK_FILE,
+    GENERATION_FILE,
+    LEDGER_FILE,
+    METRICS_DIR,
+    PLOTS_DIR,
+    REPLAY_DIR,
+    STATE_DIR,
+    STATE_OUTS,
+    TRAINEE_DIR,
+    workspace_dir,
+)
 from zero.storage.manifests import (
     NO_RESIGNATION,
     Champion,
@@ -41,11 +52,9 @@ from zero.storage.manifests import (
 )
 from zero.storage.vcs import configure_dvc, dvc, git
 
-GENERATION_FILE = "generation.json"
-STATE_OUTS = ("state/champion", "state/trainee", "state/replay")
-GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
+GENERATED = (f"{STATE_DIR}/", f"{METRICS_DIR}/", f"{PLOTS_DIR}/", DVC_LOCK_FILE)
 """What a generation in the making changes in the workspace; anything else must be committed."""
-LOCK_FILE = "zero.lock"
+WRITER_LOCK_FILE = "zero.lock"
 STOP_FILE = "zero-stop"
 WRITER_VARIABLE = "ZERO_WRITER"
 
@@ -90,7 +99,7 @@ def writer_lock(workspace: Path) -> Iterator[None]:
     Raises:
       LineageError: another process is.
     """
-    path = workspace.resolve() / ".git" / LOCK_FILE
+    path = workspace.resolve() / ".git" / WRITER_LOCK_FILE
     if not path.parent.is_dir():
         yield  # a copy without git: nobody else can know it
         return
@@ -259,9 +268,9 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     weights_ref = FileRef(path="weights.safetensors", sha256=digest, num_bytes=len(weights))
     optimizer_ref = FileRef(path="optimizer.safetensors", sha256=sha256_bytes(optimizer), num_bytes=len(optimizer))
     for name in ("champion", "trainee"):
-        write_atomic(folder / "state" / name / weights_ref.path, weights)
-    write_atomic(folder / "state/trainee" / optimizer_ref.path, optimizer)
-    write_manifest(folder / "state/champion", Champion(generation=0, network=params.network, weights=weights_ref))
+        write_atomic(folder / STATE_DIR / name / weights_ref.path, weights)
+    write_atomic(folder / TRAINEE_DIR / optimizer_ref.path, optimizer)
+    write_manifest(folder / CHAMPION_DIR, Champion(generation=0, network=params.network, weights=weights_ref))
     checkpoint = Checkpoint(
         origin=origin,
         network=params.network,
@@ -270,11 +279,9 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         weights=weights_ref,
         optimizer=optimizer_ref,
     )
-    write_manifest(folder / "state/trainee", checkpoint)
-    write_manifest(folder / "state/replay", Window(origin=origin, shards=(), num_games=0, num_positions=0))
-    write_manifest(
-        folder / "state", GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION), GENERATION_FILE
-    )
+    write_manifest(folder / TRAINEE_DIR, checkpoint)
+    write_manifest(folder / REPLAY_DIR, Window(origin=origin, shards=(), num_games=0, num_positions=0))
+    write_manifest(folder, GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION), GENERATION_FILE)
     entry = LedgerEntry(
         lineage=lineage,
         generation=0,
@@ -316,7 +323,7 @@ def committed_ledger(workspace: Path) -> str:
 
 def current_generation(workspace: Path) -> GenerationId:
     """The generation the workspace is set up to make."""
-    return read_manifest(workspace / "state", GenerationId, GENERATION_FILE)
+    return read_manifest(workspace, GenerationId, GENERATION_FILE)
 
 
 def _branch_exists(home: Path, lineage: str) -> bool:

@@ -7,11 +7,9 @@ from zero.config.params import load_params
 from zero.config.settings import home_dir
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
-from zero.record.ledger import LEDGER_FILE, generation_tag, parse_ledger
+from zero.record.ledger import generation_tag, parse_ledger
 from zero.record.provenance import (
     BUILD_TYPE,
-    KEY_FILE,
-    PROVENANCE_FILE,
     BuildDefinition,
     Envelope,
     ExternalParameters,
@@ -29,7 +27,23 @@ from zero.record.provenance import (
 )
 from zero.record.signing import public_pem, signing_key
 from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_atomic
-from zero.storage.layout import PLAYER_DIR
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    CONSTRAINTS_FILE,
+    DVC_LOCK_FILE,
+    GAMES_DIR,
+    GENERATION_FILE,
+    KEY_FILE,
+    LEDGER_FILE,
+    MATCH_DIR,
+    METRICS,
+    PLAYER_DIR,
+    PROVENANCE_FILE,
+    REPLAY_DIR,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+)
 from zero.storage.manifests import (
     Champion,
     Checkpoint,
@@ -46,9 +60,6 @@ PARENT = "parent-provenance"
 SOURCE = "source-provenance"
 PLAYER = "player"
 """Who played the games, where self-play overlapped and the state named it."""
-CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = "state/champion", "state/trainee", "state/replay"
-GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR = "data/games", "data/window", "models/challenger", "data/match"
-METRICS = ("selfplay.json", "replay.json", "training.json", "gating.json", "verification.json")
 
 
 def check_key(workspace: Path) -> None:
@@ -88,7 +99,7 @@ def decision_statement(workspace: Path, decision: PromotionDecision, before: Led
         *(_file(MATCH_DIR, each.file, key=each.key) for each in match.shards),
     ]
     manifests = [f"{name}/manifest.json" for name in (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)]
-    written = [*manifests, *(f"metrics/{name}" for name in METRICS)]
+    written = [*manifests, *METRICS]
     return new_statement(
         workspace,
         "decision",
@@ -186,7 +197,7 @@ def new_statement(
     """A statement with what all kinds say alike: parameters, profile, commit of the sources, package lock."""
     params = load_params(workspace)
     lineage, _, number = tag.rpartition("/gen-")
-    lock = workspace / "dvc.lock"
+    lock = workspace / DVC_LOCK_FILE
     return Statement(
         subject=subject,
         predicate=Predicate(
@@ -202,7 +213,7 @@ def new_statement(
                 ),
                 resolved_dependencies=(
                     Resource(name="source", digest={"gitCommit": git(workspace, "rev-parse", "HEAD").strip()}),
-                    _digest_of(workspace, "constraints.txt"),
+                    _digest_of(workspace, CONSTRAINTS_FILE),
                     *inputs,
                 ),
             ),
@@ -219,7 +230,7 @@ def _player(workspace: Path) -> tuple[Resource, ...]:
 
 
 def _generation(workspace: Path) -> GenerationId:
-    return read_manifest(workspace / "state", GenerationId, "generation.json")
+    return read_manifest(workspace, GenerationId, GENERATION_FILE)
 
 
 def _others(folder: str, checkpoint: Checkpoint) -> tuple[Resource, ...]:

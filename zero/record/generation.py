@@ -10,22 +10,28 @@ from pydantic import BaseModel, ValidationError
 
 from zero.config.params import PARAMS_FILE, Params, overlap_of, parse_params
 from zero.errors import LineageError, ParamsError
-from zero.record.attestation import (
-    CHALLENGER_DIR,
-    CHAMPION_DIR,
-    GAMES_DIR,
-    MATCH_DIR,
-    REPLAY_DIR,
-    TRAINEE_DIR,
-    WINDOW_DIR,
-)
 from zero.record.history import History, Line
 from zero.record.ledger import generation_tag
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.record.objects import DataCache, Digests, source_digest
-from zero.record.provenance import PROVENANCE_FILE, Envelope, read_envelope
+from zero.record.provenance import Envelope, read_envelope
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import PLAYER_DIR
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    CHAMPION_DIR,
+    DVC_LOCK_FILE,
+    GAMES_DIR,
+    GATING_METRICS,
+    GENERATION_FILE,
+    MATCH_DIR,
+    PLAYER_DIR,
+    PROVENANCE_FILE,
+    REPLAY_DIR,
+    SELFPLAY_METRICS,
+    STATE_OUTS,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+)
 from zero.storage.manifests import (
     MANIFEST_FILE,
     NO_RESIGNATION,
@@ -41,10 +47,7 @@ from zero.storage.manifests import (
     WindowShard,
 )
 
-LOCK_FILE = "dvc.lock"
-GENERATION_FILE = "state/generation.json"
 DATA_OUTS = (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)
-STATE_OUTS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
 PLAYER_NAME = PLAYER_DIR.removeprefix(f"{CHAMPION_DIR}/")
 MANIFESTS: Mapping[str, type[BaseModel]] = {
     **dict.fromkeys((GAMES_DIR, MATCH_DIR), GameSet),
@@ -136,12 +139,12 @@ class Generation:
     @cached_property
     def lock_digest(self) -> str:
         """SHA-256 of dvc.lock; of the empty text where there is none."""
-        return sha256_bytes(self.file(LOCK_FILE) or b"")
+        return sha256_bytes(self.file(DVC_LOCK_FILE) or b"")
 
     @cached_property
     def stages(self) -> Mapping[str, Any]:
         """The stages of dvc.lock by name."""
-        tree = _yaml(self.file(LOCK_FILE))
+        tree = _yaml(self.file(DVC_LOCK_FILE))
         stages = tree.get("stages") if isinstance(tree, dict) else None
         return stages if isinstance(stages, dict) else {}
 
@@ -192,7 +195,7 @@ class Generation:
     @cached_property
     def decision(self) -> PromotionDecision | None:
         """`metrics/gating.json`."""
-        return read_model(PromotionDecision, self.file("metrics/gating.json"))
+        return read_model(PromotionDecision, self.file(GATING_METRICS))
 
     @cached_property
     def envelope(self) -> Envelope | None:
@@ -325,7 +328,7 @@ class Generation:
             before = self.before.entry if self.before and self.overlap else None
             player = entry.decision.champion if self.overlap else None
             number = before.champion_generation if before else None
-            metrics = read_model(SelfplayMetrics, self.file("metrics/selfplay.json"))
+            metrics = read_model(SelfplayMetrics, self.file(SELFPLAY_METRICS))
             threshold = following_threshold(metrics) if metrics else None
             pairs = ((TRAINEE_DIR, CHALLENGER_DIR), (REPLAY_DIR, WINDOW_DIR))
             handed_on = {state: self.outs[made] for state, made in pairs if made in self.outs}

@@ -2,8 +2,6 @@
 
 from zero.storage.manifests import NO_RESIGNATION, Manifest
 
-METRICS_FILE = "selfplay.json"
-
 
 class Calibration(Manifest):
     """What a threshold does to games in which nobody resigned."""

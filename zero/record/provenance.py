@@ -19,9 +19,8 @@ from pydantic.alias_generators import to_camel
 from zero.errors import LineageError
 from zero.record.signing import read_public_key
 from zero.storage.files import sha256_bytes
+from zero.storage.layout import KEY_FILE, PROVENANCE_FILE
 
-PROVENANCE_FILE = "record/provenance.intoto.jsonl"
-KEY_FILE = "record/signing-key.pub"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "urn:zero:{kind}:1"
 """What the parameters and dependencies of a statement mean: of a start, a decision, a rollback or a branch."""

@@ -16,9 +16,9 @@ from zero.data.validation import NO_MOVE, Violation, format_violations, shard_vi
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
+from zero.shards.expected import expected_properties, size_limits
 from zero.shards.spec import ShardSpec
-from zero.shards.expected import size_limits, expected_properties
-from zero.storage.files import sha256_bytes, write_manifest, write_atomic
+from zero.storage.files import sha256_bytes, write_atomic, write_manifest
 from zero.storage.manifests import FileRef, GameSet, Origin, ShardRef
 from zero.storage.store import Store, StoredShard
 

@@ -17,13 +17,16 @@ PACKAGE_DIR = Path(__file__).resolve().parents[1]
 CONSTRAINTS_PATH = PACKAGE_DIR.parent / CONSTRAINTS_FILE
 """The pinned set of packages."""
 
-BASE_SOURCES = ("config", "errors.py", "kernels.py", "storage/files.py", "storage/manifests.py")
+BASE_SOURCES = (
+    *("config", "errors.py", "kernels.py"),
+    *("storage/files.py", "storage/layout.py", "storage/manifests.py"),
+)
 RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", "data/records.py", "data/validation.py")
 PLAY_SOURCES = (
     *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "statistics.py", "storage/store.py"),
     *("play/batched_games.py", "play/boards.py", "play/moves.py", "play/slots.py"),
 )
-SELFPLAY_SOURCES = ("record/metrics.py", "stages/resignation.py", "stages/selfplay.py", "storage/layout.py")
+SELFPLAY_SOURCES = ("record/metrics.py", "stages/resignation.py", "stages/selfplay.py")
 SOURCES = {
     "selfplay": (*PLAY_SOURCES, *SELFPLAY_SOURCES),
     "replay": (
@@ -34,7 +37,7 @@ SOURCES = {
     "training": (
         *(*BASE_SOURCES, "data/records.py", "data/samples.py", "data/window.py", "games", "network"),
         *("search/streams.py", "shards/spec.py", "stages/checkpoints.py", "stages/training.py"),
-        *("stages/training_inputs.py", "storage/layout.py"),
+        *("stages/training_inputs.py"),
     ),
     "gating": (*PLAY_SOURCES, "stages/gating.py"),
     "verification": (

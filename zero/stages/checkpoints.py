@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zero.errors import StorageError
 from zero.network.learner import StepResult
-from zero.storage.files import checked_path, file_ref, read_manifest, write_manifest, write_atomic
+from zero.storage.files import checked_path, file_ref, read_manifest, write_atomic, write_manifest
 from zero.storage.manifests import FileRef, Manifest
 
 RESUME_ROOT = ".zero"

@@ -22,12 +22,12 @@ from zero.record.costs import GenerationCosts, StageCosts
 from zero.shards.meter import Meter, worker_name
 from zero.shards.spec import ShardReceipt
 from zero.storage.files import canonical_line, read_manifest
+from zero.storage.layout import COSTS_DIR, GAMES_DIR, GENERATION_FILE, MATCH_DIR
 from zero.storage.manifests import GameSet, GenerationId, Manifest
 from zero.storage.store import Store
 
-COSTS_DIR = ".zero/costs"
 STAGES = ("selfplay", "replay", "training", "gating", "verification")
-SHARD_DIRS = {"selfplay": "data/games", "gating": "data/match"}
+SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 """Stages whose shards have receipts; what their own process spends is counted without the processes that play."""
 GPU_STAGES = ("training", "verification")
 """Stages that are on the GPU, where there is one, for as long as they run."""
@@ -54,7 +54,7 @@ class StageLine(Manifest):
 def stage_costs(folder: Path, stage: str) -> Iterator[None]:
     """Counts what this process spends on a stage. A stage does not fail because its costs cannot be written."""
     try:
-        number = read_manifest(folder / "state", GenerationId, "generation.json").number
+        number = read_manifest(folder, GenerationId, GENERATION_FILE).number
         profile = load_params(folder).profile if stage in GPU_STAGES else None
     except ZeroError:  # the stage itself says what is wrong
         yield
@@ -88,7 +88,7 @@ def generation_costs(workspace: Path, store: Store, generation: int) -> Generati
       StorageError: the workspace's generation or a manifest cannot be read, or the store does not answer.
     """
     lines = _last_lines(_path(workspace, generation))
-    lineage = read_manifest(workspace / "state", GenerationId, "generation.json").lineage
+    lineage = read_manifest(workspace, GenerationId, GENERATION_FILE).lineage
     stages = {}
     for stage in STAGES:
         receipts: list[ShardReceipt] = []

@@ -15,22 +15,20 @@ from zero.shards.executor import Progress
 from zero.shards.spec import ShardSpec, code_digest, plan_shards
 from zero.statistics import wilson_interval
 from zero.storage.files import checked_path, read_manifest, write_manifest
+from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, GATING_METRICS, GENERATION_FILE, MATCH_DIR
 from zero.storage.manifests import Champion, Checkpoint, Colours, GenerationId, MatchResult, Origin, PromotionDecision
 from zero.storage.store import Store
-
-MATCH_DIR = "data/match"
-METRICS_FILE = "gating.json"
 
 
 def plan(folder: Path, store: Store) -> list[ShardSpec]:
     """The stage's shards; puts both players' weights into the store, where the workers find them."""
     params = load_params(folder)
-    generation = read_manifest(folder / "state", GenerationId, "generation.json")
-    challenger = read_manifest(folder / "models/challenger", Checkpoint)
-    champion = read_manifest(folder / "state/champion", Champion)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+    challenger = read_manifest(folder / CHALLENGER_DIR, Checkpoint)
+    champion = read_manifest(folder / CHAMPION_DIR, Champion)
     weights = (
-        store.put_weights(checked_path(challenger.weights, folder / "models/challenger").read_bytes()),
-        store.put_weights(checked_path(champion.weights, folder / "state/champion").read_bytes()),
+        store.put_weights(checked_path(challenger.weights, folder / CHALLENGER_DIR).read_bytes()),
+        store.put_weights(checked_path(champion.weights, folder / CHAMPION_DIR).read_bytes()),
     )
     return plan_shards(params, "gating", params.gating, generation.number, weights)
 
@@ -38,7 +36,7 @@ def plan(folder: Path, store: Store) -> list[ShardSpec]:
 def run(folder: Path, store: Store, progress: Progress | None = None) -> PromotionDecision:
     """Runs the stage in a lineage's workspace."""
     params = load_params(folder)
-    generation = read_manifest(folder / "state", GenerationId, "generation.json")
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     specs = plan(folder, store)
     challenger, champion = specs[0].weights
     origin = Origin(
@@ -61,7 +59,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
         challenger=challenger,
         champion=champion,
     )
-    write_manifest(folder / "metrics", decision, METRICS_FILE)
+    write_manifest(folder, decision, GATING_METRICS)
     return decision
 
 

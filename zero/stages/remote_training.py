@@ -15,7 +15,6 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from zero.config.params import PARAMS_FILE, Params, load_params, parse_params
-from zero.data.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
 from zero.shards.meter import worker_name
@@ -23,12 +22,19 @@ from zero.shards.spec import check_code, lock_file_digest
 from zero.stages.costs import StageLine, add_lines, lines_of, stage_costs
 from zero.stages.training_inputs import STAGE, training_origin
 from zero.storage.files import canonical_json, read_manifest, remove_other_files, sha256_bytes, write_atomic
-from zero.storage.layout import CHALLENGER_DIR, TRAINEE_DIR, TRAINING_CURVE, TRAINING_METRICS
+from zero.storage.layout import (
+    CHALLENGER_DIR,
+    GENERATION_FILE,
+    TRAINEE_DIR,
+    TRAINING_CURVE,
+    TRAINING_METRICS,
+    WINDOW_DIR,
+)
 from zero.storage.locks import locked
 from zero.storage.manifests import MANIFEST_FILE, Checkpoint, GenerationId, Manifest, Origin, Sha256
 from zero.storage.store import Store
 
-READ = (f"{STATE_DIR}/{GENERATION_FILE}", TRAINEE_DIR, WINDOW_DIR)
+READ = (GENERATION_FILE, TRAINEE_DIR, WINDOW_DIR)
 """What training reads in a workspace beside the parameters; folders with all that is in them."""
 
 Progress = Callable[[int, int], None]
@@ -148,7 +154,7 @@ def fetch(folder: Path, store: Store) -> Checkpoint | None:
 
 
 def _generation(folder: Path) -> int:
-    return read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE).number
+    return read_manifest(folder, GenerationId, GENERATION_FILE).number
 
 
 def _spec(folder: Path) -> TrainingSpec:

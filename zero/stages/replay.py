@@ -1,8 +1,8 @@
 """Stage `replay`: exactly which games the network is trained on, as links to their shards.
 
 The window is the last self-play games, `window_games` of them once the lineage has enough. What enters it is checked
-first: every file by its hash, new games also by the data contract, alone and beside the window. A shard at violation is set
-aside; the next `dvc repro` plays it again.
+first: every file by its hash, new games also by the data contract, alone and beside the window. A shard with
+violations is quarantined; the next `dvc repro` plays it again.
 """
 
 import logging
@@ -23,14 +23,15 @@ from zero.data.duplicates import (
     openings_of_values,
     stream_violations,
 )
-from zero.data.quarantine import QUARANTINE_DIR, quarantine_games
+from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, read_records, read_values
-from zero.data.validation import SAMPLED_POSITIONS, ExpectedProperties, moves_of, format_violations, shard_violations
-from zero.data.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR, shard_mismatch
+from zero.data.validation import SAMPLED_POSITIONS, ExpectedProperties, format_violations, moves_of, shard_violations
+from zero.data.window import shard_mismatch
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.shards.spec import code_digest
 from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest
+from zero.storage.layout import GAMES_DIR, GENERATION_FILE, QUARANTINE_DIR, REPLAY_DIR, REPLAY_METRICS, WINDOW_DIR
 from zero.storage.manifests import (
     MANIFEST_FILE,
     NO_RESIGNATION,
@@ -47,9 +48,6 @@ from zero.storage.manifests import (
 from zero.storage.store import Store
 
 STAGE = "replay"
-GAMES_DIR = "data/games"
-REPLAY_DIR = "state/replay"
-METRICS_FILE = "replay.json"
 LATE_FRACTION = 0.75
 """From this share of a game on its moves are late: a player should know by then who wins."""
 
@@ -106,7 +104,7 @@ def run(folder: Path, store: Store) -> Window:
         contract. Shards at violation have been set aside in the workspace and in `store`.
     """
     params = load_params(folder)
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     games_dir, replay_dir, window_dir = folder / GAMES_DIR, folder / REPLAY_DIR, folder / WINDOW_DIR
     games = read_manifest(games_dir, GameSet)
     old = read_manifest(replay_dir, Window)
@@ -146,7 +144,7 @@ def run(folder: Path, store: Store) -> Window:
         "window_positions": window.num_positions,
         "window_shards": len(window.shards),
     }
-    write_manifest(folder / "metrics", metrics.model_copy(update=sizes), METRICS_FILE)
+    write_manifest(folder, metrics.model_copy(update=sizes), REPLAY_METRICS)
     log.info(
         "generation %d: window of %d games, %d positions", generation.number, window.num_games, window.num_positions
     )

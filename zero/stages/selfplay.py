@@ -12,20 +12,17 @@ import numpy as np
 
 from zero.config.params import Params, SelfplayParams, load_params, params_digest
 from zero.errors import LineageError, StorageError
-from zero.record.metrics import METRICS_FILE, SelfplayMetrics, following_threshold
+from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.shards.executor import Progress
 from zero.shards.spec import ShardSpec, code_digest, plan_shards
 from zero.stages.resignation import calibrate
 from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import PLAYER_DIR
+from zero.storage.layout import CHAMPION_DIR, GAMES_DIR, GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
 from zero.storage.manifests import RESIGNATION, Champion, GameSet, GenerationId, Origin
 from zero.storage.store import Store
 
 if TYPE_CHECKING:
     from zero.data.records import GameColumns
-
-CHAMPION_DIR = "state/champion"
-GAMES_DIR = "data/games"
 
 
 class Player(NamedTuple):
@@ -55,7 +52,7 @@ def player_of(folder: Path, params: Params, generation: GenerationId) -> Player:
 def plan(folder: Path, store: Store) -> list[ShardSpec]:
     """The stage's shards; puts the player's weights into the store, where the workers find them."""
     params = load_params(folder)
-    generation = read_manifest(folder / "state", GenerationId, "generation.json")
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     player = player_of(folder, params, generation)
     return _plan(params, generation.number, player, generation.resign_threshold, store)
 
@@ -75,7 +72,7 @@ def plan_next(folder: Path, store: Store) -> list[ShardSpec]:
             "the next generation's self-play is by the champion that this one's match decides; set selfplay.overlap to "
             "true in params.yaml and commit it, to play by the one that stood when this generation began"
         )
-    generation = read_manifest(folder / "state", GenerationId, "generation.json")
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     threshold = _threshold_after(folder, generation)
     champion = read_manifest(folder / CHAMPION_DIR, Champion)
     if champion.generation >= generation.number:
@@ -92,10 +89,10 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
 
     params = load_params(folder)
     specs = plan(folder, store)
-    origin = _origin(params, read_manifest(folder / "state", GenerationId, "generation.json"), specs)
+    origin = _origin(params, read_manifest(folder, GenerationId, GENERATION_FILE), specs)
     collected = collect_games(folder, params, specs, store, origin, folder / GAMES_DIR, progress)
     metrics = metrics_of(collected.games, params.selfplay, specs[0].resign_threshold)
-    write_manifest(folder / "metrics", metrics, METRICS_FILE)
+    write_manifest(folder, metrics, SELFPLAY_METRICS)
     return collected.game_set
 
 
@@ -142,7 +139,7 @@ def _threshold_after(folder: Path, generation: GenerationId) -> float:
     )
     try:
         games = read_manifest(folder / GAMES_DIR, GameSet)
-        metrics = read_manifest(folder / "metrics", SelfplayMetrics, METRICS_FILE)
+        metrics = read_manifest(folder, SelfplayMetrics, SELFPLAY_METRICS)
     except StorageError:
         raise early from None
     made = (games.origin.lineage, games.origin.generation, games.num_games, games.num_positions)

@@ -17,7 +17,7 @@ import numpy as np
 from zero.config.params import Params, load_params
 from zero.data.records import GameColumns
 from zero.data.samples import SampleBatch, SampleGames, Sampler, new_sample_batch, target_moves
-from zero.data.window import WINDOW_DIR, read_window
+from zero.data.window import read_window
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
 from zero.network.data_parallel import Peers, run_together
@@ -36,21 +36,22 @@ from zero.storage.files import (
     read_manifest,
     remove_other_files,
     sha256_bytes,
-    write_manifest,
     write_atomic,
+    write_manifest,
 )
 from zero.storage.layout import (
     AVERAGE_FILE,
     CHALLENGER_DIR,
+    OPTIMIZER_FILE,
     RAW_WEIGHTS_FILE,
     TRAINEE_DIR,
     TRAINING_CURVE,
     TRAINING_METRICS,
+    WEIGHTS_FILE,
+    WINDOW_DIR,
 )
 from zero.storage.manifests import Checkpoint, Manifest, Origin, Window
 
-WEIGHTS_FILE = "weights.safetensors"
-OPTIMIZER_FILE = "optimizer.safetensors"
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
 """Threads that make batches, by device; changes no bits."""
 

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from zero.config.params import Params, params_digest
-from zero.data.window import GENERATION_FILE, STATE_DIR, WINDOW_DIR
 from zero.shards.spec import code_digest
 from zero.storage.files import read_manifest, sha256_file
-from zero.storage.layout import TRAINEE_DIR
+from zero.storage.layout import GENERATION_FILE, TRAINEE_DIR, WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, GenerationId, Origin
 
 STAGE = "training"
@@ -18,7 +17,7 @@ def training_origin(folder: Path, params: Params) -> Origin:
     Raises:
       StorageError: the generation, the window or the trainee is not there.
     """
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     return Origin(
         stage=STAGE,
         lineage=generation.lineage,

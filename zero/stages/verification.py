@@ -15,20 +15,20 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from zero.config.params import Params, VerificationParams, load_params
-from zero.data.quarantine import QUARANTINE_DIR, quarantine_games
+from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, game_record, read_records
 from zero.errors import LineageError, MismatchError, StorageError
 from zero.search.streams import next_below, stream_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
+from zero.shards.expected import size_limits
 from zero.shards.spec import PartialShard, ShardSpec
-from zero.shards.terms import size_limits
 from zero.stages import gating, selfplay
 from zero.storage.files import checked_path, read_manifest, write_manifest
+from zero.storage.layout import GAMES_DIR, MATCH_DIR, QUARANTINE_DIR, VERIFICATION_METRICS
 from zero.storage.manifests import GameSet, Manifest, ShardRef
 from zero.storage.store import Store
 
 STAGE = "verification"
-METRICS_FILE = "verification.json"
 COMPARED_FIELDS = (
     *("black", "white", "never_resigns", "actions", "root_values", "best_values", "visit_counts"),
     *("end", "outcome", "margin", "ownership"),
@@ -103,7 +103,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Verific
     metrics = VerificationMetrics(
         selfplay=_counted("selfplay", drawn, compared), gating=_counted("gating", drawn, compared)
     )
-    write_manifest(folder / "metrics", metrics, METRICS_FILE)
+    write_manifest(folder, metrics, VERIFICATION_METRICS)
     return metrics
 
 
@@ -237,4 +237,4 @@ def _counted(stage: str, drawn: Sequence[Drawn], compared: Sequence[GameColumns]
 
 
 def _games_dir(stage: Literal["selfplay", "gating"]) -> str:
-    return selfplay.GAMES_DIR if stage == "selfplay" else gating.MATCH_DIR
+    return GAMES_DIR if stage == "selfplay" else MATCH_DIR

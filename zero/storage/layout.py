@@ -36,6 +36,7 @@ REPLAY_METRICS = "metrics/replay.json"
 TRAINING_METRICS = "metrics/training.json"
 GATING_METRICS = "metrics/gating.json"
 VERIFICATION_METRICS = "metrics/verification.json"
+METRICS = (SELFPLAY_METRICS, REPLAY_METRICS, TRAINING_METRICS, GATING_METRICS, VERIFICATION_METRICS)
 PLOTS_DIR = "plots"
 TRAINING_CURVE = "plots/training.csv"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zero.errors import StorageError
 
-LOCK_FILE = "lock"
+FOLDER_LOCK_FILE = "lock"
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def locked(folder: Path, is_busy: str) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK_FILE).open("a")
+        file = (folder / FOLDER_LOCK_FILE).open("a")
     except OSError as error:
         raise StorageError(f"cannot write {folder}: {error.strerror}") from None
     with file:

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from zero.errors import LineageError
 from zero.record.ledger import generation_tag, read_ledger
+from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
 from zero.storage.vcs import configure_dvc, dvc, git
 from zero.tracking import TrackingReceipt, track_generation, tracked_generations
 from zero.tracking.rebuild import erase_lineage
 
-CHAMPION_OUT = "state/champion"
-CHALLENGER_OUT = "models/challenger"
 """What tracking reads of the data that DVC holds; a generation without stages has no challenger."""
-LOCK_FILE = "zero-track.lock"
+TRACKING_LOCK_FILE = "zero-track.lock"
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ def rebuild(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
 @contextmanager
 def _tracking(workspace: Path) -> Iterator[None]:
     """Makes this process the one that tracks a lineage, once another is done: two would make its runs twice."""
-    with (workspace / ".git" / LOCK_FILE).open("w") as file:
+    with (workspace / ".git" / TRACKING_LOCK_FILE).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -63,7 +62,7 @@ def _catch_up(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
         if entry.kind == "start" or entry.generation in known:
             continue
         tag = generation_tag(lineage, entry.generation)
-        outs = (CHAMPION_OUT,) if entry.decision is None else (CHALLENGER_OUT, CHAMPION_OUT)
+        outs = (CHAMPION_DIR,) if entry.decision is None else (CHALLENGER_DIR, CHAMPION_DIR)
         with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
             clone = Path(scratch) / "clone"
             git(workspace, "clone", "--quiet", "--branch", tag, str(workspace), str(clone))

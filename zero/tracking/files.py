@@ -17,9 +17,18 @@ from zero.errors import LineageError, StorageError
 from zero.network.health import Health, recorded_health
 from zero.record.costs import GenerationCosts, read_note
 from zero.record.ledger import generation_tag, read_ledger
-from zero.record.provenance import PROVENANCE_FILE, Statement, read_envelope
+from zero.record.provenance import Statement, read_envelope
 from zero.storage.files import canonical_line, read_manifest
-from zero.storage.layout import TRAINING_METRICS
+from zero.storage.layout import (
+    CONSTRAINTS_FILE,
+    DVC_LOCK_FILE,
+    METRICS_DIR,
+    PROVENANCE_FILE,
+    SELFPLAY_METRICS,
+    TRAINING_CURVE,
+    TRAINING_METRICS,
+    WINDOW_DIR,
+)
 from zero.storage.manifests import LedgerEntry, Window
 
 
@@ -91,27 +100,27 @@ def read_generation(folder: Path, tag: str) -> Generation:
     found = generation_tag(ledger[-1].lineage, ledger[-1].generation) if ledger else "no generation"
     if found != tag:
         raise LineageError(f"{folder} is at {found}, not at {tag}; track a folder that is checked out at {tag}")
-    requirements = tuple(line.partition("#")[0].strip() for line in _text(folder / "constraints.txt").splitlines())
+    requirements = tuple(line.partition("#")[0].strip() for line in _text(folder / CONSTRAINTS_FILE).splitlines())
     start = Generation(folder, tag, params, ledger, requirements, None, {}, {}, (), None, None)
     if start.entry.decision is None:
         return start
     return start._replace(
         provenance=_statement(folder / PROVENANCE_FILE),
-        selfplay=_numbers(folder / "metrics" / "selfplay.json", ("num_games", "mean_length")),
-        training=_numbers(folder / "metrics" / "training.json", ("step", "loss")),
-        curve=_curve(folder / "plots" / "training.csv"),
+        selfplay=_numbers(folder / SELFPLAY_METRICS, ("num_games", "mean_length")),
+        training=_numbers(folder / TRAINING_METRICS, ("step", "loss")),
+        curve=_curve(folder / TRAINING_CURVE),
         data=_training_data(folder, start.lineage, tag),
         costs=read_note(folder, start.lineage, tag),
-        checks=tuple(_checks(folder / "metrics")),
+        checks=tuple(_checks(folder / METRICS_DIR)),
         health=recorded_health(_text(folder / TRAINING_METRICS).encode(), str(folder / TRAINING_METRICS)),
     )
 
 
 def _training_data(folder: Path, lineage: str, tag: str) -> TrainingData:
-    path = folder / "dvc.lock"
+    path = folder / DVC_LOCK_FILE
     try:
         stages = yaml.safe_load(_text(path))["stages"].values()
-        digest = next(out["md5"] for stage in stages for out in stage.get("outs", []) if out["path"] == "data/window")
+        digest = next(out["md5"] for stage in stages for out in stage.get("outs", []) if out["path"] == WINDOW_DIR)
     except (yaml.YAMLError, LookupError, TypeError, AttributeError, StopIteration):
         raise _damaged(path) from None
     profile: dict[str, int] = {}

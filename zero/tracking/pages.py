@@ -15,8 +15,16 @@ from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.record.attestation import PLAYER
 from zero.record.ledger import generation_tag
-from zero.record.provenance import PROVENANCE_FILE
 from zero.storage.files import read_manifest, sha256_bytes
+from zero.storage.layout import (
+    CHAMPION_DIR,
+    DVC_LOCK_FILE,
+    GATING_METRICS,
+    PROVENANCE_FILE,
+    SELFPLAY_METRICS,
+    TRAINING_CURVE,
+    TRAINING_METRICS,
+)
 from zero.storage.manifests import Champion, Checkpoint, FileRef, LedgerEntry, PromotionDecision
 from zero.tracking.files import Generation, Point, TrainingData
 
@@ -109,7 +117,7 @@ def generation_page(generation: Generation) -> Page:
             points += [Point(f"{stage}/{point.name}", point.value, point.step) for point in shown]
         points += _at(generation.number, dict(generation.checks))
         points += cost_points(generation)
-        files += ["dvc.lock", PROVENANCE_FILE]
+        files += [DVC_LOCK_FILE, PROVENANCE_FILE]
     return Page(
         name=_short(generation.tag),
         key=run_key(generation.lineage, generation.number, "generation"),
@@ -144,9 +152,9 @@ def stage_pages(generation: Generation) -> list[Page]:
     sample = generation.folder / "data" / "match" / "sample.sgf"
     has_sample = sample.is_file() and sample.stat().st_size <= SAMPLE_BYTES
     files = {
-        "selfplay": ["metrics/selfplay.json"],
-        "training": ["metrics/training.json", "plots/training.csv"],
-        "gating": ["metrics/gating.json", *(["data/match/sample.sgf"] if has_sample else [])],
+        "selfplay": [SELFPLAY_METRICS],
+        "training": [TRAINING_METRICS, TRAINING_CURVE],
+        "gating": [GATING_METRICS, *(["data/match/sample.sgf"] if has_sample else [])],
     }
     match = {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
     player = provenance.dependencies.get(PLAYER)
@@ -210,7 +218,7 @@ def champion_version(generation: Generation) -> Version:
     Raises:
       StorageError: its folder is missing, or holds another network.
     """
-    folder = generation.folder / "state" / "champion"
+    folder = generation.folder / CHAMPION_DIR
     champion = read_manifest(folder, Champion)
     decision = generation.entry.decision
     # A lineage that branched from another begins with a champion of that one: it stands at the branch's own number.

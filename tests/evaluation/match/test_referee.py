@@ -5,13 +5,12 @@ import pytest
 
 from tests.evaluation.match.players import Scripted, passes, plays
 from tests.search.evaluators import HashEvaluator
-from zero.config.params import SearchParams
+from zero.config.params import SearchParams, match_play
 from zero.errors import ParamsError
 from zero.evaluation.match.referee import Referee, most_opening_moves
 from zero.evaluation.match.results import FORFEIT
 from zero.games.rules import go_rules, gomoku_rules
 from zero.play.batched_games import play_games
-from zero.config.play import SearchParams, match_play
 from zero.play.slots import play_settings
 from zero.players.base import PlayerId, Reply
 from zero.players.network import Searcher

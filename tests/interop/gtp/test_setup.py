@@ -58,7 +58,7 @@ def test_gomoku_is_read_as_gomoku():
     [
         ("", "no SGF"),
         ("hello", "no SGF"),
-        ("(;SZ[9];B[aa]", "breaks off"),
+        ("(;SZ[9];B[aa]", "is incomplete"),
         ("(;GM[4]SZ[9];B[aa])", "another game"),
         ("(;SZ[25];B[aa])", "too large"),
         ("(;SZ[9:7];B[aa])", "no square board"),

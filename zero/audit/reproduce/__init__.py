@@ -16,26 +16,17 @@ from pathlib import Path
 from zero.audit.reproduce.clones import Recorded, clone_at, note_done, read_notes
 from zero.audit.reproduce.differences import file_difference, first_difference
 from zero.audit.reproduce.inputs import Inputs, check_inputs, profile_here
-from zero.audit.reproduce.pipeline import (
-    LOCK_FILE,
-    check_stages,
-    compute_again,
-    out_hashes,
-    play_shard,
-    recorded_lock,
-    stages_of,
-)
+from zero.audit.reproduce.pipeline import check_stages, compute_again, out_hashes, play_shard, recorded_lock, stages_of
 from zero.audit.reproduce.results import Compared, MatchComparison, Reproduction, Score, StageResult, compare_scores
 from zero.audit.reproduce.without_stages import make_state_again
 from zero.errors import LineageError, StorageError
 from zero.lineage.rollback import entry_at
-from zero.lineage.workspace import STATE_OUTS
 from zero.storage.files import read_manifest
+from zero.storage.layout import CHALLENGER_DIR, DVC_LOCK_FILE, GAMES_DIR, GATING_METRICS, MATCH_DIR, STATE_OUTS
 from zero.storage.manifests import GameSet
 from zero.storage.vcs import git
 
-GATING_METRICS = "metrics/gating.json"
-SAMPLED = {"selfplay": "data/games", "gating": "data/match"}
+SAMPLED = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 LOST = "the recorded data are neither here nor on the remote, so it cannot be said where"
 
 Listener = Callable[[str], None]
@@ -65,7 +56,7 @@ def reproduce(home: Path, tag: str, listen: Listener, keep: Path | None = None) 
         else:
             with Recorded(home, tag) as recorded:
                 stages = tuple(_stages_again(clone, lock, recorded, listen))
-        lock_equal = None if lock is None else (clone / LOCK_FILE).read_text() == lock
+        lock_equal = None if lock is None else (clone / DVC_LOCK_FILE).read_text() == lock
         folder = None if keep is None else str(clone)
         return _reproduction(clone, inputs, tag, stages, lock_equal, _match(clone, stages), folder)
 
@@ -85,7 +76,7 @@ def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduct
     """
     if entry_at(home, tag).decision is None:
         raise LineageError(f"{tag} has no games of its own; `zero reproduce {tag}` makes its state again")
-    with clone_at(home, tag, (*STATE_OUTS, "models/challenger", *SAMPLED.values()), None) as clone:
+    with clone_at(home, tag, (*STATE_OUTS, CHALLENGER_DIR, *SAMPLED.values()), None) as clone:
         inputs = check_inputs(clone, tag)
         listen(f"{inputs.num_files} input files are what their manifests and the signed statement of {tag} say")
         stages = []
@@ -135,7 +126,7 @@ def _stages_again(clone: Path, lock: str, recorded: Recorded, listen: Listener) 
 
 
 def _compare(clone: Path, stage: str, outs: tuple[str, ...], lock: str, recorded: Recorded) -> Iterator[Compared]:
-    then, now = out_hashes(lock, stage), out_hashes((clone / LOCK_FILE).read_text(), stage)
+    then, now = out_hashes(lock, stage), out_hashes((clone / DVC_LOCK_FILE).read_text(), stage)
     for out in dict.fromkeys((*then, *outs, *now)):
         committed = git(clone, "ls-tree", "--format=%(objectname)", "HEAD", "--", out).strip()
         same_file = not committed or git(clone, "hash-object", "--", out).strip() == committed

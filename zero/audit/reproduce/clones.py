@@ -8,8 +8,9 @@ from pathlib import Path
 
 from zero.audit.reproduce.results import StageResult
 from zero.errors import LineageError, StorageError
-from zero.lineage.workspace import STATE_OUTS, checkout_generation
+from zero.lineage.workspace import checkout_generation
 from zero.storage.files import read_manifest, write_manifest
+from zero.storage.layout import STATE_OUTS
 from zero.storage.manifests import Manifest
 from zero.storage.vcs import dvc, git
 

@@ -11,18 +11,25 @@ from zero.audit.record import SOURCES
 from zero.audit.reproduce.pipeline import output_of, recorded_lock
 from zero.config.params import PARAMS_FILE
 from zero.errors import LineageError, StorageError
-from zero.lineage.workspace import GENERATION_FILE, STATE_OUTS
 from zero.record.attestation import PLAYER, check_named, lineage_key
 from zero.record.ledger import FIRST_KINDS, generation_tag, read_ledger
-from zero.record.provenance import PROVENANCE_FILE, Statement, read_envelope, signed_by
+from zero.record.provenance import Statement, read_envelope, signed_by
 from zero.storage.files import checked_path, read_manifest, sha256_bytes, sha256_file
-from zero.storage.layout import PLAYER_DIR
+from zero.storage.layout import (
+    CHAMPION_DIR,
+    CONSTRAINTS_FILE,
+    DVC_LOCK_FILE,
+    GENERATION_FILE,
+    PLAYER_DIR,
+    PROVENANCE_FILE,
+    REPLAY_DIR,
+    STATE_OUTS,
+    TRAINEE_DIR,
+    WINDOW_DIR,
+)
 from zero.storage.manifests import Champion, Checkpoint, FileRef, GenerationId, LedgerEntry, Window
 from zero.storage.vcs import dvc, git
 
-CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR = STATE_OUTS
-WINDOW_DIR = "data/window"
-CONSTRAINTS_FILE = "constraints.txt"
 PROFILE_PROGRAM = """
 import json
 from pathlib import Path
@@ -69,7 +76,7 @@ def check_inputs(clone: Path, tag: str) -> Inputs:
                 _check_said(str(path), ref.sha256, said[name].sha256, tag)
     for name, found, wanted in (
         (CONSTRAINTS_FILE, sha256_file(clone / CONSTRAINTS_FILE), said[CONSTRAINTS_FILE].sha256),
-        ("dvc.lock", sha256_bytes((recorded_lock(clone) or "").encode()), statement.found.lock),
+        (DVC_LOCK_FILE, sha256_bytes((recorded_lock(clone) or "").encode()), statement.found.lock),
     ):
         _check_said(str(clone / name), found, wanted, tag)
     return Inputs(entry, statement, len({folder + ref.path for folder, ref, _ in named}) + 2)
@@ -77,7 +84,7 @@ def check_inputs(clone: Path, tag: str) -> Inputs:
 
 def _player(clone: Path) -> list[tuple[str, FileRef, tuple[str, ...]]]:
     """Who plays the games where self-play overlaps."""
-    if read_manifest(clone / "state", GenerationId, GENERATION_FILE).player is None:
+    if read_manifest(clone, GenerationId, GENERATION_FILE).player is None:
         return []
     return [(PLAYER_DIR, read_manifest(clone / PLAYER_DIR, Champion).weights, (PLAYER,))]
 

@@ -17,15 +17,15 @@ from zero.config.settings import STORE_OFF
 from zero.errors import LineageError
 from zero.progress import progress_of
 from zero.storage.files import canonical_json, sha256_bytes
+from zero.storage.layout import DVC_LOCK_FILE, PIPELINE_FILE
 from zero.storage.store import Store, StoredShard
 from zero.storage.vcs import environment, git
 
-PIPELINE_FILE, LOCK_FILE = "dvc.yaml", "dvc.lock"
 UNITS = {"training": "steps"}
 """What the progress of a stage counts, where it is not games."""
 OUT_KINDS = ("outs", "metrics", "plots")
 NUM_TAIL_LINES = 30
-NO_LOCK = f"{LOCK_FILE} cannot be read; restore it with `git checkout` at the tag"
+NO_LOCK = f"{DVC_LOCK_FILE} cannot be read; restore it with `git checkout` at the tag"
 
 
 def stages_of(clone: Path) -> dict[str, tuple[str, ...]]:
@@ -48,9 +48,9 @@ def stages_of(clone: Path) -> dict[str, tuple[str, ...]]:
 
 def recorded_lock(clone: Path) -> str | None:
     """Text of the tag's `dvc.lock`; None where it has none, because no stage has run."""
-    if not git(clone, "ls-tree", "HEAD", "--", LOCK_FILE).strip():
+    if not git(clone, "ls-tree", "HEAD", "--", DVC_LOCK_FILE).strip():
         return None
-    return git(clone, "show", f"HEAD:{LOCK_FILE}")
+    return git(clone, "show", f"HEAD:{DVC_LOCK_FILE}")
 
 
 def out_hashes(lock: str, stage: str) -> dict[str, str]:
@@ -74,7 +74,7 @@ def check_stages(stages: Iterable[str], lock: str) -> None:
     declared, locked = (", ".join(sorted(names)) or "none" for names in (stages, _locked(lock)))
     if declared != locked:
         raise LineageError(
-            f"{PIPELINE_FILE} has the stages {declared}, {LOCK_FILE} {locked}, so not all that was recorded can be "
+            f"{PIPELINE_FILE} has the stages {declared}, {DVC_LOCK_FILE} {locked}, so not all that was recorded can be "
             "computed again; `zero audit` says more"
         )
 

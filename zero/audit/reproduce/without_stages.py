@@ -11,13 +11,11 @@ from zero.audit.reproduce.results import Compared, StageResult
 from zero.config.params import PARAMS_FILE
 from zero.errors import LineageError
 from zero.lineage.rollback import own_window, restore_left
-from zero.lineage.workspace import GENERATION_FILE, STATE_OUTS, current_generation
+from zero.lineage.workspace import current_generation
 from zero.storage.files import canonical_json, sha256_bytes
-from zero.storage.layout import workspace_dir
+from zero.storage.layout import GENERATION_FILE, STATE_OUTS, workspace_dir
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
-
-GENERATION_PATH = f"state/{GENERATION_FILE}"
 
 
 def make_state_again(home: Path, clone: Path, entry: LedgerEntry, tag: str) -> Iterator[StageResult]:
@@ -76,7 +74,7 @@ def _compare_generation(clone: Path, made: Path, entry: LedgerEntry) -> Compared
         now = now.model_copy(update={"lineage": entry.lineage, "number": entry.generation})
     texts = canonical_json(current_generation(clone)), canonical_json(now)
     first = None if texts[0] == texts[1] else file_difference(*texts, ".json")
-    return Compared(path=GENERATION_PATH, then=sha256_bytes(texts[0]), now=sha256_bytes(texts[1]), first=first)
+    return Compared(path=GENERATION_FILE, then=sha256_bytes(texts[0]), now=sha256_bytes(texts[1]), first=first)
 
 
 def _hash(dvc_file: bytes) -> str:

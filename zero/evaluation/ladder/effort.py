@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from zero.record.costs import read_note
 from zero.record.generation import Generation
-from zero.record.metrics import METRICS_FILE, SelfplayMetrics
+from zero.record.metrics import SelfplayMetrics
+from zero.storage.layout import SELFPLAY_METRICS
 
 
 class Effort(NamedTuple):
@@ -35,7 +36,7 @@ def efforts(generations: Sequence[Generation]) -> dict[str, Effort]:
 
 
 def _games(generation: Generation) -> int | None:
-    data = generation.file(f"metrics/{METRICS_FILE}")
+    data = generation.file(SELFPLAY_METRICS)
     try:
         return SelfplayMetrics.model_validate_json(data).num_games if data else None
     except ValidationError:  # of another version of this program

@@ -16,7 +16,7 @@ from zero.data.sgf import SgfHead, moves_to_sgf, write_collection
 from zero.errors import StorageError
 from zero.evaluation.match.results import FORFEIT, MatchGame, MatchSpec, MatchTable
 from zero.games.position import Rules
-from zero.storage.files import canonical_json, read_manifest, write_manifest, write_atomic
+from zero.storage.files import canonical_json, read_manifest, write_atomic, write_manifest
 
 SPEC_FILE, RESULT_FILE, SGF_FILE = "match.json", "result.json", "games.sgf"
 GAMES_DIR = "games"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
-from zero.record.attestation import GAMES_DIR
 from zero.record.generation import Generation
 from zero.storage.files import sha256_bytes
+from zero.storage.layout import GAMES_DIR
 from zero.storage.manifests import MANIFEST_FILE, GameSet, Sha256
 
 
