@@ -1,4 +1,4 @@
-# Every target does its own set-up: the virtual environment, the pinned packages, the servers. `make` explains.
+# Every target installs and starts what it needs. `make` lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -eo pipefail -c
 .DEFAULT_GOAL := help
@@ -14,80 +14,80 @@ local := $(python) -m infra.local
 run := $(local) exec
 cluster := $(python) -m infra.cluster
 watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
-# Of what Prefect shows of a run: its log, and the states that matter. Tracebacks and the rest are on the run's page.
+# Filters Prefect's output to the run's log and the states that matter. Tracebacks are on the run's page.
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
 .PHONY: help setup generation campaign up down status cluster cluster-down cluster-status bench drill test rules bounds check format clean
 
-help: ## this list
-	@echo 'AlphaGo Zero as a project whose every generation can be rebuilt and audited.'
+help: ## show this list
+	@echo 'Trains AlphaGo Zero players. Every generation can be rebuilt bit for bit and audited.'
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (of a new lineage; else params.yaml) N=$(N) WORKERS=4 ARGS="of pytest or the benchmarks" PYTHON=python3.12'
-	@echo '           ZERO_PREFECT_PORT, ZERO_MLFLOW_PORT (free ones, from 4200 and 5000, where they are not set)'
+	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (for a new lineage; default params.yaml) N=$(N) WORKERS=4 ARGS="options of the command" PYTHON=python3.12'
+	@echo '           ZERO_PREFECT_PORT, ZERO_MLFLOW_PORT (default: the first free port from 4200 and 5000)'
 
-setup: ## the virtual environment .venv with the pinned packages
+setup: ## install the pinned packages in the virtual environment .venv
 	@infra/setup
 
-up: setup ## start the Prefect and MLflow servers and a worker, and deploy the flows
+up: setup ## start the Prefect and MLflow servers and a worker; deploy the flows
 	@$(local) up
 
-generation: up ## one generation of LINEAGE: play, train, gate, record (the first time the lineage is made)
+generation: up ## make one generation of LINEAGE: play, train, gate, record (creates the lineage the first time)
 	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
-	@echo 'Watching. Ctrl-C ends the watching, not the run; `make down` cancels it.'
+	@echo 'Watching the run. Ctrl-C stops watching; `make down` cancels the run.'
 	@$(watch) zero-generation --param 'lineage="$(LINEAGE)"' --watch | $(story)
 	@$(run) zero status $(LINEAGE)
 
-campaign: up ## N generations of LINEAGE, one after the other
+campaign: up ## make N generations of LINEAGE in a row
 	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
-	@echo 'Watching. Ctrl-C ends the watching, not the run; `make down` cancels it.'
+	@echo 'Watching the run. Ctrl-C stops watching; `make down` cancels the run.'
 	@$(watch) zero-campaign --param 'lineage="$(LINEAGE)"' --param num_generations=$(N) --watch | $(story)
 	@$(run) zero status $(LINEAGE)
 
-status: setup ## what runs, and where the lineages stand
+status: setup ## show the servers and the state of each lineage
 	@$(local) status; true
 	@$(python) -m zero status
 
-down: ## cancel what runs and stop the servers and the worker
+down: ## cancel runs; stop the servers and the worker
 	@[ ! -x $(python) ] || $(local) down
 
-cluster: setup ## a whole cluster on this machine with WORKERS workers: PostgreSQL, S3 store, Prefect, MLflow, with passwords
+cluster: setup ## start a cluster on this machine with WORKERS workers: PostgreSQL, S3 store, Prefect, MLflow, with passwords
 	@$(cluster) up $(if $(WORKERS),--workers $(WORKERS))
 
-cluster-status: setup ## what of the cluster runs, where, and where its passwords are
+cluster-status: setup ## show the parts of the cluster, their addresses and the files of their passwords
 	@$(cluster) status
 
-cluster-down: ## cancel what runs on the cluster and stop all of it
+cluster-down: ## cancel the cluster's runs and stop it; the data stays
 	@[ ! -x $(python) ] || $(cluster) down
 
-bench: setup ## how fast this machine is: the table of docs/performance.md, also as benchmarks/results/latest.json
+bench: setup ## measure this machine: prints the table of docs/performance.md, writes benchmarks/results/latest.json
 	@$(python) -m benchmarks --out benchmarks/results/latest.json $(ARGS)
 
-drill: setup ## kill the loop 200 times, resume it, and compare what comes out: docs/crashes.md (an hour; the disks need root)
+drill: setup ## kill the loop 200 times, resume it, compare the results: docs/crashes.md (an hour; full-disk cases need root)
 	@$(python) -m infra.drill $(ARGS)
 
-test: setup ## all tests; those with servers start their own, in folders and on ports of their own
+test: setup ## run all tests; they start their own servers in temporary folders
 	@$(python) -m pytest $(ARGS)
 
-rules: setup ## the rules of Go against GNU Go: 100,000 positions of random games on every size
+rules: setup ## compare the rules of Go with GNU Go: 100,000 positions of random games on every size
 	@$(python) -m tests.games.differential $(ARGS)
 
-bounds: setup ## every kernel compiled with bounds checks and run (minutes; the tests run some of them so)
+bounds: setup ## run every kernel with bounds checks (minutes; `make test` does this for some)
 	@ZERO_BOUNDS_CHECKS=all $(python) -m pytest tests/games/test_bounds_checks.py $(ARGS)
 
-check: setup ## style, format, types and import layers
+check: setup ## check style, format, types and import layers
 	$(python) -m ruff check
 	$(python) -m ruff format --check
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-logo
 
-format: setup ## mend the style and format of the sources
+format: setup ## fix style and format
 	$(python) -m ruff check --fix
 	$(python) -m ruff format
 
-clean: ## stop the servers, remove .venv and caches; the lineages in .zero are kept
+clean: ## stop the servers; remove .venv and caches; keep the lineages in .zero
 	@[ ! -x $(python) ] || { $(local) down && $(cluster) down; }
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	@find . -path ./.zero -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

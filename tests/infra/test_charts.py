@@ -48,7 +48,7 @@ def test_a_chart_does_not_take_a_wrong_value(chart: str, wrong: Tree, complaint:
 
 def test_the_docs_install_the_charts_whose_values_are_known() -> None:
     known = {chart_of(path)["version"] for path in VALUES}
-    told = [path.read_text() for path in (*VALUES, SOURCE_DIR / "docs/cluster.md")]
+    told = [path.read_text() for path in (*VALUES, SOURCE_DIR / "docs/kubernetes.md")]
     assert {version for text in told for version in re.findall(r"--version (\S+)", text)} == known
 
 
@@ -101,7 +101,7 @@ def test_the_pool_bounds_the_pods_and_the_learners_gpu_is_none_of_theirs() -> No
     """Prefect's worker is done with a run when its job is made: its own limit would bound nothing."""
     config = yaml.safe_load((FOLDER / "prefect-worker-values.yaml").read_text())["worker"]["config"]
     assert "limit" not in config
-    told = (SOURCE_DIR / "docs/cluster.md").read_text()
+    told = (SOURCE_DIR / "docs/kubernetes.md").read_text()
     assert f"set-concurrency-limit {config['workPool']} 8        # the GPUs for pods: all but the learner's" in told
 
 

@@ -1,6 +1,6 @@
 """Names of points: GTP and people say "D4"; the letter I is left out, row 1 is at the bottom."""
 
-from zero.games.position import GO, Rules
+from zero.games.position import Rules
 
 LETTERS = "ABCDEFGHJKLMNOPQRST"
 PASS = "pass"
@@ -8,7 +8,7 @@ PASS = "pass"
 
 def action_to_name(rules: Rules, action: int) -> str:
     """`"D4"` or `"pass"`."""
-    if action == rules.num_points and rules.game == GO:
+    if rules.num_points <= action < rules.num_actions:
         return PASS
     if not 0 <= action < rules.num_points:
         raise ValueError(f"no action {action} on a board of {rules.rows}x{rules.columns}")
@@ -23,7 +23,7 @@ def name_to_action(rules: Rules, name: str) -> int:
       ValueError: it names no point of this board.
     """
     text = name.strip().upper()
-    if text == PASS.upper() and rules.game == GO:
+    if text == PASS.upper() and rules.num_actions > rules.num_points:
         return rules.num_points
     column = LETTERS.find(text[:1]) if text else -1
     if 0 <= column < rules.columns and text[1:].isdecimal() and 1 <= int(text[1:]) <= rules.rows:
