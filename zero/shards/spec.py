@@ -31,13 +31,13 @@ SOURCES = {
     "selfplay": (*PLAY_SOURCES, *SELFPLAY_SOURCES),
     "replay": (
         *(*BASE_SOURCES, *RECORD_SOURCES, "data/quarantine.py", "data/window.py", "games", "search"),
-        *("network/profile.py", "play/moves.py", "play/slots.py", "shards/spec.py", "shards/expected.py"),
+        *("network/profile.py", "play/moves.py", "play/slots.py", "shards/expected.py", "shards/spec.py"),
         *("stages/replay.py", "storage/store.py", "storage/vcs.py"),
     ),
     "training": (
         *(*BASE_SOURCES, "data/records.py", "data/samples.py", "data/window.py", "games", "network"),
         *("search/streams.py", "shards/spec.py", "stages/checkpoints.py", "stages/training.py"),
-        *("stages/training_inputs.py"),
+        "stages/training_inputs.py",
     ),
     "gating": (*PLAY_SOURCES, "stages/gating.py"),
     "verification": (
