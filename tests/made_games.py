@@ -1,4 +1,4 @@
-"""Games that nobody searched: random moves with random visits, and a workspace around them."""
+"""Games without a search: random moves with random visit counts, and a workspace for them."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def made_params(**training: object) -> Params:
 
 
 def made_record(rules: Rules, draws: np.random.Generator, game: int) -> GameRecord:
-    """One game of random legal moves to its end; it fulfils the data contract on the terms of `made_params`."""
+    """A complete game of random legal moves that fulfils the data contract for `made_params`."""
     position, history = new_position(rules), new_history(rules)
     mask = np.zeros(rules.num_actions, np.bool_)
     actions, visits = [], []

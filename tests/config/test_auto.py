@@ -1,4 +1,4 @@
-"""`auto` in a parameters file becomes what a machine computes fastest; the rest of the text stays as it is."""
+"""`auto` in a parameters file becomes the fastest value for a machine; the other text does not change."""
 
 import pytest
 import yaml

@@ -352,7 +352,7 @@ def test_a_file_is_read_from_its_folder(tmp_path):
 def test_the_error_for_an_unknown_preset_lists_the_presets():
     with pytest.raises(ParamsError) as caught:
         preset_text("go9-labtop")
-    assert str(caught.value).startswith("unknown preset 'go9-labtop' (did you mean 'go9-laptop'?); there are: ")
+    assert str(caught.value).startswith("unknown preset 'go9-labtop' (did you mean 'go9-laptop'?); presets: ")
 
 
 def test_the_name_selects_the_kind_of_game():

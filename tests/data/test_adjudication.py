@@ -1,4 +1,4 @@
-"""Adjudication: every kind of false record is caught at its move, and nothing else is; against a slow twin."""
+"""Adjudication: every kind of false record is found at its move, and nothing else, compared with a slow twin."""
 
 from collections.abc import Callable
 
@@ -47,7 +47,7 @@ def adjudicated(rules: Rules, records: list[GameRecord]) -> Adjudicated:
 
 
 def with_rows(record: GameRecord, rows: np.ndarray) -> GameRecord:
-    """A game of some of the moves of another, by their numbers."""
+    """A game with the given moves of another game."""
     return record._replace(
         actions=record.actions[rows],
         visit_counts=record.visit_counts[rows],
@@ -57,7 +57,7 @@ def with_rows(record: GameRecord, rows: np.ndarray) -> GameRecord:
 
 
 def shortened(record: GameRecord, moves: int) -> GameRecord:
-    """A game broken off after some moves."""
+    """A game that stops after some moves."""
     return with_rows(record, np.arange(moves))
 
 
@@ -68,12 +68,12 @@ def resigned(record: GameRecord, moves: int) -> GameRecord:
 
 
 def lengthened(record: GameRecord) -> GameRecord:
-    """A game with a move more than it has."""
+    """A game with its last move repeated."""
     return with_rows(record, np.append(np.arange(len(record.actions)), -1))
 
 
 def tampered(record: GameRecord, draws: np.random.Generator, num_actions: int) -> GameRecord:
-    """A game with one thing changed at random; some changes leave it true."""
+    """A game with one random change; some changes keep it correct."""
     moves = len(record.actions)
     kind, move = int(draws.integers(10)), int(draws.integers(moves))
     if kind == 0:

@@ -1,4 +1,4 @@
-"""Duplicate games: copies are caught in any form, and games that are equal by chance are not."""
+"""Duplicate games: copies are found in any form, and games that are equal by chance are allowed."""
 
 import numpy as np
 import pytest
@@ -124,7 +124,7 @@ def test_all_games_may_be_equal_if_the_record_does_not_show_the_probabilities(re
 
 
 def test_far_more_equal_games_than_chance_gives_are_caught(records):
-    """The values differ, as they would if one stream had driven the moves of all."""
+    """The values differ, as if one random stream had chosen all moves."""
     shares = np.zeros_like(records[0].visit_counts)
     shares[:, :4] = 12
     shares[np.arange(len(shares)), records[0].actions] = 12
@@ -139,7 +139,7 @@ def test_some_equal_games_are_chance(records):
 
 
 def test_games_of_one_opening_that_every_player_favours_are_chance():
-    """An honest player draws the first moves by its visits: 90 % for one of two moves, and plays on alike."""
+    """A player draws its first moves in proportion to the visits: 90 % for one of two moves."""
     draws = np.random.default_rng(3)
     games = []
     for number in range(300):

@@ -1,4 +1,4 @@
-"""Set aside, with a real DVC: the next `dvc repro` runs the stage again instead of restoring what it keeps."""
+"""Quarantine with a real DVC: the next `dvc repro` runs the stage again instead of restoring its output."""
 
 import json
 import sys
@@ -31,7 +31,7 @@ manifest = {"origin": origin, "shards": [shard], "num_games": 1, "num_positions"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A folder with one stage, which has run once."""
+    """A folder with one stage that has run once."""
     git(tmp_path, "init", "--quiet")
     dvc(tmp_path, "init", "--quiet")
     (tmp_path / "play.py").write_text(STAGE)
@@ -46,13 +46,13 @@ def shard_of(workspace: Path) -> ShardRef:
 
 
 def test_dvc_alone_would_restore_the_games(workspace):
-    """The reason for all this; should DVC change its mind, it can go."""
+    """DVC restores missing outputs from its cache. If that changes, the quarantine of its listing can be removed."""
     (workspace / "data/games/shard-0000.parquet").unlink()
     assert "is cached - skipping run" in dvc(workspace, "repro").stdout
     assert (workspace / "data/games/shard-0000.parquet").exists()
 
 
-def test_games_set_aside_are_played_again_by_the_next_repro(workspace):
+def test_the_next_repro_plays_quarantined_games_again(workspace):
     ref, lock = shard_of(workspace), (workspace / "dvc.lock").read_bytes()
     store = Store(str(workspace / "store"))
     store.put_shard(ref.key, b"games")
@@ -69,7 +69,7 @@ def test_games_set_aside_are_played_again_by_the_next_repro(workspace):
     assert len(list(aside.glob("*.dir"))) == 1
 
 
-def test_an_altered_file_is_set_aside_and_the_store_keeps_its_copy(workspace):
+def test_a_corrupt_file_is_quarantined_and_the_store_keeps_its_copy(workspace):
     ref, store = shard_of(workspace), Store(str(workspace / "store"))
     store.put_shard(ref.key, b"games")
     quarantine_games(workspace, "data/games", ref, "altered", None)

@@ -1,4 +1,4 @@
-"""SGF: what is written, that GNU Go loads it, and what the reader takes and refuses."""
+"""SGF: the writer, files in GNU Go, and what the reader accepts and rejects."""
 
 import re
 

@@ -86,7 +86,7 @@ def records(shard: PlayedShard) -> list[GameRecord]:
 
 
 def violations_of(rules: Rules, expected: ExpectedProperties, records: list[GameRecord]) -> list[Violation]:
-    """Faults of a shard of some games under their own numbers: each is its own shard, for the numbers may have gaps."""
+    """Violations by games whose numbers may have gaps: each game is checked as a shard of its own."""
     found = []
     for record in records:
         games = read_records(write_records([record]), "games")
@@ -129,7 +129,7 @@ def another_action(record: GameRecord, move: int) -> int:
 
 
 def favoured(record: GameRecord, move: int) -> GameRecord:
-    """A visited action gets the visits of the one that was played, and one more."""
+    """Moves the visits of the played action, all but one, to another action."""
 
     def change(counts: np.ndarray) -> None:
         played, other = record.actions[move], another_action(record, move)
@@ -324,7 +324,7 @@ def test_a_reason_lists_the_first_violations():
 
 
 def test_violations_do_not_depend_on_the_memory_of_the_columns(shard: PlayedShard, rules, expected, tmp_path: Path):
-    """Columns straight from a file are read-only views; those that were put together are not."""
+    """Columns of one file are read-only views; concatenated columns are not."""
     assert not shard.games.actions.flags.writeable
     copied = shard.games._replace(actions=shard.games.actions.copy(), visit_actions=shard.games.visit_actions.copy())
     assert shard_violations(copied, rules, expected) == shard_violations(shard.games, rules, expected) == []

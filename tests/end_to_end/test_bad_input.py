@@ -163,7 +163,7 @@ def test_an_altered_weight_file_is_named(home: Path) -> None:
     data[-1] ^= 1
     path.write_bytes(bytes(data))
     told = refused(workspace_of(home), "selfplay")
-    assert str(path) in told and "was altered" in told and "dvc checkout --force" in told
+    assert str(path) in told and "is corrupt" in told and "dvc checkout --force" in told
 
 
 def test_another_champion_than_the_ledgers_is_refused(home: Path) -> None:
@@ -195,7 +195,7 @@ def test_an_edited_ledger_is_refused(home: Path) -> None:
     assert "line 1 does not follow the line before it" in refused(home, "status", "tiny")
 
 
-def test_a_shard_altered_in_the_store_is_set_aside_and_played_again(home: Path) -> None:
+def test_a_corrupt_shard_in_the_store_is_quarantined_and_played_again(home: Path) -> None:
     zero(workspace_of(home), "selfplay")
     games = workspace_of(home) / "data/games"
     played = {path.name: path.read_bytes() for path in games.iterdir()}
@@ -205,8 +205,8 @@ def test_a_shard_altered_in_the_store_is_set_aside_and_played_again(home: Path) 
     shard.write_bytes(bytes(data))
     zero(workspace_of(home), "selfplay")
     assert {path.name: path.read_bytes() for path in games.iterdir()} == played
-    set_aside = sorted(path.name for path in (home / ".zero/store/quarantine").iterdir())
-    assert len(set_aside) == 2 and [name.endswith(REASON_SUFFIX) for name in set_aside] == [False, True]
+    quarantined = sorted(path.name for path in (home / ".zero/store/quarantine").iterdir())
+    assert len(quarantined) == 2 and [name.endswith(REASON_SUFFIX) for name in quarantined] == [False, True]
 
 
 def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path)
     path.write_text(path.read_text() + "\n# edited\n")
     (tmp_path / "spec.json").write_text(spec)
     told = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
-    assert "this worker's engine is" in told and "check out the lineage's code" in told
+    assert "this worker's code digest for " in told and "check out the lineage's code" in told
 
 
 def test_a_stage_outside_a_workspace_says_where_to_go(tmp_path: Path, begun: Lineage) -> None:
@@ -243,7 +243,7 @@ def test_a_spec_of_another_machine_is_refused_by_a_worker(home: Path, tmp_path: 
     isa = json.loads(spec)["profile"]["isa"]
     (tmp_path / "spec.json").write_text(spec.replace(f'"isa":"{isa}"', '"isa":"VAX"'))
     told = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
-    assert f"this worker's isa is {isa}, the shard wants VAX" in told
+    assert f"this worker's isa is {isa}, the shard has VAX" in told
 
 
 def test_a_lost_workspace_is_made_again_out_of_its_branch_also_where_the_project_was_moved(home: Path) -> None:

@@ -152,7 +152,7 @@ def test_an_altered_input_is_named_and_nothing_is_computed(lineage: Lineage) -> 
     alter(cached(lineage, (lineage.workspace / "state/champion/weights.safetensors").read_bytes()))
     done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
     assert done.returncode == 1 and "selfplay" not in done.stderr
-    assert "state/champion/weights.safetensors was altered" in done.stderr.splitlines()[-1]
+    assert "state/champion/weights.safetensors is corrupt" in done.stderr.splitlines()[-1]
 
 
 def test_a_lock_that_was_edited_is_not_the_signed_one(lineage: Lineage, tmp_path: Path) -> None:

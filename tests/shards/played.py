@@ -17,7 +17,7 @@ from zero.storage.store import Store
 
 
 class PlayedShard(NamedTuple):
-    """A shard and what it was played by."""
+    """A shard, its specification and its games."""
 
     spec: ShardSpec
     data: bytes

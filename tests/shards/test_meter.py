@@ -1,4 +1,4 @@
-"""What work costs: CPU time grows with work, and a counter of energy that wraps around is followed."""
+"""The meter: CPU time grows with work, and energy counters may wrap around."""
 
 import os
 import socket
@@ -39,7 +39,7 @@ def test_cpu_time_grows_with_work_and_not_with_sleep() -> None:
     assert Meter().read().cpu_seconds < 0.05
 
 
-def test_an_ended_child_is_counted_where_it_is_asked_for() -> None:
+def test_an_ended_child_is_counted_on_request() -> None:
     alone, together = Meter(), Meter(children=True)
     subprocess.run([sys.executable, "-c", BURN], check=True)
     assert together.read().cpu_seconds > alone.read().cpu_seconds + 0.01
@@ -50,7 +50,7 @@ def test_a_meter_since_the_start_counts_what_the_process_has_used_before_it() ->
     assert Meter(since_start=True).read().cpu_seconds >= cpu_seconds(children=False) - 0.05 > 0.05
 
 
-def test_a_gpu_is_in_use_as_long_as_the_work_lasts() -> None:
+def test_gpu_time_is_the_duration_of_the_work() -> None:
     assert Meter("cpu").read().gpu_seconds == 0.0
     spent = Meter("cuda").read()
     assert spent.gpu_seconds == spent.seconds > 0.0

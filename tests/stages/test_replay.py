@@ -155,7 +155,7 @@ def flip_a_byte(path: Path) -> None:
 def test_altered_games_are_refused(tmp_path):
     write_workspace(tmp_path, window_of(100))
     flip_a_byte(tmp_path / "data/games/shard-0001.parquet")
-    refused(tmp_path, r"shard-0001\.parquet was altered.*run `dvc repro` to play it again")
+    refused(tmp_path, r"shard-0001\.parquet is corrupt.*run `dvc repro` to play it again")
     assert has_missing_shards(tmp_path, "data/games")
     assert (tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet").exists()
 
@@ -165,7 +165,7 @@ def test_altered_older_games_are_refused(tmp_path):
     run(tmp_path)
     next_generation(tmp_path, 2)
     flip_a_byte(tmp_path / "state/replay/gen-0001-shard-0000.parquet")
-    refused(tmp_path, r"gen-0001-shard-0000\.parquet was altered")
+    refused(tmp_path, r"gen-0001-shard-0000\.parquet is corrupt")
 
 
 def test_missing_games_are_refused(tmp_path):
@@ -185,7 +185,7 @@ def change_first_shard(folder: Path, **update: object) -> None:
     [
         ({"num_games": 4}, "holds 3 games and .* its manifest says 4"),
         ({"num_positions": 1}, "its manifest says 3 and 1"),
-        ({"first_game": 1}, "not numbered from 1 on"),
+        ({"first_game": 1}, "not numbered from 1"),
     ],
 )
 def test_a_shard_that_is_not_what_its_manifest_says_is_refused(tmp_path, update, message):
@@ -227,7 +227,7 @@ def test_a_window_altered_after_it_was_made_is_not_trained_on(tmp_path):
     with pytest.raises(StorageError, match=r"holds 6 games .* its manifest says 5"):
         read_window(window.model_copy(update={"num_games": 5}), tmp_path / "data/window", RULES)
     flip_a_byte(tmp_path / "data/window/gen-0001-shard-0000.parquet")
-    with pytest.raises(StorageError, match="was altered"):
+    with pytest.raises(StorageError, match="is corrupt"):
         read_window(window, tmp_path / "data/window", RULES)
 
 

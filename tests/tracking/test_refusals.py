@@ -44,7 +44,7 @@ def test_altered_weights_are_not_registered(client, server, lineage):
     weights = lineage.folder(0) / "state" / "champion" / "weights.safetensors"
     data = weights.read_bytes()
     weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(StorageError, match="was altered"):
+    with pytest.raises(StorageError, match="is corrupt"):
         track_generation(lineage.folder(0), server.uri, lineage.tag(0))
     assert aliases(client, lineage.name) == {}
     weights.write_bytes(data)

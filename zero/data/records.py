@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zero.data.parquet_pages import ColumnSizes, column_sizes
 from zero.errors import StorageError
 from zero.storage.manifests import GameRecord
 
@@ -152,24 +153,26 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
 
 
 def read_records(data: bytes, source: str, limits: Limits | None = None) -> GameColumns:
-    """The games of a shard, checked for being whole and within range.
+    """The games of a shard, after checks of its columns and the ranges of its values.
 
     Args:
       data: the file.
-      source: what an error calls it.
-      limits: what its footer may say that it holds; None for a file that was checked when it was recorded.
+      source: name of the file in an error.
+      limits: upper bounds of its size, which also bound the memory; None for a file that was checked when it was
+        recorded.
 
     Raises:
-      StorageError: it is no shard, it holds too much, or its columns do not fit together.
+      StorageError: the file is not a shard, exceeds the limits, or its columns are inconsistent.
     """
     try:
-        file = pq.ParquetFile(io.BytesIO(data))
+        # Strings stay dictionary-encoded: a long name that all games refer to would fill the memory if copied.
+        file = pq.ParquetFile(io.BytesIO(data), read_dictionary=STRING_COLUMNS)
         num_actions = int((file.schema_arrow.metadata or {}).get(NUM_ACTIONS_KEY, b"0"))
-        _check_footer(file, source, limits)
+        _check_columns(file, data, source, limits)
         table = file.read(use_threads=False).combine_chunks()
         table.validate(full=True)  # strings are UTF-8
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise StorageError(f"{source} is no shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise StorageError(f"{source} is not a shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
     if num_actions < 1 or table.num_rows < 1 or _has_nulls(table):
         raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
     move_offsets, actions = _flat(table, "actions")
@@ -193,11 +196,11 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
     columns = GameColumns(
         num_actions=num_actions,
         game=_numbers(table, "game"),
-        black=tuple(table.column("black").to_pylist()),
-        white=tuple(table.column("white").to_pylist()),
+        black=_names(table, "black"),
+        white=_names(table, "white"),
         outcome=_numbers(table, "outcome"),
         margin=_numbers(table, "margin"),
-        end=tuple(table.column("end").to_pylist()),
+        end=_names(table, "end"),
         never_resigns=np.array(table.column("never_resigns").to_pylist()),
         ownership_offsets=ownership_offsets,
         ownership=ownership,
@@ -225,10 +228,10 @@ def read_values(data: bytes, source: str) -> GameValues:
 
     Args:
       data: the file, whose content was checked before.
-      source: what an error calls it.
+      source: name of the file in an error.
 
     Raises:
-      StorageError: it is no shard.
+      StorageError: the file is not a shard.
     """
     try:
         table = pq.ParquetFile(io.BytesIO(data)).read(columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
@@ -236,7 +239,7 @@ def read_values(data: bytes, source: str) -> GameValues:
         _, root_values = _flat(table, "root_values")
         return GameValues(_numbers(table, "game"), move_offsets, actions, root_values)
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise StorageError(f"{source} is no shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
+        raise StorageError(f"{source} is not a shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
 
 
 def game_record(columns: GameColumns, index: int) -> GameRecord:
@@ -343,33 +346,55 @@ def _string_array(values: Sequence[str]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(data), pa.py_buffer(offsets), pa.py_buffer(b"".join(data)))
 
 
-def _check_footer(file: pq.ParquetFile, source: str, limits: Limits | None) -> None:
-    """Checks what a file says of itself, before any of it is unpacked.
+def _check_columns(file: pq.ParquetFile, data: bytes, source: str, limits: Limits | None) -> None:
+    """Checks the columns of a file and their sizes before any page is decompressed.
+
+    The reader allocates what row counts and page headers say, so the checks do not rely on the other sizes in the
+    footer.
 
     Raises:
-      StorageError: it has other columns than a shard, or more games or values than it may have.
+      StorageError: the columns are not those of a shard, or it has more games, values or bytes than `limits`.
+      ValueError: the footer does not match the pages.
     """
-    if _types(file.schema_arrow) != _types(SCHEMA):
+    footer = file.metadata
+    if _types(file.schema_arrow) != _types(SCHEMA) or footer.num_row_groups != 1:
         raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
     if limits is None:
         return
-    footer = file.metadata
-    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    num_bytes = sum(group.total_byte_size for group in groups)
-    num_values = max(sum(group.column(column).num_values for group in groups) for column in range(footer.num_columns))
-    for number, most, what in (
-        (footer.num_rows, limits.num_games, "games"),
-        (num_values, limits.num_values, "values in a column"),
-        (num_bytes, VALUE_BYTES * footer.num_columns * limits.num_values + NAMES_BYTES, "bytes"),
+    group = footer.row_group(0)
+    sizes = [_column_sizes(data, group.column(index)) for index in range(footer.num_columns)]
+    max_bytes = VALUE_BYTES * footer.num_columns * limits.num_values + NAMES_BYTES
+    for number, most, unit in (
+        (max(footer.num_rows, group.num_rows), limits.num_games, "games"),
+        (max(size.num_values for size in sizes), limits.num_values, "values in a column"),
+        (sum(size.num_bytes for size in sizes), max_bytes, "bytes"),
     ):
         if number > most:
-            raise StorageError(f"{source} has {number} {what}, at most {most} are possible; {RESTORE}")
+            raise StorageError(f"{source} has {number} {unit}, at most {most} are possible; {RESTORE}")
+
+
+def _column_sizes(data: bytes, column: pq.ColumnChunkMetaData) -> ColumnSizes:
+    """Sizes of a column by its page headers, at the place where Arrow's reader looks for them."""
+    start = column.data_page_offset
+    if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
+        start = column.dictionary_page_offset
+    sizes = column_sizes(data, start, start + column.total_compressed_size)
+    if sizes.num_values != column.num_values:
+        found = f"its pages have {sizes.num_values} values, its footer says {column.num_values}"
+        raise ValueError(f"column {column.path_in_schema}: {found}")
+    return sizes
 
 
 def _types(schema: pa.Schema) -> list[tuple[str, bool, pa.DataType]]:
-    """Name, whether a list, and type of each column; Parquet has its own name for the items of a list."""
-    lists = [pa.types.is_list(field.type) for field in schema]
-    return [(f.name, lst, f.type.value_type if lst else f.type) for f, lst in zip(schema, lists, strict=True)]
+    """Name, whether it is a list, and value type of each column; Parquet names the items of a list differently."""
+    return [
+        (field.name, pa.types.is_list(field.type), field.type.value_type if _is_nested(field.type) else field.type)
+        for field in schema
+    ]
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_dictionary(kind))
 
 
 def _has_nulls(table: pa.Table) -> bool:
@@ -381,6 +406,13 @@ def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Offsets [G + 1] int64 and values of a list column."""
     column = table.column(name).chunk(0)
     return np.from_dlpack(column.offsets).astype(np.int64), np.from_dlpack(column.values)
+
+
+def _names(table: pa.Table, name: str) -> tuple[str, ...]:
+    """A string column; equal names share one object."""
+    column = table.column(name).chunk(0)
+    names = column.dictionary.to_pylist()
+    return tuple(names[index] for index in column.indices.to_pylist())
 
 
 def _numbers(table: pa.Table, name: str) -> np.ndarray:

@@ -1,10 +1,10 @@
-"""What a piece of work costs this machine: wall clock, CPU time, time on a GPU, energy where it can be read.
+"""Measures the cost of work: wall-clock time, CPU time, GPU time, and energy if it can be read.
 
-Nothing read here may reach an artifact that is hashed: it goes into receipts and the lines of `zero.stages.costs`.
+Measurements go into receipts and the lines of `zero.stages.costs`, never into a hashed artifact.
 
-Energy is that of the CPU packages (RAPL, https://docs.kernel.org/power/powercap/powercap.html; most systems let only
-root read it, a virtual machine has none) and of the GPU in use (NVML). A package counts for all processes, so a
-process is charged the part of it that its CPU time has in that of the whole machine, the idle power with it.
+Energy is that of the CPU packages (RAPL, https://docs.kernel.org/power/powercap/powercap.html) and of the GPU in use
+(NVML). On most systems only root can read RAPL, and virtual machines do not have it. Its counters cover all processes.
+So a process is charged its share of the machine's CPU time, which includes idle power.
 """
 
 import contextlib
@@ -21,33 +21,33 @@ from typing import NamedTuple
 
 POWERCAP_DIR = Path("/sys/class/powercap")
 PACKAGE = re.compile(r"^intel-rapl:\d+$")
-"""A whole CPU package, on AMD as well; `intel-rapl:0:1` is a part of one."""
+"""Name of a CPU package, also on AMD; `intel-rapl:0:1` is a part of one."""
 WORKER_VARIABLE = "ZERO_WORKER"
 SAMPLE_SECONDS = 60.0
-"""Between two looks at a counter: it wraps around after a few hundred kilojoules, which is minutes at the least."""
+"""Seconds between two reads of a counter, which wraps around after a few hundred kilojoules: minutes at least."""
 
 
 class Spent(NamedTuple):
-    """What was spent since a moment."""
+    """Cost since the start of a `Meter`."""
 
     seconds: float
     cpu_seconds: float
     gpu_seconds: float
-    """Wall clock with a GPU in use."""
+    """Wall-clock time with a GPU in use."""
     joules: float | None
-    """None where no counter can be read."""
+    """Energy; None if no counter can be read."""
 
 
 class Meter:
-    """Counts from now on what this process spends. Children count when they have ended, where they are asked for."""
+    """Measures the cost of this process, and on request of its children, which count after they have ended."""
 
     def __init__(self, device: str = "cpu", children: bool = False, since_start: bool = False) -> None:
         """Starts the clock.
 
         Args:
-          device: `cuda` where this process computes on a GPU.
+          device: `cuda` if this process computes on a GPU.
           children: count the CPU time of ended children.
-          since_start: count the CPU time since the process began, not from now on.
+          since_start: count the CPU time since the start of the process.
         """
         self.begun = time.time()
         self._started = time.monotonic()
@@ -59,7 +59,7 @@ class Meter:
         self._gpu = gpu_millijoules() if device == "cuda" else None
 
     def read(self) -> Spent:
-        """What was spent so far."""
+        """The cost so far."""
         seconds = time.monotonic() - self._started
         cpu = max(0.0, cpu_seconds(self._children) - self._cpu)
         joules = package_energy().joules()
@@ -72,10 +72,10 @@ class Meter:
 
 
 class PackageEnergy:
-    """Energy of the CPU packages since it was made; a thread looks at the counters, lest they wrap around unseen."""
+    """Energy of the CPU packages since its creation; a thread reads the counters before they can wrap around twice."""
 
     def __init__(self, folder: Path = POWERCAP_DIR, sample_seconds: float = SAMPLE_SECONDS) -> None:
-        """Reads the counters for the first time; there is no thread where there are none."""
+        """Reads the counters; starts the thread if there are any."""
         self._last: dict[Path, int] = {}
         self._ranges: dict[Path, int] = {}
         self._microjoules = 0
@@ -89,7 +89,7 @@ class PackageEnergy:
             self._sample_later(sample_seconds)
 
     def joules(self) -> float | None:
-        """Joules so far; None where no counter can be read."""
+        """Joules so far; None if no counter can be read."""
         with self._lock:
             self._sample()
             return self._microjoules / 1e6 if self._last else None
@@ -112,12 +112,12 @@ class PackageEnergy:
 
 @cache
 def package_energy() -> PackageEnergy:
-    """That of this process since its first meter: its thread never ends, so there is one for all meters."""
+    """The energy since the first meter of this process; shared by all meters, because its thread never ends."""
     return PackageEnergy(POWERCAP_DIR)
 
 
 def worker_name() -> str:
-    """What a receipt calls this process: `$ZERO_WORKER`, or host and process number."""
+    """Name of this process in receipts: `$ZERO_WORKER`, or host and process id."""
     return os.environ.get(WORKER_VARIABLE) or f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -130,7 +130,7 @@ def cpu_seconds(children: bool) -> float:
 
 
 def machine_cpu_seconds() -> float:
-    """CPU time that all processes of the machine have used since it started; 0 where /proc does not tell."""
+    """CPU time of all processes since the machine started; 0 if /proc does not have it."""
     try:
         user, nice, system = map(int, Path("/proc/stat").read_text().split(None, 4)[1:4])
     except (OSError, ValueError):
@@ -139,7 +139,7 @@ def machine_cpu_seconds() -> float:
 
 
 def gpu_millijoules() -> int | None:
-    """Energy counter of the GPU that PyTorch computes on; None where NVML does not tell."""
+    """Energy counter of the GPU that PyTorch uses; None if NVML does not have it."""
     try:
         import torch
 
@@ -147,8 +147,8 @@ def gpu_millijoules() -> int | None:
         library = ctypes.CDLL("libnvidia-ml.so.1")
         handle, energy = ctypes.c_void_p(), ctypes.c_ulonglong()
         name = (uuid if uuid.startswith("GPU-") else f"GPU-{uuid}").encode()
-        asked = library.nvmlInit_v2() == 0 and library.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)) == 0
-        told = asked and library.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(energy)) == 0
-        return energy.value if told else None
+        has_handle = library.nvmlInit_v2() == 0 and library.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)) == 0
+        has_energy = has_handle and library.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(energy)) == 0
+        return energy.value if has_energy else None
     except (ImportError, OSError, AttributeError, RuntimeError, AssertionError):
         return None

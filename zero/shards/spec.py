@@ -21,7 +21,8 @@ BASE_SOURCES = (
     *("config", "errors.py", "kernels.py"),
     *("storage/files.py", "storage/layout.py", "storage/manifests.py"),
 )
-RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", "data/records.py", "data/validation.py")
+PARQUET_SOURCES = ("data/parquet_pages.py", "data/records.py")
+RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", *PARQUET_SOURCES, "data/validation.py")
 PLAY_SOURCES = (
     *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "statistics.py", "storage/store.py"),
     *("play/batched_games.py", "play/boards.py", "play/moves.py", "play/slots.py"),
@@ -35,7 +36,7 @@ SOURCES = {
         *("stages/replay.py", "storage/store.py", "storage/vcs.py"),
     ),
     "training": (
-        *(*BASE_SOURCES, "data/records.py", "data/samples.py", "data/window.py", "games", "network"),
+        *(*BASE_SOURCES, *PARQUET_SOURCES, "data/samples.py", "data/window.py", "games", "network"),
         *("search/streams.py", "shards/spec.py", "stages/checkpoints.py", "stages/training.py"),
         "stages/training_inputs.py",
     ),
@@ -75,6 +76,11 @@ class ShardSpec(Manifest):
     """SHA-256 of constraints.txt."""
     profile: dict[str, str]
     """Execution profile of the machine that planned the shard. The machine that plays it must have the same."""
+
+    @property
+    def name(self) -> str:
+        """Name for messages, such as `selfplay games 0-99`."""
+        return f"{self.kind} games {self.first_game}-{self.first_game + self.num_games - 1}"
 
     def key(self) -> str:
         """SHA-256 (hex) of the canonical JSON."""

@@ -101,7 +101,7 @@ def run(folder: Path, store: Store) -> Window:
     Raises:
       ParamsError: `params.yaml` is not valid.
       StorageError: a file is missing or altered, or games do not agree with what their manifest says, or break the data
-        contract. Shards at violation have been set aside in the workspace and in `store`.
+        contract. Shards with violations are quarantined in the workspace and in `store`.
     """
     params = load_params(folder)
     generation = read_manifest(folder, GenerationId, GENERATION_FILE)
@@ -184,7 +184,7 @@ def check_games(
       What was found, without the sizes of the window to be made.
 
     Raises:
-      StorageError: naming the first shard at violation; all of them have been set aside.
+      StorageError: a shard has violations; the message has the first, and all of them are quarantined.
     """
     if not games.num_positions:
         raise StorageError(f"{folder / GAMES_DIR} holds no games; run `dvc repro` in the lineage's workspace")
@@ -279,7 +279,7 @@ def _repeated_shards(
 
 
 def _refuse(folder: Path, bad: list[BadShard], store: Store) -> None:
-    """Sets shards aside and says why.
+    """Quarantines shards and raises an error with the reason.
 
     Raises:
       StorageError: always.
@@ -288,7 +288,7 @@ def _refuse(folder: Path, bad: list[BadShard], store: Store) -> None:
         quarantine_games(folder, GAMES_DIR, shard.ref, shard.reason, None if shard.is_file_alone else store)
     reason = " ".join(line.strip() for line in bad[0].reason.splitlines()[:2])
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    raise StorageError(f"{reason}{more}; set aside in {folder / QUARANTINE_DIR}, run `dvc repro` to play it again")
+    raise StorageError(f"{reason}{more}; quarantined in {folder / QUARANTINE_DIR}, run `dvc repro` to play it again")
 
 
 def _check_sums(games: GameSet, games_dir: Path) -> None:

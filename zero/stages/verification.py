@@ -3,7 +3,7 @@
 Reads `data/games`, `data/match` and what they were played by; writes `metrics/verification.json`. Which shards is drawn
 from the lineage's seed and the generation, so nobody can know it while a shard is played without computing it. A shard
 is played in lock-step until a share of its games has ended: those are bit for bit what the whole shard has, and cost a
-small part of it. A difference is an error, so that nothing is recorded; the shard is set aside and played again.
+small part of it. A difference is an error, so that nothing is recorded; the shard is quarantined and played again.
 """
 
 import logging
@@ -86,7 +86,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Verific
     """Runs the stage in a lineage's workspace.
 
     Raises:
-      MismatchError: a shard came out differently; it has been set aside in the workspace and in `store`.
+      MismatchError: a shard came out differently; it is quarantined in the workspace and in `store`.
       LineageError: this machine cannot play what was recorded.
     """
     params = load_params(folder)
@@ -184,7 +184,7 @@ def _compare(folder: Path, drawn: Drawn, store: Store, second: Store) -> GameCol
     """The games of the second play, equal to those recorded.
 
     Raises:
-      MismatchError: they are not; the recorded shard has been set aside.
+      MismatchError: they are not; the recorded shard is quarantined.
     """
     games_dir = _games_dir(drawn.stage)
     path = checked_path(drawn.ref.file, folder / games_dir)
@@ -196,8 +196,8 @@ def _compare(folder: Path, drawn: Drawn, store: Store, second: Store) -> GameCol
         reason = f"{games_dir}/{path.name}, played twice, gave two results: {difference}"
         quarantine_games(folder, games_dir, drawn.ref, reason, store)
         raise MismatchError(
-            f"{reason}; nothing is recorded. It is set aside in {folder / QUARANTINE_DIR}: run `dvc repro` to play it "
-            "again, and if that ends here too, distrust this machine, its workers or their drivers"
+            f"{reason}; nothing is recorded. It is quarantined in {folder / QUARANTINE_DIR}: run `dvc repro` to play "
+            "it again, and if that ends here too, distrust this machine, its workers or their drivers"
         )
     log.info("%s/%s: %d games played twice with equal bits", games_dir, path.name, again.num_games)
     return again
