@@ -50,8 +50,9 @@ from zero.errors import LineageError, OpponentError, ParamsError, ZeroError
 from zero.evaluation.match.results import MatchTable
 from zero.lineage.workspace import uncommitted_files, writer_lock
 from zero.network.profile import resolve_here, this_machine
-from zero.players.gtp_process import LEASH, program_path
+from zero.players.gtp_process import program_path
 from zero.players.spec import SEARCH_OPTIONS, parse_player
+from zero.processes import supervised
 from zero.record.ledger import generation_tag, lineages
 from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
@@ -265,8 +266,8 @@ def run_module(
     """
     shown = f"{module} {' '.join(words)}"
     log.parent.mkdir(parents=True, exist_ok=True)
-    lifeline, ours = os.pipe()  # closed by the death of this process too
-    command = [sys.executable, "-I", "-S", str(LEASH), str(lifeline), sys.executable, "-m", module, *words]
+    connection, ours = os.pipe()  # closed by the death of this process too
+    command = supervised(connection, [sys.executable, "-m", module, *words])
     with log.open("ab") as file, tempfile.TemporaryFile() as output:
         file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
         file.flush()
@@ -279,13 +280,13 @@ def run_module(
                 stdin=subprocess.DEVNULL,
                 stdout=output if is_captured else file,
                 stderr=file,
-                pass_fds=(lifeline,),
+                pass_fds=(connection,),
             )
         except BaseException:
             os.close(ours)
             raise
         finally:
-            os.close(lifeline)
+            os.close(connection)
         try:
             while (status := _wait(process)) is None:
                 if beat:

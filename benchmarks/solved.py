@@ -19,8 +19,8 @@ from zero.config.presets import preset_text
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import ZeroError
 from zero.games.coords import action_to_name
-from zero.players.build import seat
-from zero.players.single_game import Thinker
+from zero.players.build import open_session
+from zero.players.session import NetworkSession
 from zero.record.ledger import lineages, standing
 from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
@@ -37,15 +37,15 @@ def opening_of(home: Path, player: str, simulations: int = SIMULATIONS) -> tuple
     Raises:
       ZeroError: there is no such player.
     """
-    mind, rules = seat(home, f"{player},simulations={simulations},root=puct")
-    assert isinstance(mind, Thinker)
+    session, rules = open_session(home, f"{player},simulations={simulations},root=puct")
+    assert isinstance(session, NetworkSession)
     try:
-        mind.begin(rules)
-        mind.follow(())
-        result = mind.think(simulations, None)
+        session.new_game(rules)
+        session.set_position(())
+        result = session.search(simulations, None)
         return action_to_name(rules, int(result.visit_counts.argmax())), float(result.best_value)
     finally:
-        mind.close()
+        session.close()
 
 
 def make_generation(home: Path, lineage: str) -> float:

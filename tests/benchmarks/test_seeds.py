@@ -44,7 +44,7 @@ from zero.config.params import parse_params
 from zero.config.presets import preset_text
 from zero.errors import ParamsError
 from zero.evaluation.match.results import MatchTable
-from zero.players.base import PlayerId
+from zero.players.player import PlayerId
 from zero.storage.manifests import Colours, MatchResult
 
 STRENGTH = Strength(

@@ -10,17 +10,17 @@ import pytest
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import environment_of, make_project
 from tests.parameters import resolved_preset
+from tests.players.resolved import resolved_network
 from zero.config.params import load_params
 from zero.config.presets import preset_text
 from zero.evaluation.match.results import MatchGame, MatchSpec, count_match
 from zero.evaluation.match.setup import contest
 from zero.evaluation.match.store import RESULT_FILE, SPEC_FILE
 from zero.evaluation.player_choice import QUICK_GAMES, QUICK_SEARCH, choose_player
-from zero.interop.folder import export_player
+from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
-from zero.players import networks as sources
-from zero.players.build import find_network_player
-from zero.players.spec import parse_player
+from zero.players import networks
+from zero.players.networks import resolve_network
 from zero.storage.files import write_manifest
 
 CHAMPION, SHIPPED = "tiny/gen-0002", "shipped:tiny"
@@ -37,7 +37,7 @@ def home(recorded: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def ship(home: Path, source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes this network the only shipped player, by the name `tiny`."""
     export_player(home, source, folder / "shipped/tiny")
-    monkeypatch.setattr(sources, "SHIPPED_DIR", folder / "shipped")
+    monkeypatch.setattr(networks, "SHIPPED_DIR", folder / "shipped")
 
 
 def choose(home: Path, text: str = "tiny") -> tuple[str, list[str]]:
@@ -59,7 +59,7 @@ def write_match(
     opening_moves: int = 2,
 ) -> None:
     """A finished match with this result for the first player."""
-    first, second = (find_network_player(home, parse_player(text)).player for text in texts)
+    first, second = (resolved_network(home, text).id for text in texts)
     game = load_params(home / ".zero/workspaces/tiny").game
     results = [1] * wins + [-1] * losses + [0] * draws
     spec = MatchSpec(game=game, players=(first, second), num_games=len(results), opening_moves=opening_moves, seed=wins)
@@ -172,17 +172,17 @@ def test_a_name_with_one_meaning_is_left_alone(home, text):
 
 
 def test_in_matches_and_exports_the_name_means_the_champion(home):
-    champion, shipped = (sources.find_source(home, text) for text in ("tiny", SHIPPED))
+    champion, shipped = (resolve_network(home, text) for text in ("tiny", SHIPPED))
     assert (champion.name, shipped.name) == (CHAMPION, SHIPPED)
-    assert champion.weights == sources.find_source(home, "tiny/gen-0001").weights
-    assert shipped.weights == sources.find_source(home, "tiny/gen-0000").weights
-    assert find_network_player(home, parse_player(f"raw:{SHIPPED}")).player.name == f"{SHIPPED}, raw network"
+    assert champion.weights == resolve_network(home, "tiny/gen-0001").weights
+    assert shipped.weights == resolve_network(home, "tiny/gen-0000").weights
+    assert resolved_network(home, f"raw:{SHIPPED}").id.name == f"{SHIPPED}, raw network"
 
 
 def test_no_file_hides_a_shipped_player(home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path(SHIPPED).write_bytes(b"not a network")
-    assert sources.find_source(home, SHIPPED).weights == sources.find_source(home, "tiny/gen-0000").weights
+    assert resolve_network(home, SHIPPED).weights == resolve_network(home, "tiny/gen-0000").weights
 
 
 def test_without_the_champions_network_the_shipped_player_plays(home):

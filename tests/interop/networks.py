@@ -1,4 +1,4 @@
-"""Networks as if they had been trained: every number away from its start, answers that depend on the whole position."""
+"""Networks as if trained: no weight has its initial value, and outputs depend on the complete position."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ GO19 = GoParams(name="go", size=19, komi=7.5, allow_suicide=False)
 GOMOKU8 = GomokuParams(name="gomoku", size=8, in_a_row=5)
 GOMOKU19 = GomokuParams(name="gomoku", size=19, in_a_row=5)
 POLICY_GAIN, VALUE_GAIN = 15.0, 5.0
-"""Factors on the first weights of the last layers, which are small: some points get a tenth of the policy."""
+"""Factors for the small initial weights of the last layers, so that some points get a tenth of the policy."""
 BATCH_SIZE, STONE_CHANCE = 16, 0.2
 
 

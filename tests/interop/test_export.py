@@ -1,4 +1,4 @@
-"""`zero export`: whose network is written, and that nothing is where it failed."""
+"""`zero export`: which network is written, and that a failed export writes nothing."""
 
 import shutil
 from pathlib import Path
@@ -12,12 +12,12 @@ from tests.interop.networks import GO9, GO19, trained
 from tests.parameters import network_params
 from zero.config.presets import preset_text
 from zero.errors import LineageError, ParamsError, StorageError, ZeroError
-from zero.interop.export import export
+from zero.interop.export import export_network
 from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
 from zero.interop.onnx import onnx_model
 from zero.lineage.workspace import new_lineage
 from zero.network.weights import load_network, weights_bytes
-from zero.players.networks import find_source
+from zero.players.networks import resolve_network
 from zero.record.lineages import Chains
 from zero.storage.files import read_manifest
 from zero.storage.manifests import Champion
@@ -46,30 +46,30 @@ def weight_file(folder: Path, data: bytes) -> Path:
 def test_a_weight_file_is_exported(tmp_path):
     network = trained(network_params(value_hidden=VALUE_HIDDEN), GO19)
     source, out = weight_file(tmp_path, weights_bytes(network)), tmp_path / "new/folder/weights.txt"
-    num_bytes = export(tmp_path, str(source), out, "leela-zero")
+    num_bytes = export_network(tmp_path, str(source), out, "leela-zero")
     assert out.read_bytes() == leela_zero_weights(network)
     assert num_bytes == out.stat().st_size
 
 
-def test_a_lineage_means_its_champion(begun):
-    assert find_source(begun, "tiny").weights == champion_of(begun)
+def test_a_lineage_refers_to_its_champion(begun):
+    assert resolve_network(begun, "tiny").weights == champion_of(begun)
 
 
-def test_a_tag_means_the_champion_of_that_generation(begun):
-    assert find_source(begun, "tiny/gen-0000").weights == champion_of(begun)
+def test_a_tag_refers_to_the_champion_of_that_generation(begun):
+    assert resolve_network(begun, "tiny/gen-0000").weights == champion_of(begun)
 
 
-def test_parameters_that_cannot_be_read_are_in_nobodys_way_until_they_are_wanted(tmp_path):
+def test_unreadable_parameters_fail_only_when_they_are_used(tmp_path):
     data = weights_bytes(trained(SMALL, GO9))
     source = weight_file(tmp_path, data)
     (tmp_path / "params.yaml").write_text(preset_text("smoke") + "of_another_version: 1\n")
-    found = find_source(tmp_path, str(source))
+    found = resolve_network(tmp_path, str(source))
     assert found.weights == data
     with pytest.raises(ParamsError, match=r"params\.yaml of weights\.safetensors: .*of_another_version"):
         _ = found.params
 
 
-def test_weights_that_are_not_here_are_named_with_the_remedy(begun, tmp_path):
+def test_missing_weights_are_reported_with_the_remedy(begun, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(begun, home, symlinks=True)
     digest = read_manifest(home / ".zero/workspaces/tiny/state/champion", Champion).weights.sha256
@@ -78,10 +78,10 @@ def test_weights_that_are_not_here_are_named_with_the_remedy(begun, tmp_path):
         StorageError,
         match=f"champion of tiny/gen-0000, {digest[:12]}, is not on this machine; fetch it with `dvc pull`",
     ):
-        find_source(home, "tiny/gen-0000")
+        resolve_network(home, "tiny/gen-0000")
 
 
-def test_altered_weights_are_refused(begun, tmp_path):
+def test_corrupt_weights_are_rejected(begun, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(begun, home, symlinks=True)
     with Chains(home) as chains:
@@ -91,8 +91,8 @@ def test_altered_weights_are_refused(begun, tmp_path):
         path = start.cache.path(md5)
     path.chmod(0o644)
     path.write_bytes(champion_of(begun)[:-1] + b"\x7f")
-    with pytest.raises(StorageError, match=r"of tiny/gen-0000 was altered; delete .* and `dvc pull` it again"):
-        find_source(home, "tiny")
+    with pytest.raises(StorageError, match=r"of tiny/gen-0000 is corrupt; delete .* and run `dvc pull`"):
+        resolve_network(home, "tiny")
 
 
 @pytest.mark.parametrize(
@@ -101,58 +101,58 @@ def test_altered_weights_are_refused(begun, tmp_path):
         ("tiny/gen-0007", LineageError, "unknown generation 'tiny/gen-0007'"),
         ("nobody", LineageError, "unknown lineage 'nobody'; there are: tiny"),
         ("nobody/gen-0000", LineageError, "unknown lineage 'nobody'; there are: tiny"),
-        ("nobody.safetensors", StorageError, "no file nobody.safetensors; give a weight file, a lineage, or"),
-        ("no/where", StorageError, "no file no/where"),
+        ("nobody.safetensors", StorageError, "cannot find the file nobody.safetensors; give a weight file"),
+        ("no/where", StorageError, "cannot find the file no/where"),
     ],
 )
-def test_an_unknown_source_is_refused(begun, source, kind, message):
+def test_an_unknown_network_is_rejected(begun, source, kind, message):
     with pytest.raises(kind, match=message):
-        find_source(begun, source)
+        resolve_network(begun, source)
 
 
-def spoilt(data: bytes, kind: str) -> bytes:
+def corrupted(data: bytes, kind: str) -> bytes:
     return {
         "cut short": data[: len(data) // 2],
-        "a header that is no JSON": data[:8] + b"x" * (len(data) - 8),
+        "a header that is not JSON": data[:8] + b"x" * (len(data) - 8),
         "another program's": safetensors.torch.save({"weight": torch.zeros(2)}),
         "no weights at all": b"",
     }[kind]
 
 
 @pytest.mark.parametrize("file_format", ["leela-zero", "onnx"])
-@pytest.mark.parametrize("kind", ["cut short", "a header that is no JSON", "another program's", "no weights at all"])
-def test_of_a_bad_file_nothing_is_written(tmp_path, kind, file_format):
+@pytest.mark.parametrize("kind", ["cut short", "a header that is not JSON", "another program's", "no weights at all"])
+def test_a_corrupt_file_is_not_exported(tmp_path, kind, file_format):
     good = weights_bytes(trained(network_params(value_hidden=VALUE_HIDDEN), GO19))
-    source = weight_file(tmp_path, spoilt(good, kind))
+    source = weight_file(tmp_path, corrupted(good, kind))
     with pytest.raises(StorageError, match=r"weight file is broken|was not written by zero"):
-        export(tmp_path, str(source), tmp_path / "out", file_format)
+        export_network(tmp_path, str(source), tmp_path / "out", file_format)
     assert list(tmp_path.iterdir()) == [source]
 
 
-def test_a_file_that_was_there_stays_where_the_export_fails(tmp_path):
+def test_a_failed_export_keeps_an_existing_file(tmp_path):
     source, out = weight_file(tmp_path, weights_bytes(trained(SMALL, GO9))), tmp_path / "out"
     out.write_text("before")
     with pytest.raises(ParamsError, match="board of 9x9"):
-        export(tmp_path, str(source), out, "leela-zero")
+        export_network(tmp_path, str(source), out, "leela-zero")
     assert out.read_text() == "before" and sorted(tmp_path.iterdir()) == [out, source]
 
 
-def test_a_folder_cannot_be_written(tmp_path):
+def test_a_folder_is_not_overwritten(tmp_path):
     source = weight_file(tmp_path, weights_bytes(trained(SMALL, GO9)))
     (tmp_path / "out").mkdir()
     with pytest.raises(ZeroError, match=r"cannot write .*out: Is a directory"):
-        export(tmp_path, str(source), tmp_path / "out", "onnx")
+        export_network(tmp_path, str(source), tmp_path / "out", "onnx")
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_the_command_says_what_it_wrote(begun, tmp_path):
+def test_the_command_reports_the_file(begun, tmp_path):
     done = zero(begun, "export", "tiny", str(tmp_path / "player.onnx"), "--format", "onnx")
     data = (tmp_path / "player.onnx").read_bytes()
     assert data == onnx_model(load_network(champion_of(begun)))
     assert done.stdout == f"{tmp_path}/player.onnx: {len(data)} bytes\n" and done.stderr == ""
 
 
-def test_the_command_refuses_in_one_line(begun):
+def test_the_command_fails_with_one_line(begun):
     done = zero(begun, "export", "tiny", "weights.txt", "--format", "leela-zero", check=False)
     assert done.returncode == 1 and not (begun / "weights.txt").exists()
     assert done.stderr.startswith("zero: the network is for a board of 5x5") and done.stderr.count("\n") == 1

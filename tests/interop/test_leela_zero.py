@@ -1,4 +1,4 @@
-"""Leela Zero itself, with the exported weights, judges positions as the network does."""
+"""Leela Zero with the exported weights evaluates positions like the network."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,7 +21,7 @@ from zero.network.weights import load_network, weights_bytes
 SIZE, NUM_POINTS = 19, 361
 RULES = go_rules(SIZE, SIZE, 7.5, False)
 TOLERANCE = 1e-3
-"""Relative for the policy, beside the rounding of what is shown; absolute for the winrate. 1e-2 is asked for."""
+"""Relative for the policy, in addition to the rounding of the heatmap; absolute for the winrate. Required: 1e-2."""
 
 KO = "K11 L11 J10 M10 K9 L9 A1 K10 L10"
 POSITIONS = {
@@ -46,8 +46,8 @@ def network() -> AlphaZeroNetwork:
         network_params(num_blocks=NUM_BLOCKS, num_channels=NUM_CHANNELS, value_hidden=VALUE_HIDDEN), GO19, seed=3
     )
     with torch.no_grad():
-        model.get_parameter("policy_head.output.bias")[NUM_POINTS] += 4.0  # so that the pass is seen in what is shown
-        model.get_parameter("tower.1.first.conv.weight")[0] = 1e-42  # what weight decay leaves of a dead channel
+        model.get_parameter("policy_head.output.bias")[NUM_POINTS] += 4.0  # so that the heatmap shows the pass
+        model.get_parameter("tower.1.first.conv.weight")[0] = 1e-42  # the rest of a dead channel after weight decay
     return model
 
 
@@ -60,7 +60,7 @@ def leelaz(network: AlphaZeroNetwork, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def shown_after(leelaz: Leelaz, moves: str) -> tuple[Heatmap, GoGame]:
-    """What Leela Zero shows of the position, and the position."""
+    """Leela Zero's heatmap of a position, and the position."""
     game = GoGame(SIZE, SIZE, 7.5, False, RULES.max_moves)
     leelaz.ask("clear_board")
     for name in moves.split():
@@ -70,7 +70,7 @@ def shown_after(leelaz: Leelaz, moves: str) -> tuple[Heatmap, GoGame]:
 
 
 def agrees(shown: Heatmap, network: AlphaZeroNetwork, game: GoGame) -> bool:
-    """True where every point, the pass and the winrate are those of the network."""
+    """True if every point, the pass and the winrate equal those of the network."""
     images = torch.from_numpy(planes(SIZE, SIZE, game.boards, game.to_play)).view(1, -1, SIZE, SIZE)
     with torch.no_grad():
         logits, value = network(images)[:2]
@@ -107,47 +107,47 @@ def colour_planes_exchanged(lines: Lines) -> None:
     lines[1] = lines[1].reshape(NUM_CHANNELS, 18, 9)[:, [*range(16), 17, 16]]
 
 
-def filters_the_other_way_up(lines: Lines) -> None:
+def filters_not_flipped(lines: Lines) -> None:
     lines[1] = lines[1].reshape(NUM_CHANNELS, 18, 3, 3)[:, :, ::-1]
 
 
-def features_of_the_policy_the_other_way_up(lines: Lines) -> None:
+def policy_inputs_not_flipped(lines: Lines) -> None:
     number = FIRST_HEAD + CONVOLUTION_LINES
     lines[number] = lines[number].reshape(NUM_POINTS + 1, 2, SIZE, SIZE)[:, :, ::-1]
 
 
-def points_of_the_policy_the_other_way_up(lines: Lines) -> None:
+def policy_outputs_not_flipped(lines: Lines) -> None:
     rows = np.arange(NUM_POINTS).reshape(SIZE, SIZE)[::-1].flatten()
     for number, length in ((FIRST_HEAD + 4, 2 * NUM_POINTS), (FIRST_HEAD + 5, 1)):
         lines[number] = lines[number].reshape(-1, length)[[*rows, NUM_POINTS]]
 
 
-def features_of_the_value_the_other_way_up(lines: Lines) -> None:
+def value_inputs_not_flipped(lines: Lines) -> None:
     number = FIRST_HEAD + POLICY_LINES + CONVOLUTION_LINES
     lines[number] = lines[number].reshape(VALUE_HIDDEN, SIZE, SIZE)[:, ::-1]
 
 
-def shifts_of_a_block_lost(lines: Lines) -> None:
+def shifts_of_a_block_missing(lines: Lines) -> None:
     lines[4 * NUM_BLOCKS + 2] = np.zeros(NUM_CHANNELS)
 
 
 @needs_leelaz
 @pytest.mark.parametrize(
-    "spoil",
+    "corrupt",
     [
         planes_in_the_order_of_zero,
         colour_planes_exchanged,
-        filters_the_other_way_up,
-        features_of_the_policy_the_other_way_up,
-        points_of_the_policy_the_other_way_up,
-        features_of_the_value_the_other_way_up,
-        shifts_of_a_block_lost,
+        filters_not_flipped,
+        policy_inputs_not_flipped,
+        policy_outputs_not_flipped,
+        value_inputs_not_flipped,
+        shifts_of_a_block_missing,
     ],
 )
-def test_the_comparison_sees_what_could_be_wrong(network, tmp_path, spoil: Callable[[Lines], None]):
+def test_the_comparison_detects_errors_of_the_export(network, tmp_path, corrupt: Callable[[Lines], None]):
     lines = [np.array(line.split(), np.float64) for line in leela_zero_weights(network).decode().splitlines()]
-    spoil(lines)
-    path = tmp_path / "spoilt.txt"
+    corrupt(lines)
+    path = tmp_path / "corrupt.txt"
     path.write_text("1\n" + "".join(" ".join(f"{x:.9g}" for x in line.ravel()) + "\n" for line in lines[1:]))
     with Leelaz(path) as leelaz:
         shown, game = shown_after(leelaz, KO)
@@ -158,13 +158,13 @@ def test_equal_networks_give_equal_bytes(network):
     assert leela_zero_weights(load_network(weights_bytes(network))) == leela_zero_weights(network)
 
 
-def test_the_network_stays_as_it_was(network):
+def test_the_network_is_unchanged(network):
     before = weights_bytes(network)
     leela_zero_weights(network)
     assert weights_bytes(network) == before
 
 
-def test_the_lines_are_those_of_the_format(network):
+def test_the_lines_have_the_lengths_of_the_format(network):
     lines = leela_zero_weights(network).decode().splitlines()
     channels, points, actions = NUM_CHANNELS, NUM_POINTS, NUM_POINTS + 1
 
@@ -185,7 +185,7 @@ def test_the_lines_are_those_of_the_format(network):
 @pytest.mark.parametrize(
     ("game", "changes", "message"),
     [
-        (GO9, {}, r"for a board of 9x9 with 82 actions, Leela Zero's for Go on 19x19 alone; .*`--format onnx`"),
+        (GO9, {}, r"for a board of 9x9 with 82 actions, but Leela Zero plays 19x19 Go only; .*`--format onnx`"),
         (GOMOKU19, {}, "for a board of 19x19 with 361 actions"),
         (GO19, {"tower": "plain"}, r"network.tower is 'plain', .* 'residual'; .*`--format onnx`"),
         (GO19, {"tower": "shallow"}, "network.tower is 'shallow'"),
@@ -195,12 +195,12 @@ def test_the_lines_are_those_of_the_format(network):
         (GO19, {"pooled_heads": True}, "network.pooled_heads is True, .* False"),
     ],
 )
-def test_a_network_that_leela_zero_does_not_have_is_refused(game, changes, message):
+def test_a_network_that_leela_zero_does_not_support_is_rejected(game, changes, message):
     with pytest.raises(ParamsError, match=message):
         check_fits(network_spec(network_params(**({"value_hidden": VALUE_HIDDEN} | changes)), game))
 
 
-def test_heads_that_only_training_needs_are_left_out(network):
+def test_heads_that_only_training_uses_are_left_out(network):
     more_heads = network.spec.network.model_copy(update={"ownership_head": True, "score_head": True})
     lines, more_lines = (leela_zero_weights(model).splitlines() for model in (network, trained(more_heads, GO19)))
     assert [len(line.split()) for line in more_lines] == [len(line.split()) for line in lines]

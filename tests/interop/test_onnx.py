@@ -1,4 +1,4 @@
-"""The ONNX model, run by OpenVINO, answers as the network does in PyTorch."""
+"""The ONNX model in OpenVINO gives the outputs of the network in PyTorch."""
 
 import logging
 import warnings
@@ -30,7 +30,7 @@ NETWORKS: dict[str, tuple[NetworkParams, GoParams | GomokuParams]] = {
 
 
 def run(model: bytes, images: np.ndarray) -> dict[str, np.ndarray]:
-    """The outputs by name, computed in float32 (where the processor has it, bfloat16 is OpenVINO's own choice)."""
+    """The outputs by name, in float32 (by default OpenVINO uses bfloat16 if the CPU supports it)."""
     core = openvino.Core()
     compiled = core.compile_model(core.read_model(model), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     results = compiled({"planes": images})
@@ -43,7 +43,7 @@ def model() -> bytes:
 
 
 @pytest.mark.parametrize(("params", "game"), NETWORKS.values(), ids=NETWORKS.keys())
-def test_openvino_answers_as_pytorch(params, game):
+def test_openvino_agrees_with_pytorch(params, game):
     network = trained(params, game)
     exported = onnx_model(network)
     for batch_size in (1, 2, 5):
@@ -53,14 +53,14 @@ def test_openvino_answers_as_pytorch(params, game):
         found = run(exported, images.numpy())
         np.testing.assert_allclose(found["policy"], torch.softmax(logits, 1).numpy(), rtol=TOLERANCE, atol=1e-7)
         np.testing.assert_allclose(found["value"], value.numpy(), atol=TOLERANCE)
-        assert found["policy"].max() > 0.03 and abs(found["value"]).min() > 0.01, "too even to tell anything"
+        assert found["policy"].max() > 0.03 and abs(found["value"]).min() > 0.01, "too uniform for a comparison"
 
 
-def test_the_model_is_a_valid_one(model):
+def test_the_model_is_valid(model):
     onnx.checker.check_model(onnx.load_from_string(model), full_check=True)
 
 
-def test_shapes_are_those_of_the_board_and_the_batch_is_free(model):
+def test_shapes_depend_on_the_board_and_the_batch_is_dynamic(model):
     graph = onnx.load_from_string(model).graph
     shapes = {
         value.name: [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
@@ -69,13 +69,13 @@ def test_shapes_are_those_of_the_board_and_the_batch_is_free(model):
     assert shapes == {"planes": ["batch", 17, 9, 9], "policy": ["batch", 82], "value": ["batch"]}
 
 
-def test_the_metadata_says_what_network_it_is(model):
+def test_the_metadata_contains_the_network_spec(model):
     notes = {note.key: note.value for note in onnx.load_from_string(model).metadata_props}
     spec = NetworkSpec.model_validate_json(notes[METADATA_KEY])
     assert (spec.network, spec.rows, spec.num_actions) == (SMALL, 9, 82)
 
 
-def test_nothing_of_this_machine_is_in_the_model(model):
+def test_the_model_contains_no_local_paths(model):
     assert b"site-packages" not in model and b"tower.py" not in model
 
 
@@ -84,7 +84,7 @@ def test_equal_networks_give_equal_bytes(model):
     assert onnx_model(load_network(weights_bytes(network))) == model
 
 
-def test_the_exporter_is_silent_and_what_it_changed_is_as_before(capfd, caplog):
+def test_the_exporter_is_silent_and_restores_settings(capfd, caplog):
     network = trained(*NETWORKS["Gomoku 8x8"])
     filters, level = list(warnings.filters), logging.getLogger("onnxscript").level
     with caplog.at_level(logging.INFO):

@@ -1,4 +1,4 @@
-"""A game in the terminal: typed line by line, through a pipe, and at a real terminal."""
+"""A game in the terminal: with scripted input, through a pipe, and at a real terminal."""
 
 import io
 import os
@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.interop.gtp.engines import GO5, GOMOKU, player_mind, random_mind
+from tests.interop.gtp.engines import GO5, GOMOKU, network_session, random_session
 from zero.data.sgf import read_sgf
 from zero.games.coords import name_to_action
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
 from zero.interop.terminal import drawing
-from zero.interop.terminal.session import HELP, play_in_terminal
-from zero.players.single_game import MindError, OpponentMind
+from zero.interop.terminal.game import HELP, play_in_terminal
+from zero.players.session import PlayerSession, SessionError
 from zero.players.uniform import UniformPlayer
 
 PROGRAM = [sys.executable, "-m", "tests.interop.terminal_program"]
 
 
 class Keys:
-    """Lines that a person types; an exception is raised in place of a line."""
+    """Scripted input; an exception in the list is raised."""
 
     def __init__(self, lines):
         self.lines = list(lines)
@@ -42,21 +42,21 @@ class Keys:
         return line
 
 
-def play(*lines, mind=None, rules=GO5, people=(BLACK,)):
-    """What is on the screen after these lines, and the prompts that were shown."""
+def play(*lines, session=None, rules=GO5, people=(BLACK,)):
+    """Output after these lines of input, and the prompts."""
     screen, keys = io.StringIO(), Keys(lines)
-    play_in_terminal(mind or player_mind(rules), rules, Console(file=screen, width=120), people, keys)
+    play_in_terminal(session or network_session(rules), rules, Console(file=screen, width=120), people, keys)
     return screen.getvalue(), keys.prompts
 
 
 def boards(screen):
-    """The boards on the screen, each as its rows."""
+    """The boards in the output, each as its rows."""
     lines = screen.splitlines()
     letters = [number for number, line in enumerate(lines) if line.startswith("   A B")]
     return [lines[top + 1 : bottom] for top, bottom in zip(letters[::2], letters[1::2], strict=True)]
 
 
-def test_the_board_has_coordinates_and_the_last_move_stands_in_brackets():
+def test_the_board_has_coordinates_and_brackets_around_the_last_move():
     screen, _ = play("D4", "quit", people=(BLACK, WHITE))
     assert boards(screen)[-1] == [
         " 5 . . . . . 5",
@@ -67,13 +67,13 @@ def test_the_board_has_coordinates_and_the_last_move_stands_in_brackets():
     ]
 
 
-def test_large_boards_have_stars():
+def test_large_boards_have_star_points():
     lines = drawing.board_lines(go_rules(9, 9), np.zeros(81, np.int8), None, False)
     assert [text.plain for text in lines][3] == " 7 . . + . + . + . . 7"
 
 
 @pytest.mark.parametrize("rules", [GO5, GOMOKU])
-def test_the_player_answers_with_what_it_thinks(rules):
+def test_the_player_reports_its_search_with_its_move(rules):
     screen, prompts = play("C3", rules=rules)
     assert prompts == ["Black> ", "Black> "]
     line = next(line for line in screen.splitlines() if "plays" in line)
@@ -84,7 +84,7 @@ def test_the_player_answers_with_what_it_thinks(rules):
     assert sum(row.count("O") for row in boards(screen)[-1]) == 1
 
 
-def test_the_player_begins_where_the_person_has_white():
+def test_the_player_begins_if_the_person_has_white():
     screen, prompts = play("quit", people=(WHITE,))
     assert "a hash (Black) plays" in screen
     assert prompts == ["White> "]
@@ -96,10 +96,10 @@ def test_two_people_can_play():
     assert "plays" not in screen
 
 
-def test_a_player_that_cannot_tell_what_it_thinks_plays_and_hints():
-    screen, _ = play("C3", "hint", "thoughts", mind=random_mind())
+def test_a_player_without_a_network_plays_and_gives_hints():
+    screen, _ = play("C3", "hint", "thoughts", session=random_session())
     assert "random (White) plays" in screen
-    assert "random cannot tell what it thinks" in screen
+    assert "random cannot show its search" in screen
 
 
 def test_captures_and_the_area_are_shown():
@@ -108,27 +108,27 @@ def test_captures_and_the_area_are_shown():
     assert "with komi 0.5" in screen
 
 
-def test_undo_takes_the_answer_back_too():
+def test_undo_also_takes_back_the_reply():
     screen, prompts = play("C3", "D2", "undo", "undo", "undo")
     empty = boards(screen)[0]
     assert boards(screen)[-1] == empty
     assert len([row for row in boards(screen)[-2] if "X" in row]) == 1
-    assert "You have played no move yet" in screen
+    assert "You have not played a move" in screen
     assert set(prompts) == {"Black> "}
 
 
-def test_undo_of_a_person_with_white_leaves_the_first_move():
+def test_undo_with_white_keeps_the_first_move():
     screen, _ = play("undo", "E1", "undo", people=(WHITE,))
-    assert "You have played no move yet" in screen
+    assert "You have not played a move" in screen
     assert boards(screen)[-1] == boards(screen)[1]
 
 
-def test_two_people_take_single_moves_back():
+def test_two_people_take_back_single_moves():
     _, prompts = play("C3", "D3", "undo", "undo", "quit", people=(BLACK, WHITE))
     assert prompts == ["Black> ", "White> ", "Black> ", "White> ", "Black> "]
 
 
-def test_a_hint_and_thoughts_change_nothing():
+def test_hints_and_thoughts_do_not_change_the_game():
     screen, prompts = play("C3", "hint", "thoughts", "board")
     assert len(prompts) == 5
     assert boards(screen)[-1] == boards(screen)[2]
@@ -136,7 +136,7 @@ def test_a_hint_and_thoughts_change_nothing():
     assert "; then: " in screen
 
 
-def test_the_heat_is_the_share_of_the_visits():
+def test_the_map_shows_the_percentage_of_the_visits():
     visits = [0] * 26
     for name, number in (("C3", 60), ("D3", 39), ("A1", 1)):
         visits[name_to_action(GO5, name)] = number
@@ -164,7 +164,7 @@ def test_the_heat_is_the_share_of_the_visits():
         ("[red]C9[/red]", "`help` lists"),
     ],
 )
-def test_wrong_input_is_answered_with_its_remedy(line, remedy):
+def test_wrong_input_is_answered_with_a_remedy(line, remedy):
     screen, prompts = play("C3", "", line, "quit", people=(BLACK, WHITE))
     assert remedy in screen
     assert len(prompts) == 4
@@ -172,7 +172,7 @@ def test_wrong_input_is_answered_with_its_remedy(line, remedy):
 
 def test_gomoku_has_no_pass_and_no_score():
     screen, _ = play("pass", "score", rules=GOMOKU)
-    assert "'pass' is no point" in screen
+    assert "'pass' is no" in screen
     assert "no score" in screen
 
 
@@ -193,7 +193,7 @@ def test_two_passes_end_the_game_with_its_score(tmp_path):
     assert (game.result, game.actions) == ("B+24.5", (12, 25, 25))
 
 
-def test_a_person_can_give_up_and_take_it_back(tmp_path):
+def test_a_person_can_resign_and_undo_it(tmp_path):
     path = tmp_path / "game.sgf"
     screen, prompts = play("C3", "resign", f"save {path}", "D4", "undo", "board", people=(BLACK, WHITE))
     assert "White resigns." in screen
@@ -202,27 +202,27 @@ def test_a_person_can_give_up_and_take_it_back(tmp_path):
     assert prompts[-1] == "White> "
 
 
-def test_a_person_gives_up_also_while_the_player_is_to_move(tmp_path):
-    class Dead(OpponentMind):
+def test_a_person_can_resign_in_the_players_turn(tmp_path):
+    class Dead(PlayerSession):
         def choose(self, seconds):
-            raise MindError("random failed: the engine died")
+            raise SessionError("random failed: the engine died")
 
     path = tmp_path / "game.sgf"
-    mind = Dead("random", lambda rules: UniformPlayer(rules, 1), GO5)
-    screen, prompts = play("C3", "resign", f"save {path}", mind=mind)
+    session = Dead("random", lambda rules: UniformPlayer(rules, 1), GO5)
+    screen, prompts = play("C3", "resign", f"save {path}", session=session)
     assert prompts[:2] == ["Black> ", "White> "] and "Black resigns." in screen
     assert read_sgf(path.read_text()).result == "W+R"
 
 
-def test_a_player_can_give_up():
-    screen, prompts = play("C3", "E5", "undo", mind=player_mind(GO5, resign_below=1.0))
+def test_a_player_can_resign():
+    screen, prompts = play("C3", "E5", "undo", session=network_session(GO5, resign_threshold=1.0))
     assert "White resigns." in screen
     assert "B+R" in screen
     assert prompts[2] == "game over> "
     assert prompts[3] == "Black> "
 
 
-def test_a_game_that_goes_on_is_saved_without_a_result(tmp_path):
+def test_an_unfinished_game_is_saved_without_a_result(tmp_path):
     path = tmp_path / "folder" / "game.sgf"
     screen, _ = play("C3", f"save {path}", "quit", people=(BLACK, WHITE))
     game = read_sgf(path.read_text())
@@ -230,7 +230,7 @@ def test_a_game_that_goes_on_is_saved_without_a_result(tmp_path):
     assert "not saved" not in screen
 
 
-def test_leaving_says_what_is_lost():
+def test_leaving_reports_unsaved_moves():
     assert "Left after 1 moves, which are not saved" in play("C3", "quit", people=(BLACK, WHITE))[0]
     assert "Left after 1 moves, which are not saved" in play("C3", people=(BLACK, WHITE))[0]
     assert "not saved" not in play("quit")[0]
@@ -243,25 +243,25 @@ def test_ctrl_c_warns_once_and_then_leaves():
     assert len(play(KeyboardInterrupt, "C3")[1]) == 1  # nothing to lose
 
 
-def test_a_player_that_fails_does_not_end_the_game(tmp_path):
-    class FailingMind(OpponentMind):
+def test_a_failing_player_does_not_end_the_game(tmp_path):
+    class FailingSession(PlayerSession):
         def choose(self, seconds):
-            raise MindError("random failed: the engine died")
+            raise SessionError("random failed: the engine died")
 
-    mind = FailingMind("random", lambda rules: UniformPlayer(rules, 1), GO5)
-    screen, prompts = play("C3", f"save {tmp_path / 'game.sgf'}", "undo", mind=mind)
+    session = FailingSession("random", lambda rules: UniformPlayer(rules, 1), GO5)
+    screen, prompts = play("C3", f"save {tmp_path / 'game.sgf'}", "undo", session=session)
     assert screen.count("random failed: the engine died") == 2
     assert prompts == ["Black> ", "White> ", "White> ", "Black> "]
     assert (tmp_path / "game.sgf").exists()
 
 
-def test_help_lists_all_that_can_be_typed():
+def test_help_lists_all_commands():
     screen, _ = play("help")
     assert all(meaning in screen for meaning in HELP.values())
 
 
 @pytest.mark.parametrize("line", ["PASS", " c3 ", "Undo", "HINT", "Quit"])
-def test_capitals_and_blanks_do_not_matter(line):
+def test_case_and_blanks_do_not_matter(line):
     assert "`help` lists" not in play(line, people=(BLACK, WHITE))[0]
 
 

@@ -1,14 +1,14 @@
-"""Whole games between players through the protocol, with the kernels as the referee."""
+"""Complete games between players through the protocol, with the kernels as the referee."""
 
 from collections.abc import Sequence
 
 from tests.games.kernel_game import KernelGame
 from zero.games.position import Rules
-from zero.players.base import RESIGN, Opponent
+from zero.players.player import RESIGN, Player
 
 
-def played_games(rules: Rules, black: Opponent, white: Opponent, numbers: Sequence[int]) -> dict[int, KernelGame]:
-    """Plays these games at once to their ends or to a resignation; every other reply is a legal action."""
+def played_games(rules: Rules, black: Player, white: Player, numbers: Sequence[int]) -> dict[int, KernelGame]:
+    """Plays these games at once, to their end or to a resignation; checks that no player forfeits."""
     games = {number: KernelGame(rules) for number in numbers}
     players = {id(player): player for player in (black, white)}.values()
     for player in players:
@@ -16,8 +16,8 @@ def played_games(rules: Rules, black: Opponent, white: Opponent, numbers: Sequen
     open_games = list(numbers)
     while open_games:
         for colour, player in ((1, black), (-1, white)):
-            asked = [number for number in open_games if games[number].to_play == colour]
-            for number, reply in zip(asked, player.choose(asked), strict=True):
+            to_move = [number for number in open_games if games[number].to_play == colour]
+            for number, reply in zip(to_move, player.choose(to_move), strict=True):
                 assert not reply.fault, reply
                 if reply.action != RESIGN:
                     games[number].play(reply.action)

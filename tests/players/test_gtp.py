@@ -1,4 +1,4 @@
-"""Engines that speak GTP and fail in every way, each a process of its own: what that does to their games."""
+"""GTP engines that fail in every way, each in its own process, and the effect on their games."""
 
 import re
 import resource
@@ -17,16 +17,15 @@ import pytest
 from zero.errors import OpponentError
 from zero.games.coords import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
-from zero.players.base import RESIGN, Reply
-from zero.players.gtp import files_of, gtp_opponent
-from zero.players.gtp_player import GtpPlayer, game_seed
-from zero.players.gtp_process import MAX_DIAGNOSTICS_BYTES, EngineError, GtpEngine, RefusedError
+from zero.players.gtp import GtpPlayer, file_digests, game_seed, gtp_program
+from zero.players.gtp_process import MAX_DIAGNOSTICS_BYTES, EngineError, EngineFailureError, GtpEngine
+from zero.players.player import RESIGN, Reply
 from zero.storage.files import sha256_file
 
 ENGINE = Path(__file__).parent / "engines" / "engine.py"
 RULES = go_rules(9, 9, 7.5)
-PATIENCE, IMPATIENCE = 60.0, 6.0
-"""Seconds for an engine that will answer, however busy the machine, and for one that will not."""
+LONG_SECONDS, SHORT_SECONDS = 60.0, 6.0
+"""Time limits for engines that answer, even on a busy machine, and for engines that do not."""
 AT = 2
 """The move at which an engine fails."""
 
@@ -39,19 +38,19 @@ def command(fault: str = "none", at: int = AT, log: Path | None = None) -> list[
 
 @pytest.fixture
 def opened() -> Iterator[Opener]:
-    """Makes players of the test's engine, which are closed at the end; then no process of theirs is left."""
+    """Makes players of the test's engine and closes them at the end; checks that no process is left."""
     before = set(psutil.Process().children(recursive=True))
     players: list[GtpPlayer] = []
 
-    def make(fault: str = "none", seconds: float = PATIENCE, at: int = AT, log: Path | None = None) -> GtpPlayer:
-        players.append(gtp_opponent(command(fault, at, log), RULES, move_seconds=seconds, num_processes=2))
+    def make(fault: str = "none", seconds: float = LONG_SECONDS, at: int = AT, log: Path | None = None) -> GtpPlayer:
+        players.append(gtp_program(command(fault, at, log), RULES, move_seconds=seconds, num_processes=2))
         return players[-1]
 
     yield make
     for player in players:
         player.close()
-    left = [process for process in psutil.Process().children(recursive=True) if process not in before]
-    assert not left
+    remaining = [process for process in psutil.Process().children(recursive=True) if process not in before]
+    assert not remaining
 
 
 def point(name: str) -> int:
@@ -66,7 +65,7 @@ def make_move(player: GtpPlayer, game: int) -> Reply:
 
 
 def at_fault(player: GtpPlayer) -> Reply:
-    """What the engine of game 1 replies at its second move; game 2 goes on beside it and game 3 after it."""
+    """Reply of the engine of game 1 at its second move. Game 2 continues beside it and game 3 follows."""
     player.begin([1, 2])
     assert player.choose([1, 2]) == [Reply(point("A1")), Reply(point("A1"))]
     for game in (1, 2):
@@ -74,7 +73,7 @@ def at_fault(player: GtpPlayer) -> Reply:
     player.play(1, point("J9"))
     (reply,) = player.choose([1])
     if reply.fault:
-        assert player.choose([1]) == [reply], "a fault is for good"
+        assert player.choose([1]) == [reply], "a fault is final"
     player.end(1)
     player.play(2, point("B1"))
     assert make_move(player, 2) == Reply(point("C1"))
@@ -83,7 +82,7 @@ def at_fault(player: GtpPlayer) -> Reply:
     return reply
 
 
-def test_where_this_machine_has_no_room_nobody_has_forfeited(opened):
+def test_if_no_process_can_be_started_no_game_is_forfeited(opened):
     player = opened()
     with open("/dev/null") as file:  # the lowest number that is free
         lowest, (soft, hard) = file.fileno(), resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -97,7 +96,7 @@ def test_where_this_machine_has_no_room_nobody_has_forfeited(opened):
     assert make_move(player, 2) == Reply(point("A1"))
 
 
-def test_who_asks_again_while_the_engine_thinks_waits_for_that_answer(opened, tmp_path):
+def test_concurrent_calls_wait_for_the_same_answer(opened, tmp_path):
     player = opened(log=tmp_path / "log")
     player.begin([1])
     with ThreadPoolExecutor(2) as threads:
@@ -109,62 +108,62 @@ def test_who_asks_again_while_the_engine_thinks_waits_for_that_answer(opened, tm
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("die", r"ended with status 3 at `genmove black`; its last words: the board is on fire"),
+        ("die", r"ended with status 3 at `genmove black`; log tail: the board is on fire"),
         ("kill", rf"was killed by signal {signal.SIGKILL:d} at `genmove black`"),
-        ("error", r"refused `genmove black`: I would rather not"),
-        ("no point", r"'Z99' is no point of a 9x9 board; points are A1 to J9"),
-        ("empty", r"'' is no point"),
-        ("noise in the answer", r"is no point"),
+        ("error", r"rejected `genmove black`: I would rather not"),
+        ("no point", r"'Z99' is no(t a)? point of a 9x9 board; points are A1 to J9"),
+        ("empty", r"'' is no(t a)? point"),
+        ("noise in the answer", r"is no(t a)? point"),
         ("flood", r"wrote more than 1,048,576 bytes at `genmove black`"),
         ("flood without a line", r"wrote more than 1,048,576 bytes"),
         ("endless answer", r"wrote more than 1,048,576 bytes"),
-        ("wrong number", r"answered `genmove black` with '=7 B1', which lacks its number 6"),
-        ("no number", r"answered `genmove black` with '= B1', which lacks its number 6"),
+        ("wrong number", r"answered `genmove black` with '=7 B1', without the number 6"),
+        ("no number", r"answered `genmove black` with '= B1', without the number 6"),
         ("closed output", r"closed its output at `genmove black`"),
     ],
 )
-def test_a_fault_forfeits_one_game_with_its_reason(opened, fault, reason):
+def test_a_fault_forfeits_one_game_and_gives_the_reason(opened, fault, reason):
     reply = at_fault(opened(fault))
     assert reply.action == RESIGN
     assert re.search(reason, reply.fault), reply.fault
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "output"),
     [
-        ("hang", "nothing"),
-        ("half a line", "only '=6 D'"),
-        ("half an answer", "only '=6 B1'"),
-        ("noise", "only "),
+        ("hang", "(none)"),
+        ("half a line", "'=6 D'"),
+        ("half an answer", "'=6 B1'"),
+        ("noise", "'"),
     ],
 )
-def test_an_engine_that_says_no_more_is_waited_for_so_long(opened, fault, said):
+def test_an_engine_that_stops_answering_times_out(opened, fault, output):
     started = time.monotonic()
-    reply = at_fault(opened(fault, IMPATIENCE))
-    assert f"did not answer `genmove black` within 6 s; it said {said}" in reply.fault
-    assert time.monotonic() - started >= IMPATIENCE
+    reply = at_fault(opened(fault, SHORT_SECONDS))
+    assert f"did not answer `genmove black` within 6 s; output: {output}" in reply.fault
+    assert time.monotonic() - started >= SHORT_SECONDS
 
 
-def test_an_answer_too_many_is_seen_at_the_next_question(opened):
+def test_a_superfluous_answer_is_found_at_the_next_request(opened):
     player = opened("twice", at=1)
     player.begin([1])
     assert make_move(player, 1) == Reply(point("A1"))
     player.play(1, point("J9"))
-    assert "answered `play white J9` with '=4 A1', which lacks its number 5" in make_move(player, 1).fault
+    assert "answered `play white J9` with '=4 A1', without the number 5" in make_move(player, 1).fault
 
 
-def test_what_is_said_beside_the_answer_does_not_matter(opened):
+def test_diagnostics_do_not_disturb_the_answer(opened):
     assert at_fault(opened("much said aside")) == Reply(point("B1"))
 
 
-def test_resignation_is_no_fault(opened):
+def test_resignation_is_not_a_fault(opened):
     assert at_fault(opened("resign")) == Reply(RESIGN)
 
 
-def test_an_engine_is_told_the_moves_that_it_did_not_make(opened, tmp_path):
+def test_an_engine_receives_the_moves_that_it_did_not_make(opened, tmp_path):
     log = tmp_path / "log"
     player = opened(log=log)
-    log.unlink()  # of the trial start
+    log.unlink()  # written by the trial start
     player.begin([1])
     for name in ("E5", "D4"):  # an opening
         player.play(1, point(name))
@@ -179,7 +178,7 @@ def test_an_engine_is_told_the_moves_that_it_did_not_make(opened, tmp_path):
     ]
 
 
-def test_asked_twice_it_answers_once(opened, tmp_path):
+def test_choosing_twice_sends_one_request(opened, tmp_path):
     log = tmp_path / "log"
     player = opened(log=log)
     player.begin([1])
@@ -187,7 +186,7 @@ def test_asked_twice_it_answers_once(opened, tmp_path):
     assert log.read_text().count("genmove") == 1
 
 
-def test_a_move_other_than_its_answer_is_played_from_the_start(opened, tmp_path):
+def test_if_another_move_is_played_the_game_is_replayed(opened, tmp_path):
     log = tmp_path / "log"
     player = opened(log=log)
     player.begin([1])
@@ -195,25 +194,25 @@ def test_a_move_other_than_its_answer_is_played_from_the_start(opened, tmp_path)
     player.play(1, point("E5"))
     player.play(1, point("D4"))
     assert make_move(player, 1) == Reply(point("A1"))
-    told = [line.split(maxsplit=1)[-1].strip() for line in log.read_text().splitlines()]
-    assert told[-5:] == ["genmove black", "clear_board", "play black E5", "play white D4", "genmove black"]
+    sent = [line.split(maxsplit=1)[-1].strip() for line in log.read_text().splitlines()]
+    assert sent[-5:] == ["genmove black", "clear_board", "play black E5", "play white D4", "genmove black"]
 
 
-def test_an_engine_that_dies_as_it_is_set_up_forfeits_its_game(opened, tmp_path):
+def test_an_engine_that_dies_during_setup_forfeits_its_game(opened, tmp_path):
     switch = tmp_path / "gone"
     script = f'[ -e {switch} ] && {{ echo "no room" >&2; exit 1; }}; exec "$@"'
-    player = gtp_opponent(["sh", "-c", script, "sh", *command()], RULES)
+    player = gtp_program(["sh", "-c", script, "sh", *command()], RULES)
     switch.touch()
     player.begin([1])
     switch.unlink()
     player.begin([2])
     first, second = player.choose([1, 2])
     player.close()
-    assert first.fault == "sh ended with status 1 at `boardsize 9`; its last words: no room"
+    assert first.fault == "sh ended with status 1 at `boardsize 9`; log tail: no room"
     assert second == Reply(point("A1"))
 
 
-def test_a_deaf_engine_and_its_child_end_with_the_game(opened, tmp_path):
+def test_a_hanging_engine_and_its_child_end_with_the_game(opened, tmp_path):
     player = opened("deaf", at=1, log=tmp_path / "log")
     player.begin([1])
     make_move(player, 1)
@@ -226,9 +225,9 @@ def test_engines_end_when_the_player_is_killed(tmp_path):
     program = f"""
 import time
 from tests.players.test_gtp import RULES, command, make_move
-from zero.players.gtp import gtp_opponent
+from zero.players.gtp import gtp_program
 from pathlib import Path
-player = gtp_opponent(command("deaf", 1, Path({str(tmp_path / "log")!r})), RULES)
+player = gtp_program(command("deaf", 1, Path({str(tmp_path / "log")!r})), RULES)
 player.begin([1])
 make_move(player, 1)
 time.sleep(1000)
@@ -241,8 +240,8 @@ time.sleep(1000)
 
 
 def pids_of(path: Path) -> list[int]:
-    """The processes that a deaf engine tells of, once it has."""
-    deadline = time.monotonic() + PATIENCE
+    """Process ids that a hanging engine reports; waits for them."""
+    deadline = time.monotonic() + LONG_SECONDS
     while not (path.exists() and path.read_text().endswith("\n")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -250,8 +249,8 @@ def pids_of(path: Path) -> list[int]:
 
 
 def all_end(pids: list[int]) -> bool:
-    """Whether no process is left soon: a killed one that is not our child is gone a moment later."""
-    deadline = time.monotonic() + PATIENCE
+    """True if all processes end soon. A killed process that is not a child of this one needs a moment."""
+    deadline = time.monotonic() + LONG_SECONDS
     while alive(pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not alive(pids)
@@ -268,80 +267,80 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_diagnostics_are_kept_to_their_end():
+def test_the_end_of_the_diagnostics_is_kept():
     with GtpEngine(command("much said aside", at=1)) as engine:
-        assert engine.ask("genmove b") == "a1"
+        assert engine.request("genmove b") == "a1"
         assert engine.diagnostics.endswith("thinking \nthe best is A1\n")
         assert len(engine.diagnostics) == MAX_DIAGNOSTICS_BYTES
-        engine.ask("name")
+        engine.request("name")
         assert engine.diagnostics == ""
 
 
-def test_a_refusal_is_no_end():
+def test_an_engine_accepts_requests_after_a_failure():
     with GtpEngine(command("error", at=1)) as engine:
-        with pytest.raises(RefusedError, match="I would rather not"):
-            engine.ask("genmove b")
-        assert engine.ask("genmove b") == "B1"
+        with pytest.raises(EngineFailureError, match="I would rather not"):
+            engine.request("genmove b")
+        assert engine.request("genmove b") == "B1"
 
 
-def test_after_a_failure_there_is_no_more():
+def test_an_engine_that_died_accepts_no_request():
     with GtpEngine(command("die", at=1)) as engine:
         for _ in range(2):
             with pytest.raises(EngineError):
-                engine.ask("genmove b")
+                engine.request("genmove b")
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("command_line", "message"),
     [
         (["no-such-engine"], "cannot find the program 'no-such-engine'; install it, or give its path"),
         ([], "cannot find the program ''"),
         (["false"], "`false` does not speak GTP: false ended with status 1 at .*; give the command line of an engine"),
-        (["cat"], "`cat` does not speak GTP: cat did not answer `protocol_version` within 6 s; it said only '1 proto"),
+        (["cat"], "`cat` does not speak GTP: cat did not answer `protocol_version` within 6 s; output: '1 proto"),
     ],
 )
-def test_a_program_that_is_no_engine_is_refused(words, message):
+def test_a_program_that_is_not_an_engine_is_rejected(command_line, message):
     with pytest.raises(OpponentError, match=message):
-        gtp_opponent(words, RULES, move_seconds=IMPATIENCE)
+        gtp_program(command_line, RULES, move_seconds=SHORT_SECONDS)
 
 
-def test_a_file_that_cannot_be_run_is_refused(tmp_path):
+def test_a_file_that_cannot_be_executed_is_rejected(tmp_path):
     path = tmp_path / "engine"
     path.write_bytes(b"\x7fELF neither")
     path.chmod(0o755)
-    with pytest.raises(OpponentError, match=r"ended with status 127 .*; its last words: cannot start .*/engine: "):
-        gtp_opponent([str(path)], RULES)
+    with pytest.raises(OpponentError, match=r"ended with status 127 .*; log tail: cannot start .*/engine: "):
+        gtp_program([str(path)], RULES)
 
 
 @pytest.mark.parametrize("rules", [gomoku_rules(8, 8, 5), go_rules(5, 7)], ids=["gomoku", "5x7"])
-def test_another_game_is_refused(rules):
-    with pytest.raises(OpponentError, match="GTP engines play Go on square boards"):
-        gtp_opponent(command(), rules)
+def test_another_game_is_rejected(rules):
+    with pytest.raises(OpponentError, match="GTP engines play Go on square boards only"):
+        gtp_program(command(), rules)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_limit_that_is_none_is_refused(seconds):
-    with pytest.raises(OpponentError, match=r"move_seconds = .* is out of range"):
-        gtp_opponent(command(), RULES, move_seconds=seconds)
+def test_an_invalid_time_limit_is_rejected(seconds):
+    with pytest.raises(OpponentError, match=r"move_seconds must be more than 0, got "):
+        gtp_program(command(), RULES, move_seconds=seconds)
 
 
-def test_the_player_is_named_by_the_engine(opened):
-    player = opened().player
+def test_the_player_has_the_name_of_the_engine(opened):
+    player = opened().id
     assert (player.name, player.kind, player.settings["engine"]) == ("Faulty 1.0", "gtp", "Faulty 1.0")
     assert str(ENGINE) in str(player.settings["command"])
 
 
-def test_the_player_is_known_by_its_files(opened, tmp_path):
+def test_the_identity_contains_the_digests_of_the_files(opened, tmp_path):
     weights, digests = tmp_path / "weights", []
     for content in ("one", "two", "one"):
         weights.write_text(content)
-        digests.append(files_of([*command(), f"--net={weights}", str(tmp_path), "x" * 5000])["files"])
+        digests.append(file_digests([*command(), f"--net={weights}", str(tmp_path), "x" * 5000])["files"])
     assert digests[0] == digests[2] != digests[1]
     named = [each.split(" ", 1) for each in str(digests[0]).split(", ")]
     wanted = [sys.executable, str(ENGINE), str(weights)]
     assert named == [[sha256_file(Path(path)), path] for path in wanted]
-    assert str(opened().player.settings["files"]) in str(digests[0])
-    program, path = str(files_of(["sh", "-c", "cat"])["files"]).split(" ")
+    assert str(opened().id.settings["files"]) in str(digests[0])
+    program, path = str(file_digests(["sh", "-c", "cat"])["files"]).split(" ")
     assert (program, path) == (sha256_file(Path(shutil.which("sh") or "")), "sh")
 
 
@@ -353,7 +352,7 @@ def test_seeds_differ_by_game_and_fit_a_c_int():
 
 def test_the_seed_of_the_game_is_in_the_command_line(tmp_path):
     log = tmp_path / "seed-{seed}"
-    player = gtp_opponent(command(log=log), RULES, seed=5)
+    player = gtp_program(command(log=log), RULES, seed=5)
     player.begin([1, 2])
     player.close()
     wanted = {f"seed-{game_seed(5, game)}" for game in (0, 1, 2)}  # 0: the trial start

@@ -1,4 +1,4 @@
-"""GNU Go and Leela Zero themselves as players: our rules, their moves, what they cannot do."""
+"""GNU Go and Leela Zero as players: their rules, their moves and their limits."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ SMALL_RULES, LARGE_RULES = go_rules(5, 5, 7.5), go_rules(19, 19, 7.5)
 
 
 @needs_gnugo
-def test_gnugo_plays_whole_games_and_can_repeat_them():
+def test_gnugo_plays_complete_games_and_repeats_them():
     played = []
     for numbers in ((1, 2), (2,)):
         player, other = gnugo(1, SMALL_RULES, seed=9), UniformPlayer(SMALL_RULES, 4)
@@ -36,51 +36,51 @@ def test_gnugo_plays_whole_games_and_can_repeat_them():
 
 
 @needs_gnugo
-def test_gnugo_is_told_our_rules():
+def test_gnugo_gets_our_rules():
     player = gnugo(3, go_rules(5, 5, 7.5, allow_suicide=True))
     player.close()
-    assert player.player.name == "GNU Go 3.8 level 3"
-    assert player.player.settings["level"] == 3
-    assert player.player.settings["command"] == (
+    assert player.id.name == "GNU Go 3.8 level 3"
+    assert player.id.settings["level"] == 3
+    assert player.id.settings["command"] == (
         "gnugo --mode gtp --chinese-rules --positional-superko --capture-all-dead --allow-all-suicide "
         "--level 3 --seed '{seed}'"
     )
 
 
 @needs_gnugo
-def test_a_move_that_gnugo_does_not_allow_forfeits_with_its_words():
+def test_a_move_that_gnugo_rejects_forfeits_with_its_reason():
     player = gnugo(1, SMALL_RULES)
     player.begin([1])
     for name in ("A1", "A1"):
         player.play(1, name_to_action(SMALL_RULES, name))
     (reply,) = player.choose([1])
     player.close()
-    assert reply.fault == "gnugo refused `play white A1`: illegal move"
+    assert reply.fault == "gnugo rejected `play white A1`: illegal move"
 
 
 @needs_gnugo
-def test_a_size_that_gnugo_does_not_know_is_refused():
-    with pytest.raises(OpponentError, match=r"GNU Go 3.8 cannot play on 20x20: .*unacceptable size; take a board"):
+def test_a_size_that_gnugo_does_not_support_is_rejected():
+    with pytest.raises(OpponentError, match=r"GNU Go 3.8 cannot play on 20x20: .*unacceptable size; choose a size"):
         gnugo(1, go_rules(20, 20))
 
 
 @needs_gnugo
 @pytest.mark.parametrize("level", [-1, 21])
-def test_a_level_that_gnugo_has_not_is_refused(level):
-    with pytest.raises(OpponentError, match=f"no level {level}; give 0 to 20"):
+def test_a_level_that_gnugo_lacks_is_rejected(level):
+    with pytest.raises(OpponentError, match=f"level must be from 0 to 20, got {level}"):
         gnugo(level, SMALL_RULES)
 
 
 @needs_gnugo
-def test_gnugo_judges_a_game():
+def test_gnugo_scores_a_game():
     with GtpEngine(["gnugo", "--mode", "gtp", "--chinese-rules"]) as referee:
         for line in ("boardsize 5", "komi 0.5", "play b C3", "play w pass", "play b pass"):
-            referee.ask(line)
-        assert referee.ask("final_score") == "B+24.5"
-        assert "A B C D E" in referee.ask("showboard").splitlines()[1]
+            referee.request(line)
+        assert referee.request("final_score") == "B+24.5"
+        assert "A B C D E" in referee.request("showboard").splitlines()[1]
 
 
-def test_a_missing_gnugo_is_named_with_its_package(monkeypatch):
+def test_a_missing_program_is_reported_with_its_package(monkeypatch):
     monkeypatch.setattr("zero.players.gtp_process.GAMES_DIR", "/nowhere")
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
     with pytest.raises(OpponentError, match=r"GNU Go is not installed; install it .*`apt install gnugo`"):
@@ -111,18 +111,18 @@ def test_leelaz_plays_and_repeats_itself(weights):
         player.close()
     assert chosen[0] == chosen[1]
     assert not any(reply.fault for reply in chosen[0])
-    assert player.player.name.startswith("Leela Zero 0.17, 3 playouts, weights ")
+    assert player.id.name.startswith("Leela Zero 0.17, 3 playouts, weights ")
 
 
 @needs_leelaz
-def test_a_size_that_leelaz_does_not_know_is_refused(weights):
+def test_a_size_that_leelaz_does_not_support_is_rejected(weights):
     with pytest.raises(OpponentError, match=r"Leela Zero 0.17 cannot play on 9x9: .*unacceptable size"):
         leelaz(weights, 1, go_rules(9, 9))
 
 
 @needs_leelaz
-def test_missing_and_broken_weights_of_leelaz_are_refused(tmp_path):
-    with pytest.raises(OpponentError, match=r"there is no weight file .*missing.txt; give the path"):
+def test_missing_and_corrupt_weights_of_leelaz_are_rejected(tmp_path):
+    with pytest.raises(OpponentError, match=r"cannot find the weight file .*missing.txt; give the path"):
         leelaz(tmp_path / "missing.txt", 1, LARGE_RULES)
     (tmp_path / "broken.txt").write_text("nothing\n")
     with pytest.raises(OpponentError, match="does not speak GTP: leelaz ended with status 1"):

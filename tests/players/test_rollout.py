@@ -1,4 +1,4 @@
-"""Rollout search: its random games and its trees against the slow twin, tactics, and the numbers it draws."""
+"""Rollout search: random games and trees compared with the slow twin, tactics, and random streams."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ NUM_PLAYOUTS = 2000
 
 
 def random_start(rules: Rules, num_moves: int, seed: int) -> KernelGame:
-    """A game after so many random moves, or before the one that ended it."""
+    """A game after `num_moves` random moves; a move that would end the game is not played."""
     game, random = KernelGame(rules), np.random.default_rng(seed)
     for _ in range(num_moves):
         after = game.copy().play(int(random.choice(sorted(game.legal_actions()))))
@@ -63,7 +63,7 @@ def searched(game: KernelGame, stream: np.ndarray, num_playouts: int) -> tuple[i
 
 @every_board
 @pytest.mark.parametrize("num_moves", [0, 3, 7])
-def test_random_games_are_those_of_the_twin(rules, num_moves):
+def test_random_games_equal_those_of_the_twin(rules, num_moves):
     for seed in range(5):
         game = random_start(rules, num_moves, seed)
         oracle = oracle_at(game, seed, num_moves)
@@ -77,7 +77,7 @@ def test_random_games_are_those_of_the_twin(rules, num_moves):
 
 @every_board
 @pytest.mark.parametrize("num_moves", [0, 5])
-def test_a_search_is_that_of_the_twin(rules, num_moves):
+def test_a_search_equals_that_of_the_twin(rules, num_moves):
     num_playouts = 8 if rules.num_points > 40 else 80
     game = random_start(rules, num_moves, 1)
     oracle = oracle_at(game, 1, num_moves)
@@ -93,7 +93,7 @@ def test_a_search_is_that_of_the_twin(rules, num_moves):
 
 
 @every_board
-def test_a_search_leaves_the_game_as_it_was(rules):
+def test_a_search_does_not_change_the_game(rules):
     game = random_start(rules, 4, 2)
     before = game.copy()
     searched(game, stream_of(1, 0, "test", 0), 50)
@@ -141,7 +141,7 @@ TRUE_EYES = """
     """
 
 
-def test_a_false_eye_is_none():
+def test_a_false_eye_is_not_an_eye():
     """One enemy on the diagonals of A5, at the edge, or two on those of D3, spoil it."""
     for drawing, is_eye in ((FALSE_EYES, False), (TRUE_EYES, True)):
         game = drawn_go(drawing, BLACK)
@@ -158,7 +158,7 @@ LIVING = """
     """
 
 
-def test_with_nothing_but_eyes_to_fill_it_passes():
+def test_it_passes_if_only_eyes_are_left():
     game = drawn_go(LIVING, WHITE)
     empty = np.zeros(game.rules.num_words, np.uint64)
     for seed in range(20):
@@ -167,7 +167,7 @@ def test_with_nothing_but_eyes_to_fill_it_passes():
     assert game.drawing() == lines(LIVING)
 
 
-def test_every_legal_point_that_is_no_eye_is_drawn():
+def test_every_legal_point_except_eyes_is_drawn():
     game = drawn_go(EYES, WHITE)
     empty = np.zeros(game.rules.num_words, np.uint64)
     drawn = {
@@ -217,13 +217,13 @@ FOUR = """
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("colour", [BLACK, WHITE])
-def test_a_line_of_four_is_completed_by_its_owner_and_blocked_by_the_other(colour, seed):
+def test_a_line_of_four_is_completed_or_blocked(colour, seed):
     game = gomoku_game(FOUR, colour)
     action, _ = searched(game, stream_of(seed, 0, "test", 0), NUM_PLAYOUTS)
     assert action == name_to_action(game.rules, "G5")
 
 
-def test_a_group_in_atari_is_taken_where_the_game_hangs_on_it():
+def test_a_group_in_atari_is_captured_if_that_decides_the_game():
     game = drawn_go(
         """
         . . . . .
@@ -239,7 +239,7 @@ def test_a_group_in_atari_is_taken_where_the_game_hangs_on_it():
     assert action == name_to_action(game.rules, "E3")
 
 
-def test_a_game_is_the_same_in_any_company_and_on_any_number_of_threads():
+def test_a_game_depends_neither_on_other_games_nor_on_threads():
     rules = go_rules(5, 5, 7.5)
     alone = RolloutPlayer(rules, 40, 1, seed=3)
     many = RolloutPlayer(rules, 40, 4, seed=3, num_threads=3)
@@ -256,7 +256,7 @@ def test_a_game_is_the_same_in_any_company_and_on_any_number_of_threads():
 
 @pytest.mark.parametrize("rules", [go_rules(5, 5, 0.5), gomoku_rules(6, 6, 4)], ids=["go 5x5", "gomoku 6x6"])
 def test_it_beats_random_moves(rules):
-    """At least 95 of 100 games, half with each colour; the only chance in it is that of the seeds."""
+    """It wins at least 95 of 100 games, half with each colour; the seeds make the result repeatable."""
     player, other = RolloutPlayer(rules, 200, 50, seed=1), UniformPlayer(rules, 2)
     won = [game.outcome() == BLACK for game in played_games(rules, player, other, range(50)).values()]
     won += [game.outcome() == WHITE for game in played_games(rules, other, player, range(50, 100)).values()]
@@ -265,8 +265,8 @@ def test_it_beats_random_moves(rules):
 
 
 @pytest.mark.parametrize("num_playouts", [0, -5, 10_000_001])
-def test_a_number_of_playouts_out_of_range_is_refused(num_playouts):
-    with pytest.raises(ParamsError, match=f"{num_playouts} playouts a move are out of range; give 1 to 10,000,000"):
+def test_a_number_of_playouts_out_of_range_is_rejected(num_playouts):
+    with pytest.raises(ParamsError, match=f"playouts must be from 1 to 10,000,000 a move, got {num_playouts}"):
         RolloutPlayer(BOARDS["go 5x5"], num_playouts, 1, seed=0)
 
 
@@ -282,5 +282,5 @@ def test_one_playout_is_enough_for_a_move():
 def test_it_is_named_by_its_playouts():
     player = RolloutPlayer(BOARDS["go 5x5"], 300, 1, seed=8)
     player.close()
-    assert player.player.name == "rollout MCTS, 300 playouts"
-    assert player.player.settings == {"playouts": 300, "c_puct": 5.0}
+    assert player.id.name == "rollout MCTS, 300 playouts"
+    assert player.id.settings == {"playouts": 300, "c_puct": 5.0}

@@ -1,9 +1,9 @@
-"""The texts of players: what is understood, what is refused and how that is said."""
+"""Player specs: parsing and its errors."""
 
 import pytest
 
 from zero.errors import ParamsError
-from zero.players.spec import PlayerText, parse_player
+from zero.players.spec import PlayerSpec, parse_player
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ from zero.players.spec import PlayerText, parse_player
         ("a:b/weights.safetensors", "network", "a:b/weights.safetensors", {}),
     ],
 )
-def test_a_text_is_taken_apart(text, kind, argument, options):
-    assert parse_player(text) == PlayerText(text, kind, argument, options)
+def test_a_spec_is_parsed(text, kind, argument, options):
+    assert parse_player(text) == PlayerSpec(text, kind, argument, options)
 
 
 @pytest.mark.parametrize("text", ["go9", "go9,simulations=8,resign=-0.9", "raw:go9", "leelaz:go9,playouts=5"])
@@ -45,10 +45,10 @@ def test_an_argument_is_replaced(text):
         ("go9,simulations", "unknown option 'simulations'"),
         ("random,seed=2", "unknown option 'seed=2'; random has: none"),
         ("raw:go9,simulations=8", "raw has: none"),
-        ("", "names no player; write for example go9"),
-        ("raw:", "names no player"),
+        ("", "does not name a player; write for example go9"),
+        ("raw:", "does not name a player"),
     ],
 )
-def test_an_unknown_option_is_refused(text, message):
+def test_an_unknown_option_is_rejected(text, message):
     with pytest.raises(ParamsError, match=message):
         parse_player(text)

@@ -1,4 +1,4 @@
-"""The player that draws its moves: legal, equally likely, keyed by seed, game and move."""
+"""The uniform player: moves are legal, equally likely, and keyed by seed, game and move."""
 
 from collections import Counter
 
@@ -11,8 +11,8 @@ from zero.players.uniform import UniformPlayer
 
 
 @pytest.mark.parametrize("rules", [go_rules(3, 3), gomoku_rules(3, 3, 3)], ids=["go", "gomoku"])
-def test_every_legal_action_is_as_likely_as_any(rules):
-    """Of 2,700 draws among 9 or 8 actions each is some 300 times, give or take 17."""
+def test_all_legal_actions_are_equally_likely(rules):
+    """Each of 9 or 8 actions is expected about 300 times in 2,700 draws, with a standard deviation of 17."""
     games = range(2700)
     player = UniformPlayer(rules, 1)
     player.begin(games)
@@ -28,7 +28,7 @@ def test_every_legal_action_is_as_likely_as_any(rules):
     assert all(abs(count - expected) < 4.5 * expected**0.5 for count in counts.values()), counts
 
 
-def test_other_seeds_games_and_moves_draw_anew():
+def test_other_seeds_and_games_draw_other_moves():
     rules = go_rules(9, 9)
     drawn = set()
     for seed in range(3):

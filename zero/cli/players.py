@@ -178,17 +178,17 @@ def play(
 
     from zero.evaluation.player_choice import choose_player
     from zero.games.position import BLACK, WHITE
-    from zero.interop.terminal.session import play_in_terminal
-    from zero.players.build import seat
+    from zero.interop.terminal.game import play_in_terminal
+    from zero.players.build import open_session
 
     home = home_dir()
     chosen = choose_player(home, player, "play", _to_stderr)
-    mind, rules = seat(home, chosen, size, komi, seed, leaves)
+    session, rules = open_session(home, chosen, size, komi, seed, leaves)
     people = {"black": (BLACK,), "white": (WHITE,), "both": (BLACK, WHITE)}[colour]
     try:
-        play_in_terminal(mind, rules, Console(highlight=False), people)
+        play_in_terminal(session, rules, Console(highlight=False), people)
     finally:
-        mind.close()
+        session.close()
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -204,12 +204,12 @@ def gtp(
     from zero.evaluation.player_choice import choose_player
     from zero.interop.gtp.engine import Engine
     from zero.interop.gtp.serve import serve_gtp
-    from zero.players.build import seat
+    from zero.players.build import open_session
 
     home = home_dir()
     chosen = choose_player(home, player, "gtp", _to_stderr)
-    mind, rules = seat(home, chosen, size, komi, seed, leaves, seconds)
+    session, rules = open_session(home, chosen, size, komi, seed, leaves, seconds)
     try:
-        serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(mind, rules, interrupted))
+        serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(session, rules, interrupted))
     finally:
-        mind.close()
+        session.close()

@@ -39,13 +39,13 @@ def export(
     weight file.
     """
     if file_format == "player":
-        from zero.interop.folder import export_player
+        from zero.interop.export import export_player
 
         num_bytes = export_player(home_dir(), source, out)
     else:
-        from zero.interop.export import export as write_network
+        from zero.interop.export import export_network
 
-        num_bytes = write_network(home_dir(), source, out, file_format)
+        num_bytes = export_network(home_dir(), source, out, file_format)
     typer.echo(f"{out}: {num_bytes} bytes")
 
 

@@ -13,9 +13,9 @@ from zero.config.params import PARAMS_FILE, GameParams
 from zero.errors import StorageError, ZeroError
 from zero.evaluation.match.results import MatchSpec, MatchTable
 from zero.evaluation.match.setup import contest, finished_matches
-from zero.players.base import PlayerId
-from zero.players.build import NetworkPlayer, difference, find_network_player
-from zero.players.networks import SHIPPED_PREFIX, has_two_meanings
+from zero.players.build import NetworkSetup, difference, resolve_player
+from zero.players.networks import SHIPPED_PREFIX, is_ambiguous
+from zero.players.player import PlayerId
 from zero.players.spec import parse_player
 from zero.progress import progress_of
 from zero.record.ledger import find_workspace, generation_tag, standing
@@ -30,11 +30,11 @@ class Choice(NamedTuple):
     """Who plays, and why."""
 
     player: str
-    """Text of the chosen player."""
+    """Spec of the chosen player."""
     reason: str
     """One line for a person."""
     other: str
-    """Text of the player that was not chosen."""
+    """Spec of the player that was not chosen."""
 
 
 class Score(NamedTuple):
@@ -53,7 +53,7 @@ class Score(NamedTuple):
 
 
 def choose_player(home: Path, text: str, command: str, tell: Callable[[str], None]) -> str:
-    """Text of the player to start for `text`; the same text unless it names both a lineage and a shipped player.
+    """Spec of the player to start for `text`; the same text unless it names both a lineage and a shipped player.
 
     The first call for a pair of networks may play a match; later calls find its result in `.zero/matches`.
 
@@ -66,12 +66,12 @@ def choose_player(home: Path, text: str, command: str, tell: Callable[[str], Non
     Raises:
       ParamsError: the text has an option that the player does not have.
     """
-    asked = parse_player(text)
-    if not asked.has_network or not has_two_meanings(home, asked.argument):
+    spec = parse_player(text)
+    if not spec.has_network or not is_ambiguous(home, spec.argument):
         return text
 
     def command_line(player: str) -> str:
-        return f"`zero {command} {asked.with_argument(player)}`"
+        return f"`zero {command} {spec.with_argument(player)}`"
 
     def before_match(champion: str, shipped: str) -> None:
         tell(
@@ -79,10 +79,10 @@ def choose_player(home: Path, text: str, command: str, tell: Callable[[str], Non
             f"{command_line(champion)} or {command_line(shipped)}."
         )
 
-    choice = _choose(home, asked.argument, before_match)
+    choice = _choose(home, spec.argument, before_match)
     which = "shipped player" if choice.other.startswith(SHIPPED_PREFIX) else "champion"
     tell(f"{choice.reason} To choose the {which}: {command_line(choice.other)}.")
-    return asked.with_argument(choice.player)
+    return spec.with_argument(choice.player)
 
 
 def _choose(home: Path, name: str, before_match: Callable[[str, str], None]) -> Choice:
@@ -106,7 +106,7 @@ def _choose(home: Path, name: str, before_match: Callable[[str, str], None]) -> 
     game, shipped_game = _game_of(champion), _game_of(shipped)
     if game != shipped_game:
         return champion_plays(f"{shipped_text} was made for another game ({difference(game, shipped_game)})")
-    if champion.player.settings["weights"] == shipped.player.settings["weights"]:
+    if champion.id.settings["weights"] == shipped.id.settings["weights"]:
         return champion_plays(f"{shipped_text} is the same network")
     if newest.champion_generation == 0:
         return shipped_plays(f"{tag} is still the random network of generation 0")
@@ -122,31 +122,32 @@ def _choose(home: Path, name: str, before_match: Callable[[str, str], None]) -> 
     return shipped_plays(_result_line(score.losses, score, tag))
 
 
-def _quick_player(home: Path, name: str) -> NetworkPlayer:
+def _quick_player(home: Path, name: str) -> NetworkSetup:
     """The player of that name with the search of the quick match.
 
     Raises:
       ZeroError: its network or its parameters are missing or unusable.
     """
-    player = find_network_player(home, parse_player(f"{name},{QUICK_SEARCH}"))
-    if player.source.params is None:
+    player = resolve_player(home, parse_player(f"{name},{QUICK_SEARCH}")).network
+    assert player is not None, "a lineage or a shipped player has a network"
+    if player.network.params is None:
         raise StorageError(f"{name} has no {PARAMS_FILE}")
     return player
 
 
-def _game_of(player: NetworkPlayer) -> GameParams:
-    assert player.source.params is not None, "see _quick_player"
-    return player.source.params.game
+def _game_of(player: NetworkSetup) -> GameParams:
+    assert player.network.params is not None, "see _quick_player"
+    return player.network.params.game
 
 
-def _known_score(home: Path, game: GameParams, champion: NetworkPlayer, shipped: NetworkPlayer) -> Score | None:
+def _known_score(home: Path, game: GameParams, champion: NetworkSetup, shipped: NetworkSetup) -> Score | None:
     """The result of the longest finished match of the two networks that tells as much as the quick one; None without.
 
     Such a match has at least as many games, random openings, and the same two searches, with any number of simulations
     that is the same for both. Players are compared by their settings, because the name of a champion changes with
     every generation that it survives.
     """
-    pair = champion.player, shipped.player
+    pair = champion.id, shipped.id
     found = [
         _score(spec, table, pair)
         for _, spec, table in finished_matches(home)
@@ -159,8 +160,8 @@ def _known_score(home: Path, game: GameParams, champion: NetworkPlayer, shipped:
     return max(found, key=lambda score: (score.games, score.simulations), default=None)
 
 
-def _play_quick_match(home: Path, champion: NetworkPlayer, shipped: NetworkPlayer) -> Score:
-    texts = [f"{player.source.name},{QUICK_SEARCH}" for player in (champion, shipped)]
+def _play_quick_match(home: Path, champion: NetworkSetup, shipped: NetworkSetup) -> Score:
+    texts = [f"{player.network.name},{QUICK_SEARCH}" for player in (champion, shipped)]
     # standard output is for the game or for GTP
     with progress_of("match", "games", stream=sys.stderr) as progress:
         played = contest(
@@ -171,7 +172,7 @@ def _play_quick_match(home: Path, champion: NetworkPlayer, shipped: NetworkPlaye
             games_at_once=QUICK_GAMES,
             progress=lambda done, total, _: progress(done, total),
         )
-    return _score(played.spec, played.table, (champion.player, shipped.player))
+    return _score(played.spec, played.table, (champion.id, shipped.id))
 
 
 def _score(spec: MatchSpec, table: MatchTable, pair: tuple[PlayerId, PlayerId]) -> Score:

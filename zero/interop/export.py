@@ -1,35 +1,97 @@
-"""`zero export`: the network of a generation, a lineage or a weight file, in the format of another program."""
+"""`zero export`: a network in the format of another program, or a player folder that needs no lineage.
 
-from collections.abc import Callable
+| file of a player folder | content |
+|---|---|
+| `weights.safetensors` | the network |
+| `params.yaml` | the parameters of the generation that made it |
+| `provenance.intoto.jsonl` | the signed attestation of that generation; the weights are its subject |
+| `signing-key.pub` | the public key of the signature |
+
+`zero play FOLDER/weights.safetensors` plays it, after the checks of `zero.players.networks`. The players in
+`zero/players/shipped` are such folders.
+"""
+
 from pathlib import Path
 from typing import Literal
 
-from zero.network.model import AlphaZeroNetwork
+from zero.config.params import PARAMS_FILE
+from zero.errors import LineageError, StorageError
 from zero.network.weights import load_network
-from zero.players.networks import find_source
+from zero.players.networks import (
+    SHIPPED_DIR,
+    TAG_PATTERN,
+    check_player_files,
+    read_player_folder,
+    resolve_network,
+    shipped_name,
+)
+from zero.record.generation import Generation
+from zero.record.lineages import Chains
 from zero.storage.files import write_atomic
+from zero.storage.layout import KEY_FILE, PROVENANCE_FILE, WEIGHTS_FILE
 
-Format = Literal["leela-zero", "onnx"]
 
-
-def export(home: Path, source: str, out: Path, file_format: Format) -> int:
-    """Writes the network that `source` names to `out`, whole; returns the size in bytes.
+def export_network(home: Path, name: str, out: Path, file_format: Literal["leela-zero", "onnx"]) -> int:
+    """Writes a network to the file `out` in another program's format; returns the size in bytes.
 
     Raises:
       LineageError: there is no such generation or lineage.
-      StorageError: the weights are missing, altered or of another program, or `out` cannot be written.
-      ParamsError: the format has no such network.
+      StorageError: the weights are missing or corrupt, or `out` cannot be written.
+      ParamsError: the format does not support the network.
     """
-    data = _writer(file_format)(load_network(find_source(home, source).weights))
+    network = load_network(resolve_network(home, name).weights)
+    if file_format == "onnx":
+        from zero.interop.onnx import onnx_model
+
+        data = onnx_model(network)
+    else:
+        from zero.interop.leela_zero import leela_zero_weights
+
+        data = leela_zero_weights(network)
     write_atomic(out, data)
     return len(data)
 
 
-def _writer(file_format: Format) -> Callable[[AlphaZeroNetwork], bytes]:
-    if file_format == "onnx":
-        from zero.interop.onnx import onnx_model
+def export_player(home: Path, name: str, out: Path) -> int:
+    """Writes a shipped player, or the champion of a lineage or generation, to the folder `out`; returns its bytes.
 
-        return onnx_model
-    from zero.interop.leela_zero import leela_zero_weights
+    Raises:
+      LineageError: there is no such generation, lineage or shipped player, or its signature is invalid.
+      StorageError: the weights are missing or corrupt, or `out` cannot be written.
+    """
+    shipped = shipped_name(home, name)
+    files = _champion_files(home, name) if shipped is None else read_player_folder(SHIPPED_DIR / shipped)
+    for file_name, data in files.items():
+        write_atomic(out / file_name, data)
+    return sum(map(len, files.values()))
 
-    return leela_zero_weights
+
+def _champion_files(home: Path, name: str) -> dict[str, bytes]:
+    """Files of the player folder of a recorded champion, by name, checked."""
+    network = resolve_network(home, name)
+    match = TAG_PATTERN.match(network.name)
+    if match is None:
+        raise LineageError(f"{name} is not a recorded generation; give a lineage, or a generation such as go9/gen-0012")
+    with Chains(home) as chains:
+        maker = champion_maker(chains, match["lineage"], int(match["number"]))
+        files = {Path(file).name: _recorded(maker, file) for file in (PARAMS_FILE, PROVENANCE_FILE, KEY_FILE)}
+    files[WEIGHTS_FILE] = network.weights
+    check_player_files(files, maker.tag)
+    return files
+
+
+def champion_maker(chains: Chains, lineage: str, number: int) -> Generation:
+    """The generation that trained the champion after generation `number`.
+
+    It is the first one with this champion, possibly in the lineage that this one was branched from.
+    """
+    ancestry = chains.ancestry(lineage, number)
+    last = ancestry[-1].entry
+    return next(each for each in ancestry if each.entry and last and each.entry.champion == last.champion)
+
+
+def _recorded(generation: Generation, name: str) -> bytes:
+    data = generation.file(name)
+    if data is None:
+        raise StorageError(f"{generation.tag} lacks {name}; `zero audit` finds out why")
+    return data

@@ -1,13 +1,13 @@
-"""A network as an ONNX model: planes in, policy and value out, for any batch; for runtimes that know nothing of zero.
+"""Exports a network as an ONNX model with any batch size, for runtimes that know nothing of this project.
 
-| name | shape | what it is |
+| name | shape | meaning |
 |---|---|---|
-| `planes` | [B, 17, S, S] float32 | see `zero.games.planes`; row 0 is the topmost |
-| `policy` | [B, A] float32 | probabilities of all actions, also of illegal ones; the pass is the last |
+| `planes` | [B, 17, S, S] float32 | input, see `zero.games.planes`; row 0 is the top row |
+| `policy` | [B, A] float32 | probabilities of all actions, also of illegal ones; the pass comes last |
 | `value` | [B] float32 | in [-1, 1], for the player to move |
 
-The normalisations are folded into the convolutions, heads that only training needs are left out. The model's metadata
-has the `NetworkSpec` of the weight file under the same key.
+Normalisations are folded into the convolutions; heads that only training uses are left out. The model's metadata
+contains the `NetworkSpec`, under the same key as in the weight file.
 """
 
 import logging
@@ -25,13 +25,13 @@ from zero.network.model import AlphaZeroNetwork
 from zero.network.weights import METADATA_KEY
 from zero.storage.files import canonical_line
 
-OPSET = 18  # the one that PyTorch's exporter is written for; it converts to others
+OPSET = 18  # native to PyTorch's exporter, which only converts to others
 NOISY = ("torch.onnx", "onnxscript", "onnx_ir")
-EXAMPLE_BATCH = 2  # a batch of 1 would become a constant of the model
+EXAMPLE_BATCH = 2  # the exporter would treat a batch of 1 as a constant
 
 
-class _Player(nn.Module):
-    """What of a network is exported."""
+class _ExportedNetwork(nn.Module):
+    """The exported part of a network: policy and value."""
 
     def __init__(self, network: AlphaZeroNetwork) -> None:
         super().__init__()
@@ -44,12 +44,12 @@ class _Player(nn.Module):
 
 
 def onnx_model(network: AlphaZeroNetwork) -> bytes:
-    """The model; equal bytes for equal networks and the same versions of PyTorch and ONNX."""
+    """The serialised model. Equal networks and versions of PyTorch and ONNX give equal bytes."""
     spec = network.spec
     example = torch.zeros(EXAMPLE_BATCH, spec.num_planes, spec.rows, spec.columns)
     with _quiet():
         program = torch.onnx.export(
-            _Player(fold(network)).eval(),
+            _ExportedNetwork(fold(network)).eval(),
             (example,),
             dynamo=True,
             verbose=False,
@@ -68,7 +68,7 @@ def onnx_model(network: AlphaZeroNetwork) -> bytes:
         *model.graph.output,
         *model.graph.value_info,
     ):
-        part.ClearField("metadata_props")  # paths of this machine, lines of the source
+        part.ClearField("metadata_props")  # local paths and source lines, which would change the bytes
     model.producer_name, model.producer_version = "zero", __version__
     note = model.metadata_props.add()
     note.key, note.value = METADATA_KEY, canonical_line(spec).decode().strip()
@@ -78,7 +78,7 @@ def onnx_model(network: AlphaZeroNetwork) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps from the user what the exporter says of its own work, and what PyTorch 2.13 warns itself of."""
+    """Hides the exporter's progress messages and a warning that PyTorch 2.13 raises about itself."""
     loggers = [logging.getLogger(name) for name in NOISY]
     levels = [logger.level for logger in loggers]
     try:

@@ -1,7 +1,8 @@
-"""One engine that speaks the Go Text Protocol, version 2, as a child process: asks, and never waits for ever.
+"""A GTP engine (Go Text Protocol, version 2) as a child process. Every request has a time limit.
 
-Not for games: those are in `gtp`. The engine's diagnostics are read along and their end is kept. It ends with whoever
-started it (`leash`). Specification: https://www.lysator.liu.se/~gunnar/gtp/gtp2-spec-draft2/gtp2-spec.html
+It knows nothing of games; `gtp` plays them. The end of the engine's standard error is kept for messages. The engine
+ends with this process (`zero.processes`).
+Specification: https://www.lysator.liu.se/~gunnar/gtp/gtp2-spec-draft2/gtp2-spec.html
 """
 
 import contextlib
@@ -11,7 +12,6 @@ import shutil
 import signal
 import string
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,51 +19,50 @@ from types import TracebackType
 from typing import Self
 
 from zero.errors import OpponentError
+from zero.processes import SIGNALLED, supervised
 
-LEASH = Path(__file__).with_name("leash.py")
 GAMES_DIR = "/usr/games"
-"""Where Debian keeps engines; it is not on everybody's path."""
+"""Debian's folder of game programs, which is not always on PATH."""
 ANSWER_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1 << 20
-"""The longest honest answer, the list of commands of a large engine, is some kilobytes."""
+"""The longest valid answer is a list of commands with some kilobytes."""
 MAX_DIAGNOSTICS_BYTES = 1 << 14
 MAX_SHOWN = 120
-"""Characters of an engine's words in a message."""
+"""Maximum number of characters of engine output in a message."""
 QUIT_SECONDS = 2.0
-LAST_WORDS_SECONDS = 0.5
+EXIT_SECONDS = 0.5
+"""Time limit for the exit status and the log tail of an engine that closed its output."""
 READ_BYTES = 1 << 16
-SIGNALLED = 128
-"""What the leash, as a shell, adds to the signal that ended a program."""
 
 
 class EngineError(OpponentError):
-    """An engine died, was silent for too long or answered nonsense; it has been ended."""
+    """An engine died, timed out or answered incorrectly. Its process has been ended."""
 
 
-class RefusedError(EngineError):
-    """An engine answered `? ...`; it goes on."""
+class EngineFailureError(EngineError):
+    """An engine answered a request with a failure (`? ...`). It accepts further requests."""
 
 
 def program_path(name: str) -> str | None:
-    """Path of a program on the path or among Debian's games; None where it is not installed."""
+    """Path of a program on PATH or in Debian's folder of games; None if it is not installed."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), GAMES_DIR]))
 
 
 class GtpEngine:
-    """A running engine; close it, or use it in a `with`. One thread at a time may ask; any may `kill`."""
+    """A running engine; a context manager. One thread at a time may send requests; any thread may `kill`."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None, seconds: float = ANSWER_SECONDS
     ) -> None:
-        """Starts the program; that it is a GTP engine shows when it is asked.
+        """Starts the program. The first request shows whether it speaks GTP.
 
         Args:
           command: the program and its arguments.
-          environment: variables it has beside those of this process.
-          seconds: limit of an answer.
+          environment: environment variables in addition to those of this process.
+          seconds: time limit of an answer.
 
         Raises:
-          OpponentError: there is no such program, or no room for another process.
+          OpponentError: there is no such program, or this machine cannot start another process.
         """
         path = program_path(command[0]) if command else None
         if path is None:
@@ -72,35 +71,35 @@ class GtpEngine:
             )
         self.name = Path(command[0]).name
         self._seconds = seconds
-        self._number = 0  # of the last command
-        self._unwritten = b""  # of that command
-        self._unread = bytearray()  # of the standard output
+        self._number = 0  # number of the last request
+        self._unwritten = b""  # rest of that request
+        self._unread = bytearray()  # standard output that was read and not yet used
         self._diagnostics = bytearray()
-        self._is_mute = False  # the standard error has ended
-        lifeline = self._lifeline = -1
+        self._stderr_ended = False
+        theirs = self._connection = -1  # the ends of the pipe that ties the engine to this process
         try:
-            lifeline, self._lifeline = os.pipe()
+            theirs, self._connection = os.pipe()
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(LEASH), str(lifeline), path, *command[1:]],
+                supervised(theirs, [path, *command[1:]]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 env={**os.environ, **(environment or {})},
-                pass_fds=(lifeline,),
+                pass_fds=(theirs,),
             )
         except OSError as error:
-            if self._lifeline >= 0:
-                os.close(self._lifeline)
+            if self._connection >= 0:
+                os.close(self._connection)
             raise OpponentError(f"cannot start {self.name}: {error}; play fewer games at once") from None
         finally:
-            if lifeline >= 0:
-                os.close(lifeline)
+            if theirs >= 0:
+                os.close(theirs)
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
-        self._is_well = True
+        self._is_usable = True
 
     def __enter__(self) -> Self:
         return self
@@ -110,43 +109,42 @@ class GtpEngine:
 
     @property
     def diagnostics(self) -> str:
-        """The end of what it wrote on its standard error since the last command, that command's own included."""
+        """End of the standard error since the last request was sent."""
         return self._diagnostics.decode(errors="replace")
 
-    def ask(self, command: str, seconds: float | None = None) -> str:
-        """The answer to a command, without its number; lines are separated by newlines.
+    def request(self, command: str, seconds: float | None = None) -> str:
+        """Sends a command and returns the text of its answer, without its number; lines are separated by newlines.
 
-        Lines before the answer that are none are skipped. `seconds` stands in for the limit that the engine was made
-        with.
+        Lines before the answer that are not an answer are skipped. `seconds` replaces the engine's time limit.
 
         Raises:
-          RefusedError: the engine refuses the command; it may be asked on.
-          EngineError: it died, gave no answer in time, wrote too much, or answered another command. It has been ended.
+          EngineFailureError: the engine answered with a failure; it accepts further requests.
+          EngineError: it died, timed out, wrote too much, or answered another request. Its process has been ended.
         """
         assert "\n" not in command, "a command is one line"
-        if not self._is_well:
+        if not self._is_usable:
             raise EngineError(f"{self.name} was ended before `{command}`")
         self._number += 1
         self._diagnostics.clear()
         seconds = self._seconds if seconds is None else seconds
         try:
             return self._answer(command, seconds)
-        except RefusedError:
+        except EngineFailureError:
             raise
         except BaseException:
             self.kill()
             raise
 
     def kill(self) -> None:
-        """Ends it at once, with all it has started; `close` is still to come. Any thread may call it."""
-        self._is_well = False
-        lifeline, self._lifeline = self._lifeline, -1
-        if lifeline >= 0:
-            os.close(lifeline)
+        """Kills the engine and the processes that it started. Any thread may call it; `close` must follow."""
+        self._is_usable = False
+        connection, self._connection = self._connection, -1
+        if connection >= 0:
+            os.close(connection)
 
     def close(self) -> None:
-        """Ends it, politely where it is well, and takes its resources back."""
-        if self._is_well:
+        """Ends the engine, with `quit` if it is usable, and frees its resources."""
+        if self._is_usable:
             with contextlib.suppress(OSError):
                 self._stdin.write(b"quit\n")
                 self._stdin.close()
@@ -159,11 +157,11 @@ class GtpEngine:
             pipe.close()
 
     def _answer(self, command: str, seconds: float) -> str:
-        """Writes the command and reads to the empty line after its answer."""
+        """Writes the command and reads up to the empty line after its answer."""
         deadline = time.monotonic() + seconds
         self._unwritten = f"{self._number} {command}\n".encode()
         num_bytes = len(self._unread)
-        lines: list[str] = []  # of the answer
+        lines: list[str] = []  # the answer
         before = ""  # the last line before it
         while True:
             end = self._unread.find(b"\n")
@@ -171,11 +169,11 @@ class GtpEngine:
                 chunk = self._read(deadline)
                 num_bytes += len(chunk or b"")
                 if chunk is None:
-                    said = lines[0] if lines else _cleaned(self._unread) or before
-                    what = f"only {_shown(said)}" if said else "nothing"
-                    raise EngineError(f"{self.name} did not answer `{command}` within {seconds:g} s; it said {what}")
+                    output = lines[0] if lines else _cleaned(self._unread) or before
+                    tail = _shown(output) if output else "(none)"
+                    raise EngineError(f"{self.name} did not answer `{command}` within {seconds:g} s; output: {tail}")
                 if not chunk:
-                    raise EngineError(f"{self.name} {self._end()} at `{command}`{self._last_words()}")
+                    raise EngineError(f"{self.name} {self._how_it_ended()} at `{command}`{self._log_tail()}")
                 if num_bytes > MAX_ANSWER_BYTES:
                     raise EngineError(f"{self.name} wrote more than {MAX_ANSWER_BYTES:,} bytes at `{command}`")
                 self._unread += chunk
@@ -184,32 +182,32 @@ class GtpEngine:
             del self._unread[: end + 1]
             if lines and not text:
                 self._read_diagnostics()
-                return self._judged(command, lines)
+                return self._checked(command, lines)
             if lines or text.startswith(("=", "?")):
                 lines.append(text)
             else:
                 before = text or before
 
-    def _judged(self, command: str, lines: list[str]) -> str:
-        """The text of an answer, whose first line begins with the sign and the number."""
+    def _checked(self, command: str, lines: list[str]) -> str:
+        """Text of an answer, after checks of its sign and its number, with which its first line begins."""
         sign, first = lines[0][0], lines[0][1:]
         text = first.lstrip(string.digits)
         digits = first[: len(first) - len(text)]
         text = "\n".join([text.strip(), *lines[1:]])
         if digits != str(self._number):
             raise EngineError(
-                f"{self.name} answered `{command}` with {_shown(lines[0])}, which lacks its number {self._number}"
+                f"{self.name} answered `{command}` with {_shown(lines[0])}, without the number {self._number}"
             )
         if sign == "?":
-            raise RefusedError(f"{self.name} refused `{command}`: {text[:MAX_SHOWN] or 'it gave no reason'}")
+            raise EngineFailureError(f"{self.name} rejected `{command}`: {text[:MAX_SHOWN] or '(no reason given)'}")
         return text
 
     def _read(self, deadline: float) -> bytes | None:
-        """The next bytes of its output; none at the end of it, None at the deadline. Meanwhile writes what is left."""
+        """Next bytes of the output: empty at its end, None at the deadline. Also writes the rest of the request."""
         while (left := deadline - time.monotonic()) > 0:
             poll = select.poll()
             poll.register(self._stdout, select.POLLIN)
-            if not self._is_mute:
+            if not self._stderr_ended:
                 poll.register(self._stderr, select.POLLIN)
             if self._unwritten:
                 poll.register(self._stdin, select.POLLOUT)
@@ -226,43 +224,43 @@ class GtpEngine:
         try:
             self._unwritten = self._unwritten[self._stdin.write(self._unwritten) or 0 :]
         except BrokenPipeError:
-            self._unwritten = b""  # it has ended, or listens no more: what it says next, or does not, tells
+            self._unwritten = b""  # it has ended or closed its input; reading its output will show which
 
     def _read_diagnostics(self) -> None:
-        """Takes what there is on its standard error and keeps the end."""
-        chunk = self._stderr.read(READ_BYTES)  # None where there is nothing yet
-        self._is_mute = chunk == b""
+        """Reads the available standard error and keeps its end."""
+        chunk = self._stderr.read(READ_BYTES)  # None if nothing is available
+        self._stderr_ended = chunk == b""
         self._diagnostics += chunk or b""
         del self._diagnostics[:-MAX_DIAGNOSTICS_BYTES]
 
-    def _end(self) -> str:
-        """How it ended, after the end of its output."""
+    def _how_it_ended(self) -> str:
+        """How the engine ended, after the end of its output."""
         try:
-            status = self._process.wait(LAST_WORDS_SECONDS)
+            status = self._process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return "closed its output"
         if SIGNALLED < status < SIGNALLED + signal.NSIG:
             return f"was killed by signal {status - SIGNALLED}"
         return f"ended with status {status}"
 
-    def _last_words(self) -> str:
-        """The last line of its diagnostics, as the end of a message."""
-        deadline = time.monotonic() + LAST_WORDS_SECONDS
-        while not self._is_mute and (left := deadline - time.monotonic()) > 0:
+    def _log_tail(self) -> str:
+        """Last line of the standard error, as the end of a message."""
+        deadline = time.monotonic() + EXIT_SECONDS
+        while not self._stderr_ended and (left := deadline - time.monotonic()) > 0:
             poll = select.poll()
             poll.register(self._stderr, select.POLLIN)
             if poll.poll(1000 * left):
                 self._read_diagnostics()
-        words = [text for line in self._diagnostics.splitlines() if (text := _cleaned(line).strip())]
-        return f"; its last words: {words[-1][:MAX_SHOWN]}" if words else ""
+        lines = [text for line in self._diagnostics.splitlines() if (text := _cleaned(line).strip())]
+        return f"; log tail: {lines[-1][:MAX_SHOWN]}" if lines else ""
 
 
 def _cleaned(line: bytes | bytearray) -> str:
-    """A line as GTP has it read: without control characters and blanks at its end."""
+    """A line without control characters and trailing blanks, as GTP requires."""
     text = line.decode("ascii", errors="replace")
     return "".join(letter for letter in text if letter == "\t" or " " <= letter != "\x7f").rstrip()
 
 
 def _shown(text: str) -> str:
-    """An engine's words for a message, in quotes."""
+    """Engine output for a message, shortened and in quotes."""
     return repr(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}...")

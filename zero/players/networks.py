@@ -1,15 +1,15 @@
-"""Networks by name: a weight file, a lineage, a generation, a version in MLflow's catalogue, a shipped player.
+"""Network resolution: finds the weights and parameters that a network's name refers to.
 
-| text | network |
+| name | network |
 |---|---|
-| `weights.safetensors` | of a file; its parameters are those of a `params.yaml` beside it, where there is one |
-| `go9` | the champion of the lineage; the shipped player if there is no lineage of that name |
+| `weights.safetensors` | a weight file, with the parameters of a `params.yaml` beside it, if there is one |
+| `go9` | the champion of the lineage, or the shipped player if there is no lineage of that name |
 | `go9/gen-0012` | the champion after that generation |
-| `models:/zero-go9@champion`, `models:/zero-go9/7` | a version in the MLflow at `MLFLOW_TRACKING_URI` |
-| `shipped:go9` | the player that comes with the program, whatever lineages and files there are |
+| `models:/zero-go9@champion`, `models:/zero-go9/7` | a model version in the MLflow at `MLFLOW_TRACKING_URI` |
+| `shipped:go9` | the player that comes with the program, even if a lineage or file has its name |
 
-A generation is read out of git and DVC's cache; nothing is cloned or checked out. Where a signed statement lies beside
-a weight file, as in the folders of `zero.interop.folder`, weights and parameters must be those it speaks of.
+Generations are read from git and DVC's cache, without a checkout. If a signed attestation is stored beside a weight
+file, as in the folders of `zero.interop.export`, weights and parameters must be those that it attests.
 """
 
 import re
@@ -34,24 +34,24 @@ TAG_PATTERN = re.compile(r"^(?P<lineage>[^/]+)/gen-(?P<number>\d+)$")
 MODEL_PATTERN = re.compile(r"^models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>\d+))$")
 SHIPPED_PREFIX = "shipped:"
 SHIPPED_DIR = Path(__file__).with_name("shipped")
-"""Folders of players that come with the program, by name: weights, parameters, provenance."""
-STATEMENT_FILE, PUBLIC_KEY_FILE = Path(PROVENANCE_FILE).name, Path(KEY_FILE).name
+"""Folder with a player folder for each player that comes with the program."""
+ATTESTATION_FILE, PUBLIC_KEY_FILE = Path(PROVENANCE_FILE).name, Path(KEY_FILE).name
 SUBJECTS = (f"{CHALLENGER_DIR}/{WEIGHTS_FILE}", f"{CHAMPION_DIR}/{WEIGHTS_FILE}")
-"""What a statement calls the network that plays; its other subjects are a trainee and what belongs to one."""
+"""Subjects of an attestation that are networks to play with; the others are training checkpoints and their parts."""
 
 
-class Source(NamedTuple):
-    """A network and where it comes from."""
+class ResolvedNetwork(NamedTuple):
+    """A network's weights and the parameters that it was made with."""
 
     name: str
     weights: bytes
-    """The weight file."""
+    """Content of the weight file."""
     params_file: bytes | None = None
-    """The `params.yaml` it was made with, where that is known."""
+    """Content of its `params.yaml`; None if unknown."""
 
     @property
     def params(self) -> Params | None:
-        """The parameters it was made with, where they are known.
+        """The parameters that it was made with; None if unknown.
 
         Raises:
           ParamsError: this version of the program cannot read them.
@@ -61,28 +61,30 @@ class Source(NamedTuple):
         return parse_params(self.params_file.decode(errors="replace"), f"{PARAMS_FILE} of {self.name}")
 
 
-def find_source(home: Path, text: str) -> Source:
-    """The network that `text` names.
+def resolve_network(home: Path, name: str) -> ResolvedNetwork:
+    """Finds the network that `name` refers to.
 
     Raises:
-      LineageError: there is no such generation, lineage or shipped player, or the signature beside it does not hold.
-      StorageError: the weights are missing, altered, or not those of the statement beside them.
-      ServerError: MLflow is wanted and does not answer.
+      LineageError: there is no such generation, lineage or shipped player, or the signature beside it is invalid.
+      StorageError: the weights are missing, corrupt, or not those of the attestation beside them.
+      ServerError: the name is a model version, and MLflow is not configured or does not answer.
     """
-    if (name := shipped_name(home, text)) is not None:
-        files = read_player(SHIPPED_DIR / name)
-        return Source(f"{SHIPPED_PREFIX}{name}", files[WEIGHTS_FILE], files[PARAMS_FILE])
-    path = Path(text)
+    if (shipped := shipped_name(home, name)) is not None:
+        files = read_player_folder(SHIPPED_DIR / shipped)
+        return ResolvedNetwork(f"{SHIPPED_PREFIX}{shipped}", files[WEIGHTS_FILE], files[PARAMS_FILE])
+    path = Path(name)
     if path.is_file():
         return _file(path)
-    if text.startswith("models:/"):
-        return _model(text)
-    if match := TAG_PATTERN.match(text):
-        return _champion(home, match["lineage"], text)
-    if "/" in text or path.suffix:
-        raise StorageError(f"no file {text}; give a weight file, a lineage, or a generation such as go9/gen-0012")
-    find_workspace(home, text)
-    return _champion(home, text)
+    if name.startswith("models:/"):
+        return _model(name)
+    if match := TAG_PATTERN.match(name):
+        return _champion(home, match["lineage"], name)
+    if "/" in name or path.suffix:
+        raise StorageError(
+            f"cannot find the file {name}; give a weight file, a lineage, or a generation such as go9/gen-0012"
+        )
+    find_workspace(home, name)
+    return _champion(home, name)
 
 
 def shipped_players() -> list[str]:
@@ -90,43 +92,43 @@ def shipped_players() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED_DIR.glob(f"*/{WEIGHTS_FILE}"))
 
 
-def shipped_name(home: Path, text: str) -> str | None:
-    """Name of the shipped player that `text` means; None if it means another network.
+def shipped_name(home: Path, name: str) -> str | None:
+    """Name of the shipped player that a network's name refers to; None if it refers to another network.
 
     Raises:
-      LineageError: no player of that name is shipped.
+      LineageError: there is no shipped player of that name.
     """
-    if text.startswith(SHIPPED_PREFIX):
-        name = text.removeprefix(SHIPPED_PREFIX)
-        if name not in (known := shipped_players()):
-            texts = " or ".join(f"{SHIPPED_PREFIX}{each}" for each in known)
-            raise LineageError(f"unknown shipped player {name!r}; give {texts}")
-        return name
-    return text if text in shipped_players() and text not in lineages(home) and not Path(text).is_file() else None
+    if name.startswith(SHIPPED_PREFIX):
+        shipped = name.removeprefix(SHIPPED_PREFIX)
+        if shipped not in (known := shipped_players()):
+            names = " or ".join(f"{SHIPPED_PREFIX}{each}" for each in known)
+            raise LineageError(f"unknown shipped player {shipped!r}; give {names}")
+        return shipped
+    return name if name in shipped_players() and name not in lineages(home) and not Path(name).is_file() else None
 
 
-def has_two_meanings(home: Path, text: str) -> bool:
-    """True if a lineage here and a shipped player have this name."""
-    return text in shipped_players() and text in lineages(home) and not Path(text).is_file()
+def is_ambiguous(home: Path, name: str) -> bool:
+    """True if both a lineage in this project and a shipped player have this name."""
+    return name in shipped_players() and name in lineages(home) and not Path(name).is_file()
 
 
 def weights_of(generation: "Generation", sha256: str) -> bytes | None:
-    """The weight file of that digest; None where `weights_path` is.
+    """Content of the weight file with this digest; None if it is not on this machine.
 
     Raises:
-      StorageError: it was altered.
+      StorageError: it is corrupt.
     """
     path = weights_path(generation, sha256)
     weights = _read(path) if path else None
     if weights is not None and sha256_bytes(weights) != sha256:
         raise StorageError(
-            f"network {sha256[:12]} of {generation.tag} was altered; delete {path} and `dvc pull` it again"
+            f"network {sha256[:12]} of {generation.tag} is corrupt; delete {path} and run `dvc pull` to fetch it again"
         )
     return weights
 
 
 def weights_path(generation: "Generation", sha256: str) -> Path | None:
-    """Where the network of that digest is here, if a generation began with it as champion or made it; not read."""
+    """Path in DVC's cache of the generation's champion or challenger with this digest; None if it is not there."""
     for folder, manifest in ((CHAMPION_DIR, generation.champion), (CHALLENGER_DIR, generation.challenger)):
         if manifest is not None and manifest.weights.sha256 == sha256:
             md5 = generation.object_of(folder, manifest.weights.path)
@@ -135,59 +137,64 @@ def weights_path(generation: "Generation", sha256: str) -> Path | None:
     return None
 
 
-def read_player(folder: Path, weights: str = WEIGHTS_FILE) -> dict[str, bytes]:
-    """The files of a player's folder by name, checked; its weights, whatever their file is called, by `WEIGHTS_FILE`.
+def read_player_folder(folder: Path, weights: str = WEIGHTS_FILE) -> dict[str, bytes]:
+    """Reads and checks a player folder; returns its files by name.
+
+    Args:
+      folder: the folder.
+      weights: name of the weight file there; the result has it as `WEIGHTS_FILE`.
 
     Raises:
-      StorageError: one is missing, or weights or parameters are not those of the statement.
-      LineageError: the statement is not signed by the key beside it.
+      StorageError: a file is missing, or weights or parameters are not those of the attestation.
+      LineageError: the attestation is not signed by the key beside it.
     """
-    files = {name: _read(folder / name) for name in (PARAMS_FILE, STATEMENT_FILE, PUBLIC_KEY_FILE)}
+    files = {name: _read(folder / name) for name in (PARAMS_FILE, ATTESTATION_FILE, PUBLIC_KEY_FILE)}
     files[WEIGHTS_FILE] = _read(folder / weights)
-    check_player(files, str(folder))
+    check_player_files(files, str(folder))
     return files
 
 
-def check_player(files: dict[str, bytes], name: str) -> None:
-    """Checks that the weights are what the signed statement is about, and the parameters what it says was asked for.
+def check_player_files(files: dict[str, bytes], name: str) -> None:
+    """Checks that the signed attestation is about these weights and these parameters.
 
-    Parameters that this version cannot read pass: it cannot use them either, and says so where they are wanted.
+    Parameters that this version cannot read pass the check. They fail later, where they are used.
 
     Raises:
-      StorageError: they are not.
-      LineageError: the signature does not hold.
+      StorageError: the attestation is about other weights or parameters.
+      LineageError: the signature is invalid.
     """
-    if not signed_by(files[STATEMENT_FILE], files[PUBLIC_KEY_FILE], name):
-        raise LineageError(f"the statement of {name} is not signed by its key; `zero audit` says what was altered")
-    statement = read_envelope(files[STATEMENT_FILE], name).statement
+    if not signed_by(files[ATTESTATION_FILE], files[PUBLIC_KEY_FILE], name):
+        raise LineageError(f"the attestation of {name} is not signed by its key; `zero audit` finds what was changed")
+    statement = read_envelope(files[ATTESTATION_FILE], name).statement
     digest = sha256_bytes(files[WEIGHTS_FILE])
     if all(each.sha256 != digest for each in statement.subject if each.name in SUBJECTS):
-        raise StorageError(f"the weights {digest[:12]} of {name} are not what its signed statement is about")
-    if _are_others(files[PARAMS_FILE], statement.asked.parameters):
-        raise StorageError(f"{PARAMS_FILE} of {name} is not what its signed statement says; take the player anew")
+        raise StorageError(f"the weights {digest[:12]} of {name} are not those of its signed attestation")
+    if _differ(files[PARAMS_FILE], statement.asked.parameters):
+        raise StorageError(f"{PARAMS_FILE} of {name} differs from its signed attestation; copy the player again")
 
 
-def _are_others(params_file: bytes, asked: dict[str, Any]) -> bool:
+def _differ(params_file: bytes, attested: dict[str, Any]) -> bool:
     try:
         params = parse_params(params_file.decode(errors="replace"))
     except ParamsError:
         return False
     try:
-        return Params.model_validate(asked) != params
+        return Params.model_validate(attested) != params
     except ValidationError:
         return True
 
 
-def _file(path: Path) -> Source:
-    beside = path.resolve().parent
-    if (beside / STATEMENT_FILE).exists():
-        files = read_player(beside, path.resolve().name)
-        return Source(path.name, files[WEIGHTS_FILE], files[PARAMS_FILE])
-    params_path = beside / PARAMS_FILE
+def _file(path: Path) -> ResolvedNetwork:
+    folder = path.resolve().parent
+    if (folder / ATTESTATION_FILE).exists():
+        files = read_player_folder(folder, path.resolve().name)
+        return ResolvedNetwork(path.name, files[WEIGHTS_FILE], files[PARAMS_FILE])
+    params_path = folder / PARAMS_FILE
     if not params_path.exists():
-        return Source(path.name, _read(path))
+        return ResolvedNetwork(path.name, _read(path))
     params_text = _read(params_path).decode(errors="replace")
-    return Source(path.name, _read(path), resolve_here(params_text).encode())  # the project's file may say `auto`
+    # a project's own params.yaml can contain `auto` values
+    return ResolvedNetwork(path.name, _read(path), resolve_here(params_text).encode())
 
 
 def _read(path: Path) -> bytes:
@@ -197,26 +204,26 @@ def _read(path: Path) -> bytes:
         raise StorageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _model(text: str) -> Source:
-    match = MODEL_PATTERN.match(text)
+def _model(name: str) -> ResolvedNetwork:
+    match = MODEL_PATTERN.match(name)
     if match is None:
-        raise LineageError(f"{text!r} names no version; write models:/zero-go9@champion or models:/zero-go9/7")
+        raise LineageError(f"{name!r} does not name a version; write models:/zero-go9@champion or models:/zero-go9/7")
     uri = Settings().tracking_uri
     if not uri:
-        raise ServerError(f"{text} is in MLflow, and MLFLOW_TRACKING_URI is not set; `make up` tells the address")
+        raise ServerError(f"{name} is in MLflow, but MLFLOW_TRACKING_URI is not set; `make up` prints the address")
     from zero.tracking import model_weights
 
-    return Source(text, model_weights(uri, match["name"], match["alias"], match["version"]))
+    return ResolvedNetwork(name, model_weights(uri, match["name"], match["alias"], match["version"]))
 
 
-def _champion(home: Path, lineage: str, tag: str = "") -> Source:
+def _champion(home: Path, lineage: str, tag: str = "") -> ResolvedNetwork:
     """The champion after a generation of a lineage, by default the newest."""
-    from zero.record.lineages import Chains  # with what reads games; other sources do not need it
+    from zero.record.lineages import Chains  # slow to import, and other kinds of names do not need it
 
     with Chains(home) as chains:
         recorded = [each for each in chains.generations(lineage) if each.entry and tag in ("", each.tag)]
         if not recorded:
-            raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` shows those there are")
+            raise LineageError(f"unknown generation {tag!r}; list them with `git tag --list '*/gen-*'`")
         found = recorded[-1]
         assert found.entry is not None
         weights = weights_of(found, found.entry.champion)
@@ -225,4 +232,4 @@ def _champion(home: Path, lineage: str, tag: str = "") -> Source:
                 f"the champion of {found.tag}, {found.entry.champion[:12]}, is not on this machine; fetch it with "
                 "`dvc pull`, in the lineage's workspace or in a `zero checkout` of the generation"
             )
-        return Source(found.tag, weights, found.file(PARAMS_FILE))
+        return ResolvedNetwork(found.tag, weights, found.file(PARAMS_FILE))

@@ -1,11 +1,10 @@
-"""Random games from a position to the end, by the rules, in one kernel: how rollout search judges a position.
+"""Playouts: random games from a position to the end, as the leaf evaluation of `rollout`.
 
-Every move is drawn uniformly. In Gomoku from all empty points; a game is over with the first line or the full board.
-In Go from the legal points, positional superko included, that are no eye of the player's own: an eye is an empty point
-all of whose neighbours are one's own stones, with at most one enemy stone on its diagonals, and none on the edge, where
-one is enough to make it false. With no such point left the player passes; without that rule no group would live to the
-end. Two passes end the game, and so does the rules' own limit, 2 * rows * columns moves from the empty board; what is
-then on the board is counted by area.
+Each move is drawn uniformly. In Gomoku it is drawn from the empty points; a line or the full board ends the game.
+In Go it is drawn from the legal points (positional superko included) that are not an eye of the player's own colour;
+without such a point the player passes. An eye is an empty point whose neighbours all have that colour. At most one of
+its diagonal points may hold an enemy stone, and none at the edge. Without that rule no group would survive. Two passes
+or the rules' limit of 2 * rows * columns moves end the game, and the areas are scored as they are.
 Slow twin: tests/oracle/rollout.py.
 """
 
@@ -27,10 +26,10 @@ BYTES = np.uint64(0x0101010101010101)
 
 @kernel
 def play_out(rules: Rules, position: Position, history: History, empty: np.ndarray, stream: np.ndarray) -> int:
-    """Plays random moves to the end and returns the outcome, +1, 0, -1 for Black.
+    """Plays random moves to the end. Writes into `position`, `history` (beyond the position), `empty` and `stream`.
 
-    The game has not ended. Writes into `position` (in Gomoku the board alone), `history` (beyond the position), `empty`
-    ([W] uint64, scratch) and `stream`.
+    Returns the outcome for Black: +1, 0 or -1. The game has not ended. In Gomoku only the board of `position` is
+    written. `empty` ([W] uint64) is scratch.
     """
     if rules.game == GO:
         while not position.state[ENDED]:
@@ -41,11 +40,11 @@ def play_out(rules: Rules, position: Position, history: History, empty: np.ndarr
 
 @kernel
 def play_out_gomoku(rules: Rules, position: Position, stream: np.ndarray) -> int:
-    """Plays random moves to the end and returns the outcome. Writes into `position` (board, scratch) and `stream`."""
+    """Plays Gomoku to the end; returns the outcome for Black. Writes into `position` (board, scratch) and `stream`."""
     board, left = position.board, position.scratch[0]
     num_left = 0
     for point in range(rules.num_points):
-        left[num_left] = point  # without a branch: written over where a stone is
+        left[num_left] = point  # branch-free: the next point overwrites an occupied one
         num_left += board[point] == EMPTY
     colour = position.state[TO_PLAY]
     for _ in range(min(num_left, rules.max_moves - position.state[NUM_MOVES])):
@@ -62,7 +61,7 @@ def play_out_gomoku(rules: Rules, position: Position, stream: np.ndarray) -> int
 
 @kernel
 def random_go_move(rules: Rules, position: Position, history: History, empty: np.ndarray, stream: np.ndarray) -> int:
-    """A legal point that is no own eye, or the pass where there is none. Writes into `empty` and `stream`."""
+    """A random legal point that is not an own eye, or the pass without one. Writes into `empty` and `stream`."""
     stones = history.boards[position.state[NUM_MOVES]]
     num_left = 0
     for word in range(rules.num_words):
@@ -78,7 +77,7 @@ def random_go_move(rules: Rules, position: Position, history: History, empty: np
 
 @kernel
 def is_own_eye(rules: Rules, position: Position, point: int) -> bool:
-    """True where the empty point is an eye of the player to move, see the top of this file."""
+    """True if the empty point is an eye of the colour to move, as defined at the top of this file."""
     colour, board = position.state[TO_PLAY], position.board
     for i in range(4):
         content = board[rules.neighbours[point, i]]
@@ -98,7 +97,7 @@ def is_own_eye(rules: Rules, position: Position, point: int) -> bool:
 
 @inline_kernel
 def num_bits(word: np.uint64) -> int:
-    """Bits of a word that are set."""
+    """Number of set bits in a word (SWAR population count)."""
     word -= (word >> np.uint64(1)) & BITS_1
     word = (word & BITS_2) + ((word >> np.uint64(2)) & BITS_2)
     word = (word + (word >> np.uint64(4))) & BITS_4
@@ -107,7 +106,7 @@ def num_bits(word: np.uint64) -> int:
 
 @inline_kernel
 def take_bit(bits: np.ndarray, index: int) -> int:
-    """Clears set bit number `index`, which there is, and returns its point. Writes into `bits` ([W] uint64)."""
+    """Clears the set bit number `index` and returns its point. Writes into `bits` ([W] uint64)."""
     word = 0
     count = num_bits(bits[0])
     while index >= count:

@@ -1,9 +1,9 @@
-"""Monte-Carlo tree search with random games: no network, no knowledge but the rules.
+"""Monte-Carlo tree search that evaluates leaves by random games, without a network.
 
-The opponent that reproductions on 8x8 Gomoku are measured with (github.com/junxiaosong/AlphaZero_Gomoku, `mcts_pure`):
-the search of `zero.search.mcts` with equal priors, c_puct = 5 and no value before the first visit; each new leaf is
-judged by one random game (`playouts`); N of them a move, from an empty tree; then the most visited action. It never
-resigns. Slow twin: tests/oracle/rollout.py.
+The opponent that reproductions on 8x8 Gomoku measure against (github.com/junxiaosong/AlphaZero_Gomoku, `mcts_pure`).
+It is the search of `zero.search.mcts` with equal priors, c_puct = 5 and a value of 0 for unvisited actions. One random
+game (`playouts`) evaluates each new leaf. Each move starts from an empty tree and plays the most visited action. It
+never resigns. Slow twin: tests/oracle/rollout.py.
 """
 
 import os
@@ -18,8 +18,8 @@ from zero.errors import ParamsError
 from zero.games.position import TO_PLAY, History, Position, Rules, load, new_position
 from zero.kernels import kernel
 from zero.play.moves import most_visited
-from zero.players.base import PlayerId, Reply
 from zero.players.board import Board
+from zero.players.player import PlayerId, Reply
 from zero.players.playouts import play_out
 from zero.search.mcts import Path, backup, descend, make_node, new_path
 from zero.search.streams import stream_of
@@ -27,22 +27,22 @@ from zero.search.tree import NO_EDGE, Trees, clear, new_trees, set_prior
 
 C_PUCT = 5.0
 MAX_PLAYOUTS = 10_000_000
-"""More is a slip: at 9x9 that tree is 15 GB."""
+"""At 9x9 such a tree takes 15 GB, so a larger number is a typing error."""
 
 
 class Workspace(NamedTuple):
-    """What a search writes into: one for each that runs at once."""
+    """Arrays that one search writes into; each concurrent search has its own."""
 
     trees: Trees  # T = 1
     path: Path  # G = 1
     position: Position
     mask: np.ndarray  # [A] bool
     prior: np.ndarray  # [A] float32, all equal
-    empty: np.ndarray  # [W] uint64
+    empty: np.ndarray  # [W] uint64, bitboard of the empty points
 
 
 def new_workspace(rules: Rules, num_playouts: int) -> Workspace:
-    """An empty tree with room for one search."""
+    """A workspace with an empty tree that holds one search."""
     return Workspace(
         trees=new_trees(1, num_playouts + 1, rules.num_actions),
         path=new_path(1, rules.max_moves + 1),
@@ -57,9 +57,9 @@ def new_workspace(rules: Rules, num_playouts: int) -> Workspace:
 def search(
     rules: Rules, positions: Position, history: History, space: Workspace, stream: np.ndarray, num_playouts: int
 ) -> int:
-    """Searches position 0 of `positions`, which has not ended, from an empty tree, and returns the most visited action.
+    """Returns the most visited action of a search. Writes into `history` (beyond the position), `space` and `stream`.
 
-    Writes into `history` (beyond the position), `space` and `stream`.
+    Searches position 0 of `positions`, where the game has not ended, from an empty tree.
     """
     trees, path, position, no_symmetry = space.trees, space.path, space.position, rules.symmetries[0]
     clear(trees, 0)
@@ -78,7 +78,7 @@ def search(
 
 
 class RolloutPlayer:
-    """Searches on several threads, a game each; the random numbers of a move are keyed by the game's number and it."""
+    """Searches several games at once, one thread per game. Random numbers are keyed by game and move number."""
 
     def __init__(
         self, rules: Rules, num_playouts: int, games_at_once: int, seed: int, num_threads: int | None = None
@@ -87,18 +87,18 @@ class RolloutPlayer:
 
         Args:
           rules: the game.
-          num_playouts: random games a move.
-          games_at_once: games open at once.
-          seed: of all random games.
-          num_threads: searches at once, one core and one tree each; None: one a core.
+          num_playouts: random games for each move.
+          games_at_once: maximum number of open games.
+          seed: seed of all random games.
+          num_threads: concurrent searches, each with its own tree; None means one for each core.
 
         Raises:
-          ParamsError: the number is out of range, or the trees do not fit in the memory.
+          ParamsError: `num_playouts` is out of range, or the trees do not fit in memory.
         """
         if not 1 <= num_playouts <= MAX_PLAYOUTS:
-            raise ParamsError(f"{num_playouts} playouts a move are out of range; give 1 to {MAX_PLAYOUTS:,}")
+            raise ParamsError(f"playouts must be from 1 to {MAX_PLAYOUTS:,} a move, got {num_playouts}")
         settings: dict[str, str | int | float | bool] = {"playouts": num_playouts, "c_puct": C_PUCT}
-        self.player = PlayerId(name=f"rollout MCTS, {num_playouts} playouts", kind="rollout", settings=settings)
+        self.id = PlayerId(name=f"rollout MCTS, {num_playouts} playouts", kind="rollout", settings=settings)
         self._rules, self._num_playouts, self._seed = rules, num_playouts, seed
         self._boards: dict[int, Board] = {}
         num_threads = max(1, min(num_threads or len(os.sched_getaffinity(0)), games_at_once))
@@ -108,7 +108,7 @@ class RolloutPlayer:
                 self._workspaces.put(new_workspace(rules, num_playouts))
         except MemoryError:
             raise ParamsError(
-                f"{num_threads} trees of {num_playouts} playouts do not fit in the memory; give fewer playouts"
+                f"{num_threads} trees of {num_playouts} playouts do not fit in memory; give fewer playouts"
             ) from None
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="rollout")
 
@@ -122,20 +122,20 @@ class RolloutPlayer:
         return list(self._threads.map(self._search, games))
 
     def play(self, game: int, action: int) -> None:
-        """Plays a move of either player."""
+        """Plays a move of either side."""
         self._boards[game].play(action)
 
     def end(self, game: int) -> None:
-        """Forgets the game."""
+        """Removes the game."""
         del self._boards[game]
 
     def close(self) -> None:
-        """Ends the threads, after the searches that have begun."""
+        """Ends the threads once running searches are done."""
         self._threads.shutdown(cancel_futures=True)
 
     def _search(self, game: int) -> Reply:
         board = self._boards[game]
-        stream = stream_of(self._seed, 0, f"rollout move {board.num_moves}", game)
+        stream = stream_of(self._seed, 0, f"rollout move {len(board.actions)}", game)
         space = self._workspaces.get()
         try:
             return Reply(search(self._rules, board.positions, board.history, space, stream, self._num_playouts))

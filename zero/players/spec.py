@@ -1,15 +1,15 @@
-"""Players as they are written: the text that `zero match`, `zero gtp` and `zero play` take.
+"""Player specs: the text that names a player in `zero match`, `zero elo`, `zero gtp` and `zero play`.
 
-| text | player |
+| spec | player |
 |---|---|
 | `go9`, `go9/gen-0012`, `weights.safetensors`, `models:/zero-go9@champion` | a network and its search (`networks.py`) |
-| `go9,simulations=800` | the same with so many simulations a move; also `resign=-0.9`, `root=puct` (SEARCH_OPTIONS) |
-| `raw:go9` | the network alone |
-| `shipped:go9` | a player that comes with the program; `raw:shipped:go9` is its network alone |
+| `go9,simulations=800` | the same with 800 simulations a move; also `resign=-0.9`, `root=puct` (SEARCH_OPTIONS) |
+| `raw:go9` | the network's prior alone |
+| `shipped:go9` | a player that comes with the program; `raw:shipped:go9` is its prior alone |
 | `gnugo:10` | GNU Go at a level |
 | `leelaz:weights.txt,playouts=200` | Leela Zero with a weight file |
 | `gtp:COMMAND` | any program that speaks GTP, by its command line |
-| `rollout:5000` | Monte-Carlo tree search with so many random games a move |
+| `rollout:5000` | Monte-Carlo tree search with 5,000 random games a move |
 | `random` | a legal action, all equally likely |
 """
 
@@ -20,7 +20,7 @@ from zero.errors import ParamsError, did_you_mean
 from zero.storage.manifests import NO_RESIGNATION
 
 KINDS = ("random", "rollout", "gnugo", "leelaz", "gtp", "raw")
-"""What may stand before a colon; anything else names a network."""
+"""Prefixes before a colon. A spec without one names a network."""
 KIND_PATTERN = re.compile("[:,]")
 SEARCH_OPTIONS = {
     "root": None,
@@ -29,8 +29,7 @@ SEARCH_OPTIONS = {
     "value_scale": "gumbel",
     "c_puct": "puct",
 }
-"""Parameters of the search, by their names in `params.yaml`, in place of those a player was made with, and the root
-that reads each."""
+"""Search parameters that a spec can change, by their names in `params.yaml`, with the root rule that reads each."""
 OPTIONS = {
     "network": ("simulations", "resign", *SEARCH_OPTIONS),
     "raw": (),
@@ -38,11 +37,11 @@ OPTIONS = {
 }
 
 
-class PlayerText(NamedTuple):
-    """A player as it was written."""
+class PlayerSpec(NamedTuple):
+    """A parsed player spec."""
 
     text: str
-    kind: str  # of KINDS, or "network"
+    kind: str  # one of KINDS, or "network"
     argument: str
     options: dict[str, str]
 
@@ -52,49 +51,52 @@ class PlayerText(NamedTuple):
         return self.kind in ("network", "raw")
 
     def with_argument(self, argument: str) -> str:
-        """The text of a player of the same kind and options that has another argument."""
+        """Text of the spec with another argument, and the same kind and options."""
         prefix = "" if self.kind == "network" else f"{self.kind}:"
         return ",".join([f"{prefix}{argument}", *(f"{name}={value}" for name, value in self.options.items())])
 
-    def whole(self, name: str, value: str, lowest: int, highest: int) -> int:
-        """A whole number of its text.
+    def int_option(self, name: str, default: int, lowest: int, highest: int) -> int:
+        """Value of an integer option, or `default` if the spec lacks it.
 
         Raises:
-          ParamsError: it is none, or out of range.
+          ParamsError: it is not an integer in the range.
         """
-        if not value.isdecimal() or not lowest <= int(value) <= highest:
-            raise ParamsError(f"{self.text!r}: {name} {value!r} is no number from {lowest} to {highest}")
-        return int(value)
+        return self._int(name, self.options[name], lowest, highest) if name in self.options else default
 
-    def number(self, default: int, lowest: int, highest: int) -> int:
-        """Its argument, a whole number.
+    def int_argument(self, default: int, lowest: int, highest: int) -> int:
+        """The argument as an integer, or `default` if it is empty.
 
         Raises:
-          ParamsError: it is none, or out of range.
+          ParamsError: it is not an integer in the range.
         """
-        return self.whole(self.kind, self.argument or str(default), lowest, highest)
+        return self._int(self.kind, self.argument, lowest, highest) if self.argument else default
 
     def resign_threshold(self) -> float:
-        """Its option `resign`: below this value it resigns, at -1 never.
+        """The option `resign`: the player resigns below this value, in [-1, 1]; -1 means never.
 
         Raises:
-          ParamsError: it is no value.
+          ParamsError: it is not a number in the range.
         """
         text = self.options.get("resign", str(NO_RESIGNATION))
         try:
             threshold = float(text)
         except ValueError:
-            threshold = 2.0
+            threshold = float("nan")
         if not -1.0 <= threshold <= 1.0:
-            raise ParamsError(f"{self.text!r}: resign {text!r} is no value from -1 (never) to 1")
+            raise ParamsError(f"{self.text!r}: resign must be a number from -1 (never) to 1, got {text!r}")
         return threshold
 
+    def _int(self, name: str, value: str, lowest: int, highest: int) -> int:
+        if not value.isdecimal() or not lowest <= int(value) <= highest:
+            raise ParamsError(f"{self.text!r}: {name} must be an integer from {lowest} to {highest}, got {value!r}")
+        return int(value)
 
-def parse_player(text: str) -> PlayerText:
-    """Takes the text of a player apart.
+
+def parse_player(text: str) -> PlayerSpec:
+    """Parses a player spec. Networks, files and programs are looked up later, by `zero.players.build`.
 
     Raises:
-      ParamsError: an option that the player has not, or no network where one is needed.
+      ParamsError: the player has no such option, or the spec names no network where one is required.
     """
     kind = KIND_PATTERN.split(text.strip(), maxsplit=1)[0]
     rest = text.strip()
@@ -102,8 +104,8 @@ def parse_player(text: str) -> PlayerText:
         rest = rest.removeprefix(kind).removeprefix(":")
     else:
         kind = "network"
-    if kind == "gtp":
-        return PlayerText(text, kind, rest, {})
+    if kind == "gtp":  # a command line can contain commas
+        return PlayerSpec(text, kind, rest, {})
     argument, *pairs = rest.split(",")
     options: dict[str, str] = {}
     for pair in pairs:
@@ -114,5 +116,5 @@ def parse_player(text: str) -> PlayerText:
             raise ParamsError(f"{text!r}: unknown option {pair!r}{hint}; {kind} has: {', '.join(known) or 'none'}")
         options[name] = value
     if not argument and kind in ("network", "raw", "leelaz"):
-        raise ParamsError(f"{text!r} names no player; write for example go9, raw:go9/gen-0012 or gnugo:10")
-    return PlayerText(text, kind, argument, options)
+        raise ParamsError(f"{text!r} does not name a player; write for example go9, raw:go9/gen-0012 or gnugo:10")
+    return PlayerSpec(text, kind, argument, options)

@@ -1,22 +1,21 @@
-"""Plays a legal action, all equally likely: the weakest player that keeps to the rules.
+"""A player that draws a legal action, all equally likely: the weakest player that follows the rules.
 
-In Go the pass is one of the actions and as likely as any point, neither kept for the end nor avoided; so it fills its
-own eyes, and a game of two such players is as long as chance has it.
+In Go a pass is as likely as any point, so it fills its own eyes, and the length of its games varies widely.
 """
 
 from collections.abc import Sequence
 
 from zero.games.position import Rules
-from zero.players.base import PlayerId, Reply
 from zero.players.board import Board
+from zero.players.player import PlayerId, Reply
 from zero.search.streams import next_below, stream_of
 
 
 class UniformPlayer:
-    """Plays at random; a move depends on the seed, the game's number, the number of the move and the position."""
+    """Plays at random. A move depends on the seed, the game's number, the move's number and the position."""
 
     def __init__(self, rules: Rules, seed: int) -> None:
-        self.player = PlayerId(name="random", kind="random", settings={})
+        self.id = PlayerId(name="random", kind="random", settings={})
         self._rules, self._seed = rules, seed
         self._boards: dict[int, Board] = {}
 
@@ -30,18 +29,18 @@ class UniformPlayer:
         return [self._draw(game) for game in games]
 
     def play(self, game: int, action: int) -> None:
-        """Plays a move of either player."""
+        """Plays a move of either side."""
         self._boards[game].play(action)
 
     def end(self, game: int) -> None:
-        """Forgets the game."""
+        """Removes the game."""
         del self._boards[game]
 
     def close(self) -> None:
-        """Nothing is held that needs it."""
+        """Does nothing: it holds no resources."""
 
     def _draw(self, game: int) -> Reply:
         board = self._boards[game]
         legal = board.legal_actions()
-        stream = stream_of(self._seed, 0, f"random move {board.num_moves}", game)
+        stream = stream_of(self._seed, 0, f"random move {len(board.actions)}", game)
         return Reply(int(legal[next_below(stream, len(legal))]))

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from tests.end_to_end.lineages import Lineage
 from tests.evaluation.match.players import Scripted, passes, plays
+from tests.players.resolved import resolved_network
 from zero.cli.app import app
 from zero.config.params import GameParams, Params, load_params
 from zero.errors import ParamsError
@@ -22,11 +23,10 @@ from zero.evaluation.ladder.table import Ladder, Row
 from zero.evaluation.match import play_match
 from zero.evaluation.match.results import MatchSpec
 from zero.games.rules import rules_of
-from zero.interop.folder import export_player
-from zero.players import networks as sources
-from zero.players.base import PlayerId, Reply
-from zero.players.build import find_network_player, network_id
-from zero.players.spec import parse_player
+from zero.interop.export import export_player
+from zero.players import networks
+from zero.players.build import network_id
+from zero.players.player import PlayerId, Reply
 from zero.record.lineages import Chains
 from zero.storage.files import canonical_json, write_atomic
 
@@ -95,8 +95,8 @@ def test_the_gates_players_are_those_of_zero_match(home):
             assert generation.entry and generation.params
             simulations = generation.params.gating.num_simulations
             made = network_id(generation.tag, generation.entry.champion, generation.params, simulations)
-            assert made == find_network_player(home, parse_player(generation.tag)).player
-            raw = find_network_player(home, parse_player(f"raw:{generation.tag}")).player
+            assert made == resolved_network(home, generation.tag).id
+            raw = resolved_network(home, f"raw:{generation.tag}").id
             assert network_id(generation.tag, generation.entry.champion, generation.params, 0) == raw
 
 
@@ -284,7 +284,7 @@ def test_a_network_is_no_fixed_opponent(home):
 
 def test_a_shipped_player_is_a_fixed_opponent(home, tmp_path, monkeypatch):
     export_player(home, "tiny/gen-0000", tmp_path / "shipped/tiny")
-    monkeypatch.setattr(sources, "SHIPPED_DIR", tmp_path / "shipped")
+    monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
     growth = Growth(8, 2, opening_moves=2, against=("random", "shipped:tiny,simulations=3"))
     champions_keys = {key_of(champion_id(home, number)) for number in (0, 1)}
     names = set()
@@ -297,7 +297,7 @@ def test_a_shipped_player_is_a_fixed_opponent(home, tmp_path, monkeypatch):
 
 def test_a_shipped_player_that_is_a_champion_is_that_champion(home, tmp_path, monkeypatch):
     export_player(home, "tiny/gen-0001", tmp_path / "shipped/tiny")
-    monkeypatch.setattr(sources, "SHIPPED_DIR", tmp_path / "shipped")
+    monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
     with Chains(home) as chains:
         rated = rate_lineage(home, chains.ancestry("tiny"))
         entries = line_up(home, rated, Growth(2, against=("random", "shipped:tiny")))

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from zero.players.base import PlayerId, Reply
+from zero.players.player import PlayerId, Reply
 
 
 class Scripted:
     """In each game it does what `says` answers for (game, moves so far)."""
 
     def __init__(self, name: str, says: Callable[[int, tuple[int, ...]], Reply]) -> None:
-        self.player = PlayerId(name=name, kind="random", settings={})
+        self.id = PlayerId(name=name, kind="random", settings={})
         self.says = says
         self.moves: dict[int, list[int]] = {}
         self.ended: list[int] = []

@@ -12,7 +12,7 @@ from zero.evaluation.match import play_match
 from zero.evaluation.match.results import MatchGame, MatchSpec, count_match
 from zero.evaluation.match.screen import match_lines
 from zero.games.rules import go_rules
-from zero.players.base import PlayerId, Reply
+from zero.players.player import PlayerId, Reply
 from zero.statistics import wilson_interval
 
 GO3 = go_rules(3, 3, 0.5)

@@ -12,8 +12,8 @@ from zero.evaluation.match.results import FORFEIT
 from zero.games.rules import go_rules, gomoku_rules
 from zero.play.batched_games import play_games
 from zero.play.slots import play_settings
-from zero.players.base import PlayerId, Reply
-from zero.players.network import Searcher
+from zero.players.network_player import NetworkPlayer
+from zero.players.player import PlayerId, Reply
 from zero.search.streams import stream_of
 
 GO3 = go_rules(3, 3, 0.5)
@@ -136,7 +136,7 @@ def searcher(rules, salt, root):
         evaluation_cache=0,
     )
     player = PlayerId(name=salt, kind="network", settings={})
-    return Searcher(player, rules, HashEvaluator(rules, salt), search, SIMULATIONS, 4, seed=3)
+    return NetworkPlayer(player, rules, HashEvaluator(rules, salt), search, SIMULATIONS, 4, seed=3)
 
 
 @pytest.mark.parametrize("root", ["puct", "gumbel"])

@@ -20,12 +20,12 @@ from zero.data.sgf import read_collection
 from zero.errors import ParamsError
 from zero.evaluation.match.setup import contest
 from zero.network.weights import new_network, weights_bytes
-from zero.players.build import make_opponent
+from zero.players.build import make_player
 
 SMOKE = parse_params(preset_text("smoke"))
 CANNOT_BE_PLAYED = {
     "random nobody": "unknown lineage 'nobody'",
-    "random rollout:0": "'rollout:0': rollout '0' is no number from 1 to",
+    "random rollout:0": "'rollout:0': rollout must be an integer from 1 to 1000000, got '0'",
     "random random --games 3": "games = 3 is odd",
     "random random --size 30": "size = 30: Input should be less than or equal to 19",
     "random gtp:no-such-program": "no-such-program",
@@ -121,15 +121,15 @@ def test_the_same_match_has_the_same_folder(home):
 def test_each_player_is_made_once_and_closed(home, monkeypatch):
     made, closed = [], []
 
-    def make(asked, network, rules, games_at_once, seed):
-        if asked.text == "rollout:1":
+    def make(participant, rules, games_at_once, seed):
+        if participant.spec.text == "rollout:1":
             raise ParamsError("broken")
-        player = make_opponent(asked, network, rules, games_at_once, seed)
+        player = make_player(participant, rules, games_at_once, seed)
         monkeypatch.setattr(player, "close", lambda: closed.append(player))
         made.append(player)
         return player
 
-    monkeypatch.setattr("zero.evaluation.match.setup.make_opponent", make)
+    monkeypatch.setattr("zero.evaluation.match.setup.make_player", make)
     contest(home, ("random", "random"), 2)
     assert len(made) == len(closed) == 2
     contest(home, ("random", "random"), 2)  # it is over: they only tell who they are
@@ -147,7 +147,7 @@ def test_openings_are_bounded_by_the_board(home):
 
 def test_komi_is_for_go(tmp_path):
     (tmp_path / "params.yaml").write_text(preset_text("gomoku8"))
-    with pytest.raises(ParamsError, match=r"komi = 7\.5 is for Go; gomoku has none"):
+    with pytest.raises(ParamsError, match=r"komi = 7\.5 is for Go only; gomoku has no komi"):
         contest(tmp_path, ("random", "random"), 2, komi=7.5)
 
 
@@ -168,7 +168,7 @@ def test_a_match_is_a_run_in_mlflow(home, server):
     assert track_match(played.folder, server) == url, "written once"
     client = MlflowClient(server)
     experiment = client.get_experiment_by_name("matches of players")
-    runs = client.search_runs([experiment.experiment_id], f"tags.`zero.evaluation.match` = '{played.spec.key()}'")
+    runs = client.search_runs([experiment.experiment_id], f"tags.`zero.match` = '{played.spec.key()}'")
     assert len(runs) == 1
     assert runs[0].data.metrics["score"] == played.table.result.score
     assert runs[0].data.metrics["as_black_score_low"] <= runs[0].data.metrics["as_black_score"]

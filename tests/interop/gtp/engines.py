@@ -1,4 +1,4 @@
-"""Engines for the tests: in this process, or as a program of its own (`python -m tests.interop.gtp.engines KIND`)."""
+"""Engines for the tests: in this process, or as a separate program (`python -m tests.interop.gtp.engines KIND`)."""
 
 import io
 import os
@@ -12,7 +12,7 @@ from zero.games.rules import go_rules, gomoku_rules
 from zero.interop.gtp.engine import Engine
 from zero.interop.gtp.serve import serve_gtp
 from zero.play.player import Player
-from zero.players.single_game import Mind, OpponentMind, PlayerMind
+from zero.players.session import NetworkSession, PlayerSession, Session
 from zero.players.uniform import UniformPlayer
 from zero.search.evaluator import Evaluator, UniformEvaluator
 
@@ -21,66 +21,66 @@ GOMOKU = gomoku_rules(6, 6, 4)
 NUM_SIMULATIONS = 30
 
 
-def player_mind(
+def network_session(
     rules: Rules = GO5,
     evaluator: Evaluator | None = None,
     num_simulations: int = NUM_SIMULATIONS,
-    limit: float | None = None,
+    seconds: float | None = None,
     **settings: float,
-) -> PlayerMind:
-    """A search with a network that knows nothing; `limit`: seconds of a search; `settings`: of the mind."""
+) -> NetworkSession:
+    """A session of an untrained network. `seconds`: time limit of a search; `settings`: arguments of the session."""
 
     def new_player(changed: Rules) -> Player:
-        judge = evaluator or HashEvaluator(changed)
-        most = max(40, 10 * num_simulations)
-        return Player(changed, judge, num_simulations, 1.5, False, False, most, num_leaves=4, seconds=limit)
+        used = evaluator or HashEvaluator(changed)
+        max_nodes = max(40, 10 * num_simulations)
+        return Player(changed, used, num_simulations, 1.5, False, False, max_nodes, num_leaves=4, seconds=seconds)
 
-    return PlayerMind("a hash", new_player, rules, num_simulations, **settings)
-
-
-def random_mind(rules: Rules = GO5) -> OpponentMind:
-    return OpponentMind("random", lambda changed: UniformPlayer(changed, seed=3), rules)
+    return NetworkSession("a hash", new_player, rules, num_simulations, **settings)
 
 
-def engine(mind: Mind | None = None, rules: Rules = GO5) -> Engine:
-    """An engine that is interrupted at once."""
-    return Engine(mind or player_mind(rules), rules)
+def random_session(rules: Rules = GO5) -> PlayerSession:
+    return PlayerSession("random", lambda changed: UniformPlayer(changed, seed=3), rules)
 
 
-def ask(one: Engine, line: str) -> str:
-    """The answer to a command, or its error after a question mark."""
+def engine(session: Session | None = None, rules: Rules = GO5) -> Engine:
+    """An engine whose analyses are interrupted at once."""
+    return Engine(session or network_session(rules), rules)
+
+
+def answer(one: Engine, line: str) -> str:
+    """The answer to a command; after a question mark if it failed."""
     from zero.errors import ZeroError
 
     name, *words = line.split()
     try:
-        answer = one.run(name, tuple(words))
+        result = one.run(name, tuple(words))
     except ZeroError as error:
         return f"? {error}"
-    return answer if isinstance(answer, str) else "\n".join(answer)
+    return result if isinstance(result, str) else "\n".join(result)
 
 
-def ask_all(one: Engine, lines: str) -> list[str]:
+def answers(one: Engine, lines: str) -> list[str]:
     """The answers to commands that are separated by semicolons."""
-    return [ask(one, line) for line in lines.split(";")]
+    return [answer(one, line) for line in lines.split(";")]
 
 
-def transcript(data: bytes, mind: Mind | None = None, rules: Rules = GO5) -> str:
-    """All that an engine writes when these bytes are its input."""
+def transcript(data: bytes, session: Session | None = None, rules: Rules = GO5) -> str:
+    """Everything that an engine writes for this input."""
     out = io.StringIO()
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
-        serve_gtp(file, out, lambda interrupted: Engine(mind or player_mind(rules), rules, interrupted))
+        serve_gtp(file, out, lambda interrupted: Engine(session or network_session(rules), rules, interrupted))
     return out.getvalue()
 
 
 def stones(one: Engine) -> set[str]:
     """The points with stones."""
-    return {point for line in ask(one, "final_status_list alive").splitlines() for point in line.split()}
+    return {point for line in answer(one, "final_status_list alive").splitlines() for point in line.split()}
 
 
 def engine_program(kind: str) -> GtpProgram:
-    """An engine as a program of its own: `network`, `uniform`, `random` or `gomoku`."""
+    """An engine as a separate program: `network`, `uniform`, `random` or `gomoku`."""
     return GtpProgram([sys.executable, "-m", "tests.interop.gtp.engines", kind])
 
 
@@ -99,17 +99,17 @@ def network_9x9() -> Evaluator:
 
 
 def main() -> None:
-    """Serves one of them on the standard input and output."""
+    """Serves one of them on standard input and output."""
     kind = sys.argv[1]
     rules = {"gomoku": GOMOKU, "uniform": GO5}.get(kind, GO9)
-    mind: Mind
+    session: Session
     if kind == "random":
-        mind = random_mind(rules)
+        session = random_session(rules)
     elif kind == "network":
-        mind = player_mind(rules, network_9x9(), num_simulations=24)
+        session = network_session(rules, network_9x9(), num_simulations=24)
     else:
-        mind = player_mind(rules, UniformEvaluator(), num_simulations=200)
-    serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(mind, rules, interrupted))
+        session = network_session(rules, UniformEvaluator(), num_simulations=200)
+    serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(session, rules, interrupted))
 
 
 if __name__ == "__main__":

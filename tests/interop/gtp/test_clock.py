@@ -1,17 +1,16 @@
-"""Time settings as seconds for a move: never more than there is."""
+"""Seconds for a move by the time settings: never more than the player has."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zero.games.position import BLACK, WHITE
-from zero.interop.gtp.arguments import kgs_time_settings
-from zero.interop.gtp.clock import LAG_SECONDS, LEAST_SECONDS, Clock, TimeLeft, TimeSettings
+from zero.interop.gtp.clock import LAG_SECONDS, MIN_SECONDS, Clock, TimeLeft, TimeSettings
 
 
 def clock(*settings):
     one = Clock()
-    one.set(TimeSettings(*settings))
+    one.configure(TimeSettings(*settings))
     return one
 
 
@@ -28,50 +27,50 @@ def test_a_period_without_stones_means_no_limit():
     assert seconds(clock(600, 30, 0)) is None
 
 
-def test_absolute_time_is_spread_over_the_moves_to_come():
-    assert seconds(clock(324, 0, 0)) == pytest.approx(0.9 * 10)  # 32.4 moves of each on 81 points
-    assert seconds(clock(324, 0, 0), num_moves=200) == pytest.approx(0.9 * 32.4)  # ten may always come
+def test_main_time_is_spread_over_the_expected_moves():
+    assert seconds(clock(324, 0, 0)) == pytest.approx(0.9 * 10)  # 32.4 moves of each player on 81 points
+    assert seconds(clock(324, 0, 0), num_moves=200) == pytest.approx(0.9 * 32.4)  # at least ten moves are expected
 
 
 def test_a_canadian_period_is_shared_by_its_stones():
     one = clock(0, 100, 10)
-    one.tell(BLACK, TimeLeft(100, 10))
+    one.set_left(BLACK, TimeLeft(100, 10))
     assert seconds(one) == pytest.approx(9.0)
-    one.tell(BLACK, TimeLeft(5, 5))
+    one.set_left(BLACK, TimeLeft(5, 5))
     assert seconds(one) == pytest.approx(0.8)
 
 
-def test_without_a_main_time_the_first_move_has_its_share_of_the_period():
+def test_without_main_time_the_first_move_uses_the_first_period():
     assert seconds(clock(0, 100, 10)) == pytest.approx(9.0)
 
 
-def test_one_stone_a_period_is_a_time_for_each_move():
+def test_a_period_for_one_stone_is_a_time_for_each_move():
     one = clock(0, 5, 1)
     for _ in range(5):
         assert seconds(one) == pytest.approx(4.5)
-        one.use(BLACK, 4.6)
+        one.spend(BLACK, 4.6)
 
 
-def test_what_is_used_is_counted_until_it_is_told():
+def test_spent_time_is_subtracted_until_the_controller_reports_it():
     one = clock(1000, 0, 0)
     before = seconds(one)
-    one.use(BLACK, 500)
+    one.spend(BLACK, 500)
     assert seconds(one) == pytest.approx(before / 2)
     assert seconds(one, WHITE) == before
-    one.tell(BLACK, TimeLeft(1000, 0))
+    one.set_left(BLACK, TimeLeft(1000, 0))
     assert seconds(one) == before
 
 
-def test_main_time_runs_over_into_the_first_period():
+def test_exceeding_the_main_time_uses_the_first_period():
     one = clock(10, 100, 10)
-    one.use(BLACK, 20)
+    one.spend(BLACK, 20)
     assert seconds(one) == pytest.approx(0.9 * 90 / 9)
 
 
-def test_a_new_game_has_all_its_time():
+def test_a_new_game_restarts_the_clock():
     one = clock(100, 0, 0)
     before = seconds(one)
-    one.use(BLACK, 99)
+    one.spend(BLACK, 99)
     one.restart()
     assert seconds(one) == before
 
@@ -80,7 +79,7 @@ TIMES = st.floats(0, 1e5)
 
 
 @given(TIMES, TIMES, st.integers(0, 50), st.integers(1, 500), st.lists(st.floats(0, 100), max_size=20))
-def test_no_move_takes_more_than_there_is(main, period, stones, num_points, used):
+def test_no_move_takes_more_time_than_is_left(main, period, stones, num_points, used):
     one = clock(main, period, stones)
     for number, spent in enumerate(used):
         limit = one.seconds_for_move(BLACK, num_points, 2 * number)
@@ -89,21 +88,12 @@ def test_no_move_takes_more_than_there_is(main, period, stones, num_points, used
             assert stones == 0
             return
         left = one._left[BLACK]
-        whole = left.seconds if left.stones else left.seconds + (period / stones if stones else 0)
-        assert LEAST_SECONDS <= limit <= max(LEAST_SECONDS, whole - LAG_SECONDS)
-        one.use(BLACK, spent)
+        available = left.seconds if left.stones else left.seconds + (period / stones if stones else 0)
+        assert MIN_SECONDS <= limit <= max(MIN_SECONDS, available - LAG_SECONDS)
+        one.spend(BLACK, spent)
 
 
-def test_the_stones_left_of_byo_yomi_are_periods():
-    one = Clock()
-    one.set(kgs_time_settings(("byoyomi", "300", "30", "5")))
-    one.tell(BLACK, TimeLeft(30, 5))
-    assert seconds(one) == pytest.approx(27.0)
-    one.use(BLACK, 20)
-    assert seconds(one) == pytest.approx(27.0)
-
-
-def test_what_is_left_of_no_limit_is_no_limit():
+def test_time_left_sets_no_limit_if_the_settings_have_none():
     one = clock(0, 1, 0)
-    one.tell(BLACK, TimeLeft(0, 0))
+    one.set_left(BLACK, TimeLeft(0, 0))
     assert seconds(one) is None

@@ -1,4 +1,4 @@
-"""Whole games between our engine and GNU Go over pipes, with GNU Go as the judge; and GNU Go's way of regression."""
+"""Complete games between our engine and GNU Go with GNU Go as the scorer, and a regression file of GNU Go's kind."""
 
 import re
 
@@ -10,12 +10,12 @@ from tests.oracle.gtp import GtpProgram
 
 KOMI = "7.5"
 OURS_PASSES_FROM = 140
-"""Moves after which our player, who never learned to stop, only passes, so that GNU Go can end the game."""
+"""Number of moves after which our untrained player only passes, so that GNU Go can end the game."""
 MOST_MOVES = 500
 
 
 def referee(*options: str) -> GnuGo:
-    """GNU Go by our rules; it captures all dead stones before it passes."""
+    """GNU Go with our rules. It captures all dead stones before it passes."""
     return GnuGo(
         *("--level", "1", "--chinese-rules", "--positional-superko", "--forbid-suicide"),
         *("--capture-all-dead", "--seed", "3", *options),
@@ -23,7 +23,7 @@ def referee(*options: str) -> GnuGo:
 
 
 def play_out(ours: GtpProgram, gnugo: GtpProgram, our_colour: str) -> list[str]:
-    """A game until both pass; each hears the other's moves and refuses what it holds to be illegal."""
+    """Plays until both pass. Each program receives the other's moves and rejects illegal ones."""
     for program in (ours, gnugo):
         program.ask("boardsize 9")
         program.ask("clear_board")
@@ -43,7 +43,7 @@ def play_out(ours: GtpProgram, gnugo: GtpProgram, our_colour: str) -> list[str]:
 
 
 def all_stones(program: GtpProgram) -> set[str]:
-    """Every stone on the board, as GNU Go lists them."""
+    """All stones on the board, by GNU Go's command `list_stones`."""
     return {
         f"{colour} {point}" for colour in ("black", "white") for point in program.ask(f"list_stones {colour}").split()
     }
@@ -51,15 +51,15 @@ def all_stones(program: GtpProgram) -> set[str]:
 
 @needs_gnugo
 @pytest.mark.parametrize("our_colour", ["b", "w"])
-def test_a_game_of_a_network_against_gnugo_is_legal_to_both_and_scored_alike(our_colour):
+def test_a_game_against_gnugo_is_legal_and_has_the_same_score(our_colour):
     with engine_program("network") as ours, referee() as gnugo:
         moves = play_out(ours, gnugo, our_colour)
         assert 40 < len(moves) < MOST_MOVES
-        assert gnugo.ask("final_status_list dead") == ""  # all is captured, so areas are areas
+        assert gnugo.ask("final_status_list dead") == ""  # all dead stones are captured
         assert ours.ask("final_score") == gnugo.ask("final_score")
         points = {name.split()[1] for name in all_stones(gnugo)}
         assert set(ours.ask("final_status_list alive").split()) == points
-        # the whole game taken back, and both boards are empty again
+        # after all moves are taken back the board is empty
         for _ in moves:
             ours.ask("undo")
         assert ours.ask("final_status_list alive") == ""
@@ -67,21 +67,21 @@ def test_a_game_of_a_network_against_gnugo_is_legal_to_both_and_scored_alike(our
 
 
 @needs_gnugo
-def test_a_random_player_is_legal_to_gnugo_on_other_boards():
+def test_moves_of_a_random_player_are_legal_for_gnugo_on_other_boards():
     with engine_program("random") as ours, GnuGo("--positional-superko", "--forbid-suicide") as gnugo:
         for size in (2, 5, 13, 19):
             for program in (ours, gnugo):
                 program.ask(f"boardsize {size}")
                 program.ask("clear_board")
             for turn in range(120):
-                colour = "bbw"[turn % 3]  # one colour twice in a row, every time
+                colour = "bbw"[turn % 3]  # Black plays twice in a row each time
                 gnugo.ask(f"play {colour} {ours.ask(f'genmove {colour}')}")
             points = {name.split()[1] for name in all_stones(gnugo)}
             assert set(ours.ask("final_status_list alive").split()) == points
 
 
 REGRESSION = """
-# A search that knows nothing but the rules has to find these: Black's wall has won once both have passed.
+# An untrained search must find these: Black's wall wins once both have passed.
 loadsgf {folder}/wall.sgf
 10 reg_genmove black
 #? [PASS]
@@ -108,7 +108,7 @@ WALL = "(;GM[1]SZ[5]KM[0.5];B[ca];W[];B[cb];W[];B[cc];W[];B[cd];W[];B[ce];W[])"
 
 
 def run_regression(program: GtpProgram, text: str) -> dict[int, tuple[str, str]]:
-    """The answers of a file of GNU Go's `regression` folder, each with the pattern that it is held against."""
+    """Answers to a file in the format of GNU Go's `regression` folder, each with its expected pattern."""
     results, last, answer = {}, 0, ""
     for line in text.splitlines():
         if match := re.fullmatch(r"#\? \[(.*)\]\*?", line):
@@ -125,12 +125,12 @@ def run_regression(program: GtpProgram, text: str) -> dict[int, tuple[str, str]]
 
 
 def matches(answer: str, pattern: str) -> bool:
-    """By the rules of GNU Go's `regress.awk`: an expression for the whole answer, a first `!` turns it round."""
+    """Matches like GNU Go's `regress.awk`: an expression for the complete answer, negated by a leading `!`."""
     wanted = not pattern.startswith("!")
     return bool(re.fullmatch(pattern.removeprefix("!"), answer, re.IGNORECASE)) == wanted
 
 
-def test_a_regression_file_of_gnugos_kind_is_answered(tmp_path):
+def test_a_regression_file_passes(tmp_path):
     (tmp_path / "wall.sgf").write_text(WALL)
     with engine_program("uniform") as program:
         results = run_regression(program, REGRESSION.format(folder=tmp_path))

@@ -1,4 +1,4 @@
-"""Lines to commands and answers to lines, noise included."""
+"""Parsing of commands and formatting of answers, also for invalid input."""
 
 import os
 import time
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zero.interop.gtp.protocol import MAX_LINE_BYTES, Command, CommandError, Lines, answer, command_of, refusal
+from zero.interop.gtp.protocol import MAX_LINE_BYTES, Command, CommandError, Lines, failure, parse_command, success
 
 
 @pytest.mark.parametrize(
@@ -29,32 +29,32 @@ from zero.interop.gtp.protocol import MAX_LINE_BYTES, Command, CommandError, Lin
         ("\x01\x02", None),
     ],
 )
-def test_a_line_is_taken_apart(line, command):
-    assert command_of(line) == command
+def test_a_line_is_parsed(line, command):
+    assert parse_command(line) == command
 
 
 @given(st.text())
 def test_any_line_is_a_command_or_none(line):
-    command = command_of(line)
+    command = parse_command(line)
     assert command is None or command.id or command.name
 
 
 @pytest.mark.parametrize(
     ("text", "lines"), [("", "=3 \n\n"), ("D4", "=3 D4\n\n"), ("a\n\nb\n", "=3 a\nb\n\n"), ("\n \n", "=3 \n\n")]
 )
-def test_an_answer_ends_with_its_only_empty_line(text, lines):
-    assert answer("3", text).replace(" \n", "\n") == lines.replace(" \n", "\n")
-    assert answer("3", text).count("\n\n") == 1
+def test_an_answer_contains_one_empty_line_at_its_end(text, lines):
+    assert success("3", text).replace(" \n", "\n") == lines.replace(" \n", "\n")
+    assert success("3", text).count("\n\n") == 1
 
 
-def test_a_refusal_has_a_question_mark_and_the_number():
-    assert refusal("3", "syntax error") == "?3 syntax error\n\n"
-    assert refusal("", "syntax error") == "? syntax error\n\n"
+def test_a_failure_has_a_question_mark_and_the_id():
+    assert failure("3", "syntax error") == "?3 syntax error\n\n"
+    assert failure("", "syntax error") == "? syntax error\n\n"
 
 
 @pytest.fixture
 def pipe():
-    """Lines that are read, and the descriptor to write them to."""
+    """A reader of lines and the descriptor that writes them."""
     source, target = os.pipe()
     with os.fdopen(source, "rb") as file:
         yield Lines(file), target
@@ -69,18 +69,18 @@ def test_lines_are_cut_at_newlines(pipe):
     assert [lines.next() for _ in range(3)] == ["half a line", "the last has no end", None]
 
 
-def test_bytes_that_are_no_ascii_are_parts_of_a_files_name(pipe):
+def test_non_ascii_bytes_are_parts_of_a_file_name(pipe):
     lines, target = pipe
     name = b"/tmp/j\xc3\xbcrgen\xc2\xa0\xff.sgf"
     os.write(target, b"loadsgf " + name + b"\n")
     os.close(target)
     line = lines.next()
-    assert line and (command := command_of(line))
+    assert line and (command := parse_command(line))
     assert [os.fsencode(word) for word in command.arguments] == [name]
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\nname\n"])
-def test_a_line_without_end_is_refused_once(pipe, ending):
+def test_a_line_without_end_is_rejected_once(pipe, ending):
     lines, target = pipe
 
     def write() -> None:
@@ -95,7 +95,7 @@ def test_a_line_without_end_is_refused_once(pipe, ending):
     assert [lines.next() for _ in range(2)] == (["name", None] if b"name" in ending else [None, None])
 
 
-def test_waiting_sees_a_whole_line_but_not_a_half_one(pipe):
+def test_waiting_needs_a_complete_line(pipe):
     lines, target = pipe
     assert not lines.wait(0.0)
     os.write(target, b"na")

@@ -1,4 +1,4 @@
-"""The loop: one answer to each command, whatever stands between them."""
+"""The loop: one answer to each command, whatever input is between them."""
 
 import io
 import os
@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.interop.gtp.engines import GO5, engine_program, player_mind, random_mind, transcript
+from tests.interop.gtp.engines import GO5, engine_program, network_session, random_session, transcript
 from tests.interop.gtp.test_analysis import as_lizzie
 from tests.search.evaluators import HashEvaluator
 from zero.errors import StorageError
 from zero.interop.gtp.engine import Engine
-from zero.interop.gtp.protocol import command_of
+from zero.interop.gtp.protocol import parse_command
 from zero.interop.gtp.serve import serve_gtp
 
 ANSWER = re.compile(r"([=?])(\d*)(?: ([^\n]+(?:\n[^\n]+)*)|(?:\n[^\n]+)*)?\n\n")
 
 
 def answers(text):
-    """Sign, number and text of each answer; nothing stands between them."""
+    """Sign, id and text of each answer; checks that nothing is between them."""
     found, end = [], 0
     while end < len(text):
         match = ANSWER.match(text, end)
@@ -34,18 +34,18 @@ def answers(text):
     return found
 
 
-def test_each_command_has_its_answer_with_its_number():
+def test_each_command_has_an_answer_with_its_id():
     data = b"1 name\n\n# nothing\n2 protocol_version\r\nwhat\n 33\tkomi x\n4\nquit\nname\n"
     assert transcript(data) == "=1 zero\n\n=2 2\n\n? unknown command\n\n?33 syntax error\n\n?4 syntax error\n\n=\n\n"
 
 
-def test_the_end_of_the_input_ends_it_quietly():
+def test_the_end_of_the_input_ends_the_loop():
     assert transcript(b"") == ""
     assert transcript(b"name") == "= zero\n\n"
     assert transcript(b"# only a comment") == ""
 
 
-def test_a_line_that_is_too_long_is_refused_and_the_next_is_heard():
+def test_a_line_that_is_too_long_is_rejected_and_the_next_is_answered():
     text = transcript(b"play b " + b"C3 " * 100_000 + b"\n7 name\n")
     assert [(sign, number) for sign, number, _ in answers(text)] == [("?", ""), ("=", "7")]
 
@@ -58,14 +58,14 @@ def test_an_analysis_is_one_answer_that_ends_with_the_next_command():
 
 
 @pytest.mark.parametrize("next_line", [b"name\n", b"\n", b"quit\n", b""])
-def test_an_analysis_goes_on_until_a_line_comes(next_line):
+def test_an_analysis_continues_until_a_line_comes(next_line):
     source, target = os.pipe()
     out = io.StringIO()
-    mind = player_mind(GO5)
-    mind.begin(GO5)
-    mind.think(8, None)  # compiles what is not compiled yet
+    session = network_session(GO5)
+    session.new_game(GO5)
+    session.search(8, None)  # compiles the kernels
     with os.fdopen(source, "rb") as file:
-        thread = Thread(target=serve_gtp, args=(file, out, lambda interrupted: Engine(mind, GO5, interrupted)))
+        thread = Thread(target=serve_gtp, args=(file, out, lambda interrupted: Engine(session, GO5, interrupted)))
         thread.start()
         os.write(target, b"kata-analyze interval 5\n")
         deadline = time.monotonic() + 60
@@ -83,7 +83,7 @@ def test_an_analysis_goes_on_until_a_line_comes(next_line):
     assert rest == {b"name\n": "= zero\n\n", b"quit\n": "=\n\n"}.get(next_line, "")
 
 
-def test_visits_grow_while_it_analyses():
+def test_visits_grow_during_an_analysis():
     class Slow(HashEvaluator):
         def evaluate(self, planes, prior, value):
             time.sleep(0.002)
@@ -95,7 +95,7 @@ def test_visits_grow_while_it_analyses():
         rounds.append(1)
         return len(rounds) >= 9
 
-    one = Engine(player_mind(GO5, Slow(GO5)), GO5, interrupted)
+    one = Engine(network_session(GO5, Slow(GO5)), GO5, interrupted)
     lines = list(one.run("lz-analyze", ("b", "0")))
     totals = [sum(visits for visits, _, _ in as_lizzie(line).values()) for line in lines]
     assert totals == sorted(totals)
@@ -103,7 +103,7 @@ def test_visits_grow_while_it_analyses():
 
 
 class Failing(HashEvaluator):
-    """A network that is lost once something is so; slow, so that no tree is full by then."""
+    """An evaluator that fails once `is_lost` returns True. It is slow, so that the tree is not full before."""
 
     def __init__(self, is_lost: Callable[[], bool]) -> None:
         super().__init__(GO5)
@@ -116,24 +116,24 @@ class Failing(HashEvaluator):
         super().evaluate(planes, prior, value)
 
 
-def test_an_analysis_that_fails_is_refused_and_the_next_is_heard():
-    text = transcript(b"1 lz-analyze b 1\n2 name\n", player_mind(GO5, Failing(lambda: True)))
+def test_a_failed_analysis_is_reported_and_the_next_command_is_answered():
+    text = transcript(b"1 lz-analyze b 1\n2 name\n", network_session(GO5, Failing(lambda: True)))
     assert text == "?1 the network is gone\n\n=2 zero\n\n"
 
 
 def test_an_analysis_that_fails_later_ends_its_answer(caplog):
     out = io.StringIO()
-    mind = player_mind(GO5, Failing(lambda: out.getvalue().count("\n") == 2))
+    session = network_session(GO5, Failing(lambda: out.getvalue().count("\n") == 2))
     with tempfile.TemporaryFile() as file:
         file.write(b"1 lz-analyze b 1\n2 name\n")
         file.seek(0)
-        serve_gtp(file, out, lambda _: Engine(mind, GO5, lambda seconds: False))
+        serve_gtp(file, out, lambda _: Engine(session, GO5, lambda seconds: False))
     first, rest = out.getvalue().split("\n\n", 1)
     assert first.startswith("=1\ninfo move ") and rest == "=2 zero\n\n"
-    assert "lz-analyze ends early: the network is gone" in caplog.text
+    assert "lz-analyze ended early: the network is gone" in caplog.text
 
 
-def test_nobody_reading_ends_it():
+def test_it_ends_if_no_one_reads_the_answers():
     class Closed(io.StringIO):
         def flush(self) -> None:
             raise BrokenPipeError
@@ -141,7 +141,7 @@ def test_nobody_reading_ends_it():
     source, target = os.pipe()
     os.write(target, b"name\n")
     with os.fdopen(source, "rb") as file:
-        serve_gtp(file, Closed(), lambda interrupted: Engine(random_mind(), GO5, interrupted))
+        serve_gtp(file, Closed(), lambda interrupted: Engine(random_session(), GO5, interrupted))
     os.close(target)
 
 
@@ -149,7 +149,7 @@ VOCABULARY = """
 1 22 play genmove b w black white C3 A1 pass Z9 E5 undo komi 7.5 -1 nan boardsize 5 2 9 showboard clear_board
 final_score final_status_list alive loadsgf /dev/null time_settings 0 1 time_left reg_genmove lz-analyze
 kata-genmove_analyze interval maxmoves set_free_handicap fixed_handicap place_free_handicap 4 # list_commands
-known_command kgs-time_settings byoyomi quit_ name version
+known_command quit_ name version
 """
 WORDS = st.sampled_from(VOCABULARY.split())
 LINES = st.lists(
@@ -163,16 +163,16 @@ LINES = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(LINES, st.sampled_from([b"\n", b"\r\n"]), st.booleans())
-def test_noise_never_ends_it_and_each_command_has_one_answer(lines, ending, is_random):
-    mind = random_mind() if is_random else player_mind(GO5, num_simulations=4)
-    text = transcript(ending.join([*lines, b"77777 name", b""]), mind)
-    expected = [command_of(line.decode("ascii", errors="replace")) for line in lines]
+def test_invalid_input_never_ends_it_and_each_command_has_one_answer(lines, ending, is_random):
+    session = random_session() if is_random else network_session(GO5, num_simulations=4)
+    text = transcript(ending.join([*lines, b"77777 name", b""]), session)
+    expected = [parse_command(line.decode("ascii", errors="replace")) for line in lines]
     numbers = [command.id for command in expected if command is not None]
     assert [number for _, number, _ in answers(text)] == [*numbers, "77777"]
     assert text.endswith("=77777 zero\n\n")
 
 
-def test_it_serves_as_a_program():
+def test_it_runs_as_a_program():
     with engine_program("random") as program:
         assert program.ask("name") == "zero"
         assert program.ask("boardsize 19") == ""

@@ -1,13 +1,15 @@
-"""SGF files as a controller loads them."""
+"""Handicap stones and SGF files as a controller loads them."""
 
 import pytest
 
-from tests.interop.gtp.engines import GO9, ask, ask_all, engine, random_mind
+from tests.interop.gtp.engines import GO9, answer, answers, engine, random_session
 from tests.oracle.gnugo import GnuGo, needs_gnugo
 from zero.errors import ZeroError
+from zero.games.coords import action_to_name, name_to_action
 from zero.games.position import BLACK, GO, GOMOKU, WHITE
-from zero.interop.gtp.moves import Move
-from zero.interop.gtp.setup import load_setup, read_text
+from zero.games.rules import go_rules
+from zero.interop.gtp.game import Move
+from zero.interop.gtp.setup import free_handicap_points, handicap_points, load_setup, read_text
 
 WITH_EVERYTHING = """(;FF[4]GM[1]SZ[9]KM[5.5]HA[2]C[a \\] in it]
 AB[cc][gg:hh]AW[ca]PL[W];W[dd];B[];W[ee](;B[ff];W[])(;B[aa]))"""
@@ -28,7 +30,7 @@ def test_a_number_stops_before_that_move(number, moves):
     assert len(loaded.stones) == 6
 
 
-def test_a_file_that_does_not_say_is_19x19_and_keeps_the_komi():
+def test_a_file_without_properties_is_19x19_and_has_no_komi():
     loaded = load_setup("(;GM[1];B[aa])", GO)
     assert (loaded.size, loaded.komi) == (19, None)
     assert load_setup("(;KM[many];B[aa])", GO).komi is None
@@ -43,9 +45,9 @@ def test_a_file_that_does_not_say_is_19x19_and_keeps_the_komi():
         ("x-unknown", "utf-8", "能"),
     ],
 )
-def test_a_file_is_read_in_the_encoding_that_it_names(tmp_path, charset, encoding, word):
+def test_a_file_is_decoded_with_the_encoding_it_names(tmp_path, charset, encoding, word):
     path = tmp_path / "x.sgf"
-    path.write_bytes(f"(;CA[{charset}]SZ[5]C[{word}];B[bb];W[cc])".encode(encoding))  # some end with a backslash's byte
+    path.write_bytes(f"(;CA[{charset}]SZ[5]C[{word}];B[bb];W[cc])".encode(encoding))
     assert load_setup(read_text(path), GO).moves == (Move(BLACK, 6), Move(WHITE, 12))
 
 
@@ -56,21 +58,21 @@ def test_gomoku_is_read_as_gomoku():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no SGF"),
-        ("hello", "no SGF"),
+        ("", "not an SGF file"),
+        ("hello", "not an SGF file"),
         ("(;SZ[9];B[aa]", "is incomplete"),
-        ("(;GM[4]SZ[9];B[aa])", "another game"),
-        ("(;SZ[25];B[aa])", "too large"),
-        ("(;SZ[9:7];B[aa])", "no square board"),
-        ("(;SZ[x];B[aa])", "no square board"),
-        ("(;SZ[9];B[zz])", "no point"),
-        ("(;SZ[9];B[jj])", "no point"),
-        ("(;SZ[9]AB[];B[aa])", "pass is set up"),
+        ("(;GM[4]SZ[9];B[aa])", "is another game"),
+        ("(;SZ[25];B[aa])", "is not supported"),
+        ("(;SZ[9:7];B[aa])", "is not a square board"),
+        ("(;SZ[x];B[aa])", "is not a square board"),
+        ("(;SZ[9];B[zz])", "is not a point of"),
+        ("(;SZ[9];B[jj])", "is not a point of"),
+        ("(;SZ[9]AB[];B[aa])", "a set-up stone has no point"),
         ("(;SZ[9];B[aa];AW[bb])", "after move 1"),
-        ("(;SZ[9]AB[aa];AE[aa])", "taken away"),
+        ("(;SZ[9]AB[aa];AE[aa])", "stones are removed"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(text, message):
+def test_errors_of_a_file_are_reported(text, message):
     with pytest.raises(ZeroError, match=message):
         load_setup(text, GO)
 
@@ -80,9 +82,9 @@ def test_what_is_wrong_with_a_file_is_said(text, message):
 def test_gnugo_sees_the_same_board(number, tmp_path):
     path = tmp_path / "game.sgf"
     path.write_text(WITH_EVERYTHING)
-    one = engine(random_mind(GO9), GO9)
-    assert ask(one, f"loadsgf {path} {number}") == ""
-    ours = {point for line in ask(one, "final_status_list alive").splitlines() for point in line.split()}
+    one = engine(random_session(GO9), GO9)
+    assert answer(one, f"loadsgf {path} {number}") == ""
+    ours = {point for line in answer(one, "final_status_list alive").splitlines() for point in line.split()}
     with GnuGo() as gnugo:
         gnugo.ask(f"loadsgf {path} {number}")
         assert ours == {*gnugo.ask("list_stones black").split(), *gnugo.ask("list_stones white").split()}
@@ -93,39 +95,72 @@ def test_a_file_that_cannot_be_loaded_changes_nothing(text, tmp_path):
     path = tmp_path / "a game with blanks.sgf"
     path.write_text(text)
     one = engine()
-    before = ask_all(one, "play b C3;showboard")[1]
-    assert ask(one, f"loadsgf {path}").startswith("? cannot load file: ")
-    assert ask(one, "showboard") == before
-    assert ask(one, "undo") == ""
+    before = answers(one, "play b C3;showboard")[1]
+    assert answer(one, f"loadsgf {path}").startswith("? cannot load file: ")
+    assert answer(one, "showboard") == before
+    assert answer(one, "undo") == ""
 
 
 def test_the_reason_is_in_the_answer(tmp_path):
     path = tmp_path / "x.sgf"
     path.write_text("(;SZ[5];B[aa];W[aa])")
     one = engine()
-    assert ask(one, f"loadsgf {path}") == "? cannot load file: illegal move (move 2)"
-    assert ask(one, f"loadsgf {tmp_path / 'none.sgf'}") == "? cannot load file: No such file or directory"
-    assert ask(one, "loadsgf /dev/zero") == "? cannot load file: it is no file"
-    assert ask(one, f"loadsgf {tmp_path}") == "? cannot load file: it is no file"
+    assert answer(one, f"loadsgf {path}") == "? cannot load file: illegal move (move 2)"
+    assert answer(one, f"loadsgf {tmp_path / 'none.sgf'}") == "? cannot load file: No such file or directory"
+    assert answer(one, "loadsgf /dev/zero") == "? cannot load file: not a regular file"
+    assert answer(one, f"loadsgf {tmp_path}") == "? cannot load file: not a regular file"
     path.write_text("(;SZ[9];B[aa])")
-    assert ask(one, f"loadsgf {path}") == "? cannot load file: unacceptable size"
+    assert answer(one, f"loadsgf {path}") == "? cannot load file: unacceptable size"
 
 
 def test_moves_of_a_file_can_be_taken_back_and_its_stones_cannot(tmp_path):
     path = tmp_path / "x.sgf"
     path.write_text("(;SZ[5]AB[aa][bb];W[cc])")
-    assert ask_all(engine(), f"loadsgf {path};undo;undo") == ["", "", "? cannot undo"]
+    assert answers(engine(), f"loadsgf {path};undo;undo") == ["", "", "? cannot undo"]
 
 
-def test_who_is_to_move_by_the_file_is_asked_where_nobody_is_named(tmp_path):
+def test_the_colour_to_move_of_a_file_is_the_default_of_an_analysis(tmp_path):
     path = tmp_path / "jürgen.sgf"
     path.write_text("(;SZ[5]AB[bb]AW[cc]PL[W])")
 
     def analysis(colour, first="showboard"):
         one = engine()
-        assert ask(one, f"loadsgf {path}") == ""
-        ask(one, first)
-        return ask(one, f"kata-analyze {colour} 10")
+        assert answer(one, f"loadsgf {path}") == ""
+        answer(one, first)
+        return answer(one, f"kata-analyze {colour} 10")
 
     assert analysis("") == analysis("w") != analysis("b")
     assert analysis("", "play w A1") == analysis("b", "play w A1")
+
+
+@needs_gnugo
+def test_fixed_handicaps_equal_gnugos():
+    with GnuGo() as gnugo:
+        for size in range(5, 20):
+            rules = go_rules(size, size)
+            for stones in range(11):
+                gnugo.ask(f"boardsize {size}")
+                gnugo.ask("clear_board")
+                try:
+                    theirs = {name_to_action(rules, name) for name in gnugo.ask(f"fixed_handicap {stones}").split()}
+                except RuntimeError:
+                    assert handicap_points(rules, stones) is None
+                else:
+                    assert set(handicap_points(rules, stones) or ()) == theirs, (size, stones)
+
+
+def test_handicap_points_are_in_the_order_of_the_protocol():
+    rules = go_rules(19, 19)
+    names = [action_to_name(rules, point) for point in handicap_points(rules, 9) or ()]
+    assert names == ["D4", "Q16", "D16", "Q4", "D10", "Q10", "K4", "K16", "K10"]
+
+
+@pytest.mark.parametrize("size", range(2, 20))
+def test_a_free_handicap_is_the_largest_fixed_one(size):
+    rules = go_rules(size, size)
+    for num_stones in range(2, 12):
+        points = free_handicap_points(rules, num_stones)
+        assert bool(points) == (size >= 7)
+        if points:
+            assert len(points) <= num_stones
+            assert points == handicap_points(rules, len(points))

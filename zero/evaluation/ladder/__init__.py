@@ -25,7 +25,7 @@ from zero.evaluation.ladder.elo import Group, rate
 from zero.evaluation.ladder.entries import Entry, anchors, champions, entry_of_player, key_of, told_apart
 from zero.evaluation.ladder.results import Result, gate_results, match_results
 from zero.evaluation.ladder.table import Ladder, make_ladder
-from zero.players.base import PlayerId
+from zero.players.player import PlayerId
 from zero.record.generation import Generation
 from zero.record.lineages import Chains
 

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from zero.network.profile import precision_here
-from zero.players.base import PlayerId
 from zero.players.build import network_id
+from zero.players.player import PlayerId
 from zero.record.generation import Generation
 from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.manifests import Manifest, Sha256

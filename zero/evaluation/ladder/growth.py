@@ -17,7 +17,7 @@ from zero.evaluation.ladder.entries import Entry, champion_player, champion_text
 from zero.evaluation.match import Progress
 from zero.evaluation.match.setup import Played, contest, finished_matches
 from zero.games.rules import rules_of
-from zero.players.build import difference, find_network_player, make_opponent
+from zero.players.build import difference, make_player, resolve_player
 from zero.players.gtp_process import program_path
 from zero.players.networks import SHIPPED_PREFIX
 from zero.players.spec import parse_player
@@ -151,22 +151,22 @@ def _networks(generations: Sequence[Generation], game: GameParams, simulations: 
 
 
 def _opponent(home: Path, text: str, game: GameParams) -> Entry:
-    asked = parse_player(text)
-    if asked.has_network:
-        if not asked.argument.startswith(SHIPPED_PREFIX):
+    spec = parse_player(text)
+    if spec.has_network and not spec.argument.startswith(SHIPPED_PREFIX):
+        raise ParamsError(
+            f"{text!r} is not a fixed opponent; give a program or a shipped player, such as gnugo:10, random or "
+            "shipped:go9"
+        )
+    resolved = resolve_player(home, spec)
+    if resolved.network is not None:
+        params = resolved.network.network.params
+        if params is not None and params.game != game:
             raise ParamsError(
-                f"{text!r} is not a fixed opponent; give a program or a shipped player, such as gnugo:10, random or "
-                "shipped:go9"
+                f"{text!r} was made for another game ({difference(params.game, game)}); give another opponent"
             )
-        network = find_network_player(home, asked)
-        if network.source.params is not None and network.source.params.game != game:
-            raise ParamsError(
-                f"{text!r} was made for another game ({difference(network.source.params.game, game)}); give another "
-                "opponent"
-            )
-        return entry_of_player(network.player, None, text)
-    opponent = make_opponent(asked, None, rules_of(game), 1, SEED)  # only a running program tells its name and version
+        return entry_of_player(resolved.network.id, None, text)
+    player = make_player(resolved, rules_of(game), 1, SEED)  # only a running program reports its name and version
     try:
-        return entry_of_player(opponent.player, None, text)
+        return entry_of_player(player.id, None, text)
     finally:
-        opponent.close()
+        player.close()

@@ -13,8 +13,8 @@ from zero.evaluation.ladder.elo import Score
 from zero.evaluation.ladder.entries import champions, key_of
 from zero.evaluation.match.results import MatchSpec, MatchTable
 from zero.evaluation.match.setup import finished_matches
-from zero.players.base import PlayerId
 from zero.players.build import network_id
+from zero.players.player import PlayerId
 from zero.record.generation import Generation
 from zero.storage.manifests import Manifest, MatchResult, Sha256
 

@@ -12,7 +12,7 @@ from zero.evaluation.match.referee import Referee
 from zero.evaluation.match.results import MatchGame, MatchSpec, MatchTable, count_match
 from zero.evaluation.match.store import MatchFolder
 from zero.games.rules import rules_of
-from zero.players.base import Opponent
+from zero.players.player import Player
 from zero.statistics import wilson_interval
 from zero.storage.locks import locked
 from zero.storage.manifests import Colours
@@ -24,7 +24,7 @@ Progress = Callable[[int, int, MatchGame], None]
 def play_match(
     folder: Path,
     spec: MatchSpec,
-    make_players: Callable[[], tuple[Opponent, Opponent]],
+    make_players: Callable[[], tuple[Player, Player]],
     games_at_once: int,
     progress: Progress | None = None,
 ) -> MatchTable:
@@ -56,7 +56,7 @@ def play_match(
 def _play_missing(
     store: MatchFolder,
     spec: MatchSpec,
-    players: tuple[Opponent, Opponent],
+    players: tuple[Player, Player],
     missing: Sequence[int],
     games_at_once: int,
     progress: Progress | None,

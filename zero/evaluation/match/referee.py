@@ -26,7 +26,7 @@ from zero.games.position import (
 from zero.games.rules import ended, legal_mask, margin, outcome, play
 from zero.play.moves import end_by_rules
 from zero.play.slots import END_NAMES
-from zero.players.base import RESIGN, Opponent, Reply
+from zero.players.player import RESIGN, Player, Reply
 from zero.search.streams import next_below, stream_of
 
 OPENING_TRIES = 100
@@ -51,7 +51,7 @@ class Referee:
     """Lets two players play; use it in a `with`."""
 
     def __init__(
-        self, rules: Rules, players: tuple[Opponent, Opponent], seed: int, opening_moves: int, games_at_once: int
+        self, rules: Rules, players: tuple[Player, Player], seed: int, opening_moves: int, games_at_once: int
     ) -> None:
         """`games_at_once` games are open at once, for which both players have room."""
         self._rules, self._players = rules, players
@@ -95,7 +95,7 @@ class Referee:
 
     def _take(self, table: Table, reply: Reply) -> MatchGame | None:
         """Plays a reply; the game, where it is over."""
-        name = self._players[self._to_move(table)].player.name
+        name = self._players[self._to_move(table)].id.name
         if reply.fault:
             return self._lost(table, FORFEIT, f"{name}: {reply.fault}")
         if reply.action == RESIGN:

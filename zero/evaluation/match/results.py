@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from zero.config.params import GameParams
-from zero.players.base import PlayerId
+from zero.players.player import PlayerId
 from zero.statistics import wilson_interval
 from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.manifests import Colours, Manifest, MatchResult

@@ -1,10 +1,10 @@
-"""From the texts of players to a match, or to a seat at one board: who they are, which game, where it is kept."""
+"""Match setup: from the specs of two players to a played match and its folder."""
 
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from zero.config.settings import STATE_FOLDER
 from zero.errors import ParamsError, StorageError
@@ -13,12 +13,10 @@ from zero.evaluation.match.referee import most_opening_moves
 from zero.evaluation.match.results import MatchSpec, MatchTable
 from zero.evaluation.match.store import RESULT_FILE, SPEC_FILE
 from zero.games.rules import rules_of
-from zero.players.base import Opponent
-from zero.players.build import entrant_of, game_of, make_opponent
+from zero.players.build import common_game, make_player, resolve_player
+from zero.players.player import Player
+from zero.players.spec import parse_player
 from zero.storage.files import read_manifest
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +48,7 @@ def contest(
 
     Args:
       home: the project's folder.
-      players: their texts, see `zero.players.spec`.
+      players: their specs, see `zero.players.spec`.
       num_games: half with each colour.
       opening_moves: random moves at the start of each pair of games.
       seed: of all that is random.
@@ -65,8 +63,8 @@ def contest(
     """
     if num_games % 2:
         raise ParamsError(f"games = {num_games} is odd; give an even number, half of them with each colour")
-    entrants = [entrant_of(home, text) for text in players]
-    game = game_of(home, [e.network for e in entrants if e.network is not None], komi, size)
+    participants = [resolve_player(home, parse_player(text)) for text in players]
+    game = common_game(home, participants, komi, size)
     games_at_once = min(games_at_once, num_games)
     rules = rules_of(game)
     if opening_moves > most_opening_moves(rules):
@@ -74,27 +72,27 @@ def contest(
             f"opening_moves = {opening_moves} are too many for {rules.num_points} points; "
             f"give at most {most_opening_moves(rules)}"
         )
-    with ExitStack() as waiting:  # players that are made and not yet the match's
-        made: dict[int, Opponent] = {}
+    with ExitStack() as unused:  # closes players that the match does not take over
+        made: dict[int, Player] = {}
 
-        def player(number: int) -> Opponent:
+        def player(number: int) -> Player:
             if number not in made:
-                made[number] = make_opponent(*entrants[number], rules, games_at_once, seed + number)
-                waiting.callback(made[number].close)
+                made[number] = make_player(participants[number], rules, games_at_once, seed + number)
+                unused.callback(made[number].close)
             return made[number]
 
-        def hand_over() -> tuple[Opponent, Opponent]:
+        def make_players() -> tuple[Player, Player]:
             players = player(0), player(1)
-            waiting.pop_all()  # the match closes them
+            unused.pop_all()  # the match closes them
             return players
 
-        # only a running program tells its name and version
-        ids = [e.network.player if e.network else player(number).player for number, e in enumerate(entrants)]
+        # only a running program reports its name and version
+        ids = [each.network.id if each.network else player(number).id for number, each in enumerate(participants)]
         spec = MatchSpec(
             game=game, players=(ids[0], ids[1]), num_games=num_games, opening_moves=opening_moves, seed=seed
         )
         where = folder or home / STATE_FOLDER / MATCHES_DIR / spec.key()[:KEY_DIGITS]
-        return Played(where, spec, play_match(where, spec, hand_over, games_at_once, progress))
+        return Played(where, spec, play_match(where, spec, make_players, games_at_once, progress))
 
 
 def finished_matches(home: Path) -> Iterator[tuple[Path, MatchSpec, MatchTable]]:

@@ -1,18 +1,13 @@
-"""The Go Text Protocol, version 2: any player of ours as an engine for Sabaki, Lizzie, GoGui or a script.
+"""The Go Text Protocol (GTP), version 2: any player as an engine for Sabaki, Lizzie, GoGui, twogtp or a script.
 
-| module | what it holds |
+| module | purpose |
 |---|---|
-| `protocol` | lines to commands, answers to lines |
-| `arguments` | colours, points and numbers of a command |
-| `moves` | moves in any order of colours as a game in turn |
-| `board` | one position with its game, for people |
-| `game` | the game as the controller tells it |
-| `minds` | who thinks: a search with a network, or any opponent |
-| `clock` | time settings as seconds for a move |
-| `handicap` | where the stones of a handicap stand |
-| `setup` | SGF files with handicap, set-up stones and moves out of turn |
-| `analysis` | what a search found, as Leela Zero and KataGo say it |
-| `thinking` | a search that tells what it finds while it goes on |
+| `protocol` | parses lines into commands and formats answers |
+| `arguments` | parses colours, points, numbers and time settings |
+| `game` | the game of the controller: moves in any order of colours, komi, score |
+| `setup` | handicap stones and SGF files |
+| `clock` | time settings and the seconds for a move |
+| `analysis` | searches that report while they run, in the formats of Leela Zero and KataGo |
 | `engine` | the commands |
 | `serve` | the loop |
 

@@ -1,4 +1,4 @@
-"""What the words after a command's name mean. Whatever is wrong with them is a `syntax error`."""
+"""Parses the arguments of commands. Any error is a `syntax error`, as the protocol requires."""
 
 import math
 from collections.abc import Sequence
@@ -12,110 +12,92 @@ from zero.interop.gtp.protocol import CommandError
 COLOURS = {"b": BLACK, "black": BLACK, "w": WHITE, "white": WHITE}
 SYNTAX_ERROR = "syntax error"
 MAX_NUMBER = 2**31 - 1
-"""The protocol's integers have 31 bits."""
+"""Integers of the protocol have 31 bits."""
 IGNORED_SWITCHES = (
     *("ownership", "ownershipstdev", "movesownership", "movesownershipstdev", "pvvisits", "pvedgevisits"),
     *("rootinfo", "nogoodmoves", "minmoves"),
 )
-"""Of an analysis, each with one value: what we cannot tell, or what every analysis of ours fulfils."""
+"""Analysis options with one value that are accepted and ignored: the search has no such data, or always obeys them."""
 IGNORED_LIMITS = ("avoid", "allow")
-"""Of an analysis, each with a colour, points and a number of moves."""
-KGS_NUMBERS = {"none": 0, "absolute": 1, "byoyomi": 3, "canadian": 3}
+"""Analysis options with a colour, points and a number of moves that are accepted and ignored; Lizzie sends them."""
 CENTISECONDS = 100.0
 DEFAULT_INTERVAL_SECONDS = 1.0
 
 
-class AnalysisWish(NamedTuple):
-    """What a controller wants to be told of a search."""
+class AnalysisRequest(NamedTuple):
+    """What a controller wants to be reported of a search."""
 
-    colour: int | None  # who is to move; None: whoever is
-    interval_seconds: float
-    max_moves: int | None
+    colour: int | None  # the colour to move; None: as the game stands
+    interval_seconds: float  # between two reports
+    max_moves: int | None  # in a report; None: all
 
 
-def colour_of(word: str) -> int:
-    """BLACK or WHITE."""
-    if (colour := COLOURS.get(word.lower())) is None:
+def colour_of(text: str) -> int:
+    """Parses BLACK or WHITE."""
+    if (colour := COLOURS.get(text.lower())) is None:
         raise CommandError(SYNTAX_ERROR)
     return colour
 
 
-def action_of(rules: Rules, word: str) -> int:
-    """The action of a point or `pass`."""
+def action_of(rules: Rules, text: str) -> int:
+    """Parses a point or `pass` into an action."""
     try:
-        return name_to_action(rules, word)
+        return name_to_action(rules, text)
     except ValueError:
         raise CommandError(SYNTAX_ERROR) from None
 
 
-def whole_number(word: str) -> int:
-    """A number from 0 up."""
-    if not (word.isascii() and word.isdecimal()) or len(word) > 10 or int(word) > MAX_NUMBER:
+def non_negative_int(text: str) -> int:
+    """Parses an integer of at least 0."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > 10 or int(text) > MAX_NUMBER:
         raise CommandError(SYNTAX_ERROR)
-    return int(word)
+    return int(text)
 
 
-def number(word: str) -> float:
-    """Any number of a size that can be meant; an infinite one is none."""
+def number(text: str) -> float:
+    """Parses a finite number whose size is at most `MAX_NUMBER`."""
     try:
-        value = float(word) if word.isascii() else math.nan
+        value = float(text) if text.isascii() else math.nan
     except ValueError:
         value = math.nan
-    if not abs(value) <= MAX_NUMBER:  # nor where it is none
+    if not abs(value) <= MAX_NUMBER:  # this form rejects NaN too
         raise CommandError(SYNTAX_ERROR)
     return value
 
 
-def seconds_of(word: str) -> float:
-    """A time, from 0 up."""
-    if (value := number(word)) < 0:
+def time_settings(arguments: Sequence[str]) -> TimeSettings:
+    """Parses `main_seconds period_seconds period_stones`."""
+    main, period = number(arguments[0]), number(arguments[1])
+    if main < 0 or period < 0:
         raise CommandError(SYNTAX_ERROR)
-    return value
+    return TimeSettings(main, period, non_negative_int(arguments[2]))
 
 
-def time_settings(words: Sequence[str]) -> TimeSettings:
-    """Of `main period stones`."""
-    return TimeSettings(seconds_of(words[0]), seconds_of(words[1]), whole_number(words[2]))
+def time_left(arguments: Sequence[str]) -> tuple[int, TimeLeft]:
+    """Parses `colour seconds stones`. Some controllers send negative seconds; they count as 0."""
+    return colour_of(arguments[0]), TimeLeft(max(0.0, number(arguments[1])), non_negative_int(arguments[2]))
 
 
-def kgs_time_settings(words: Sequence[str]) -> TimeSettings | None:
-    """Of `none`, `absolute main`, `canadian main period stones` or `byoyomi main period periods`; None: no limit."""
-    kind, numbers = words[0].lower(), words[1:]
-    if len(numbers) != KGS_NUMBERS.get(kind):
-        raise CommandError(SYNTAX_ERROR)
-    if kind == "none":
-        return None
-    if kind == "absolute":
-        return TimeSettings(seconds_of(numbers[0]), 0.0, 0)
-    settings = time_settings(numbers)
-    return settings if kind == "canadian" else settings._replace(period_stones=1, is_byoyomi=True)
-
-
-def time_left(words: Sequence[str]) -> tuple[int, TimeLeft]:
-    """Of `colour seconds stones`: whose time, and what is left of it; controllers may tell less than nothing."""
-    return colour_of(words[0]), TimeLeft(max(0.0, number(words[1])), whole_number(words[2]))
-
-
-def analysis_wish(words: Sequence[str]) -> AnalysisWish:
-    """The wish of `[colour] [interval in centiseconds] [name value]...`."""
-    left = list(words)
+def analysis_request(arguments: Sequence[str]) -> AnalysisRequest:
+    """Parses `[colour] [interval in centiseconds] [name value]...`."""
+    left = list(arguments)
     colour, interval, max_moves = None, DEFAULT_INTERVAL_SECONDS, None
     if left and left[0].lower() in COLOURS:
         colour = colour_of(left.pop(0))
     if left and left[0].isdecimal():
-        interval = whole_number(left.pop(0)) / CENTISECONDS
+        interval = non_negative_int(left.pop(0)) / CENTISECONDS
     while left:
         name = left.pop(0).lower()
         if not left:
             raise CommandError(SYNTAX_ERROR)
         if name == "interval":
-            interval = whole_number(left.pop(0)) / CENTISECONDS
+            interval = non_negative_int(left.pop(0)) / CENTISECONDS
         elif name == "maxmoves":
-            max_moves = max(1, whole_number(left.pop(0)))  # an empty line would end the answer
+            max_moves = max(1, non_negative_int(left.pop(0)))  # an empty line would end the answer
         elif name in IGNORED_LIMITS and len(left) >= 3:
             del left[:3]
         elif name in IGNORED_SWITCHES:
             del left[0]
         else:
             raise CommandError(SYNTAX_ERROR)
-    return AnalysisWish(colour, interval, max_moves)
+    return AnalysisRequest(colour, interval, max_moves)

@@ -1,11 +1,11 @@
-"""The commands of the protocol, and those of analysis, around one mind.
+"""The GTP engine: the commands that Sabaki, Lizzie, GoGui and twogtp send, for one session.
 
-Not for the text of the protocol (`protocol`) nor the loop (`serve`). Where the protocol leaves it open:
+`protocol` parses and formats the text; `serve` runs the loop. Where the protocol leaves a choice:
 
-- `play` and `genmove` take any colour at any time, and go on after two passes: `moves`.
-- Komi is any number; a network that learned at one komi is not told of another, only the score is.
-- `final_score` counts areas as the stones stand, so dead stones count as alive: play on until they are gone.
-- `final_status_list` accordingly: every stone is alive.
+- `play` and `genmove` accept any colour at any time, also after two passes; see `game`.
+- Komi is any number. Score and search use it; a network keeps what it learned at the komi of its training.
+- `final_score` counts areas with all stones on the board. Dead stones count as alive, so play until they are captured.
+- `final_status_list` therefore lists every stone as alive.
 """
 
 import logging
@@ -19,17 +19,22 @@ from zero import __version__
 from zero.errors import ZeroError
 from zero.games.coords import action_to_name
 from zero.games.position import BLACK, GO, Rules
-from zero.interop.gtp import arguments, handicap
-from zero.interop.gtp.analysis import kata_line, leela_zero_line
-from zero.interop.gtp.arguments import SYNTAX_ERROR, AnalysisWish
+from zero.interop.gtp import arguments as parse
+from zero.interop.gtp.analysis import Format, analyse, analyse_move, kata_line, leela_zero_line
+from zero.interop.gtp.arguments import SYNTAX_ERROR, AnalysisRequest
 from zero.interop.gtp.clock import Clock
-from zero.interop.gtp.game import Game, endless
-from zero.interop.gtp.moves import Move
+from zero.interop.gtp.game import Game, Move, without_length_limit
 from zero.interop.gtp.protocol import CommandError
-from zero.interop.gtp.setup import game_of, load_setup, read_text
-from zero.interop.gtp.thinking import Line, analyse, think_of_move
-from zero.players.base import RESIGN
-from zero.players.single_game import Mind, Thinker
+from zero.interop.gtp.setup import (
+    MIN_HANDICAP,
+    free_handicap_points,
+    game_of,
+    handicap_points,
+    load_setup,
+    read_text,
+)
+from zero.players.player import RESIGN
+from zero.players.session import NetworkSession, Session
 
 log = logging.getLogger(__name__)
 
@@ -42,52 +47,53 @@ GOGUI_COMMANDS = (
     "plist/Stones on the Board/final_status_list alive",
     "varc/Move it would play/reg_genmove %c",
 )
-"""For GoGui's menu `Analyze`."""
+"""Entries of GoGui's menu `Analyze`."""
 
-MANY = 1000
-"""Arguments of a command that takes any number of them."""
+UNLIMITED = 1000
+"""Maximum number of arguments of a command that takes any number of them."""
 
-Words = tuple[str, ...]
+Arguments = tuple[str, ...]
 
 
 class Signature(NamedTuple):
-    """A command: what it does, and how many arguments it takes. Its answer comes whole or line by line."""
+    """A command's function and its number of arguments. The function returns an answer, or yields its lines."""
 
-    run: Callable[[Words], str | Iterator[str]]
-    least: int = 0
-    most: int | None = None  # None: as many as `least`
+    run: Callable[[Arguments], str | Iterator[str]]
+    min_arguments: int = 0
+    max_arguments: int | None = None  # None: the same as the minimum
 
 
 class Engine:
-    """One player at one board, driven by commands."""
+    """A session that is driven by GTP commands."""
 
     def __init__(
         self,
-        mind: Mind,
+        session: Session,
         rules: Rules,
         interrupted: Callable[[float], bool] = lambda seconds: True,
         name: str = "zero",
         version: str = __version__,
     ) -> None:
-        """An empty board.
+        """Sets up the empty board.
 
         Args:
-          mind: who plays.
+          session: the player.
           rules: the game, board and komi at the start.
-          interrupted: waits so many seconds at most, and says whether a next command has come; it ends an analysis.
-          name: what the engine calls itself.
-          version: and its version.
+          interrupted: waits up to a number of seconds and returns True if the next command has come, which ends an
+            analysis.
+          name: answer to `name`.
+          version: answer to `version`.
         """
-        self._mind = mind
+        self._session = session
         self._interrupted = interrupted
-        self._game = Game(endless(rules))
+        self._game = Game(without_length_limit(rules))
         self._clock = Clock()
         self.has_quit = False
-        mind.begin(self._game.rules)
-        self._rules_of_mind = self._game.rules
-        answers = {"name": name, "version": version, "protocol_version": PROTOCOL_VERSION}
+        session.new_game(self._game.rules)
+        self._session_rules = self._game.rules
+        constants = {"name": name, "version": version, "protocol_version": PROTOCOL_VERSION}
         self._commands: dict[str, Signature] = {
-            **{key: Signature(partial(_say, text)) for key, text in answers.items()},
+            **{key: Signature(partial(_constant, text)) for key, text in constants.items()},
             "known_command": Signature(self._known_command, 1),
             "list_commands": Signature(lambda _: "\n".join(self._commands)),
             "quit": Signature(self._quit),
@@ -96,133 +102,128 @@ class Engine:
             "komi": Signature(self._komi, 1),
             "play": Signature(self._play, 2),
             "genmove": Signature(self._genmove, 1),
-            "reg_genmove": Signature(self._reg_genmove, 1),
+            "reg_genmove": Signature(self._reg_genmove, 1),  # GoGui, by the menu of GOGUI_COMMANDS
             "undo": Signature(self._undo),
             "time_settings": Signature(self._time_settings, 3),
-            "kgs-time_settings": Signature(self._kgs_time_settings, 1, 4),
             "time_left": Signature(self._time_left, 3),
             "final_score": Signature(lambda _: self._game.score()),
             "final_status_list": Signature(self._final_status_list, 1),
-            "loadsgf": Signature(self._loadsgf, 1, MANY),
+            "loadsgf": Signature(self._loadsgf, 1, UNLIMITED),
             "showboard": Signature(lambda _: self._game.drawing()),
             "gogui-analyze_commands": Signature(lambda _: "\n".join(GOGUI_COMMANDS)),
         }
         if rules.game == GO:
             self._commands |= {
-                "fixed_handicap": Signature(self._fixed_handicap, 1),
-                "place_free_handicap": Signature(self._place_free_handicap, 1),
-                "set_free_handicap": Signature(self._set_free_handicap, 1, MANY),
+                "fixed_handicap": Signature(self._fixed_handicap, 1),  # Lizzie, twogtp
+                "place_free_handicap": Signature(self._place_free_handicap, 1),  # twogtp
+                "set_free_handicap": Signature(self._set_free_handicap, 1, UNLIMITED),  # Sabaki, GoGui, twogtp
             }
-        if isinstance(mind, Thinker):
-            for prefix, line in (("lz", leela_zero_line), ("kata", kata_line)):
-                analyze = partial(self._analyze, mind, line)
-                genmove = partial(self._genmove_analyze, mind, line)
-                self._commands[f"{prefix}-analyze"] = Signature(analyze, 0, MANY)
-                self._commands[f"{prefix}-genmove_analyze"] = Signature(genmove, 0, MANY)
+        if isinstance(session, NetworkSession):
+            for prefix, line_format in (("lz", leela_zero_line), ("kata", kata_line)):  # Lizzie, Sabaki
+                analyze = partial(self._analyze, session, line_format)
+                genmove = partial(self._genmove_analyze, session, line_format)
+                self._commands[f"{prefix}-analyze"] = Signature(analyze, 0, UNLIMITED)
+                self._commands[f"{prefix}-genmove_analyze"] = Signature(genmove, 0, UNLIMITED)
 
-    def run(self, name: str, words: Words) -> str | Iterator[str]:
-        """Does a command. An answer of many lines that takes its time comes as an iterator.
+    def run(self, name: str, arguments: Arguments) -> str | Iterator[str]:
+        """Executes a command. Commands that report while they run return an iterator over the lines of the answer.
 
         Raises:
-          ZeroError: it cannot be done; the message is the answer, and nothing has changed.
+          ZeroError: it failed; the message is the answer, and nothing has changed.
         """
         if not name:
             raise CommandError(SYNTAX_ERROR)
         if (signature := self._commands.get(name)) is None:
             raise CommandError(UNKNOWN_COMMAND)
-        most = signature.least if signature.most is None else signature.most
-        if not signature.least <= len(words) <= most:
+        maximum = signature.min_arguments if signature.max_arguments is None else signature.max_arguments
+        if not signature.min_arguments <= len(arguments) <= maximum:
             raise CommandError(SYNTAX_ERROR)
-        return signature.run(words)
+        return signature.run(arguments)
 
-    # the session
+    # administration
 
-    def _known_command(self, words: Words) -> str:
-        return "true" if words[0] in self._commands else "false"
+    def _known_command(self, args: Arguments) -> str:
+        return "true" if args[0] in self._commands else "false"
 
-    def _quit(self, _: Words) -> str:
+    def _quit(self, _: Arguments) -> str:
         self.has_quit = True
         return ""
 
-    # the board
+    # board and setup
 
-    def _boardsize(self, words: Words) -> str:
-        self._start(self._rules_for(arguments.whole_number(words[0])))
+    def _boardsize(self, args: Arguments) -> str:
+        self._start(self._rules_for(parse.non_negative_int(args[0])))
         return ""
 
-    def _clear_board(self, _: Words) -> str:
+    def _clear_board(self, _: Arguments) -> str:
         self._start(self._game.rules)
         return ""
 
     def _start(self, rules: Rules) -> None:
-        """A new game."""
+        """Starts a new game."""
         self._game = Game(rules)
         self._clock.restart()
 
     def _rules_for(self, size: int) -> Rules:
-        """The rules on a board of a size; the mind begins there, if it has not: another engine may refuse it."""
+        """Rules on a board of this size. The session starts there at once, because its player may reject the size."""
         rules = self._game.rules_for(size)
-        if rules is None or not self._mind.accepts(rules):
+        if rules is None or not self._session.accepts(rules):
             raise CommandError(UNACCEPTABLE_SIZE)
         if rules is not self._game.rules:
             try:
-                self._begin(rules)
+                self._new_session_game(rules)
             except ZeroError as error:
-                log.warning("%s does not play on a board of %d: %s", self._mind.name, size, error)
+                log.warning("%s does not play on a %dx%d board: %s", self._session.name, size, size, error)
                 raise CommandError(UNACCEPTABLE_SIZE) from None
         return rules
 
-    def _komi(self, words: Words) -> str:
-        self._game.set_komi(arguments.number(words[0]))
+    def _komi(self, args: Arguments) -> str:
+        self._game.set_komi(parse.number(args[0]))
         return ""
 
-    def _fixed_handicap(self, words: Words) -> str:
-        wanted = self._handicap_stones(words)
-        points = handicap.fixed_points(self._game.rules, wanted)
-        if points is None:
-            raise CommandError("invalid number of stones")
-        return self._place_handicap(points)
+    def _fixed_handicap(self, args: Arguments) -> str:
+        return self._place_handicap(handicap_points(self._game.rules, self._num_handicap_stones(args)))
 
-    def _place_free_handicap(self, words: Words) -> str:
-        wanted = self._handicap_stones(words)
-        points = handicap.free_points(self._game.rules, wanted)
-        if wanted < handicap.MIN_STONES or not points:
-            raise CommandError("invalid number of stones")
-        return self._place_handicap(points)
+    def _place_free_handicap(self, args: Arguments) -> str:
+        return self._place_handicap(free_handicap_points(self._game.rules, self._num_handicap_stones(args)))
 
-    def _set_free_handicap(self, words: Words) -> str:
+    def _set_free_handicap(self, args: Arguments) -> str:
         rules = self._game.rules
-        self._handicap_stones(("0",))
+        self._check_empty_board()
         try:
-            points = tuple(arguments.action_of(rules, word) for word in words)
+            points = tuple(parse.action_of(rules, arg) for arg in args)
         except CommandError:
             raise CommandError("bad vertex list") from None
-        enough = handicap.MIN_STONES <= len(points) < rules.num_points
+        enough = MIN_HANDICAP <= len(points) < rules.num_points
         if not enough or len(set(points)) < len(points) or rules.num_points in points:
             raise CommandError("bad vertex list")
         self._place_handicap(points)
         return ""
 
-    def _handicap_stones(self, words: Words) -> int:
-        """Their number, on a board that can take them."""
-        wanted = arguments.whole_number(words[0])
+    def _num_handicap_stones(self, args: Arguments) -> int:
+        num_stones = parse.non_negative_int(args[0])
+        self._check_empty_board()
+        return num_stones
+
+    def _check_empty_board(self) -> None:
         if self._game.board.stones.any():
             raise CommandError("board not empty")
-        return wanted
 
-    def _place_handicap(self, points: tuple[int, ...]) -> str:
+    def _place_handicap(self, points: tuple[int, ...] | None) -> str:
+        if not points:
+            raise CommandError("invalid number of stones")
         game = Game(self._game.rules)
         game.set_up(Move(BLACK, point) for point in points)
         self._game = game
         return " ".join(action_to_name(self._game.rules, point) for point in points)
 
-    def _loadsgf(self, words: Words) -> str:
-        """A name with blanks in it is put together again; a last word that is a number is that of a move."""
+    def _loadsgf(self, args: Arguments) -> str:
+        """`loadsgf FILE [MOVE]`. The file's name may contain blanks; a number at the end is that of a move."""
         before_move = None
-        if len(words) > 1 and words[-1].isdecimal():
-            before_move, words = arguments.whole_number(words[-1]), words[:-1]
+        if len(args) > 1 and args[-1].isdecimal():
+            before_move, args = parse.non_negative_int(args[-1]), args[:-1]
         try:
-            loaded = load_setup(read_text(Path(" ".join(words))), self._game.rules.game, before_move)
+            loaded = load_setup(read_text(Path(" ".join(args))), self._game.rules.game, before_move)
             self._game = game_of(loaded, self._rules_for(loaded.size))
         except ZeroError as error:
             raise CommandError(f"cannot load file: {error}") from None
@@ -231,37 +232,38 @@ class Engine:
 
     # moves
 
-    def _play(self, words: Words) -> str:
-        colour = arguments.colour_of(words[0])
-        self._game.play(Move(colour, arguments.action_of(self._game.rules, words[1])))
+    def _play(self, args: Arguments) -> str:
+        colour = parse.colour_of(args[0])
+        self._game.play(Move(colour, parse.action_of(self._game.rules, args[1])))
         return ""
 
-    def _undo(self, _: Words) -> str:
+    def _undo(self, _: Arguments) -> str:
         self._game.undo()
         return ""
 
-    def _genmove(self, words: Words) -> str:
-        colour = arguments.colour_of(words[0])
+    def _genmove(self, args: Arguments) -> str:
+        colour = parse.colour_of(args[0])
         started = time.perf_counter()
         action = self._choose(colour)
-        self._clock.use(colour, time.perf_counter() - started)
-        return self._played(colour, action)
+        self._clock.spend(colour, time.perf_counter() - started)
+        return self._play_own(colour, action)
 
-    def _reg_genmove(self, words: Words) -> str:
-        return self._name(self._choose(arguments.colour_of(words[0])))
+    def _reg_genmove(self, args: Arguments) -> str:
+        return self._name(self._choose(parse.colour_of(args[0])))
 
     def _choose(self, colour: int) -> int:
-        """The action that the mind would play for a colour, with the time that its clock has."""
-        self._tell_mind(colour)
-        return self._mind.choose(self._seconds(colour))
+        """Action that the player chooses for a colour, within the time of the clock."""
+        self._update_session(colour)
+        return self._session.choose(self._seconds(colour))
 
-    def _played(self, colour: int, action: int) -> str:
+    def _play_own(self, colour: int, action: int) -> str:
+        """Plays an action of the player; returns the answer."""
         if action == RESIGN:
             return RESIGNATION
         try:
             self._game.play(Move(colour, action))
         except CommandError:
-            raise CommandError(f"{self._mind.name} answered {self._name(action)}, which is illegal") from None
+            raise CommandError(f"{self._session.name} answered {self._name(action)}, which is illegal") from None
         return self._name(action)
 
     def _name(self, action: int) -> str:
@@ -270,56 +272,56 @@ class Engine:
     def _seconds(self, colour: int) -> float | None:
         return self._clock.seconds_for_move(colour, self._game.rules.num_points, len(self._game.moves))
 
-    def _tell_mind(self, colour: int) -> None:
-        """Brings the mind to the position, with a colour to move."""
+    def _update_session(self, colour: int) -> None:
+        """Brings the session to the position, with a colour to move."""
         actions = self._game.actions(colour)
-        if self._rules_of_mind is not self._game.rules:
-            self._begin(self._game.rules)
-        self._mind.follow(actions, self._game.ends_as_played(actions))
+        if self._session_rules is not self._game.rules:
+            self._new_session_game(self._game.rules)
+        self._session.set_position(actions, self._game.ends_with_filler_pass(actions))
 
-    def _begin(self, rules: Rules) -> None:
-        self._mind.begin(rules)
-        self._rules_of_mind = rules
+    def _new_session_game(self, rules: Rules) -> None:
+        self._session.new_game(rules)
+        self._session_rules = rules
 
     # time
 
-    def _time_settings(self, words: Words) -> str:
-        self._clock.set(arguments.time_settings(words))
+    def _time_settings(self, args: Arguments) -> str:
+        self._clock.configure(parse.time_settings(args))
         return ""
 
-    def _kgs_time_settings(self, words: Words) -> str:
-        self._clock.set(arguments.kgs_time_settings(words))
+    def _time_left(self, args: Arguments) -> str:
+        self._clock.set_left(*parse.time_left(args))
         return ""
 
-    def _time_left(self, words: Words) -> str:
-        self._clock.tell(*arguments.time_left(words))
-        return ""
+    # analysis and score
 
-    # what it thinks
+    def _analyze(self, session: NetworkSession, line_format: Format, args: Arguments) -> Iterator[str]:
+        request = parse.analysis_request(args)
+        self._update_session(self._colour(request))
+        return analyse(session, self._game.rules, line_format, request, self._interrupted)
 
-    def _analyze(self, mind: Thinker, line: Line, words: Words) -> Iterator[str]:
-        wish = arguments.analysis_wish(words)
-        self._tell_mind(self._game.to_play if wish.colour is None else wish.colour)
-        return analyse(mind, self._game.rules, line, wish, self._interrupted)
+    def _genmove_analyze(self, session: NetworkSession, line_format: Format, args: Arguments) -> Iterator[str]:
+        request = parse.analysis_request(args)
+        self._update_session(self._colour(request))
+        return self._analyse_and_play(session, line_format, request, self._colour(request))
 
-    def _genmove_analyze(self, mind: Thinker, line: Line, words: Words) -> Iterator[str]:
-        wish = arguments.analysis_wish(words)
-        colour = self._game.to_play if wish.colour is None else wish.colour
-        self._tell_mind(colour)
-        return self._thought_and_played(mind, line, wish, colour)
-
-    def _thought_and_played(self, mind: Thinker, line: Line, wish: AnalysisWish, colour: int) -> Iterator[str]:
+    def _analyse_and_play(
+        self, session: NetworkSession, line_format: Format, request: AnalysisRequest, colour: int
+    ) -> Iterator[str]:
         started = time.perf_counter()
-        yield from think_of_move(mind, self._game.rules, line, wish, self._seconds(colour))
-        self._clock.use(colour, time.perf_counter() - started)
-        yield f"play {self._played(colour, mind.decide())}"
+        yield from analyse_move(session, self._game.rules, line_format, request, self._seconds(colour))
+        self._clock.spend(colour, time.perf_counter() - started)
+        yield f"play {self._play_own(colour, session.best_action())}"
 
-    def _final_status_list(self, words: Words) -> str:
-        if words[0] not in ("alive", "dead", "seki"):
+    def _colour(self, request: AnalysisRequest) -> int:
+        return self._game.to_play if request.colour is None else request.colour
+
+    def _final_status_list(self, args: Arguments) -> str:
+        if args[0] not in ("alive", "dead", "seki"):
             raise CommandError(SYNTAX_ERROR)
-        chains = self._game.board.chains() if words[0] == "alive" else []
+        chains = self._game.board.chains() if args[0] == "alive" else []
         return "\n".join(" ".join(action_to_name(self._game.rules, point) for point in chain) for chain in chains)
 
 
-def _say(text: str, _: Words) -> str:
+def _constant(text: str, _: Arguments) -> str:
     return text

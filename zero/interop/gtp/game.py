@@ -1,25 +1,76 @@
-"""The game that a controller tells an engine: its board, its moves in any order of colours, its komi."""
+"""The game of a controller: its board, its komi, and moves in any order of colours.
 
-from collections.abc import Iterable
+A controller may let one colour play twice, request the move of either colour, and go on after two passes. Games of the
+search alternate and end there. A pass changes no position and positional superko compares positions only, so adding or
+removing passes makes no stone's move legal or illegal. Therefore `alternating_actions`
+
+- adds a pass if a colour plays again, or removes one if that gives the right turn,
+- removes both of two passes in a row, which would end the game.
+
+A pass that was played and answered by a stone is kept: the player to move then knows that one more pass ends the game.
+"""
+
+from collections.abc import Iterable, Sized
+from typing import NamedTuple
 
 from zero.errors import MoveError
 from zero.games.coords import LETTERS, action_to_name
 from zero.games.position import BLACK, EMPTY, GO, WHITE, Rules
 from zero.games.rules import go_rules, gomoku_rules
-from zero.interop.gtp.board import Board
-from zero.interop.gtp.moves import Move, in_turn
 from zero.interop.gtp.protocol import CommandError
+from zero.players.board import Board
 
 ILLEGAL_MOVE = "illegal move"
 MIN_SIZE, MAX_SIZE = 2, len(LETTERS)
 LENGTH_FACTOR = 4
-"""Our games end after so many moves for each point; a controller's end when it says so. So there is room for four times
-as many, and more where they are used up."""
-STONE_OF = {BLACK: "X", WHITE: "O", EMPTY: "."}
+"""A controller's games have no maximum length. They start with this multiple of the rules' length, which then grows."""
+STONE_SYMBOLS = {BLACK: "X", WHITE: "O", EMPTY: "."}
 
 
-def endless(rules: Rules) -> Rules:
-    """The same rules with room for a game of any controller."""
+class Move(NamedTuple):
+    """A move of the controller."""
+
+    colour: int  # BLACK or WHITE
+    action: int
+
+
+def alternating_actions(moves: Iterable[Move], pass_action: int, to_play: int | None = None) -> tuple[int, ...]:
+    """Actions of alternating colours, Black first, that lead to the position of the moves; never two passes in a row.
+
+    Args:
+      moves: moves in any order of colours.
+      pass_action: number of the pass.
+      to_play: colour to move after them; None: the colour that did not make the last move.
+    """
+    actions: list[int] = []
+    for move in moves:
+        _set_turn(actions, move.colour, pass_action)
+        if move.action == pass_action and actions and actions[-1] == pass_action:
+            actions.pop()
+        else:
+            actions.append(move.action)
+    if to_play is not None:
+        _set_turn(actions, to_play, pass_action)
+    return tuple(actions)
+
+
+def colour_to_play(actions: Sized) -> int:
+    """Colour to move after alternating actions, of which Black makes the first."""
+    return BLACK if len(actions) % 2 == 0 else WHITE
+
+
+def _set_turn(actions: list[int], colour: int, pass_action: int) -> None:
+    """Makes `colour` the one to move. Writes into `actions`."""
+    if colour_to_play(actions) == colour:
+        return
+    if actions and actions[-1] == pass_action:
+        actions.pop()
+    else:
+        actions.append(pass_action)
+
+
+def without_length_limit(rules: Rules) -> Rules:
+    """The rules with room for a game of a controller, which does not end after a number of moves."""
     return rules._replace(max_moves=LENGTH_FACTOR * rules.max_moves) if rules.game == GO else rules
 
 
@@ -27,104 +78,104 @@ class Game:
     """Rules, moves and the position after them."""
 
     def __init__(self, rules: Rules) -> None:
-        """An empty board of these rules, as `endless` gives them."""
+        """Sets up the empty board; `rules` come from `without_length_limit`."""
         self.rules = rules
         self.moves: tuple[Move, ...] = ()
         self.board = Board(rules)
-        self._num_fixed = 0  # moves that undo leaves alone: a handicap
-        self._first_to_play: int | None = None  # after those
+        self._num_fixed = 0  # number of setup moves, which undo does not take back
+        self._to_play_after_setup: int | None = None
 
     def rules_for(self, size: int) -> Rules | None:
-        """The rules of this game on a board of a size, the very same where it has that; None where there is none."""
+        """The rules of this game on another board; the same object for the same size, None for an unsupported one."""
         if size == self.rules.rows == self.rules.columns:
             return self.rules
         if not MIN_SIZE <= size <= MAX_SIZE:
             return None
         if self.rules.game == GO:
-            return endless(go_rules(size, size, self.rules.komi, self.rules.allow_suicide))
+            return without_length_limit(go_rules(size, size, self.rules.komi, self.rules.allow_suicide))
         return gomoku_rules(size, size, self.rules.in_a_row)
 
     def set_komi(self, komi: float) -> None:
-        """Another komi; the stones stay."""
+        """Changes the komi; the stones stay."""
         if komi != self.rules.komi:
             self.rules = self.rules._replace(komi=komi)
             self.board = Board(self.rules, self.board.actions)
 
     def play(self, move: Move) -> None:
-        """Adds a move of any colour.
+        """Plays a move of either colour.
 
         Raises:
-          CommandError: it is illegal; nothing has changed.
+          CommandError: it is illegal; the game is unchanged.
         """
-        self._become((*self.moves, move))
+        self._set_moves((*self.moves, move))
 
     @property
     def to_play(self) -> int:
-        """Who is to move where nobody says it: the other colour than that of the last move, or whom a file named."""
-        if self._first_to_play is not None and len(self.moves) == self._num_fixed:
-            return self._first_to_play
+        """Colour to move: the one that did not make the last move, or the one that the setup names."""
+        if self._to_play_after_setup is not None and len(self.moves) == self._num_fixed:
+            return self._to_play_after_setup
         return self.board.to_play
 
     def set_up(self, stones: Iterable[Move], to_play: int | None = None) -> None:
-        """Puts stones on the empty board that undo leaves there; `to_play` is who moves then, in Go.
+        """Places stones on the empty board that undo does not take back; `to_play` moves next (Go only).
 
         Raises:
-          CommandError: one of them cannot stand there.
+          CommandError: a stone cannot be placed.
         """
         assert not self.moves
-        self._become(tuple(stones))
+        self._set_moves(tuple(stones))
         self._num_fixed = len(self.moves)
-        self._first_to_play = to_play if self.rules.game == GO else None
+        self._to_play_after_setup = to_play if self.rules.game == GO else None
 
     def undo(self) -> None:
         """Takes the last move back.
 
         Raises:
-          CommandError: there is none.
+          CommandError: there is no move to take back.
         """
         if len(self.moves) <= self._num_fixed:
             raise CommandError("cannot undo")
-        self._become(self.moves[:-1])
+        self._set_moves(self.moves[:-1])
 
     def actions(self, to_play: int | None = None) -> tuple[int, ...]:
-        """The game as a player of ours knows it, with a colour to move; never over in Go.
+        """The game as alternating actions with `to_play` to move, for a search. In Go it is never over.
 
         Raises:
-          CommandError: the game is over, or in Gomoku it is the other's turn.
+          CommandError: Gomoku only: the game is over, or it is the other colour's turn.
         """
         if self.rules.game == GO:
-            return in_turn(self.moves, self.rules.num_points, to_play)
+            return alternating_actions(self.moves, self.rules.num_points, to_play)
         if self.board.is_over:
             raise CommandError("the game is over")
         if to_play not in (None, self.board.to_play):
             raise CommandError("it is the other colour's turn")
         return self.board.actions
 
-    def ends_as_played(self, actions: tuple[int, ...]) -> bool:
-        """False where the last of these, as `actions` tells them, is a pass that nobody played."""
-        passed = self.rules.game == GO and actions[-1:] == (self.rules.num_points,)
-        return not passed or (bool(self.moves) and self.moves[-1].action == self.rules.num_points)
+    def ends_with_filler_pass(self, actions: tuple[int, ...]) -> bool:
+        """True if the last of `actions` (see the method) is a pass that no one played."""
+        pass_action = self.rules.num_points
+        ends_with_pass = self.rules.game == GO and actions[-1:] == (pass_action,)
+        return ends_with_pass and not (self.moves and self.moves[-1].action == pass_action)
 
     def drawing(self) -> str:
         """The board with its coordinates, for `showboard`."""
         columns = "   " + " ".join(LETTERS[: self.rules.columns])
         stones = self.board.stones.reshape(self.rules.rows, self.rules.columns)
         rows = [
-            f"{self.rules.rows - row:2d} " + " ".join(STONE_OF[int(colour)] for colour in stones[row])
+            f"{self.rules.rows - row:2d} " + " ".join(STONE_SYMBOLS[int(colour)] for colour in stones[row])
             for row in range(self.rules.rows)
         ]
-        words = ["Black (X) has captured {}, White (O) {}".format(*map(self.board.num_captured, (WHITE, BLACK)))]
+        notes = ["Black (X) has captured {}, White (O) {}".format(*map(self.board.num_captured, (WHITE, BLACK)))]
         if self.rules.game == GO:
-            words.append(f"komi {self.rules.komi:g}")
+            notes.append(f"komi {self.rules.komi:g}")
         if self.moves:
             last = self.moves[-1]
-            words.append(
-                f"move {len(self.moves)} was {STONE_OF[last.colour]} {action_to_name(self.rules, last.action)}"
-            )
-        return "\n".join([columns, *rows, columns, *words])
+            name = action_to_name(self.rules, last.action)
+            notes.append(f"move {len(self.moves)} was {STONE_SYMBOLS[last.colour]} {name}")
+        return "\n".join([columns, *rows, columns, *notes])
 
     def score(self) -> str:
-        """`B+3.5`, `W+12.0` or `0`: of Go the areas as the stones stand, of Gomoku the winner."""
+        """Result such as `B+3.5`, `W+12.0` or `0`: in Go the difference of the areas, in Gomoku the winner."""
         if self.rules.game == GO:
             margin = self.board.margin()
         elif self.board.is_over:
@@ -136,9 +187,9 @@ class Game:
         points = f"{abs(margin):.1f}" if 2 * margin == int(2 * margin) else f"{abs(margin):g}"
         return f"{'B' if margin > 0 else 'W'}+{points}"
 
-    def _become(self, moves: tuple[Move, ...]) -> None:
-        """Makes these the moves of the game."""
-        actions, before = self._in_turn(moves), self.board.actions
+    def _set_moves(self, moves: tuple[Move, ...]) -> None:
+        """Replaces the moves of the game."""
+        actions, before = self._board_actions(moves), self.board.actions
         if self.rules.game == GO and len(actions) + self.rules.num_points > self.rules.max_moves:
             self.rules = self.rules._replace(max_moves=2 * self.rules.max_moves)
             self.board = Board(self.rules, before)
@@ -153,9 +204,9 @@ class Game:
             raise CommandError(ILLEGAL_MOVE) from None
         self.moves = moves
 
-    def _in_turn(self, moves: tuple[Move, ...]) -> tuple[int, ...]:
+    def _board_actions(self, moves: tuple[Move, ...]) -> tuple[int, ...]:
         if self.rules.game == GO:
-            return in_turn(moves, self.rules.num_points)
+            return alternating_actions(moves, self.rules.num_points)
         if any(move.colour != (BLACK, WHITE)[turn % 2] for turn, move in enumerate(moves)):
             raise CommandError(ILLEGAL_MOVE)
         return tuple(move.action for move in moves)

@@ -1,49 +1,41 @@
-"""Lines of the Go Text Protocol: what a controller wrote as commands, and answers as lines.
+"""Lines of the Go Text Protocol: parses commands and formats answers.
 
-Noise is answered as the protocol asks: control characters vanish, a comment is passed over, an empty line has no
-answer. Lines are read by file descriptor and not by a thread, so that an analysis can look for the next command and a
-program that ends does not wait for one.
+Input is cleaned as the protocol requires: control characters and comments are removed, empty lines have no answer.
+Lines are read from the file descriptor, without a thread. So an analysis can check for the next command, and a program
+that ends does not wait for one.
 """
 
 import os
 import re
 import select
-from typing import NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 from zero.errors import ZeroError
 
 MAX_LINE_BYTES = 1 << 16
-"""A command is far shorter: all the points of a 19x19 board are 1,500 characters."""
+"""Far more than a valid command: all points of a 19x19 board are 1,500 characters."""
 READ_BYTES = 1 << 16
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-"""All control characters but tab and newline."""
+"""All control characters except tab and newline."""
 ID = re.compile(r"[0-9]+")
 WORD = re.compile(r"[^ \t\n]+")
 
 
 class CommandError(ZeroError):
-    """A command that cannot be done; the message is the answer after the question mark."""
+    """A command failed; the message is the answer after the question mark."""
 
 
 class Command(NamedTuple):
     """One command."""
 
-    id: str  # digits, or empty where the controller gave none
-    name: str  # empty where nothing follows the number
+    id: str  # digits; empty if the controller sent none
+    name: str  # empty if nothing follows the id
     arguments: tuple[str, ...]
 
 
-class HasFile(Protocol):
-    """What can be read by its file descriptor: a pipe, a terminal, a file."""
-
-    def fileno(self) -> int:
-        """The descriptor."""
-        ...
-
-
-def command_of(line: str) -> Command | None:
-    """The command of a line; None where there is none: it is empty or a comment."""
+def parse_command(line: str) -> Command | None:
+    """Parses a line; None if it is empty or a comment."""
     words = WORD.findall(CONTROL.sub("", line).partition("#")[0])
     if not words:
         return None
@@ -51,30 +43,30 @@ def command_of(line: str) -> Command | None:
     return Command(number, words[0] if words else "", tuple(words[1:]))
 
 
-def answer(command_id: str, text: str) -> str:
-    """The whole answer to a command that was done."""
+def success(command_id: str, text: str) -> str:
+    """Answer to a command that succeeded."""
     return _answer("=", command_id, text)
 
 
-def refusal(command_id: str, text: str) -> str:
-    """The whole answer to a command that was not done."""
+def failure(command_id: str, text: str) -> str:
+    """Answer to a command that failed."""
     return _answer("?", command_id, text)
 
 
 class Lines:
-    """The lines of a stream, one by one. Bytes that are no ASCII can be parts of a file's name and are read as such."""
+    """The lines of a stream. Non-ASCII bytes are decoded like file names, so that `loadsgf` finds any file."""
 
-    def __init__(self, stream: HasFile) -> None:
-        """Reads the stream by its descriptor: nothing of it may have been read through a buffer."""
+    def __init__(self, stream: IO[Any]) -> None:
+        """Reads the stream's file descriptor. Nothing may have been read through the stream's buffer before."""
         self._file = stream.fileno()
         self._read = bytearray()
         self._at_end = False
 
     def next(self) -> str | None:
-        """The next line without its end, also the last where that has none; None at the end of the stream.
+        """Next line without its newline, which the last line may lack; None at the end of the stream.
 
         Raises:
-          CommandError: the line is too long for a command; it has been passed over.
+          CommandError: the line is too long for a command and was skipped.
         """
         too_long = False
         while (end := self._read.find(b"\n")) < 0 and not self._at_end:
@@ -93,7 +85,7 @@ class Lines:
         return os.fsdecode(line)
 
     def wait(self, seconds: float) -> bool:
-        """True once a whole line or the end has come; waits for it so long at most."""
+        """Waits up to `seconds` for a complete line or the end of the stream; returns True if it has come."""
         while b"\n" not in self._read and not self._at_end and len(self._read) <= MAX_LINE_BYTES:
             if not select.select([self._file], [], [], seconds)[0]:
                 return False
@@ -102,13 +94,13 @@ class Lines:
         return True
 
     def _fill(self) -> None:
-        """Waits for bytes, or the end."""
+        """Reads the next bytes; blocks until they come or the stream ends."""
         data = os.read(self._file, READ_BYTES)
         self._at_end = not data
         self._read += data
 
 
 def _answer(sign: str, command_id: str, text: str) -> str:
-    """An empty line ends an answer, so none is left in it."""
+    """An answer, without empty lines in its text, because an empty line ends it."""
     lines = [line.rstrip() for line in text.split("\n") if line.strip()]
     return " ".join([f"{sign}{command_id}", *lines[:1]]) + "".join(f"\n{line}" for line in lines[1:]) + "\n\n"

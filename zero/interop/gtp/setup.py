@@ -1,7 +1,8 @@
-"""SGF files as a controller loads them: handicap and set-up stones, and moves out of turn, which records never have.
+"""Positions to begin with: handicap stones, and SGF files with set-up stones and moves out of turn.
 
-Set-up stones become moves of their colour. A position in which every chain has a liberty can be put together in any
-order without a capture, so the board is the same; positional superko counts the boards on the way as played.
+Handicap points are those of the protocol's table (section 4.1.1) in GNU Go's order. Set-up stones of a file become
+moves of their colour. If every chain has a liberty, stones can be placed in any order without a capture, so the board
+is the same. Positional superko then counts the boards on the way as played.
 """
 
 import re
@@ -12,88 +13,124 @@ from typing import NamedTuple
 from zero.data.sgf import DEFAULT_SIZE, GAME_NUMBERS, LETTERS, OLD_PASS, Node, main_lines, unescape
 from zero.errors import ZeroError
 from zero.games.position import BLACK, GO, WHITE, Rules
-from zero.interop.gtp.game import Game
-from zero.interop.gtp.moves import Move
+from zero.interop.gtp.game import Game, Move
 from zero.interop.gtp.protocol import CommandError
 
 COLOUR_OF = {"B": BLACK, "W": WHITE, "AB": BLACK, "AW": WHITE}
 SETUP = ("AB", "AW")
 MAX_BYTES = 1 << 24
 CHARSET = re.compile(rb"\bCA\s*\[\s*([\w.:-]+)\s*\]")
+MIN_HANDICAP, MAX_HANDICAP = 2, 9
+MIN_HANDICAP_SIZE = 7
+"""Smaller boards have no handicap points."""
+FOURTH_LINE_SIZE = 12
+"""From this size on, handicap stones are placed on the fourth line; on smaller boards, on the third."""
+MIN_SIZE_FOR_SIDES = 9
+"""From this size on, odd boards have points for more than four stones."""
+
+
+def handicap_points(rules: Rules, num_stones: int) -> tuple[int, ...] | None:
+    """Points of a fixed handicap; None if the board has no such handicap."""
+    size = rules.rows
+    if rules.columns != size or size < MIN_HANDICAP_SIZE:
+        return None
+    has_sides = size % 2 == 1 and size >= MIN_SIZE_FOR_SIDES
+    if not MIN_HANDICAP <= num_stones <= (MAX_HANDICAP if has_sides else 4):
+        return None
+    low = 3 if size >= FOURTH_LINE_SIZE else 2
+    high, middle = size - 1 - low, size // 2
+    places = [(low, low), (high, high), (low, high), (high, low)][: min(num_stones, 4)]  # column and row from A1
+    if num_stones >= 6:
+        places += [(low, middle), (high, middle)]
+    if num_stones >= 8:
+        places += [(middle, low), (middle, high)]
+    if num_stones in (5, 7, 9):
+        places.append((middle, middle))
+    return tuple((size - 1 - row) * size + column for column, row in places)
+
+
+def free_handicap_points(rules: Rules, num_stones: int) -> tuple[int, ...] | None:
+    """Points of the largest fixed handicap with at most this number of stones; None if there is none."""
+    for number in range(min(num_stones, MAX_HANDICAP), MIN_HANDICAP - 1, -1):
+        if points := handicap_points(rules, number):
+            return points
+    return None
 
 
 class Loaded(NamedTuple):
-    """The main line of a file up to some move. Nothing in it has been checked against the rules."""
+    """The main line of a file up to a move. It has not been checked against the rules."""
 
     size: int
-    komi: float | None  # None where the file does not say
+    komi: float | None  # None if the file does not contain it
     stones: tuple[Move, ...]  # set up before the first move
-    to_play: int | None  # after them, where the file says it
+    to_play: int | None  # after them; None if the file does not contain it
     moves: tuple[Move, ...]
 
 
 def load_setup(text: str, game: int, before_move: int | None = None) -> Loaded:
-    """The first game of a file.
+    """Reads the first game of an SGF file.
 
     Args:
-      text: of the file.
-      game: GO or GOMOKU, which it has to be.
-      before_move: stop before the move of this number, counted from 1; None: the whole line.
+      text: content of the file.
+      game: the expected game, GO or GOMOKU.
+      before_move: stops before the move of this number, counted from 1; None reads all moves.
 
     Raises:
-      ZeroError: it is broken or of another game, or stones are taken away or set up between moves.
+      ZeroError: the file is corrupt or contains another game, or stones are removed, or set up after the first move.
     """
     nodes = next(main_lines(text), None)
     if nodes is None:
-        raise ZeroError("no SGF: there is no '(;' in it, which begins a game")
+        raise ZeroError("not an SGF file: it lacks '(;', which begins a game")
     root = {name: unescape(values[0]).strip() for name, values in nodes[0] if values}
     if (number := root.get("GM", "1")) != str(GAME_NUMBERS[game]):
-        raise ZeroError(f"SGF of another game: GM[{number}]; this one is GM[{GAME_NUMBERS[game]}]")
+        raise ZeroError(f"GM[{number}] is another game; this game is GM[{GAME_NUMBERS[game]}]")
     if not (match := re.fullmatch(r"(\d{1,2})(?::\1)?", root.get("SZ", DEFAULT_SIZE), re.ASCII)):
-        raise ZeroError(f"SZ[{root['SZ']}] is no square board")
+        raise ZeroError(f"SZ[{root['SZ']}] is not a square board")
     size = int(match[1])
     if not 1 <= size <= len(LETTERS):
-        raise ZeroError(f"SZ[{size}] is too large; boards go up to {len(LETTERS)}")
+        raise ZeroError(f"SZ[{size}] is not supported; board sizes are 1 to {len(LETTERS)}")
     stones: list[Move] = []
     moves: list[Move] = []
     for name, point in _placements(nodes):
         if name in SETUP and moves:
-            raise ZeroError(f"stones are set up after move {len(moves)} ({name}); only before the first is read")
+            raise ZeroError(
+                f"stones are set up after move {len(moves)} ({name}); only those before move 1 are supported"
+            )
         if name in SETUP:
             stones += [Move(COLOUR_OF[name], action) for action in _points(game, size, point)]
             continue
         if before_move is not None and len(moves) + 1 >= before_move:
             break
         moves.append(Move(COLOUR_OF[name], _point(game, size, point)))
-    told = [values[-1].strip().upper() for node in nodes for name, values in node if name == "PL" and values]
-    return Loaded(size, _komi(root), tuple(stones), COLOUR_OF.get(told[0][:1]) if told else None, tuple(moves))
+    turns = [values[-1].strip().upper() for node in nodes for name, values in node if name == "PL" and values]
+    return Loaded(size, _komi(root), tuple(stones), COLOUR_OF.get(turns[0][:1]) if turns else None, tuple(moves))
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in the encoding that it names (SGF's `CA`), else UTF-8; what is none is of no interest.
+    """Text of a file in the encoding of its property `CA`, by default UTF-8. Undecodable bytes are replaced.
 
     Raises:
-      ZeroError: it cannot be read.
+      ZeroError: the file cannot be read.
     """
     try:
         if path.exists() and not path.is_file():
-            raise ZeroError("it is no file")
+            raise ZeroError("not a regular file")
         with path.open("rb") as file:
-            read = file.read(MAX_BYTES)
+            content = file.read(MAX_BYTES)
     except OSError as error:
         raise ZeroError(error.strerror or str(error)) from None
-    named = CHARSET.search(read)
+    charset = CHARSET.search(content)
     try:
-        return read.decode(named[1].decode("ascii") if named else "utf-8", errors="replace")
-    except (LookupError, ValueError):  # a name that nobody knows
-        return read.decode(errors="replace")
+        return content.decode(charset[1].decode("ascii") if charset else "utf-8", errors="replace")
+    except (LookupError, ValueError):  # an unknown encoding
+        return content.decode(errors="replace")
 
 
 def game_of(loaded: Loaded, rules: Rules) -> Game:
-    """The game of a file; its komi where it tells one.
+    """The game of a file. `rules` supply the komi if the file lacks it.
 
     Raises:
-      CommandError: a move or a stone is against the rules.
+      CommandError: a move or a stone is illegal.
     """
     game = Game(rules)
     if loaded.komi is not None:
@@ -108,22 +145,22 @@ def game_of(loaded: Loaded, rules: Rules) -> Game:
 
 
 def _placements(nodes: Sequence[Node]) -> Iterator[tuple[str, str]]:
-    """Stones that are set up or played, in the order of the file."""
+    """Properties and points of stones that are set up or played, in the order of the file."""
     for node in nodes:
         for name, values in node:
             if name == "AE":
-                raise ZeroError("stones are taken away (AE); only files that set stones up are read")
+                raise ZeroError("stones are removed (AE), which is not supported")
             if name in COLOUR_OF:
                 yield from ((name, value.strip()) for value in values)
 
 
 def _points(game: int, size: int, text: str) -> list[int]:
-    """The points of a value of a set-up property: one, or a rectangle such as `aa:cc`."""
+    """Points of a set-up property's value: a single point, or a rectangle such as `aa:cc`."""
     first, colon, last = text.partition(":")
     corners = [divmod(_point(game, size, corner), size) for corner in ((first, last) if colon else (first, first))]
     (top, left), (bottom, right) = corners
     if top == size or bottom == size:
-        raise ZeroError("a pass is set up as a stone")
+        raise ZeroError("a set-up stone has no point")
     return [row * size + column for row in range(top, bottom + 1) for column in range(left, right + 1)]
 
 
@@ -132,11 +169,11 @@ def _point(game: int, size: int, text: str) -> int:
         return size * size
     column, row = (LETTERS.find(letter) for letter in text) if len(text) == 2 else (-1, -1)
     if not (0 <= column < size and 0 <= row < size):
-        raise ZeroError(f"{text!r} is no point of a board of {size}x{size}")
+        raise ZeroError(f"{text!r} is not a point of a {size}x{size} board")
     return row * size + column
 
 
 def _komi(root: dict[str, str]) -> float | None:
-    """The komi of a file; one that is no number counts as not told."""
+    """Komi of a file; None if it is missing or not a number."""
     text = root.get("KM", "")
     return float(text) if re.fullmatch(r"[+-]?\d{1,4}(\.\d*)?", text, re.ASCII) else None

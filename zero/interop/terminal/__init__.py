@@ -1,4 +1,4 @@
-"""A game in the terminal against any player of ours, or between two people with a player to ask.
+"""A game in the terminal: a person against any player, or two people with a player that gives hints.
 
-`drawing` shows boards and thoughts, `session` plays the game. Boards and minds are those of `zero.interop.gtp`.
+`drawing` draws boards and search results; `game` plays.
 """

@@ -1,6 +1,6 @@
-"""Boards and thoughts as lines for a terminal, with colours or without. Pure: nothing is printed here.
+"""Draws boards and search results as lines for a terminal, with or without colours. It prints nothing itself.
 
-Without colours Black is X and White O, as GNU Go draws them; the last move stands in brackets.
+Without colours Black is X and White is O, as in GNU Go; brackets mark the last move.
 """
 
 import numpy as np
@@ -20,14 +20,15 @@ MARK_STYLE = f"bold #c00000 {WOOD}"
 HEAT_STYLE = "bold #ffffff on rgb({},{},{})"
 COOL, HOT = (90, 110, 140), (200, 40, 30)
 NAMES = {BLACK: "Black", WHITE: "White"}
-MIN_SIZE_OF_STARS = 7
+MIN_STAR_SIZE = 7
 LARGE_SIZE = 13
-MAX_TOLD = 5
-MAX_LINE = 8
+MAX_MOVES = 5
+"""Maximum number of moves in the table of a search."""
+MAX_VARIATION_MOVES = 8
 
 
 def board_lines(rules: Rules, stones: np.ndarray, last: int | None, in_colour: bool) -> list[Text]:
-    """The board, [S*S] colours, with its coordinates; `last`: the point of the last move."""
+    """The board with its coordinates. `stones`: colour of each point, [S*S]; `last`: point of the last move."""
     lines = [_letters(rules, 2)]
     for row in range(rules.rows):
         line = Text(f"{rules.rows - row:2d}")
@@ -48,7 +49,7 @@ def board_lines(rules: Rules, stones: np.ndarray, last: int | None, in_colour: b
 
 
 def heat_lines(rules: Rules, stones: np.ndarray, visit_counts: np.ndarray, in_colour: bool) -> list[Text]:
-    """The board with the share of the visits of each point, in per cent."""
+    """The board with the percentage of the visits of each point (`visit_counts`: [A])."""
     total, most = max(1, int(visit_counts.sum())), max(1, int(visit_counts.max()))
     lines = [_letters(rules, 3)]
     for row in range(rules.rows):
@@ -70,39 +71,39 @@ def heat_lines(rules: Rules, stones: np.ndarray, visit_counts: np.ndarray, in_co
     return lines
 
 
-def thoughts_table(rules: Rules, result: SearchResult, lines: dict[int, tuple[int, ...]], colour: int) -> Table:
-    """The moves that were searched most.
+def moves_table(rules: Rules, result: SearchResult, variations: dict[int, tuple[int, ...]], colour: int) -> Table:
+    """The table of the best moves.
 
     Args:
       rules: the game.
-      result: what the search found.
-      lines: for each action to be told, what is expected to follow.
-      colour: who is to move, as whose chances they are told.
+      result: the result of the search.
+      variations: the actions to list, each with its principal variation.
+      colour: colour to move; all win chances are its own.
     """
     table = Table(title=f"{NAMES[colour]} to move, win chance {percent(result.best_value)}", title_justify="left")
     table.add_column("move")
     for heading in ("win", "visits", "prior"):
         table.add_column(heading, justify="right")
     table.add_column("expected")
-    for action, line in lines.items():
+    for action, variation in variations.items():
         visits = int(result.visit_counts[action])
         table.add_row(
             action_to_name(rules, action),
             percent(float(result.q_values[action])) if visits else "",
             str(visits),
             f"{100 * float(result.prior[action]):.1f} %",
-            line_text(rules, line),
+            variation_text(rules, variation),
         )
     return table
 
 
-def line_text(rules: Rules, line: tuple[int, ...]) -> str:
-    """The names of the first moves of a line."""
-    return " ".join(action_to_name(rules, action) for action in line[:MAX_LINE])
+def variation_text(rules: Rules, variation: tuple[int, ...]) -> str:
+    """Names of the first moves of a variation."""
+    return " ".join(action_to_name(rules, action) for action in variation[:MAX_VARIATION_MOVES])
 
 
 def percent(value: float) -> str:
-    """A value as a chance to win."""
+    """A value in [-1, 1] as a percentage of the chance to win."""
     return f"{100 * winrate(value):.0f} %"
 
 
@@ -111,19 +112,20 @@ def _letters(rules: Rules, width: int) -> Text:
 
 
 def _empty_point(rules: Rules, row: int, column: int) -> str:
-    """A point, or a star where Go boards have one."""
+    """Symbol of an empty point; star points of Go are marked."""
     if rules.game == GO and all(at in _stars(size) for at, size in ((row, rules.rows), (column, rules.columns))):
         return "+"
     return "."
 
 
 def _stars(size: int) -> tuple[int, ...]:
-    """Rows of the stars of a board of odd size; others have four."""
-    if size < MIN_SIZE_OF_STARS:
+    """Rows and columns of the star points; boards of even size have four star points."""
+    if size < MIN_STAR_SIZE:
         return ()
     edge = 3 if size >= LARGE_SIZE else 2
     return (edge, size // 2, size - 1 - edge) if size % 2 else (edge, size - 1 - edge)
 
 
 def _mix(share: float) -> list[int]:
+    """RGB colour between COOL and HOT."""
     return [round(cool + share * (hot - cool)) for cool, hot in zip(COOL, HOT, strict=True)]

@@ -1,4 +1,4 @@
-"""A network with a search as a player of a match: what it chooses does not depend on the games beside it."""
+"""A network and a search as a player of a match: a game does not depend on the other games."""
 
 import threading
 import time
@@ -12,8 +12,8 @@ from zero.config.params import SearchParams
 from zero.errors import ParamsError
 from zero.games.rules import go_rules
 from zero.play.player import Player
-from zero.players.base import RESIGN, PlayerId
-from zero.players.network import Searcher
+from zero.players.network_player import NetworkPlayer
+from zero.players.player import RESIGN, PlayerId
 
 GO5 = go_rules(5, 5, 0.5)
 SEARCH = SearchParams(
@@ -30,15 +30,15 @@ SEARCH = SearchParams(
 )
 
 
-def searcher(num_simulations=16, num_slots=4, evaluator=None, seed=5, resign_threshold=-1.0, **search) -> Searcher:
+def searcher(num_simulations=16, num_slots=4, evaluator=None, seed=5, resign_threshold=-1.0, **search) -> NetworkPlayer:
     player = PlayerId(name="ours", kind="network", settings={})
     settings = SEARCH.model_copy(update=search)
-    return Searcher(
+    return NetworkPlayer(
         player, GO5, evaluator or HashEvaluator(GO5), settings, num_simulations, num_slots, seed, resign_threshold
     )
 
 
-def own_game(one: Searcher, game: int, num_moves: int, beside=()) -> list[int]:
+def own_game(one: NetworkPlayer, game: int, num_moves: int, beside=()) -> list[int]:
     """The moves of a game against itself, with games `beside` it in which it makes other moves."""
     one.begin([*beside, game])
     actions = []
@@ -51,13 +51,13 @@ def own_game(one: Searcher, game: int, num_moves: int, beside=()) -> list[int]:
 
 
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
-def test_a_game_does_not_depend_on_those_beside_it(root):
+def test_a_game_does_not_depend_on_other_games(root):
     alone = own_game(searcher(root=root), 7, 8)
     assert own_game(searcher(root=root), 7, 8, beside=(0, 1, 2)) == alone
     assert own_game(searcher(root=root, seed=6), 7, 8) != alone
 
 
-def test_games_of_other_numbers_differ():
+def test_games_with_other_numbers_differ():
     assert len({tuple(own_game(searcher(), game, 8)) for game in range(4)}) == 4
 
 
@@ -70,7 +70,7 @@ def test_without_simulations_it_plays_the_greatest_prior():
 
 
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
-def test_it_plays_as_the_player_of_one_game_does(root):
+def test_it_plays_like_the_single_game_player(root):
     considered = SEARCH.considered_actions if root == "gumbel" else 0
     alone = Player(GO5, HashEvaluator(GO5), 16, 1.5, False, False, 34, num_leaves=1, considered_actions=considered)
     for action in own_game(searcher(random_symmetry=False, root=root), 0, 12):
@@ -78,14 +78,14 @@ def test_it_plays_as_the_player_of_one_game_does(root):
         alone.play(action)
 
 
-def test_it_gives_up_below_the_threshold_and_never_at_first():
+def test_it_resigns_below_the_threshold_but_not_in_the_first_moves():
     one = searcher(resign_threshold=1.0)
     actions = own_game(one, 0, 2)
     assert RESIGN not in actions
     assert one.choose([0])[0].action == RESIGN
 
 
-def test_a_slot_is_used_again():
+def test_a_slot_is_reused():
     one = searcher(num_slots=1)
     first = own_game(one, 3, 4)
     one.end(3)
@@ -94,20 +94,20 @@ def test_a_slot_is_used_again():
     assert own_game(one, 3, 4) == first
 
 
-def test_positions_are_judged_in_common_batches():
+def test_positions_of_all_games_are_evaluated_together():
     one = searcher(num_simulations=8)
     one.begin([0, 1, 2, 3])
     one.choose([0, 1, 2, 3])
     assert one.num_evaluations == 4 * 9
 
 
-def test_trees_that_do_not_fit_are_refused():
-    with pytest.raises(ParamsError, match="games at once with 1000000 simulations do not fit in the memory"):
+def test_trees_that_do_not_fit_in_memory_are_rejected():
+    with pytest.raises(ParamsError, match="games at once with 1000000 simulations do not fit in memory"):
         searcher(10**6, num_slots=10**6)
 
 
 class DeviceEvaluator(HashEvaluator):
-    """On a device of its own, that fails where two threads use it at once."""
+    """A device that fails if two threads use it at once."""
 
     busy = threading.Lock()
 
@@ -124,7 +124,7 @@ class DeviceEvaluator(HashEvaluator):
         pass
 
 
-def test_two_players_on_a_gpu_use_it_in_turn():
+def test_two_players_take_turns_on_a_gpu():
     players = [searcher(evaluator=DeviceEvaluator(GO5, salt)) for salt in ("a", "b")]
     with ThreadPoolExecutor(2) as threads:
         games = list(threads.map(lambda player: own_game(player, 1, 4), players))

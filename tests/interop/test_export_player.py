@@ -1,13 +1,13 @@
-"""`zero export --format player`: a folder whose weights are those of its signed statement, and the shipped ones are."""
+"""`zero export --format player`: player folders, their checks, and the shipped players."""
 
 import pytest
 
 from tests.end_to_end.lineages import Lineage
 from zero.config.params import parse_params
 from zero.errors import LineageError, StorageError
-from zero.interop.folder import export_player, maker
-from zero.players import networks as sources
-from zero.players.networks import SHIPPED_DIR, SUBJECTS, find_source, read_player, shipped_players
+from zero.interop.export import champion_maker, export_player
+from zero.players import networks
+from zero.players.networks import SHIPPED_DIR, SUBJECTS, read_player_folder, resolve_network, shipped_players
 from zero.record.ledger import entry_of, generation_tag, read_ledger
 from zero.record.lineages import Chains
 from zero.record.provenance import read_envelope
@@ -17,9 +17,9 @@ MOST_BYTES = 5_000_000
 
 
 @pytest.mark.parametrize("source, maker", [("tiny", 1), ("tiny/gen-0002", 1), ("tiny/gen-0000", 0)])
-def test_a_player_goes_with_the_statement_of_the_generation_that_made_it(recorded: Lineage, tmp_path, source, maker):
+def test_a_player_has_the_attestation_of_the_generation_that_made_it(recorded: Lineage, tmp_path, source, maker):
     size = export_player(recorded.home, source, tmp_path / "player")
-    files = read_player(tmp_path / "player")
+    files = read_player_folder(tmp_path / "player")
     assert size == sum(map(len, files.values()))
     statement = read_envelope(files["provenance.intoto.jsonl"], "it").statement
     assert (statement.asked.lineage, statement.asked.generation) == ("tiny", maker)
@@ -30,26 +30,26 @@ def test_a_player_goes_with_the_statement_of_the_generation_that_made_it(recorde
 
 def test_it_is_played_with_its_own_parameters(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
-    found = find_source(tmp_path, str(tmp_path / "player/weights.safetensors"))
+    found = resolve_network(tmp_path, str(tmp_path / "player/weights.safetensors"))
     assert found.params == parse_params(recorded.show("tiny/gen-0001", "params.yaml"))
 
 
 @pytest.mark.parametrize("source, number", [("kid", 2), ("tiny", 4), ("tiny/gen-0003", 3)])
-def test_after_a_branch_or_a_rollback_it_is_still_the_one_that_made_it(gone_on: Lineage, tmp_path, source, number):
+def test_the_maker_is_found_after_a_branch_or_a_rollback(gone_on: Lineage, tmp_path, source, number):
     name = source.partition("/")[0]
     ledger = read_ledger(gone_on.named(name).workspace)
     entry = entry_of(ledger, number)
     made = "tiny", entry.champion_generation
     export_player(gone_on.home, source, tmp_path / "player")
-    asked = read_envelope(read_player(tmp_path / "player")["provenance.intoto.jsonl"], "it").statement.asked
+    asked = read_envelope(read_player_folder(tmp_path / "player")["provenance.intoto.jsonl"], "it").statement.asked
     assert (asked.lineage, asked.generation) == made
     with Chains(gone_on.home) as chains:
-        assert maker(chains, name, number).tag == generation_tag(*made)
+        assert champion_maker(chains, name, number).tag == generation_tag(*made)
 
 
-def test_a_weight_file_has_no_statement(recorded: Lineage, tmp_path):
+def test_a_weight_file_has_no_attestation(recorded: Lineage, tmp_path):
     path = recorded.workspace / "state/champion/weights.safetensors"
-    with pytest.raises(LineageError, match="is no recorded generation; name a lineage"):
+    with pytest.raises(LineageError, match="is not a recorded generation; give a lineage"):
         export_player(recorded.home, str(path), tmp_path / "player")
     assert not (tmp_path / "player").exists()
 
@@ -57,13 +57,13 @@ def test_a_weight_file_has_no_statement(recorded: Lineage, tmp_path):
 @pytest.mark.parametrize(
     "name, kind, message",
     [
-        ("weights.safetensors", StorageError, "are not what its signed statement is about"),
+        ("weights.safetensors", StorageError, "are not those of its signed attestation"),
         ("provenance.intoto.jsonl", LineageError, "is not signed by its key"),
-        ("params.yaml", StorageError, r"params\.yaml of .* is not what its signed statement says"),
+        ("params.yaml", StorageError, r"params\.yaml of .* differs from its signed attestation"),
         ("signing-key.pub", StorageError, r"cannot read .*signing-key\.pub"),
     ],
 )
-def test_a_player_that_was_altered_is_refused_wherever_it_is_named(recorded: Lineage, tmp_path, name, kind, message):
+def test_a_corrupt_player_is_rejected(recorded: Lineage, tmp_path, name, kind, message):
     export_player(recorded.home, "tiny", tmp_path / "one")
     export_player(recorded.home, "tiny/gen-0000", tmp_path / "other")
     path = tmp_path / "one" / name
@@ -76,29 +76,29 @@ def test_a_player_that_was_altered_is_refused_wherever_it_is_named(recorded: Lin
     else:
         path.write_bytes(path.read_bytes().replace(b'"sig": "', b'"sig": "00'))
     with pytest.raises(kind, match=message):
-        read_player(tmp_path / "one")
+        read_player_folder(tmp_path / "one")
     with pytest.raises(kind, match=message):
-        find_source(recorded.home, str(tmp_path / "one/weights.safetensors"))
+        resolve_network(recorded.home, str(tmp_path / "one/weights.safetensors"))
 
 
 def test_a_shipped_player_is_checked(recorded: Lineage, tmp_path, monkeypatch):
     export_player(recorded.home, "tiny", tmp_path / "shipped/toy")
-    monkeypatch.setattr(sources, "SHIPPED_DIR", tmp_path / "shipped")
-    assert find_source(tmp_path, "toy").params == parse_params(recorded.show("tiny/gen-0001", "params.yaml"))
+    monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
+    assert resolve_network(tmp_path, "toy").params == parse_params(recorded.show("tiny/gen-0001", "params.yaml"))
     weights = tmp_path / "shipped/toy/weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    with pytest.raises(StorageError, match="are not what its signed statement is about"):
-        find_source(tmp_path, "toy")
+    with pytest.raises(StorageError, match="are not those of its signed attestation"):
+        resolve_network(tmp_path, "toy")
 
 
 @pytest.mark.parametrize("source", ["shipped:gomoku8", "gomoku8"])
-def test_a_shipped_player_is_given_away_as_it_is(tmp_path, source):
+def test_a_shipped_player_is_copied(tmp_path, source):
     size = export_player(tmp_path, source, tmp_path / "player")
-    files = read_player(tmp_path / "player")
-    assert files == read_player(SHIPPED_DIR / "gomoku8") and size == sum(map(len, files.values()))
+    files = read_player_folder(tmp_path / "player")
+    assert files == read_player_folder(SHIPPED_DIR / "gomoku8") and size == sum(map(len, files.values()))
 
 
-def test_other_files_that_a_statement_names_are_no_player(recorded: Lineage, tmp_path):
+def test_other_subjects_of_an_attestation_are_not_players(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
     with Chains(recorded.home) as chains:
         made = chains.generations("tiny")[1]
@@ -107,24 +107,24 @@ def test_other_files_that_a_statement_names_are_no_player(recorded: Lineage, tmp
     names = [each.name for each in envelope.statement.subject if each.sha256 == sha256_bytes(optimizer)]
     assert names and not set(names) & set(SUBJECTS)
     (tmp_path / "player/weights.safetensors").write_bytes(optimizer)
-    with pytest.raises(StorageError, match="are not what its signed statement is about"):
-        read_player(tmp_path / "player")
+    with pytest.raises(StorageError, match="are not those of its signed attestation"):
+        read_player_folder(tmp_path / "player")
 
 
-def test_parameters_that_this_version_cannot_read_go_along(recorded: Lineage, tmp_path):
+def test_parameters_that_this_version_cannot_read_are_accepted(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
     path = tmp_path / "player/params.yaml"
     path.write_text("of_another_version: 1\n")
-    assert read_player(tmp_path / "player")["params.yaml"] == path.read_bytes()
+    assert read_player_folder(tmp_path / "player")["params.yaml"] == path.read_bytes()
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(StorageError, match=r"cannot read .*params\.yaml: No such file"):
-        read_player(tmp_path)
+        read_player_folder(tmp_path)
 
 
-def test_the_shipped_players_are_what_their_statements_say():
+def test_the_shipped_players_pass_their_checks():
     assert shipped_players() == ["go9", "gomoku8"]
     for name in shipped_players():
-        files = read_player(SHIPPED_DIR / name)
+        files = read_player_folder(SHIPPED_DIR / name)
         assert sum(map(len, files.values())) < MOST_BYTES

@@ -1,4 +1,4 @@
-"""A network and a search as a player of a match; without simulations the raw network."""
+"""A network and a search as a player of a match. With 0 simulations it plays by the network's prior alone."""
 
 import threading
 from collections.abc import Sequence
@@ -13,23 +13,23 @@ from zero.play.batched_games import batch_shape
 from zero.play.lockstep import advance_searches, choice_of, open_slot, play_in_slot, start_search
 from zero.play.player import check_board
 from zero.play.slots import new_batch, new_slots, play_settings
-from zero.players.base import RESIGN, PlayerId, Reply
+from zero.players.player import RESIGN, PlayerId, Reply
 from zero.search.evaluator import AsyncEvaluator, Evaluator
 from zero.search.streams import STREAM_WORDS, stream_of
 from zero.storage.manifests import NO_RESIGNATION
 
 REUSED_SHARE = 1
-"""Nodes kept of a reused tree, as a multiple of a search's own."""
-ONE_AT_A_TIME = threading.Lock()
-"""On a GPU: two players think in two threads, and there a graph is captured only while no other thread computes."""
+"""Maximum number of nodes kept of a reused tree, as a multiple of the nodes of one search."""
+DEVICE_LOCK = threading.Lock()
+"""Lock for GPUs: two players search in two threads, and CUDA captures a graph only while no other thread computes."""
 
 
-class Searcher:
-    """Plays the move that a search without noise finds best, in up to `num_slots` games at once."""
+class NetworkPlayer:
+    """Plays the best move of a search without noise, in up to `num_slots` games at once."""
 
     def __init__(
         self,
-        player: PlayerId,
+        player_id: PlayerId,
         rules: Rules,
         evaluator: Evaluator,
         search: SearchParams,
@@ -38,23 +38,23 @@ class Searcher:
         seed: int,
         resign_threshold: float = NO_RESIGNATION,
     ) -> None:
-        """Makes the trees.
+        """Allocates the trees.
 
         Args:
-          player: who it is.
+          player_id: the identity of the player.
           rules: the game.
-          evaluator: judges positions of this board.
-          search: how it searches; `max_nodes` is not looked at: a tree has room for a search and as much again.
-          num_simulations: a move; 0 plays by the network's prior alone.
-          num_slots: games open at once.
-          seed: of the symmetries; together with the game's number.
-          resign_threshold: it gives up below it; -1 never does.
+          evaluator: evaluates positions of this board.
+          search: search parameters. `max_nodes` is ignored: a tree holds one search and as many reused nodes.
+          num_simulations: simulations for each move; 0 plays by the network's prior alone.
+          num_slots: maximum number of open games.
+          seed: seed of the symmetries, together with the game's number.
+          resign_threshold: the player resigns below this value; -1 means never.
 
         Raises:
-          ParamsError: the evaluator is a network for another board, or the trees do not fit in the memory.
+          ParamsError: the evaluator is a network for another board, or the trees do not fit in memory.
         """
         check_board(rules, evaluator)
-        self.player = player
+        self.id = player_id
         self._rules, self._evaluator, self._seed = rules, evaluator, seed
         play = match_play(num_slots, max(1, num_simulations))
         self._settings = play_settings(search, play, resign_threshold=resign_threshold)
@@ -67,15 +67,15 @@ class Searcher:
             self._slots = new_slots(rules, self._settings, num_slots, max_nodes)
         except MemoryError:
             raise ParamsError(
-                f"{num_slots} games at once with {num_simulations} simulations do not fit in the memory; give fewer"
+                f"{num_slots} games at once with {num_simulations} simulations do not fit in memory; give fewer"
             ) from None
         self._batch = new_batch(rules, num_slots, 1)
         self._streams = np.zeros((num_slots, STREAM_WORDS), np.uint64)
         self._searching = np.zeros(num_slots, np.bool_)
         self._free = list(range(num_slots))
         self._slot_of: dict[int, int] = {}
-        self._turn: AbstractContextManager[object] = (
-            ONE_AT_A_TIME if isinstance(evaluator, AsyncEvaluator) else nullcontext()
+        self._device_lock: AbstractContextManager[object] = (
+            DEVICE_LOCK if isinstance(evaluator, AsyncEvaluator) else nullcontext()
         )
         self.num_evaluations = 0
 
@@ -87,29 +87,29 @@ class Searcher:
             open_slot(self._rules, self._slots, slot, game)
 
     def choose(self, games: Sequence[int]) -> list[Reply]:
-        """Searches in all of the games together."""
+        """Searches all of the games together, so that their leaves share one evaluation batch."""
         slots = [self._slot_of[game] for game in games]
         for slot in slots:
             start_search(self._settings, self._slots, slot, self._streams[slot], self._searching)
         batch = self._batch
-        while asked := advance_searches(
+        while num_requests := advance_searches(
             *(self._rules, self._settings, self._slots, batch, self._streams, self._searching)
         ):
-            rows = batch_shape(asked, len(self._streams))
-            with self._turn:
+            rows = batch_shape(num_requests, len(self._streams))
+            with self._device_lock:
                 self._evaluator.evaluate(batch.planes[0, :rows], batch.prior[0, :rows], batch.value[0, :rows])
-            self.num_evaluations += asked
+            self.num_evaluations += num_requests
         choices = [choice_of(self._settings, self._slots, slot) for slot in slots]
         return [Reply(RESIGN if choice.resigns else choice.action) for choice in choices]
 
     def play(self, game: int, action: int) -> None:
-        """Plays a move of either player."""
+        """Plays a move of either side."""
         play_in_slot(self._rules, self._settings, self._slots, self._slot_of[game], action)
 
     def end(self, game: int) -> None:
         """Frees the game's slot."""
         self._free.append(self._slot_of.pop(game))
-        self._free.sort()
+        self._free.sort()  # `begin` takes the lowest slot, so that a match is repeatable
 
     def close(self) -> None:
-        """Nothing is held that needs it."""
+        """Does nothing: memory is freed with the object."""

@@ -1,4 +1,4 @@
-"""What every kind of player must keep to; a new kind is done when this passes with it in `KINDS`."""
+"""Conformance test of all kinds of players; a new kind is done when this passes with it in `KINDS`."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -9,8 +9,8 @@ from tests.oracle.gnugo import needs_gnugo
 from tests.players.games import moves, played_games
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
-from zero.players.base import Opponent, PlayerId
 from zero.players.gtp import gnugo
+from zero.players.player import Player, PlayerId
 from zero.players.rollout import RolloutPlayer
 from zero.players.uniform import UniformPlayer
 
@@ -23,11 +23,11 @@ KINDS = [
     pytest.param(lambda: gnugo(1, GO, 1), GO, id="gnugo", marks=needs_gnugo),
 ]
 every_kind = pytest.mark.parametrize(("make", "rules"), KINDS)
-Make = Callable[[], Opponent]
+Make = Callable[[], Player]
 
 
 @every_kind
-def test_games_at_once_are_legal_and_those_that_it_plays_alone(make: Make, rules: Rules):
+def test_concurrent_games_are_legal_and_equal_those_played_alone(make: Make, rules: Rules):
     with closing(make()) as player, closing(UniformPlayer(rules, 5)) as other:
         together = played_games(rules, other, player, [3, 4, 8])
     with closing(make()) as player, closing(UniformPlayer(rules, 5)) as other:
@@ -45,7 +45,7 @@ def test_it_plays_both_colours(make: Make, rules: Rules):
 
 
 @every_kind
-def test_asked_again_it_says_the_same(make: Make, rules: Rules):
+def test_choosing_twice_gives_the_same_reply(make: Make, rules: Rules):
     with closing(make()) as player:
         player.begin([1, 2])
         first = player.choose([1, 2])
@@ -56,13 +56,13 @@ def test_asked_again_it_says_the_same(make: Make, rules: Rules):
 
 
 @every_kind
-def test_asked_for_no_game_it_says_nothing(make: Make, rules: Rules):
+def test_no_games_give_no_replies(make: Make, rules: Rules):
     with closing(make()) as player:
         player.begin([])
         assert player.choose([]) == []
 
 
 @every_kind
-def test_its_identity_goes_through_a_file(make: Make, rules: Rules):
+def test_its_identity_survives_serialisation(make: Make, rules: Rules):
     with closing(make()) as player, closing(make()) as again:
-        assert PlayerId.model_validate_json(player.player.model_dump_json()) == player.player == again.player
+        assert PlayerId.model_validate_json(player.id.model_dump_json()) == player.id == again.id

@@ -1,6 +1,6 @@
-"""The game in the terminal: what a person types, and what the player answers.
+"""`zero play`: a game with a person at the terminal.
 
-Nothing that is typed ends the game but `quit`, the end of the input, or Ctrl-C twice.
+Only `quit`, the end of the input, or Ctrl-C twice ends the game; wrong input never does.
 """
 
 import sys
@@ -13,75 +13,75 @@ from zero.data.sgf import SgfHead, moves_to_sgf, result
 from zero.errors import MoveError, ZeroError
 from zero.games.coords import action_to_name, name_to_action
 from zero.games.position import BLACK, GO, Rules
-from zero.interop.gtp.analysis import told_moves
-from zero.interop.gtp.board import Board
+from zero.interop.gtp.analysis import reported_moves
 from zero.interop.terminal import drawing
-from zero.players.base import RESIGN
-from zero.players.single_game import Mind, Thinker
+from zero.players.board import Board
+from zero.players.player import RESIGN
+from zero.players.session import NetworkSession, Session
 from zero.storage.files import write_atomic
 from zero.storage.manifests import RESIGNATION
 
 HELP = {
-    "D4": "play there",
-    "pass": "play nowhere; two passes end a game of Go",
-    "undo": "take your last move back, and the answer to it",
-    "hint": "what the player would do in your place",
-    "thoughts": "its best moves, what it expects, and a map of its visits",
-    "score": "area as the stones stand",
-    "resign": "give up",
+    "D4": "play at this point",
+    "pass": "pass; two passes end a game of Go",
+    "undo": "take back your last move and the player's reply",
+    "hint": "show the move that the player would make in your place",
+    "thoughts": "show its best moves, the expected replies, and a map of its visits",
+    "score": "count the areas as the board is now",
+    "resign": "resign the game",
     "save game.sgf": "write the game to a file",
     "board": "draw the board again",
-    "help": "this list",
+    "help": "show this list",
     "quit": "leave; Ctrl-D does the same",
 }
 PERSON = "a person"
 
 
 class TerminalGame:
-    """One game at one terminal."""
+    """One game at a terminal."""
 
     def __init__(
         self,
-        mind: Mind,
+        session: Session,
         rules: Rules,
         console: Console,
         read_line: Callable[[str], str],
         people: Collection[int],
     ) -> None:
-        """Sets up the empty board; see `play_in_terminal`."""
-        self._mind, self._rules, self._console, self._read_line = mind, rules, console, read_line
+        """Sets up the empty board; for the arguments see `play_in_terminal`."""
+        self._session, self._rules, self._console, self._read_line = session, rules, console, read_line
         self._people = people
         self._board = Board(rules)
-        self._resigned: int | None = None  # the colour that gave up
-        self._num_saved = 0  # moves of the game as it was saved
-        self._is_warned = False  # of an unsaved game
+        self._resigned: int | None = None  # colour that resigned
+        self._num_saved = 0  # number of moves in the saved file
+        self._is_warned = False  # that the game is not saved
         self._commands: dict[str, Callable[[str], None]] = {
             "undo": lambda _: self._undo(),
             "hint": lambda _: self._hint(),
             "thoughts": lambda _: self._thoughts(),
             "score": lambda _: self._score(),
-            "resign": lambda _: self._give_up(),
+            "resign": lambda _: self._resign_person(),
             "save": self._save,
             "board": lambda _: self._draw(),
             "help": lambda _: self._help(),
         }
-        mind.begin(rules)
+        session.new_game(rules)
 
     def run(self) -> None:
-        """Plays until the person leaves."""
+        """Plays until the person quits."""
         self._draw()
         self._say("Type a point such as D4, or help.")
-        asks = False  # a person, though it is the player's turn: it was interrupted or failed
+        prompts = False  # a prompt although it is the player's turn, because it failed or was interrupted
         while True:
             try:
-                if not asks and not self._is_over and self._board.to_play not in self._people:
-                    self._answer()
+                if not prompts and not self._is_over and self._board.to_play not in self._people:
+                    self._move()
                     continue
-                asks = False
+                prompts = False
                 line = self._read_line(self._prompt())
                 if line.strip().lower() in ("quit", "exit"):
                     break
-                self._do(line)
+                self._execute(line)
             except EOFError:
                 self._say("")
                 break
@@ -89,16 +89,16 @@ class TerminalGame:
                 self._say("")
                 if self._is_warned or not self._is_unsaved:
                     break
-                asks = self._is_warned = True
-                self._say("The game goes on. `save game.sgf` keeps it; Ctrl-C once more leaves.")
+                prompts = self._is_warned = True
+                self._say("The game is not saved. `save game.sgf` saves it; Ctrl-C once more leaves.")
             except ZeroError as error:
                 self._say(str(error))
-                asks = self._board.to_play not in self._people
+                prompts = self._board.to_play not in self._people
         if self._is_unsaved:
             moves = len(self._board.actions)
-            self._say(f"Left after {moves} moves, which are not saved; `save game.sgf` before leaving keeps a game.")
+            self._say(f"Left after {moves} moves, which are not saved; use `save game.sgf` before you leave.")
 
-    # what is going on
+    # state of the game
 
     @property
     def _is_over(self) -> bool:
@@ -118,24 +118,24 @@ class TerminalGame:
             return result(self._rules, -self._resigned, 0.0, RESIGNATION)
         return result(self._rules, self._board.outcome(), self._board.margin(), "")
 
-    # what a person does
+    # commands of the person
 
-    def _do(self, line: str) -> None:
-        """One line of a person."""
-        word, _, rest = line.strip().partition(" ")
-        if not word:
+    def _execute(self, line: str) -> None:
+        """Executes one line of input."""
+        name, _, argument = line.strip().partition(" ")
+        if not name:
             return
-        if command := self._commands.get(word.lower()):
-            self._is_warned = self._is_warned and word.lower() != "save"
-            command(rest.strip())
+        if command := self._commands.get(name.lower()):
+            self._is_warned = self._is_warned and name.lower() != "save"
+            command(argument.strip())
             return
         try:
             action = name_to_action(self._rules, line)
         except ValueError as error:
-            self._say(f"{error}; `help` lists what can be typed")
+            self._say(f"{error}; `help` lists the commands")
             return
         if self._resigned is not None:
-            raise MoveError("the game is over: a player resigned; `undo` takes it back")
+            raise MoveError("the game is over by resignation; `undo` continues it")
         self._play(action)
 
     def _undo(self) -> None:
@@ -147,7 +147,7 @@ class TerminalGame:
         first = 0 if BLACK in self._people else 1
         turns = [turn for turn in range(len(actions)) if len(self._people) > 1 or turn % 2 == first]
         if not turns:
-            self._say("You have played no move yet, so there is none to take back.")
+            self._say("You have not played a move that could be taken back.")
             return
         self._resigned = None
         self._board = Board(self._rules, actions[: turns[-1]])
@@ -156,39 +156,41 @@ class TerminalGame:
 
     def _hint(self) -> None:
         self._check_not_over()
-        self._mind.follow(self._board.actions)
-        if isinstance(self._mind, Thinker):
-            found = self._mind.think(self._mind.num_simulations, None)
-            best = found.ranking()[0]
-            line = drawing.line_text(self._rules, self._mind.line(best))
-            self._say(
-                f"{action_to_name(self._rules, best)}, win chance {drawing.percent(found.best_value)}; then: {line}"
-            )
+        self._session.set_position(self._board.actions)
+        if isinstance(self._session, NetworkSession):
+            result = self._session.search(self._session.num_simulations, None)
+            best = result.ranking()[0]
+            line = drawing.variation_text(self._rules, self._session.principal_variation(best))
+            chance = drawing.percent(result.best_value)
+            self._say(f"{action_to_name(self._rules, best)}, win chance {chance}; then: {line}")
             return
-        action = self._mind.choose(None)
+        action = self._session.choose(None)
         self._say("I would resign." if action == RESIGN else action_to_name(self._rules, action))
 
     def _thoughts(self) -> None:
         self._check_not_over()
-        if not isinstance(self._mind, Thinker):
-            self._say(f"{self._mind.name} cannot tell what it thinks; `hint` asks for its move")
+        session = self._session
+        if not isinstance(session, NetworkSession):
+            self._say(f"{session.name} cannot show its search; `hint` shows the move it would make")
             return
-        self._mind.follow(self._board.actions)
-        found = self._mind.think(self._mind.num_simulations, None)
-        lines = {action: self._mind.line(action) for action in told_moves(found, drawing.MAX_TOLD)}
-        self._console.print(drawing.thoughts_table(self._rules, found, lines, self._board.to_play))
-        for text in drawing.heat_lines(self._rules, self._board.stones, found.visit_counts, self._in_colour):
+        session.set_position(self._board.actions)
+        result = session.search(session.num_simulations, None)
+        variations = {
+            action: session.principal_variation(action) for action in reported_moves(result, drawing.MAX_MOVES)
+        }
+        self._console.print(drawing.moves_table(self._rules, result, variations, self._board.to_play))
+        for text in drawing.heat_lines(self._rules, self._board.stones, result.visit_counts, self._in_colour):
             self._console.print(text)
 
     def _score(self) -> None:
         if self._rules.game == GO:
-            self._say(f"{self._area()} with komi {self._rules.komi:g}; every stone counts as alive")
+            self._say(f"{self._area()} with komi {self._rules.komi:g}; all stones count as alive")
         else:
             self._say("This game has no score.")
 
     def _save(self, name: str) -> None:
         if not name:
-            self._say("Give a name: save game.sgf")
+            self._say("`save` needs a file name, such as save game.sgf")
             return
         path = Path(name).expanduser()
         if path.is_dir():
@@ -197,19 +199,19 @@ class TerminalGame:
         over = self._is_over
         end = None if not over else RESIGNATION if self._resigned is not None else "passes"
         winner = -self._resigned if self._resigned is not None else self._board.outcome() if over else 0
-        players = [PERSON if colour in self._people else self._mind.name for colour in (1, -1)]
+        players = [PERSON if colour in self._people else self._session.name for colour in (1, -1)]
         head = SgfHead("a game in the terminal", path.stem, players[0], players[1], comment="")
         text = moves_to_sgf(self._rules, head, self._board.actions, winner, self._board.margin(), end)
         write_atomic(path, text.encode())
         self._num_saved = len(self._board.actions)
-        self._say(f"{self._num_saved} moves are in {path}")
+        self._say(f"saved {self._num_saved} moves to {path}")
 
     def _help(self) -> None:
-        for word, meaning in HELP.items():
-            self._say(f"{word:>15}  {meaning}")
+        for command, meaning in HELP.items():
+            self._say(f"{command:>15}  {meaning}")
 
-    def _give_up(self) -> None:
-        """The person resigns, whoever's turn it is; where both are people, the one to move."""
+    def _resign_person(self) -> None:
+        """The person resigns, also in the player's turn. Of two people, the one to move resigns."""
         colour = self._board.to_play
         self._resign(colour if colour in self._people else -colour)
 
@@ -217,42 +219,44 @@ class TerminalGame:
         self._check_not_over()
         self._resigned = colour
         self._say(f"{drawing.NAMES[colour]} resigns.")
-        self._tell_result()
+        self._show_result()
 
-    # what the player does
+    # moves of the player
 
-    def _answer(self) -> None:
-        """The player's move."""
-        board = self._board
+    def _move(self) -> None:
+        """Searches and plays the player's move."""
+        board, session = self._board, self._session
         colour = board.to_play
-        self._mind.follow(board.actions)
-        thought = ""
-        if isinstance(self._mind, Thinker):
-            found = self._mind.think(self._mind.num_simulations, None)
-            action = self._mind.decide()
-            line = drawing.line_text(self._rules, found.principal_variation[1:])
-            thought = f"; win chance {drawing.percent(found.best_value)}, {found.visit_counts.sum()} visits"
-            thought += f", expects {line}" if line else ""
+        session.set_position(board.actions)
+        comment = ""
+        if isinstance(session, NetworkSession):
+            result = session.search(session.num_simulations, None)
+            action = session.best_action()
+            line = drawing.variation_text(self._rules, result.principal_variation[1:])
+            comment = f"; win chance {drawing.percent(result.best_value)}, {result.visit_counts.sum()} visits"
+            comment += f", expects {line}" if line else ""
         else:
-            action = self._mind.choose(None)
+            action = session.choose(None)
         if action == RESIGN:
             self._resign(colour)
             return
         self._play(action)
         name = action_to_name(self._rules, action)
-        self._say(f"{self._mind.name} ({drawing.NAMES[colour]}) plays {name}{thought}")
+        self._say(f"{session.name} ({drawing.NAMES[colour]}) plays {name}{comment}")
 
-    # the screen
+    # output
 
     def _play(self, action: int) -> None:
         self._board.play(action)
         self._is_warned = False
         self._draw()
         if self._board.is_over:
-            self._tell_result()
+            self._show_result()
 
-    def _tell_result(self) -> None:
-        self._say(f"The game is over: {self._result()}. `save game.sgf` keeps it, `undo` goes back, `quit` leaves.")
+    def _show_result(self) -> None:
+        self._say(
+            f"The game is over: {self._result()}. `save game.sgf` saves it, `undo` takes a move back, `quit` leaves."
+        )
 
     def _check_not_over(self) -> None:
         if self._is_over:
@@ -280,21 +284,21 @@ class TerminalGame:
 
 
 def play_in_terminal(
-    mind: Mind,
+    session: Session,
     rules: Rules,
     console: Console,
     people: Collection[int] = (BLACK,),
     read_line: Callable[[str], str] = input,
 ) -> None:
-    """Plays one game with the person at the terminal, until that person leaves.
+    """Plays one game with the person at the terminal, until the person quits.
 
     Args:
-      mind: the player; its `begin` is called first.
+      session: the player.
       rules: the game and board.
-      console: where the board is drawn; without colours it is drawn in letters.
-      people: the colours that are played here; the player has the others. With both, it is there for hints.
-      read_line: asks for a line; EOFError at the end of the input.
+      console: output; without colours the board is drawn in letters.
+      people: colours that the person plays; the player has the others. With both, the player only gives hints.
+      read_line: prompts for a line; raises EOFError at the end of the input.
     """
     if read_line is input and sys.stdin.isatty():
-        import readline  # noqa: F401 - from now on `input` edits its line and remembers the ones before
-    TerminalGame(mind, rules, console, read_line, tuple(people)).run()
+        import readline  # noqa: F401 - the import makes `input` edit lines and keep a history
+    TerminalGame(session, rules, console, read_line, tuple(people)).run()

@@ -1,4 +1,4 @@
-"""Moves of any colour in any order: the position they make, beside a slow board that knows no turns."""
+"""Moves in any order of colours: their position, compared with a slow board without turns."""
 
 from itertools import pairwise
 
@@ -9,8 +9,8 @@ from tests.oracle.go import EMPTY_BOARD, after
 from zero.errors import MoveError
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
-from zero.interop.gtp.board import Board
-from zero.interop.gtp.moves import Move, colour_to_play, in_turn
+from zero.interop.gtp.game import Move, alternating_actions, colour_to_play
+from zero.players.board import Board
 
 SIZE = 4
 RULES = go_rules(SIZE, SIZE, 0.5)._replace(max_moves=400)
@@ -27,37 +27,39 @@ def moves_of(text):
 
 
 def actions(text, to_play=None):
-    return " ".join("p" if action == PASS else str(action) for action in in_turn(moves_of(text), PASS, to_play))
+    return " ".join(
+        "p" if action == PASS else str(action) for action in alternating_actions(moves_of(text), PASS, to_play)
+    )
 
 
-def test_moves_in_turn_stay_as_they_are():
+def test_alternating_moves_are_unchanged():
     assert actions("b1 w2 b3 w4") == "1 2 3 4"
     assert actions("b1 wp b3") == "1 p 3"
 
 
-def test_a_pass_stands_between_two_moves_of_a_colour():
+def test_a_pass_is_added_between_two_moves_of_a_colour():
     assert actions("b1 b2 w3 w4") == "1 p 2 3 p 4"
     assert actions("w1") == "p 1"
 
 
-def test_a_handicap_is_blacks_stones_with_whites_passes_between():
+def test_handicap_stones_are_separated_by_whites_passes():
     assert actions("b1 b2 b3", WHITE) == "1 p 2 p 3"
     assert actions("b1 b2 b3", BLACK) == "1 p 2 p 3 p"
 
 
-def test_a_pass_of_a_colour_that_plays_again_vanishes():
+def test_a_pass_of_a_colour_that_plays_again_is_removed():
     assert actions("b1 w2 bp b3") == "1 2 3"
     assert actions("bp b1") == "1"
 
 
-def test_two_passes_leave_no_trace():
+def test_two_passes_in_a_row_are_removed():
     assert actions("b1 w2 bp wp") == "1 2"
     assert actions("b1 w2 bp wp b3") == "1 2 3"
     assert actions("bp wp bp wp bp") == "p"
     assert actions("b1 wp wp w2") == "1 2"
 
 
-def test_whoever_is_asked_is_to_move():
+def test_the_requested_colour_is_to_move():
     assert actions("b1", WHITE) == "1"
     assert actions("b1", BLACK) == "1 p"
     assert actions("b1 wp", BLACK) == "1 p"
@@ -65,18 +67,18 @@ def test_whoever_is_asked_is_to_move():
 
 
 @given(MOVES, st.sampled_from([None, BLACK, WHITE]))
-def test_no_two_passes_follow_each_other(told, to_play):
-    line = in_turn([Move(*move) for move in told], PASS, to_play)
+def test_no_two_passes_follow_each_other(played, to_play):
+    line = alternating_actions([Move(*move) for move in played], PASS, to_play)
     assert all((one, two) != (PASS, PASS) for one, two in pairwise(line))
-    expected = to_play or (-told[-1][0] if told else BLACK)
+    expected = to_play or (-played[-1][0] if played else BLACK)
     assert colour_to_play(line) == expected
 
 
 @given(MOVES)
-def test_the_stones_and_the_legal_moves_are_those_of_a_board_without_turns(told):
+def test_stones_and_legal_moves_equal_those_of_a_board_without_turns(played):
     slow, seen = EMPTY_BOARD, {EMPTY_BOARD}
     kept: list[Move] = []
-    for colour, action in told:
+    for colour, action in played:
         move = Move(colour, action)
         if action == PASS:
             kept.append(move)
@@ -85,7 +87,7 @@ def test_the_stones_and_the_legal_moves_are_those_of_a_board_without_turns(told)
         new = after(SIZE, SIZE, slow, colour, point)
         legal = point not in slow.black | slow.white and point in new.stones(colour) and new not in seen
         try:
-            board = Board(RULES, in_turn([*kept, move], PASS))
+            board = Board(RULES, alternating_actions([*kept, move], PASS))
         except MoveError:
             assert not legal
             continue
