@@ -224,7 +224,7 @@ def _first_violation(error: ValidationError) -> str:
 def _names_beside(location: tuple[int | str, ...]) -> list[str]:
     """Names of the section that a field is in, by the path that pydantic gives."""
     section: type[Section] = Params
-    for part in location[:-1]:
+    for part in location[:-1]:  # pydantic adds the tag of a union and the index of a list to the path
         if isinstance(part, int):
             section = LearningRateStep  # the only list
         elif part in GAMES:

@@ -23,6 +23,7 @@ more), and in 16 positions with probability 3e-15. A window of 500,000 games has
 moves. A network whose training has collapsed gives all positions the same value; then the root noise makes the games
 differ. Without root noise the clause is not applied."""
 CHANCE_FACTOR = 20.0
+"""Allowed multiple of the expected number of equal pairs."""
 CHANCE_SLACK = 10.0
 """Pairs of equal games that are allowed in addition to CHANCE_FACTOR times the expected number."""
 
@@ -72,7 +73,7 @@ def chances_of(games: GameColumns, expected: ExpectedProperties) -> np.ndarray:
     probability that another game draws the same moves is at most the product of their shares: E[p^2] >= E[p]^2 for the
     share p of a move, which noise and symmetries vary between games. Later moves can only lower the probability.
     """
-    logs = np.zeros(games.num_games)
+    logs = np.zeros(games.num_games)  # sums of logarithms: products of many shares underflow
     if expected.shows_choices and games.num_positions:
         moves = moves_of(games)
         drawn = (moves.move < expected.play.temperature_moves) & moves.is_target & (moves.played > 0)

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zero.data.parquet_pages import ColumnSizes, column_sizes
+from zero.data.parquet_sizes import file_sizes
 from zero.errors import StorageError
 from zero.storage.manifests import GameRecord
 
@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
         pa.field("visit_counts", pa.list_(pa.uint16()), nullable=False),
     ]
 )
-COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
+COMPRESSION, COMPRESSION_LEVEL = "zstd", 3  # part of the bytes, as are the settings in `write_records`
 VALUE_COLUMNS = ("game", "actions", "root_values")
 STRING_COLUMNS = ["black", "white", "end"]
 OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
@@ -119,7 +119,7 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
         visit_offsets.append(np.searchsorted(move, np.arange(len(record.actions) + 1)))
         visit_actions.append(action)
         visit_counts.append(record.visit_counts[move, action])
-    offsets_offsets = np.array(moves) + np.arange(len(records) + 1)
+    offsets_offsets = np.array(moves) + np.arange(len(records) + 1)  # a game of T moves has T + 1 offsets
     columns = [
         _number_array([r.game for r in records], np.int32),
         _string_array([r.black for r in records]),
@@ -142,7 +142,7 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
     pq.write_table(
         table,
         file,
-        row_group_size=len(records),
+        row_group_size=len(records),  # one row group: its size is known before the pages are read
         version="2.6",
         data_page_version="1.0",
         compression=COMPRESSION,
@@ -165,10 +165,14 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
       StorageError: the file is not a shard, exceeds the limits, or its columns are inconsistent.
     """
     try:
+        if limits is not None:
+            _check_sizes(data, source, limits)
         # Strings stay dictionary-encoded: a long name that all games refer to would fill the memory if copied.
         file = pq.ParquetFile(io.BytesIO(data), read_dictionary=STRING_COLUMNS)
         num_actions = int((file.schema_arrow.metadata or {}).get(NUM_ACTIONS_KEY, b"0"))
-        _check_columns(file, data, source, limits)
+        if _types(file.schema_arrow) != _types(SCHEMA):
+            raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
+        # One thread: the shard processes already use all cores.
         table = file.read(use_threads=False).combine_chunks()
         table.validate(full=True)  # strings are UTF-8
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
@@ -305,7 +309,7 @@ def concatenate(parts: Iterable[GameColumns]) -> GameColumns:
         num_actions = part.num_actions
         for name, values in part._asdict().items():
             if name in names:
-                names[name].extend(map(sys.intern, values))
+                names[name].extend(map(sys.intern, values))  # a window has millions of names, few different
             elif name in OFFSETS:
                 offsets = arrays.setdefault(name, np.zeros(1, np.int64))
                 _append(offsets, values[1:] + offsets[-1])
@@ -346,43 +350,22 @@ def _string_array(values: Sequence[str]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(data), pa.py_buffer(offsets), pa.py_buffer(b"".join(data)))
 
 
-def _check_columns(file: pq.ParquetFile, data: bytes, source: str, limits: Limits | None) -> None:
-    """Checks the columns of a file and their sizes before any page is decompressed.
-
-    The reader allocates what row counts and page headers say, so the checks do not rely on the other sizes in the
-    footer.
+def _check_sizes(data: bytes, source: str, limits: Limits) -> None:
+    """Checks the sizes of a file before any page is decompressed.
 
     Raises:
-      StorageError: the columns are not those of a shard, or it has more games, values or bytes than `limits`.
-      ValueError: the footer does not match the pages.
+      StorageError: the file has more games, values or bytes than `limits`.
+      ValueError: it is not a file of this module, or its footer does not match its pages.
     """
-    footer = file.metadata
-    if _types(file.schema_arrow) != _types(SCHEMA) or footer.num_row_groups != 1:
-        raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
-    if limits is None:
-        return
-    group = footer.row_group(0)
-    sizes = [_column_sizes(data, group.column(index)) for index in range(footer.num_columns)]
-    max_bytes = VALUE_BYTES * footer.num_columns * limits.num_values + NAMES_BYTES
+    sizes = file_sizes(data, len(SCHEMA))
+    max_bytes = VALUE_BYTES * len(SCHEMA) * limits.num_values + NAMES_BYTES
     for number, most, unit in (
-        (max(footer.num_rows, group.num_rows), limits.num_games, "games"),
-        (max(size.num_values for size in sizes), limits.num_values, "values in a column"),
-        (sum(size.num_bytes for size in sizes), max_bytes, "bytes"),
+        (sizes.num_rows, limits.num_games, "games"),
+        (sizes.num_values, limits.num_values, "values in a column"),
+        (sizes.num_bytes, max_bytes, "bytes"),
     ):
         if number > most:
             raise StorageError(f"{source} has {number} {unit}, at most {most} are possible; {RESTORE}")
-
-
-def _column_sizes(data: bytes, column: pq.ColumnChunkMetaData) -> ColumnSizes:
-    """Sizes of a column by its page headers, at the place where Arrow's reader looks for them."""
-    start = column.data_page_offset
-    if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
-        start = column.dictionary_page_offset
-    sizes = column_sizes(data, start, start + column.total_compressed_size)
-    if sizes.num_values != column.num_values:
-        found = f"its pages have {sizes.num_values} values, its footer says {column.num_values}"
-        raise ValueError(f"column {column.path_in_schema}: {found}")
-    return sizes
 
 
 def _types(schema: pa.Schema) -> list[tuple[str, bool, pa.DataType]]:

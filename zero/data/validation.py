@@ -104,7 +104,7 @@ def shard_violations(games: GameColumns, rules: Rules, expected: ExpectedPropert
         _value_violations(games, moves, expected),
     )
     violations = [violation for clause in clauses for violation in clause]
-    return violations or list(_plane_violations(games, rules))
+    return violations or list(_plane_violations(games, rules))  # planes need legal moves
 
 
 def format_violations(name: str, violations: Sequence[Violation]) -> str:
@@ -121,10 +121,10 @@ def moves_of(games: GameColumns) -> Moves:
     num_edges = np.diff(games.visit_offsets)
     is_target = num_edges > 0
     counts = games.visit_counts.astype(np.int64)
-    sums = np.concatenate([[0], np.cumsum(counts)])
+    sums = np.concatenate([[0], np.cumsum(counts)])  # int64: uint16 sums would overflow
     most = np.zeros(games.num_positions, np.int64)
     played = np.zeros(games.num_positions, np.int64)
-    if is_target.any():
+    if is_target.any():  # reduceat gives wrong values for empty segments
         most[is_target] = np.maximum.reduceat(counts, games.visit_offsets[:-1][is_target])
     of_edge = np.repeat(np.arange(games.num_positions), num_edges)
     chosen = games.visit_actions == games.actions[of_edge]
@@ -163,6 +163,7 @@ def target_bounds(moves: Moves, expected: ExpectedProperties) -> tuple[np.ndarra
     step = len(expected.weights)  # moves between two searches of the same tree
     earlier = np.maximum(np.arange(number) - step, 0)
     is_first = moves.move < step
+    # A count of MAX_VISITS is saturated, so the true number of reused visits is unknown.
     known = moves.is_target[earlier] & (moves.played[earlier] < MAX_VISITS)
     kept = np.where(known, np.maximum(moves.played[earlier] - step, 0), most - simulations)
     return simulations, simulations + np.where(is_first, 0, kept)
@@ -262,7 +263,7 @@ def _value_violations(games: GameColumns, moves: Moves, expected: ExpectedProper
     to its best move, the mean value is n / N times that move's value plus at most 1 - n / N in size.
     """
     for name, values in (("root", games.root_values), ("best", games.best_values)):
-        bad = ~(np.abs(values) <= 1.0 + VALUE_SLACK)  # so that NaN is bad
+        bad = ~(np.abs(values) <= 1.0 + VALUE_SLACK)  # negated, so that NaN is bad
         yield from _by_move(games, moves, "values", bad, f"the {name} value is {{:g}}", (values,))
     is_best = moves.move >= (0 if expected.gumbel else expected.play.temperature_moves)
     played_out = np.array([end != RESIGNATION for end in games.end], np.bool_)[moves.game]

@@ -96,7 +96,7 @@ def collect_games(
                     checked[index] = shard
                 elif shard:
                     bad[index] = shard
-        if not bad and len(checked) == len(specs):
+        if not bad and len(checked) == len(specs):  # joint clauses need all shards without violations
             bad = joint_violations(specs, [checked[index].games for index in range(len(specs))])
         for index, violations in bad.items():
             reason = _quarantine(specs[index], violations, store)

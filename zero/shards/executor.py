@@ -76,6 +76,7 @@ class LocalExecutor:
         self._folder = folder
         self._store_url = store_url
         self._num_gpus = num_gpus
+        # LIFO, so that few shards use few workers, which are warm.
         self._free: queue.LifoQueue[tuple[int, _Worker | None]] = queue.LifoQueue()
         self._workers: set[_Worker] = set()
         self._lock = Lock()
@@ -110,7 +111,7 @@ class LocalExecutor:
         with self._lock:
             self._closed = True
             workers, self._workers = self._workers, set()
-        for worker in workers:
+        for worker in workers:  # first all inputs, so that the workers end at the same time
             worker.close_input()
         for worker in workers:
             worker.close()
@@ -157,6 +158,7 @@ class _Worker:
         environment = {**os.environ, "ZERO_STORE": store_url, "PYTHONUNBUFFERED": "1"}
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
+        # A file, not a pipe: a pipe that no one reads blocks the child when it is full.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self._process = subprocess.Popen(
             [sys.executable, "-m", "zero", "worker"],

@@ -21,7 +21,7 @@ BASE_SOURCES = (
     *("config", "errors.py", "kernels.py"),
     *("storage/files.py", "storage/layout.py", "storage/manifests.py"),
 )
-PARQUET_SOURCES = ("data/parquet_pages.py", "data/records.py")
+PARQUET_SOURCES = ("data/parquet_sizes.py", "data/records.py")
 RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", *PARQUET_SOURCES, "data/validation.py")
 PLAY_SOURCES = (
     *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "statistics.py", "storage/store.py"),
@@ -125,7 +125,7 @@ class ShardReceipt(Manifest):
 def code_digest(stage: str) -> str:
     """Code digest of a stage: SHA-256 (hex) of the names and contents of the sources that it runs."""
     digest = hashlib.sha256()
-    for path in stage_sources(stage):
+    for path in stage_sources(stage):  # sorted: the order of a folder depends on the file system
         digest.update(path.relative_to(PACKAGE_DIR).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

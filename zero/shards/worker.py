@@ -65,7 +65,7 @@ def play_into_store(
     meter = Meter(spec.device.device, since_start=is_first)
     prepare_torch(spec.device, spec.device.selfplay_threads)
     check_profile(spec)
-    from zero.network.inference import new_evaluator
+    from zero.network.inference import new_evaluator  # torch, after its environment is set
 
     games = range(spec.first_game, spec.first_game + spec.num_games)
     streams = np.stack([stream_of(spec.seed, spec.generation, spec.kind, game) for game in games])
@@ -96,6 +96,7 @@ def play_into_store(
         pid=os.getpid(),
         **meter.read()._asdict(),
     )
+    # The receipt first: a crash between the two leaves a receipt without a shard, which is harmless.
     store.put_receipt(receipt.key, receipt.sha256, receipt.worker, canonical_json(receipt))
     store.put_shard(receipt.key, data)
     return receipt

@@ -61,13 +61,14 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # In the same folder, since a rename is atomic only within one file system.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
+                os.fsync(file.fileno())  # otherwise a power cut can leave an empty file under the new name
             os.replace(temporary, path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
@@ -84,7 +85,7 @@ def link_or_copy(source: Path, target: Path) -> None:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.part")
+        temporary = target.with_name(f".{target.name}.part")  # os.link cannot replace an existing target
         temporary.unlink(missing_ok=True)
         try:
             try:

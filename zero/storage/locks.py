@@ -23,7 +23,7 @@ def locked(folder: Path, busy_message: str) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / FOLDER_LOCK_FILE).open("a")
+        file = (folder / FOLDER_LOCK_FILE).open("a")  # never removed: another process may wait on the same inode
     except OSError as error:
         raise StorageError(f"cannot write {folder}: {error.strerror}") from None
     with file:
