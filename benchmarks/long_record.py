@@ -24,7 +24,8 @@ from zero.network.inference import new_evaluator
 from zero.network.optimizer import new_optimizer, optimizer_bytes
 from zero.network.weights import new_network, weights_bytes
 from zero.play.batched_games import play_games
-from zero.record.attestation import decision_statement, write_statement
+from zero.record.attestation import decision_attestation, write_attestation
+from zero.record.generation import in_progress
 from zero.record.ledger import append_entry, generation_tag, last_line_digest, parse_ledger
 from zero.search.streams import stream_of
 from zero.shards.spec import PACKAGE_DIR, ShardSpec, code_digest, plan_shards
@@ -149,7 +150,7 @@ class _Record:
         outs[CHALLENGER_DIR] = self._listed(CHALLENGER_DIR, files)
         outs[MATCH_DIR] = self._games(MATCH_DIR, number, (digest, old), played.match)
         decision = self._decision(number, digest, old)
-        write_manifest(folder, decision, GATING_METRICS)
+        write_manifest(folder / "metrics", decision, "gating.json")
         self._write_lock(outs)
         self._commit(number, decision, before, digest)
         if decision.promoted:
@@ -242,7 +243,7 @@ class _Record:
             kind="decision",
             decision=decision,
             source=None,
-            provenance=write_statement(folder, decision_statement(folder, decision, before)),
+            provenance=write_attestation(folder, decision_attestation(in_progress(folder), decision, before)),
             champion=decision.challenger if decision.promoted else before.champion,
             champion_generation=number if decision.promoted else before.champion_generation,
             trainee=trainee,

@@ -55,7 +55,7 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     """Trains a new network for so many seconds of processor time, and writes it as a player's folder."""
     from zero.data.samples import Sampler
     from zero.network.learner import Learner
-    from zero.network.profile import prepare_torch, zero_for_denormals
+    from zero.network.profile import flush_denormals, prepare_torch
     from zero.network.weights import new_network
 
     prepare_torch(params.profile, 1)
@@ -67,7 +67,7 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     num_threads, weight = SAMPLER_THREADS[profile.device], training.search_value_weight
     sampling = (params.seed, 1, training.batch_size, training.random_symmetry, num_threads, weight)
     policy_loss = float("nan")
-    with zero_for_denormals(), Sampler(rules, games, *sampling) as sampler:
+    with flush_denormals(), Sampler(rules, games, *sampling) as sampler:
         learner = Learner(network, training, profile.device, precision=profile.training_precision)
         began = used = 0.0
         for step in learner.train(sampler.batches(0, MOST_STEPS)):

@@ -145,7 +145,6 @@ def put(spec: ShardSpec, store: Store, seconds: float, worker: str) -> None:
         seconds=seconds,
         cpu_seconds=0.0,
         gpu_seconds=0.0,
-        joules=None,
         pid=1,
     )
     store.put_receipt(receipt.key, receipt.sha256, worker, canonical_json(receipt))

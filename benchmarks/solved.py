@@ -21,7 +21,7 @@ from zero.errors import ZeroError
 from zero.games.coords import action_to_name
 from zero.players.build import open_session
 from zero.players.session import NetworkSession
-from zero.record.ledger import lineages, standing
+from zero.record.ledger import lineages, read_ledger
 from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
 from zero.storage.vcs import environment
@@ -77,7 +77,7 @@ def solve(home: Path, seed: int, goal: float, most_generations: int) -> bool:
         write_atomic(params, yaml.safe_dump(yaml.safe_load(preset_text(PRESET)) | {"seed": seed}).encode())
         run(home, ["zero", "new", lineage, "--params", str(params)])
     seconds = 0.0
-    newest = standing(workspace_dir(home, lineage)).next_generation - 1
+    newest = read_ledger(workspace_dir(home, lineage))[-1].generation
     if newest:
         typer.echo(f"{lineage} is there, up to generation {newest}, whose time is not counted; it keeps its parameters")
     for generation in range(newest, max(newest, most_generations) + 1):

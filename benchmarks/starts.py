@@ -33,7 +33,7 @@ from zero.evaluation.match.setup import contest
 from zero.games.rules import rules_of
 from zero.network.health import Health, health_of
 from zero.network.learner import Learner, StepResult
-from zero.network.profile import prepare_torch, zero_for_denormals
+from zero.network.profile import flush_denormals, prepare_torch
 from zero.network.weights import new_network, weights_bytes
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, curve_line, sample_games
@@ -72,7 +72,7 @@ def train_start(workspace: Path, variant: str, num_steps: int, out: Path) -> Sta
     num_threads, weight = SAMPLER_THREADS[params.profile.device], training.search_value_weight
     sampling = (params.seed, 1, training.batch_size, training.random_symmetry, num_threads, weight)
     curve: list[StepResult] = []
-    with zero_for_denormals(), Sampler(rules, games, *sampling) as sampler:
+    with flush_denormals(), Sampler(rules, games, *sampling) as sampler:
         learner = Learner(network, training, params.profile.device, precision=params.profile.training_precision)
         for step in learner.train(sampler.batches(0, num_steps)):
             if step % training.log_interval == 0 or step == num_steps:

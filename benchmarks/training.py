@@ -51,7 +51,7 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
     from zero.network.learner import Learner
     from zero.network.weights import new_network
 
-    torch.set_flush_denormal(True)  # for both sides; training does so, in `zero_for_denormals`
+    torch.set_flush_denormal(True)  # for both sides; training does so, in `flush_denormals`
     games = made_games(params, work.num_games)
     sampler = Sampler(rules_of(params.game), games, params.seed, 0, training.batch_size, training.random_symmetry)
     batches = sampler.batches(0, MANY_STEPS)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from flows.orphans import end_when_given_up, end_with_worker, refusing_slowly, understood
 from flows.reports import ProgressBar
-from zero.network.gpu_lock import alone_on_gpus
+from zero.network.gpu_lock import lock_visible_gpus
 from zero.shards.spec import ShardSpec
 from zero.shards.worker import play_into_store
 from zero.storage.store import open_store
@@ -34,7 +34,7 @@ def shard(specs: Annotated[list[dict[str, Any]], Field(min_length=1)]) -> None:
     with refusing_slowly(), open_store(Path.cwd()) as store:
         wanted = [understood(ShardSpec, spec) for spec in specs]
         bar = ProgressBar("shard", wanted[0].kind, "games", sum(spec.num_games for spec in wanted), logger.info)
-        with alone_on_gpus(wanted[0].device, logger.warning):
+        with lock_visible_gpus(wanted[0].device, logger.warning):
             for number, spec in enumerate(wanted):
                 receipt = play_into_store(spec, store, partial(bar.show, spec.key()), is_first=number == 0)
                 bar.show(spec.key(), spec.num_games)

@@ -87,7 +87,7 @@ def drill_new(place: Place, reference: Reference, name: str, say: Say) -> tuple[
         try:
             return None if attempt.run(first) else first
         except StuckError as error:
-            if "is there already, in" in str(error):
+            if "exists already in" in str(error):
                 return None
             if "zero restore" not in str(error):
                 raise

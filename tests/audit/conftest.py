@@ -1,4 +1,4 @@
-"""Copies of a recorded lineage that a test may spoil; the lineage is made once, see `tests.end_to_end.lineages`."""
+"""Copies of a recorded lineage that a test may change. `tests.end_to_end.lineages` makes the lineage once."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A recorded lineage as somebody sees it who means to change it unseen."""
+"""A recorded lineage with the tools of an attacker who tries to change it without detection."""
 
 import hashlib
 import json
@@ -32,11 +32,11 @@ class Record:
     def audit(self, target: str = LINEAGE, uri: str = "", own_key: bytes | None = None) -> Audit:
         return audit(self.home, target, uri, own_key)
 
-    def drifts(self, uri: str = "", own_key: bytes | None = None) -> list[Finding]:
-        """What drifted; nothing may be missing."""
+    def mismatches(self, uri: str = "", own_key: bytes | None = None) -> list[Finding]:
+        """The mismatches of an audit in which nothing is missing."""
         found = self.audit(LINEAGE, uri, own_key)
         assert not found.incomplete, [finding.line() for finding in found.findings]
-        return [finding for finding in found.findings if finding.mark == Mark.DRIFTED]
+        return [finding for finding in found.findings if finding.mark == Mark.MISMATCH]
 
     def commit(self, number: int) -> str:
         return git(self.workspace, "rev-parse", f"{tag_of(number)}^{{commit}}").strip()
@@ -49,7 +49,7 @@ class Record:
         return [json.loads(line) for line in self.read(2, LEDGER_FILE).splitlines()]
 
     def rewritten(self, commit: str, files: Mapping[str, bytes | None], parent: str) -> str:
-        """A commit as another one, but with other files, or without those that are None, and a parent."""
+        """A copy of a commit with another parent and other files; a file that is None is removed."""
         self._git("read-tree", commit)
         for path, content in files.items():
             if content is None:
@@ -61,7 +61,7 @@ class Record:
         return self._git("commit-tree", tree, "-p", parent, "-m", "as if nothing had happened")
 
     def publish(self, head: str, **tags: str) -> None:
-        """Sets the branch, and tags by their generation (`gen_0002=commit`), in workspace and project."""
+        """Sets the branch, and tags by generation (`gen_0002=commit`), in workspace and project."""
         refs = {f"refs/heads/{BRANCH}": head}
         refs |= {f"refs/tags/{LINEAGE}/{name.replace('_', '-')}": commit for name, commit in tags.items()}
         for ref, commit in refs.items():
@@ -70,7 +70,7 @@ class Record:
         (self.workspace / LEDGER_FILE).write_bytes(git(self.workspace, "show", f"{head}:{LEDGER_FILE}").encode())
 
     def rewrite_newest(self, files: Mapping[str, bytes | None]) -> None:
-        """Makes the commit of generation 2 again with other files, and moves branch and tag along, everywhere."""
+        """Rewrites the commit of generation 2 with other files, and moves branch and tag in both clones."""
         made = self.rewritten(self.commit(2), files, f"{self.commit(2)}^")
         self.publish(made, gen_0002=made)
 
@@ -83,7 +83,7 @@ class Record:
         return yaml.safe_load(self.read(number, "dvc.lock"))
 
     def cached(self, number: int, out: str, name: str = "") -> Path:
-        """A file in DVC's cache: of an out of that generation, or the list of its files."""
+        """Path in DVC's cache of a generation's output: one of its files, or the list of its files."""
         outs = [each for stage in self.lock(number)["stages"].values() for each in stage["outs"]]
         listing = self._object(next(each["md5"] for each in outs if each["path"] == out))
         if not name:
@@ -91,12 +91,12 @@ class Record:
         return self._object(next(e["md5"] for e in json.loads(listing.read_bytes()) if e["relpath"] == name))
 
     def overwrite(self, path: Path, content: bytes) -> None:
-        """Puts other bytes into the cache; its files are read-only, and may be one with a file of the workspace."""
+        """Overwrites a file of the cache, which is read-only and may be a hard link of a workspace's file."""
         path.chmod(0o644)
         path.write_bytes(content)
 
     def put(self, content: bytes, suffix: str = "") -> str:
-        """Puts a file into the cache, by that MD5."""
+        """Adds content to the cache and returns its MD5."""
         md5 = hashlib.md5(content, usedforsecurity=False).hexdigest() + suffix
         self._object(md5).parent.mkdir(exist_ok=True)
         self._object(md5).write_bytes(content)
@@ -106,7 +106,7 @@ class Record:
         return self.home / ".zero/dvc-cache/files/md5" / md5[:2] / md5[2:]
 
     def _git(self, *arguments: str, content: bytes | None = None) -> str:
-        """Output of a git command that leaves the workspace's index alone."""
+        """Output of a git command that uses another index than the workspace's."""
         identity = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
         done = subprocess.run(
             ["git", *identity, *arguments],
@@ -125,7 +125,7 @@ def line_of(entry: dict[str, Any]) -> bytes:
 
 
 def chained(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries with each `previous` made to fit: what a forger does who knows of the chain."""
+    """The entries with matching `previous` digests, as a forger who knows the chain would write them."""
     made: list[dict[str, Any]] = []
     for entry in entries:
         made.append(entry | ({"previous": sha256_bytes(line_of(made[-1]))} if made else {}))
@@ -140,7 +140,7 @@ def flipped(path: Path) -> bytes:
 
 
 def named(findings: list[Finding], check: str, number: int, *words: str) -> Finding:
-    """The finding of that check and generation whose line has those words."""
+    """The finding of a check and generation whose line contains the texts."""
     fits = [
         each
         for each in findings

@@ -1,4 +1,4 @@
-"""What an audit looks at, needs and tells. The lineage is real, made once a session."""
+"""What an audit checks, needs and reports. The lineage is real and made once per session."""
 
 import json
 import shutil
@@ -13,11 +13,11 @@ from zero.audit import Mark, audit
 from zero.errors import LineageError
 
 
-def test_an_untouched_lineage_passes(record: Record) -> None:
+def test_an_unchanged_lineage_passes(record: Record) -> None:
     found = record.audit()
     assert [finding.line() for finding in found.findings] == []
     assert [row.tag for row in found.rows] == [tag_of(0), tag_of(1), tag_of(2)]
-    assert set(found.rows[2].marks.values()) == {Mark.AGREES, Mark.NOT_ASKED}
+    assert set(found.rows[2].marks.values()) == {Mark.OK, Mark.NOT_CHECKED}
 
 
 def test_no_network_is_needed(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +25,7 @@ def test_no_network_is_needed(record: Record, monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError("the audit opened a connection")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    assert record.drifts() == []
+    assert record.mismatches() == []
 
 
 def test_a_workspace_is_not_needed(record: Record) -> None:
@@ -33,31 +33,31 @@ def test_a_workspace_is_not_needed(record: Record) -> None:
     assert [finding.line() for finding in record.audit().findings] == []
 
 
-def test_a_workspace_that_another_machine_has_gone_past_is_no_drift(record: Record) -> None:
+def test_a_workspace_that_lags_behind_another_machine_is_not_a_mismatch(record: Record) -> None:
     git(record.workspace, "tag", "--delete", tag_of(2))
     git(record.workspace, "update-ref", f"refs/heads/{BRANCH}", record.commit(1))
-    assert record.drifts() == []
+    assert record.mismatches() == []
 
 
-def test_a_lineage_whose_tags_alone_are_left_is_looked_at(record: Record) -> None:
+def test_a_lineage_with_only_its_tags_is_audited(record: Record) -> None:
     shutil.rmtree(record.workspace)
     git(record.home, "update-ref", "-d", f"refs/heads/{BRANCH}")
     found = record.audit("")
     assert [row.tag for row in found.rows] == [tag_of(0), tag_of(1), tag_of(2)]
-    assert not found.drifted and found.incomplete
-    (told,) = found.findings
-    assert told.line().startswith(f"{tag_of(2)} tag: {BRANCH}: branch: found its tags alone")
+    assert not found.has_mismatch and found.incomplete
+    (finding,) = found.findings
+    assert finding.line().startswith(f"{tag_of(2)} tag: {BRANCH}: branch: found only its tags")
 
 
-def test_the_command_says_it_by_its_exit_status(record: Record) -> None:
+def test_the_exit_status_shows_the_result(record: Record) -> None:
     passed = zero(record.home, "audit", "tiny")
-    assert "nothing drifted (MLflow not asked)" in passed.stdout
+    assert "no mismatches (MLflow not checked)" in passed.stdout
     git(record.home, "tag", "--force", tag_of(1), tag_of(2))
     drifted = zero(record.home, "audit", "tiny", check=False, COLUMNS="150")
     assert drifted.returncode == 1
     assert f"tiny/gen-0001 tag: {tag_of(1)} in the project: tag at another commit" in drifted.stdout
-    told = json.loads(zero(record.home, "audit", tag_of(1), "--json", check=False).stdout)
-    assert told["drifted"] and told["rows"][1]["marks"]["tag"] == "DRIFT"
+    shown = json.loads(zero(record.home, "audit", tag_of(1), "--json", check=False).stdout)
+    assert shown["has_mismatch"] and shown["rows"][1]["marks"]["tag"] == "MISMATCH"
 
 
 def test_rollback_and_branch_are_understood(gone_on: Lineage) -> None:
@@ -79,13 +79,13 @@ def test_a_tag_is_audited_with_its_ancestors(gone_on: Lineage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "message"),
     [
-        ("go7", "unknown lineage 'go7'; there are: tiny"),
+        ("go7", "unknown lineage 'go7'; known are: tiny"),
         ("tiny/gen-0009", "lineage tiny has no generation 9"),
-        ("tiny/last", "'tiny/last' is no generation"),
+        ("tiny/last", "'tiny/last' is not a generation"),
     ],
 )
-def test_what_cannot_be_audited_is_told(record: Record, target: str, told: str) -> None:
-    with pytest.raises(LineageError, match=told):
+def test_an_unknown_target_is_named(record: Record, target: str, message: str) -> None:
+    with pytest.raises(LineageError, match=message):
         record.audit(target)

@@ -1,4 +1,4 @@
-"""Ways to change the data of a lineage unseen, shards, windows, networks: each is seen, and named."""
+"""Every change of a lineage's data (shards, windows, networks) is detected and named."""
 
 import json
 
@@ -20,12 +20,12 @@ from zero.storage.manifests import Window
         (1, "models/challenger", "optimizer.safetensors"),
     ],
 )
-def test_object_altered_in_the_cache(record: Record, number: int, out: str, name: str) -> None:
+def test_corrupt_object_in_the_cache(record: Record, number: int, out: str, name: str) -> None:
     path = record.cached(number, out, name)
     record.overwrite(path, flipped(path))
-    found = record.drifts()
-    told = named(found, "data", number, f"{out}/{name} ({path})", "MD5 against dvc.lock")
-    assert told.expected == f"{path.parent.name}{path.name}"
+    found = record.mismatches()
+    finding = named(found, "data", number, f"{out}/{name} ({path})", "MD5 against dvc.lock")
+    assert finding.expected == f"{path.parent.name}{path.name}"
     named(found, "data", number, f"{out}/{name} ({path})", "SHA-256 against its manifest")
     assert all(finding.check in ("data", "manifests") for finding in found)
 
@@ -35,7 +35,7 @@ def test_weights_replaced_by_others_in_the_list_of_files(record: Record) -> None
     old, new = (record.cached(number, "models/challenger", "weights.safetensors") for number in (2, 1))
     text = listing.read_text().replace(old.parent.name + old.name, new.parent.name + new.name)
     record.overwrite(listing, text.encode())
-    found = record.drifts()
+    found = record.mismatches()
     named(found, "data", 2, f"models/challenger ({listing})", "MD5 against dvc.lock")
     named(found, "data", 2, "models/challenger/weights.safetensors", "SHA-256 against its manifest")
 
@@ -45,48 +45,48 @@ def test_rows_of_a_window_changed(record: Record) -> None:
     window = Window.model_validate_json(path.read_bytes())
     first = window.shards[0].model_copy(update={"skip_games": window.shards[0].skip_games + 1})
     record.overwrite(path, canonical_json(window.model_copy(update={"shards": (first, *window.shards[1:])})))
-    found = record.drifts()
+    found = record.mismatches()
     named(found, "data", 2, "data/window/manifest.json", "MD5 against dvc.lock")
     named(found, "manifests", 2, "gen-0001-shard-0001.parquet: row", "from game 1", "from game 0")
     named(found, "manifests", 2, "num_games of its rows", "found 35, expected 36")
-    named(found, "statement", 2, "digest of data/window/manifest.json")
+    named(found, "attestation", 2, "digest of data/window/manifest.json")
 
 
 @pytest.mark.parametrize(("name", "value"), [("key", "e" * 64), ("num_positions", 70_707)])
-def test_row_of_a_window_that_differs_in_what_is_no_file(record: Record, name: str, value: object) -> None:
+def test_row_of_a_window_with_another_field(record: Record, name: str, value: object) -> None:
     path = record.cached(2, "data/window", "manifest.json")
     tree = json.loads(path.read_bytes())
     tree["shards"][0]["shard"][name] = value
     record.overwrite(path, canonical_json(tree))
-    found = [each for each in record.drifts() if (each.check, each.what) == ("manifests", "row")]
+    found = [each for each in record.mismatches() if (each.check, each.what) == ("manifests", "row")]
     assert len(found) == 1 and str(value) in found[0].found and str(value) not in found[0].expected
 
 
 @pytest.mark.parametrize("name", ["champion", "trainee", "replay"])
-def test_file_of_dvc_that_is_none(record: Record, name: str) -> None:
+def test_file_of_dvc_that_cannot_be_read(record: Record, name: str) -> None:
     record.rewrite_newest({f"state/{name}.dvc": b"x\n"})
-    named(record.drifts(), "data", 2, f"state/{name}.dvc: file of DVC: found none that can be read")
+    named(record.mismatches(), "data", 2, f"state/{name}.dvc: file of DVC: found none that can be read")
 
 
 def test_manifest_of_another_version(record: Record) -> None:
     path = record.cached(1, "data/games", "manifest.json")
     record.overwrite(path, canonical_json(json.loads(path.read_bytes()) | {"version": 2}))
-    named(record.drifts(), "data", 1, "data/games/manifest.json", "found none that can be read, expected a GameSet")
+    named(record.mismatches(), "data", 1, "data/games/manifest.json", "found none that can be read, expected a GameSet")
 
 
-@pytest.mark.parametrize(("content", "told"), [(b"[]", "no manifest.json"), (b"x", "none that can be read")])
-def test_folder_without_a_manifest(record: Record, content: bytes, told: str) -> None:
-    """Its list of files is what dvc.lock says, and names no manifest, or nothing."""
+@pytest.mark.parametrize(("content", "message"), [(b"[]", "no manifest.json"), (b"x", "none that can be read")])
+def test_folder_without_a_manifest(record: Record, content: bytes, message: str) -> None:
+    """The list of files has the MD5 in dvc.lock, but names no manifest, or cannot be read."""
     md5 = record.put(content, ".dir")
     record.rewrite_newest({"state/replay.dvc": f"outs:\n- md5: {md5}\n  path: replay\n".encode()})
-    named(record.drifts(), "data", 2, "state/replay (", told)
+    named(record.mismatches(), "data", 2, "state/replay (", message)
 
 
 def test_numbers_of_a_game_set_changed(record: Record) -> None:
     path = record.cached(1, "data/games", "manifest.json")
     text = path.read_text().replace('"num_games": 12', '"num_games": 11', 1)
     record.overwrite(path, text.encode())
-    found = record.drifts()
+    found = record.mismatches()
     named(found, "manifests", 1, "data/games/shard-0000.parquet: games against the manifest", "found 12, expected 11")
     named(found, "manifests", 1, "num_games of its shards")
 
@@ -96,21 +96,21 @@ def test_key_of_a_shard_changed(record: Record) -> None:
     tree = json.loads(path.read_bytes())
     tree["shards"][0]["key"] = "e" * 64
     record.overwrite(path, canonical_json(tree))
-    named(record.drifts(), "manifests", 1, "shard-0000.parquet: key of its specification", "e" * 12)
+    named(record.mismatches(), "manifests", 1, "shard-0000.parquet: key of its specification", "e" * 12)
 
 
-def test_object_that_is_not_here_is_no_drift(record: Record) -> None:
+def test_missing_object_is_not_a_mismatch(record: Record) -> None:
     record.cached(1, "data/games", "shard-0000.parquet").unlink()
     found = record.audit()
-    assert not found.drifted and found.incomplete
+    assert not found.has_mismatch and found.incomplete
     assert cells(list(found.findings)) == {("data", 1), ("data", 2)}  # a later window holds it as well
-    told = found.findings[0]
-    assert told.mark == Mark.MISSING and "1 of 3 files (shard-0000.parquet)" in told.line()
-    assert "dvc pull" in told.remedy
+    finding = found.findings[0]
+    assert finding.mark == Mark.MISSING and "1 of 3 files (shard-0000.parquet)" in finding.line()
+    assert "dvc pull" in finding.remedy
     assert zero(record.home, "audit", "tiny", check=False).returncode == 3
 
 
-def test_list_of_files_that_is_not_here_is_no_drift(record: Record) -> None:
+def test_missing_list_of_files_is_not_a_mismatch(record: Record) -> None:
     record.cached(2, "models/challenger").unlink()
     found = record.audit()
-    assert not found.drifted and cells(list(found.findings)) == {("data", 2)}
+    assert not found.has_mismatch and cells(list(found.findings)) == {("data", 2)}

@@ -1,4 +1,4 @@
-"""Ways to change git unseen, tags, branch, ledger, lock, parameters, code, packages: each is seen, and named."""
+"""Every change in git (tags, branch, ledger, lock, parameters, code, packages) is detected and named."""
 
 import json
 from pathlib import Path
@@ -15,19 +15,19 @@ from zero.storage.layout import LEDGER_FILE
 
 def test_tag_moved_in_the_project(record: Record) -> None:
     git(record.home, "tag", "--force", tag_of(1), tag_of(2))
-    found = record.drifts()
+    found = record.mismatches()
     assert cells(found) == {("tag", 1)}
     named(found, "tag", 1, "tag at another commit", record.commit(2)[:12], record.commit(1)[:12])
 
 
 def test_tag_moved_in_the_workspace(record: Record) -> None:
     git(record.workspace, "tag", "--force", tag_of(1), tag_of(0))
-    assert named(record.drifts(), "tag", 1).where == f"{tag_of(1)} in the workspace"
+    assert named(record.mismatches(), "tag", 1).where == f"{tag_of(1)} in the workspace"
 
 
 def test_tag_deleted(record: Record) -> None:
     git(record.home, "tag", "--delete", tag_of(2))
-    found = record.drifts()
+    found = record.mismatches()
     assert cells(found) == {("tag", 2)}
     assert "git -C" in named(found, "tag", 2, "no tag").remedy
 
@@ -36,23 +36,23 @@ def test_tag_moved_to_a_foreign_commit(record: Record) -> None:
     other = record.rewritten(record.commit(1), {"README": b"other"}, f"{record.commit(1)}^")
     git(record.home, "fetch", "--quiet", str(record.workspace), other)
     git(record.home, "tag", "--force", tag_of(1), other)
-    named(record.drifts(), "tag", 1, "tag at a foreign commit", other[:12])
+    named(record.mismatches(), "tag", 1, "tag at a foreign commit", other[:12])
 
 
 def test_history_rewritten_in_the_project(record: Record) -> None:
     other = record.rewritten(record.commit(2), {"README": b"other"}, f"{record.commit(2)}^")
     git(record.home, "fetch", "--quiet", str(record.workspace), other)
     git(record.home, "update-ref", f"refs/heads/{BRANCH}", other)
-    found = record.drifts()
+    found = record.mismatches()
     assert cells(found) == {("tag", 2)}
     named(found, "tag", 2, "history rewritten", BRANCH, other[:12])
 
 
-def test_newest_generation_taken_back_everywhere(record: Record) -> None:
+def test_newest_generation_removed_from_both_clones(record: Record) -> None:
     record.publish(record.commit(1))
-    found = record.drifts()
-    named(found, "tag", 2, "tag without a line in the ledger")
-    named(found, "ledger", 2, "line removed")
+    found = record.mismatches()
+    named(found, "tag", 2, "tag without an entry in the ledger")
+    named(found, "ledger", 2, "entry removed")
 
 
 # The ledger
@@ -61,24 +61,24 @@ def test_newest_generation_taken_back_everywhere(record: Record) -> None:
 def test_ledger_line_removed(record: Record) -> None:
     start, _, last = record.lines()
     record.commit_ledger([start, last])
-    found = record.drifts()
-    named(found, "ledger", 1, "line removed")
+    found = record.mismatches()
+    named(found, "ledger", 1, "entry removed")
     named(found, "ledger", 2, "SHA-256 of the line before")
 
 
 def test_ledger_line_removed_and_chained_again(record: Record) -> None:
     start, _, last = record.lines()
     record.commit_ledger(chained([start, last | {"generation": 1}]))
-    found = record.drifts()
-    named(found, "ledger", 1, "line edited")
-    named(found, "ledger", 2, "line removed")
+    found = record.mismatches()
+    named(found, "ledger", 1, "entry edited")
+    named(found, "ledger", 2, "entry removed")
 
 
 def test_ledger_lines_reordered(record: Record) -> None:
     start, first, second = record.lines()
     record.commit_ledger([start, second, first])
-    found = record.drifts()
-    named(found, "ledger", 1, "lines re-ordered")
+    found = record.mismatches()
+    named(found, "ledger", 1, "entries reordered")
     named(found, "ledger", 2, "SHA-256 of the line before")
 
 
@@ -86,8 +86,8 @@ def test_ledger_line_edited(record: Record) -> None:
     start, first, second = record.lines()
     first["decision"]["promoted"] = False
     record.commit_ledger([start, first, second])
-    found = record.drifts()
-    named(found, "ledger", 1, "line edited (decision)")
+    found = record.mismatches()
+    named(found, "ledger", 1, "entry edited (decision)")
     named(found, "match", 1, "promoted against the ledger", "found True, expected False")
 
 
@@ -95,8 +95,8 @@ def test_ledger_line_edited_and_chained_again(record: Record) -> None:
     start, first, second = record.lines()
     first["champion"] = second["trainee"]
     record.commit_ledger(chained([start, first, second]))
-    found = record.drifts()
-    named(found, "ledger", 1, "line edited (champion)")
+    found = record.mismatches()
+    named(found, "ledger", 1, "entry edited (champion)")
     named(found, "match", 1, "champion after the decision")
     named(found, "parent", 2, "champion of the match")
 
@@ -104,20 +104,20 @@ def test_ledger_line_edited_and_chained_again(record: Record) -> None:
 def test_ledger_edited_in_the_workspace_and_not_committed(record: Record) -> None:
     path = record.workspace / LEDGER_FILE
     path.write_text(path.read_text().replace('"promoted": true', '"promoted": false', 1))
-    assert named(record.drifts(), "ledger", 2, "file in the workspace edited").where == LEDGER_FILE
+    assert named(record.mismatches(), "ledger", 2, "file in the workspace edited").where == LEDGER_FILE
 
 
 def test_ledger_emptied(record: Record) -> None:
     record.commit_ledger(b"")
-    found = record.drifts()
+    found = record.mismatches()
     for number in range(3):
-        named(found, "ledger", number, "line removed")
+        named(found, "ledger", number, "entry removed")
 
 
-def test_line_of_a_ledger_that_is_none(record: Record) -> None:
+def test_line_that_is_not_an_entry(record: Record) -> None:
     lines = record.lines()
     record.commit_ledger(b"".join(map(line_of, lines[:2])) + b"generation 2 was promoted\n")
-    named(record.drifts(), "ledger", 2, "no entry", "generation 2 was promoted")
+    named(record.mismatches(), "ledger", 2, "not an entry", "generation 2 was promoted")
 
 
 def test_source_of_a_rollback_edited(gone_on: Lineage, tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_source_of_a_rollback_edited(gone_on: Lineage, tmp_path: Path) -> None:
     head = git(record.workspace, "rev-parse", BRANCH).strip()
     text = b"".join(map(line_of, chained(lines)))
     record.publish(record.rewritten(head, {LEDGER_FILE: text}, head))
-    found = record.drifts()
-    named(found, "ledger", 3, "line edited (source)")
+    found = record.mismatches()
+    named(found, "ledger", 3, "entry edited (source)")
     named(found, "parent", 3, "commit of its source", record.commit(2)[:12], record.commit(1)[:12])
 
 
@@ -137,26 +137,26 @@ def test_source_of_a_rollback_edited(gone_on: Lineage, tmp_path: Path) -> None:
 
 def test_lock_edited(record: Record) -> None:
     record.rewrite_newest({"dvc.lock": record.read(2, "dvc.lock").replace(b"size: ", b"size: 1", 1)})
-    found = record.drifts()
+    found = record.mismatches()
     assert cells(found) == {("lock", 2)}
     named(found, "lock", 2, "dvc.lock: SHA-256 against the ledger")
-    named(found, "lock", 2, "dvc.lock: SHA-256 against the statement")
+    named(found, "lock", 2, "dvc.lock: SHA-256 against the attestation")
 
 
 def test_parameters_edited(record: Record) -> None:
     tree: dict[str, Any] = json.loads(record.read(2, "params.yaml"))
     tree["search"]["c_puct"] = 9.0
     record.rewrite_newest({"params.yaml": json.dumps(tree).encode()})
-    found = record.drifts()
+    found = record.mismatches()
     named(found, "params", 2, "digest against the ledger")
-    named(found, "params", 2, "search against the statement", "'c_puct': 9.0")
+    named(found, "params", 2, "search against the attestation", "'c_puct': 9.0")
     named(found, "params", 2, "digest of selfplay's parameters against its manifest")
     named(found, "code", 2, "params.yaml: changed by the commit that recorded the generation")
 
 
 def test_code_changed_by_the_commit_that_recorded(record: Record) -> None:
     record.rewrite_newest({"zero/stages/gating.py": record.read(2, "zero/stages/gating.py") + b"\n# other\n"})
-    found = record.drifts()
+    found = record.mismatches()
     assert cells(found) == {("code", 2)}
     named(found, "code", 2, "zero: changed by the commit that recorded the generation")
 
@@ -166,14 +166,14 @@ def test_code_changed_under_the_generation(record: Record) -> None:
     below = record.rewritten(f"{record.commit(2)}^", other, record.commit(1))
     made = record.rewritten(record.commit(2), other, below)
     record.publish(made, gen_0002=made)
-    found = record.drifts()
-    named(found, "code", 2, f"sources of gating at {below[:12]}: fingerprint against the manifest")
-    named(found, "code", 2, f"sources of gating at {below[:12]}: fingerprint against the statement")
-    named(found, "statement", 2, "commit of the sources", below[:12])
+    found = record.mismatches()
+    named(found, "code", 2, f"sources of gating at {below[:12]}: code digest against the manifest")
+    named(found, "code", 2, f"sources of gating at {below[:12]}: code digest against the attestation")
+    named(found, "attestation", 2, "commit of the sources", below[:12])
     assert not any("sources of training" in finding.where for finding in found)
 
 
 def test_packages_edited(record: Record) -> None:
     other = record.read(2, "constraints.txt").replace(b"numpy==", b"numpy==9", 1)
     record.rewrite_newest({"constraints.txt": other})
-    named(record.drifts(), "constraints", 2, "SHA-256 against the statement", sha256_bytes(other)[:12])
+    named(record.mismatches(), "constraints", 2, "SHA-256 against the attestation", sha256_bytes(other)[:12])

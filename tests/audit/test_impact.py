@@ -1,4 +1,4 @@
-"""What was touched: on a lineage that goes on after a rollback, and another that branched from it."""
+"""Impact on a lineage that continues after a rollback, and on another that branched from it."""
 
 from pathlib import Path
 
@@ -7,8 +7,7 @@ import pytest
 from tests.audit.record import Record, tag_of
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import zero
-from zero.audit.impact import impact
-from zero.audit.subjects import only_match
+from zero.audit.impact import impact, only_match
 from zero.errors import ZeroError
 from zero.record.costs import GenerationCosts, StageCosts, write_note
 from zero.storage.files import sha256_bytes
@@ -16,12 +15,12 @@ from zero.storage.manifests import GameSet
 
 KID = "kid/gen-{:04d}"
 BOTH_SECOND = {"tiny/gen-0002": "directly", KID.format(2): "directly"}
-"""Equal games and networks: what touched one of the two touched the other, and nothing that came after."""
+"""Generations with equal games and networks: what affects one affects the other, and no later generation."""
 WORKER = "gpu-7:4711"
 
 
-def touched(home: Path, asked: str) -> dict[str, str]:
-    """How each generation was touched, by tag."""
+def affected(home: Path, asked: str) -> dict[str, str]:
+    """How each generation is affected, by tag."""
     return {use.tag: use.how for use in impact(home, asked).uses}
 
 
@@ -40,9 +39,9 @@ def shard(record: Record, number: int, out: str, index: int) -> str:
     return games.shards[index].file.sha256
 
 
-def test_shard_touches_what_was_trained_on_it_and_all_that_descends_from_it(made: Record) -> None:
+def test_shard_affects_what_was_trained_on_it_and_all_descendants(made: Record) -> None:
     directly, by_descent = "directly", "by descent"
-    assert touched(made.home, shard(made, 1, "data/games", 0)) == {
+    assert affected(made.home, shard(made, 1, "data/games", 0)) == {
         tag_of(1): directly,
         tag_of(2): by_descent,  # it has left the window
         tag_of(3): directly,  # the window is restored that has it
@@ -52,7 +51,7 @@ def test_shard_touches_what_was_trained_on_it_and_all_that_descends_from_it(made
     }
 
 
-def test_shard_in_a_later_window_touches_that_directly(made: Record) -> None:
+def test_shard_in_a_later_window_affects_that_generation_directly(made: Record) -> None:
     found = impact(made.home, shard(made, 1, "data/games", 1)[:7])
     uses = {use.tag: use for use in found.uses}
     assert uses[tag_of(2)].how == "directly"
@@ -60,20 +59,20 @@ def test_shard_in_a_later_window_touches_that_directly(made: Record) -> None:
     assert found.what == "data/games/shard-0001.parquet of tiny/gen-0001"
 
 
-def test_network_that_was_rolled_back_touches_nothing_after(made: Record) -> None:
+def test_network_that_was_rolled_back_affects_no_later_generation(made: Record) -> None:
     weights = made.cached(2, "models/challenger", "weights.safetensors").read_bytes()
-    assert touched(made.home, sha256_bytes(weights)) == BOTH_SECOND
+    assert affected(made.home, sha256_bytes(weights)) == BOTH_SECOND
 
 
-def test_champion_touches_the_games_it_played_and_what_came_of_them(made: Record) -> None:
+def test_champion_affects_the_games_it_played_and_their_descendants(made: Record) -> None:
     weights = made.cached(1, "models/challenger", "weights.safetensors").read_bytes()
-    found = touched(made.home, sha256_bytes(weights)[:12])
+    found = affected(made.home, sha256_bytes(weights)[:12])
     assert found == dict.fromkeys(
         (tag_of(1), tag_of(2), tag_of(3), tag_of(4), KID.format(1), KID.format(2)), "directly"
     )
 
 
-def test_match_touches_what_its_champion_did_after(made: Record) -> None:
+def test_match_affects_what_its_champion_did_later(made: Record) -> None:
     found = impact(made.home, shard(made, 1, "data/match", 0))
     uses = {use.tag: use for use in found.uses}
     assert {tag: use.how for tag, use in uses.items()} == {tag_of(1): "directly"} | dict.fromkeys(
@@ -82,21 +81,21 @@ def test_match_touches_what_its_champion_did_after(made: Record) -> None:
     assert "its champion was chosen by tiny/gen-0001" in uses[tag_of(2)].reasons
 
 
-def test_match_of_a_generation_that_was_rolled_back_touches_nothing_after(made: Record) -> None:
-    assert touched(made.home, shard(made, 2, "data/match", 1)) == BOTH_SECOND
+def test_match_of_a_generation_that_was_rolled_back_affects_nothing_later(made: Record) -> None:
+    assert affected(made.home, shard(made, 2, "data/match", 1)) == BOTH_SECOND
 
 
 def test_shard_is_found_by_its_key_too(made: Record) -> None:
     games = GameSet.model_validate_json(made.cached(2, "data/games", "manifest.json").read_bytes())
-    assert touched(made.home, games.shards[0].key) == BOTH_SECOND
+    assert affected(made.home, games.shards[0].key) == BOTH_SECOND
 
 
-def test_packages_touch_all(made: Record) -> None:
-    found = touched(made.home, sha256_bytes(made.read(1, "constraints.txt")))
+def test_packages_affect_all_generations(made: Record) -> None:
+    found = affected(made.home, sha256_bytes(made.read(1, "constraints.txt")))
     assert set(found.values()) == {"directly"} and len(found) == 7
 
 
-def test_commit_touches_what_ran_on_it_or_after_it(made: Record) -> None:
+def test_commit_affects_what_ran_on_it_or_on_a_descendant(made: Record) -> None:
     commit = made.commit(1)
     uses = {use.tag: use.reasons for use in impact(made.home, commit[:10]).uses}
     assert uses.keys() == {tag_of(1), tag_of(2), tag_of(3), tag_of(4), KID.format(1), KID.format(2)}
@@ -105,7 +104,7 @@ def test_commit_touches_what_ran_on_it_or_after_it(made: Record) -> None:
 
 
 def test_commit_of_one_lineage_is_not_the_others(made: Record) -> None:
-    assert set(touched(made.home, made.commit(2))) == {tag_of(2), tag_of(3), tag_of(4)}
+    assert set(affected(made.home, made.commit(2))) == {tag_of(2), tag_of(3), tag_of(4)}
 
 
 def test_commands_show_it(made: Record) -> None:
@@ -114,7 +113,7 @@ def test_commands_show_it(made: Record) -> None:
     assert shown[0] == f"{asked} is data/games/shard-0000.parquet of kid/gen-0002"
     assert shown[1].startswith("kid/gen-0002 directly: uses data/games/shard-0000.parquet, data/window/gen-0002")
     assert shown[2].startswith("tiny/gen-0002 directly: uses data/games/shard-0000.parquet")
-    assert shown[3:] == ["2 generations touched"]
+    assert shown[3:] == ["2 generations affected"]
     assert '"how": "directly"' in zero(made.home, "impact", asked, "--json").stdout
 
 
@@ -123,7 +122,6 @@ def test_worker_is_found_by_the_notes_of_costs(record: Record) -> None:
         seconds=1.0,
         cpu_seconds=1.0,
         gpu_seconds=0.0,
-        joules=None,
         games=24,
         evaluations=1,
         shards=2,
@@ -139,19 +137,19 @@ def test_worker_is_found_by_the_notes_of_costs(record: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
-        ("f" * 64, "no statement of any lineage in"),
+        ("f" * 64, "no attestation of any lineage in"),
         ("nobody", "knows 'nobody'"),
         ("abc123", "'abc123' is too short for a digest; give at least 7 digits"),
     ],
 )
-def test_unknown_names_are_told(made: Record, asked: str, told: str) -> None:
-    with pytest.raises(ZeroError, match=told):
+def test_unknown_names_are_reported(made: Record, asked: str, message: str) -> None:
+    with pytest.raises(ZeroError, match=message):
         impact(made.home, asked)
 
 
-def test_digits_that_several_begin_with_are_refused() -> None:
+def test_ambiguous_digits_are_refused() -> None:
     known = {"abcdef12": "a shard", "abcdef13": "a network", "123": "other"}
     with pytest.raises(ZeroError, match=r"'abcdef1' is ambiguous: abcdef12 \(a shard\), abcdef13 \(a network\)"):
         only_match("abcdef1", known)

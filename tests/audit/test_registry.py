@@ -1,4 +1,4 @@
-"""MLflow changed by hand, on a real server: each change is seen, and named."""
+"""Every change made by hand on a real MLflow server is detected and named."""
 
 import shutil
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def tracked(
 
 
 class Spoiled:
-    """A server that tests change, each something else."""
+    """A server that each test changes in another place."""
 
     def __init__(self, record: Record, server: Server, folder: Path) -> None:
         self.record, self.uri, self.folder = record, server.uri, folder
@@ -50,15 +50,15 @@ class Spoiled:
         return next(iter(self.client.search_model_versions(f"name = '{MODEL}' and tags.generation = '{number}'")))
 
     def sees(self, number: int, *words: str) -> None:
-        """The audit names it, as drift of the registry alone."""
-        found = self.record.drifts(self.uri)
+        """Checks that the audit reports it as a mismatch of the registry only."""
+        found = self.record.mismatches(self.uri)
         named(found, "registry", number, *words)
         assert {finding.check for finding in found} == {"registry"}
 
 
 @pytest.fixture(scope="module")
 def spoiled(tracked: tuple[Record, str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spoiled]:
-    """A second server, on a copy of what the first one has."""
+    """A second server with a copy of the first one's data."""
     record, _, folder = tracked
     copy = tmp_path_factory.mktemp("spoiled") / "mlflow"
     shutil.copytree(folder, copy)
@@ -69,27 +69,27 @@ def spoiled(tracked: tuple[Record, str, Path], tmp_path_factory: pytest.TempPath
         server.stop()
 
 
-def test_untouched_server_agrees(tracked: tuple[Record, str, Path]) -> None:
+def test_unchanged_server_agrees(tracked: tuple[Record, str, Path]) -> None:
     record, uri, _ = tracked
     found = record.audit("", uri)
     assert [finding.line() for finding in found.findings] == []
-    assert [row.marks[Check.REGISTRY] for row in found.rows] == [Mark.AGREES] * 7
+    assert [row.marks[Check.REGISTRY] for row in found.rows] == [Mark.OK] * 7
 
 
-def test_the_command_asks_the_server_of_the_environment(tracked: tuple[Record, str, Path]) -> None:
+def test_the_command_checks_the_server_of_the_environment(tracked: tuple[Record, str, Path]) -> None:
     record, uri, _ = tracked
     shown = zero(record.home, "audit", tag_of(2), MLFLOW_TRACKING_URI=uri, COLUMNS="170").stdout
-    assert f"nothing drifted (MLflow {uri})" in shown and "not asked" not in shown
+    assert f"no mismatches (MLflow {uri})" in shown and "not checked" not in shown
 
 
 def test_alias_champion_moved_by_hand(spoiled: Spoiled) -> None:
     spoiled.client.set_registered_model_alias(MODEL, "champion", spoiled.version(2).version)
-    spoiled.sees(4, "alias champion: generation it points at: found 2, expected 1")
+    spoiled.sees(4, "alias champion: generation: found 2, expected 1")
 
 
 def test_alias_challenger_deleted(spoiled: Spoiled) -> None:
     spoiled.client.delete_registered_model_alias(MODEL, "challenger")
-    spoiled.sees(4, "alias challenger: generation it points at: found nothing, expected 4")
+    spoiled.sees(4, "alias challenger: generation: found nothing, expected 4")
 
 
 def test_alias_of_a_generation_moved_by_hand(spoiled: Spoiled) -> None:
@@ -100,7 +100,7 @@ def test_alias_of_a_generation_moved_by_hand(spoiled: Spoiled) -> None:
 def test_run_deleted(spoiled: Spoiled) -> None:
     run = spoiled.run(1, "gating")
     spoiled.client.delete_run(run.info.run_id)
-    spoiled.sees(1, "run gating of tiny/gen-0001: run deleted", f"in the bin ({run.info.run_id[:12]}")
+    spoiled.sees(1, "run gating of tiny/gen-0001: run deleted", f"a deleted run ({run.info.run_id[:12]}")
 
 
 def test_metric_changed(spoiled: Spoiled) -> None:
@@ -110,7 +110,7 @@ def test_metric_changed(spoiled: Spoiled) -> None:
 
 
 def test_metric_changed_in_the_middle_of_a_curve(spoiled: Spoiled) -> None:
-    """Where the newest value, which a run shows, is as it was."""
+    """The newest value, which the run shows, is unchanged."""
     spoiled.client.log_metric(spoiled.run(1, "training").info.run_id, "policy_loss", 0.5, step=2)
     spoiled.sees(1, "run training of tiny/gen-0001", "metric policy_loss: found 0.5 at step 2")
 
@@ -165,29 +165,29 @@ def test_version_deleted(spoiled: Spoiled) -> None:
     spoiled.sees(0, "version of tiny/gen-0000: version deleted")
 
 
-def test_lineage_that_was_not_tracked_is_no_drift(record: Record, tmp_path: Path) -> None:
+def test_lineage_that_was_not_tracked_is_not_a_mismatch(record: Record, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     server = Server(tmp_path / "empty")
     try:
         found = record.audit(LINEAGE, server.uri)
     finally:
         server.stop()
-    assert not found.drifted and found.incomplete
-    told = named(list(found.findings), "registry", 1, "not tracked")
-    assert told.mark == Mark.MISSING and "zero track tiny" in told.remedy
-    assert found.rows[0].marks[Check.REGISTRY] == Mark.AGREES
+    assert not found.has_mismatch and found.incomplete
+    finding = named(list(found.findings), "registry", 1, "not tracked")
+    assert finding.mark == Mark.MISSING and "zero track tiny" in finding.remedy
+    assert found.rows[0].marks[Check.REGISTRY] == Mark.OK
 
 
-def test_server_that_does_not_answer_is_no_drift(record: Record) -> None:
+def test_server_that_does_not_answer_is_not_a_mismatch(record: Record) -> None:
     found = record.audit(LINEAGE, f"http://127.0.0.1:{free_port()}")
-    assert not found.drifted and found.incomplete
+    assert not found.has_mismatch and found.incomplete
     assert {row.marks[Check.REGISTRY] for row in found.rows} == {Mark.MISSING}
     assert "does not answer" in named(list(found.findings), "registry", 2, "no answer").remedy
 
 
-def test_generation_whose_files_are_not_here_is_not_compared(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generation_with_missing_files_is_not_compared(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zero.audit.read_catalogue", lambda *_: None)
     record.cached(2, "models/challenger", "manifest.json").unlink()
     found = record.audit(LINEAGE, "http://127.0.0.1:1")
-    told = named(list(found.findings), "registry", 2, "not compared")
-    assert told.mark == Mark.MISSING and "dvc pull" in told.remedy
+    finding = named(list(found.findings), "registry", 2, "not compared")
+    assert finding.mark == Mark.MISSING and "dvc pull" in finding.remedy

@@ -41,7 +41,7 @@ def test_a_lineage_goes_on_until_it_is_through(monkeypatch, tmp_path, made, answ
         return 60.0
 
     monkeypatch.setattr(solved, "lineages", lambda home: ["go5-seed-1"])
-    monkeypatch.setattr(solved, "standing", lambda workspace: SimpleNamespace(next_generation=made + 1))
+    monkeypatch.setattr(solved, "read_ledger", lambda workspace: (SimpleNamespace(generation=made),))
     monkeypatch.setattr(solved, "make_generation", make_generation)
     monkeypatch.setattr(solved, "opening_of", lambda home, player: answers.pop(0))
     assert solve(tmp_path, seed=1, goal=0.9, most_generations=3) is through

@@ -27,7 +27,7 @@ from zero.errors import WorkerError
 from zero.evaluation.throughput import selfplay_settings
 from zero.games.rules import rules_of
 from zero.network.learner import Learner
-from zero.network.profile import zero_for_denormals
+from zero.network.profile import flush_denormals
 from zero.network.weights import new_network
 from zero.play.slots import new_batch, new_slots
 from zero.search.tree import Trees
@@ -80,7 +80,7 @@ def test_self_play_and_the_network_alone_are_measured_in_one_process(small):
 
 def test_the_learner_and_the_bare_loop_are_measured_in_samples(small):
     made = TrainingWork(params=small, num_games=8)
-    with zero_for_denormals():  # the benchmark sets it for its process; the tests after this one have theirs back
+    with flush_denormals():  # the benchmark sets it for its process; the tests after this one have theirs back
         measured = figures(prepare_training(made.model_dump_json()))
     assert set(measured) == {"learner", "bare"}
     assert min(measured.values()) > small.training.batch_size  # more than a step a second

@@ -1,4 +1,4 @@
-"""Lineages of the `smoke` preset with real generations, made once a session, and copies that a test may spoil."""
+"""Lineages of the `smoke` preset with real generations, made once per session, and copies that tests may change."""
 
 import fcntl
 import json
@@ -26,17 +26,17 @@ ON_THE_SERVERS = (
 ON_THE_CLUSTER = ("tests/infra/test_access.py", "tests/infra/test_pool.py", "tests/infra/test_store_roles.py")
 """Files with tests on what `make cluster` starts."""
 SHARED = {"servers": ON_THE_SERVERS, "stack": ON_THE_CLUSTER}
-"""Fixtures that a process cannot share with others, and the files whose tests use them."""
+"""Fixtures that processes cannot share, and the files whose tests use them."""
 ENDS: dict[str, Callable[[], None]] = {}
-"""What ends one of those fixtures before the session does."""
+"""Functions that stop one of these fixtures before the session ends."""
 FIRST = (
     *("tests/audit/test_registry.py", ON_THE_SERVERS[0], "tests/end_to_end/test_overlap.py", ON_THE_CLUSTER[0]),
     *("tests/end_to_end/test_bad_games.py", "tests/end_to_end/test_operations.py"),
     *("tests/end_to_end/test_reproduce.py", "tests/tracking/test_rebuild.py", "tests/end_to_end/test_crashes.py"),
 )
-"""Files that take minutes, in the order in which they are begun: what is begun last should be short.
+"""Files that take minutes, in the order in which they start, so that the last ones are short.
 
-The first makes the lineages that the second line waits for.
+The first file makes the lineages for which the second line waits.
 """
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start hundreds of processes: the second need not compile again
@@ -73,7 +73,7 @@ def make_lineage(home: Path, num_processes: int) -> Lineage:
 
 
 def let_the_next_be_refused(lineage: Lineage, **values: object) -> None:
-    """The next challenger is hardly another player than the champion, and would have to win every game."""
+    """Makes the next challenger nearly equal to the champion, and requires it to win every game."""
     path = lineage.workspace / "params.yaml"
     changes = {"gating__threshold": ONLY_IF_ALL_ARE_WON, "training__learning_rate": HARDLY_ANYTHING, **values}
     path.write_text(edit_params(path.read_text(), **changes))
@@ -88,7 +88,7 @@ def make_generation(lineage: Lineage) -> None:
 
 
 def fill_store_backwards(lineage: Lineage, stage: str, folder: Path) -> int:
-    """Plays the shards of a stage one by one, the last first; how many they are."""
+    """Plays the shards of a stage one by one, the last first, and returns their number."""
     specs = zero(lineage.workspace, "plan", stage, "--missing").stdout.splitlines()
     for number, spec in reversed([*enumerate(specs)]):
         path = folder / f"{stage}-{number}.json"
@@ -100,7 +100,7 @@ def fill_store_backwards(lineage: Lineage, stage: str, folder: Path) -> int:
 
 
 def copy_of(lineage: Lineage, folder: Path) -> Lineage:
-    """A copy of the whole project, which shares nothing with it."""
+    """An independent copy of the complete project."""
     home = folder / "home"
     shutil.copytree(lineage.home, home, symlinks=True)
     copy = Lineage(home, home / ".zero/workspaces" / lineage.name)
@@ -111,7 +111,7 @@ def copy_of(lineage: Lineage, folder: Path) -> Lineage:
 
 
 class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Where tests run in several processes, those of a file share one, as do those on the same servers."""
+    """With several test processes, the tests of one file, or on the same servers, run in one process."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         for file in reversed(FIRST):
@@ -126,18 +126,18 @@ class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes a core: tests wait for servers, and for the lineages that another process makes."""
+    """Two processes per core, because tests wait for servers and for lineages made by another process."""
     return (os.cpu_count() or 1) * 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessAFile:
-    """Takes the place of `--dist`."""
+    """Replaces `--dist`."""
     return OneProcessAFile(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Ends servers after the last test on them, as idle ones would take a tenth of a core each from all other tests."""
+    """Stops servers after their last test: an idle one takes a tenth of a core."""
     if "PYTEST_XDIST_WORKER" not in os.environ or nextitem is None:
         return
     for fixture, files in SHARED.items():
@@ -158,7 +158,7 @@ def _file(nodeid: str) -> str:
 
 
 def made_once(name: str, make: Callable[[Path], object], factory: pytest.TempPathFactory) -> Path:
-    """The folder that one of the processes in which tests run fills by `make` for all of them, to be copied from."""
+    """A folder that one test process fills with `make`, and all of them copy."""
     base = factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     made = shared / "made"
@@ -202,19 +202,19 @@ def recorded(first_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Linea
 
 @pytest.fixture(scope="module")
 def begun(first_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
-    """The same lineage at generation 0; the tests of a file may change the rest of the project."""
+    """The same lineage at generation 0. The tests of a file may change the rest of the project."""
     return copy_of(tiny_of(first_two / "begun/home"), tmp_path_factory.mktemp("begun"))
 
 
 @pytest.fixture(scope="module")
 def unrecorded(first_two: Path, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
-    """The same lineage when generation 1 was made, and not yet recorded; the tests of a file may change it."""
+    """The same lineage with generation 1 made, but not recorded. The tests of a file may change it."""
     return copy_of(tiny_of(first_two / "unrecorded/home"), tmp_path_factory.mktemp("unrecorded"))
 
 
 @pytest.fixture(scope="session")
 def gone_on(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
-    """A copy in which `tiny` is rolled back to generation 1 (as number 3) and goes on with generation 4.
+    """A copy in which `tiny` is rolled back to generation 1 (as number 3) and continues with generation 4.
 
     Lineage `kid` branches from generation 1 and goes on as `tiny` did, with its generation 2: no game is taken from
     the store, those of self-play are played elsewhere, the last shard first, and the match by two processes. Only read
@@ -238,7 +238,7 @@ def gone_on(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Line
 
 @pytest.fixture(scope="session")
 def notebook(gone_on: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of an MLflow server that has tracked `tiny` and `kid` of it; another server is started on a copy."""
+    """Folder of an MLflow server with `tiny` and `kid`. Tests start another server on a copy."""
     from tests.tracking.server import Server  # seconds, which most processes do without
 
     def make(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A project of its own for a test: the sources as they are now, committed in a fresh repository."""
+"""A project for a test: the present sources, committed in a new repository."""
 
 import json
 import os
@@ -27,7 +27,7 @@ sys.argv = ["zero", *words]
 from zero.cli import main
 main()
 """
-"""The command line of a process that dies instead of running the first git or DVC command with those words."""
+"""Command line of a process that dies in place of the first git or DVC command with the given words."""
 IN_TURN = """
 import json, logging, os, sys, traceback
 from zero.cli import main
@@ -49,7 +49,7 @@ for number, words in enumerate(json.loads(sys.argv[1])):
     with open(f"{folder}/{number}.status", "w") as file:
         file.write(str(status))
 """
-"""The command line of a process that runs several commands of `zero`, with files for what each of them says."""
+"""Command line of a process that runs several `zero` commands and writes their output to files."""
 HIDDEN = ("ZERO_STORE", "ZERO_HOME", "ZERO_WRITER", "ZERO_PROGRESS", "MLFLOW_TRACKING_URI", "PREFECT_API_URL")
 
 
@@ -75,14 +75,14 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def zero(folder: Path, *arguments: str, check: bool = True, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Runs `python -m zero` by the code of `folder`."""
+    """Runs `python -m zero` with the code in `folder`."""
     return run([sys.executable, "-m", "zero", *arguments], folder, check=check, **environment)
 
 
 def zero_in_turn(
     folder: Path, *commands: Sequence[str], **environment: str
 ) -> "list[subprocess.CompletedProcess[str]]":
-    """Runs commands of `zero` by the code of `folder`, in one process: its imports take longer than they do."""
+    """Runs `zero` commands with the code in `folder`, in one process, because imports take longer than they do."""
     with tempfile.TemporaryDirectory() as said:
         run([sys.executable, "-c", IN_TURN, json.dumps(commands), said], folder, check=True, **environment)
 
@@ -101,14 +101,14 @@ def dvc(folder: Path, *arguments: str, check: bool = True, **environment: str) -
 
 
 def environment_of(**changes: str) -> dict[str, str]:
-    """Environment of a child, without this machine's settings of the project."""
+    """Environment of a child process, without this machine's settings of the project."""
     base = {name: value for name, value in os.environ.items() if name not in HIDDEN}
     path = f"{Path(sys.executable).parent}{os.pathsep}{base.get('PATH', '')}"
     return {**base, "PATH": path, "DVC_NO_ANALYTICS": "1", **changes}
 
 
 def run(command: list[str], folder: Path, check: bool = True, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Runs a command; where it must succeed its output is in the failure."""
+    """Runs a command. If it must succeed and fails, the test failure shows its output."""
     done = subprocess.run(
         command, cwd=folder, env=environment_of(**environment), capture_output=True, text=True, check=False
     )
@@ -118,7 +118,7 @@ def run(command: list[str], folder: Path, check: bool = True, **environment: str
 
 
 def killed(home: Path, dead_at: str, *words: str, **environment: str) -> None:
-    """Runs a command of `zero` that dies before the first git or DVC command with the words `dead_at`."""
+    """Runs a `zero` command that dies before the first git or DVC command with the words `dead_at`."""
     done = run([sys.executable, "-c", DYING, dead_at, *words], home, check=False, **environment)
     assert done.returncode == 9, done.stderr
 

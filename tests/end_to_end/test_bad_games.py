@@ -1,4 +1,4 @@
-"""Games that are wrong in a real lineage: caught by the stage that must, kept out of the record, and played again."""
+"""Wrong games in a real lineage are caught by a stage, kept out of the record, and played again."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ def nudged(game: GameRecord) -> GameRecord:
     return game._replace(root_values=values)
 
 
-def test_games_that_dvc_believes_in_are_refused_by_replay_and_played_again(unrecorded: Lineage) -> None:
+def test_wrong_games_with_a_matching_lock_are_refused_by_replay_and_played_again(unrecorded: Lineage) -> None:
     lock, workspace, ref = lock_of(unrecorded), unrecorded.workspace, second_shard(unrecorded)
     games_dir = workspace / "data/games"
     games = read_manifest(games_dir, GameSet)
@@ -58,8 +58,8 @@ def test_games_that_dvc_believes_in_are_refused_by_replay_and_played_again(unrec
     assert lock_of(unrecorded) == lock
 
 
-def test_a_wrong_shard_that_looks_right_ends_the_generation_and_is_played_again(unrecorded: Lineage) -> None:
-    """Replay takes it; what is trained and gated of it in between is nothing to the stage that finds it."""
+def test_a_wrong_shard_that_looks_valid_ends_the_generation_and_is_played_again(unrecorded: Lineage) -> None:
+    """Replay accepts it and verification finds it, whatever was trained and gated in between."""
     lock, workspace, ref = lock_of(unrecorded), unrecorded.workspace, second_shard(unrecorded)
     (stored,) = (unrecorded.home / ".zero/store/shards" / ref.key[:2]).glob(f"{ref.key}.*.parquet")
     false = changed(stored.read_bytes(), nudged)
@@ -68,7 +68,7 @@ def test_a_wrong_shard_that_looks_right_ends_the_generation_and_is_played_again(
     dvc(workspace, "repro", "--force", "replay")
     refused = dvc(workspace, "repro", "--single-item", "verification", check=False)
     assert refused.returncode != 0
-    assert "shard-0001.parquet, played twice, gave two results: game" in refused.stderr
+    assert "shard-0001.parquet differs from its re-execution: game" in refused.stderr
     assert "move 2: root_values" in refused.stderr
     unfinished = zero(unrecorded.home, "advance", "tiny", check=False)
     assert unfinished.returncode == 1 and "is not finished" in unfinished.stderr

@@ -1,4 +1,4 @@
-"""What a user can do wrong: one line with the value and the remedy, exit status 1, nothing lost or half-written."""
+"""Mistakes of a user: one line with value and remedy, exit status 1, nothing lost or partly written."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from zero.storage.vcs import dvc
 
 @pytest.fixture
 def home(begun: Lineage, tmp_path: Path) -> Path:
-    """A copy of a project with a lineage at generation 0, which a test may spoil."""
+    """A copy of a project with a lineage at generation 0, which a test may change."""
     return copy_of(begun, tmp_path).home
 
 
@@ -41,17 +41,17 @@ def test_an_unknown_preset_names_the_nearest(begun: Lineage) -> None:
     assert "unknown preset 'smoek' (did you mean 'smoke'?)" in refused(begun.home, "new", "other", "--preset", "smoek")
 
 
-def test_an_unknown_lineage_names_those_there_are(begun: Lineage) -> None:
-    told = refused(begun.home, "advance", "go7")
-    assert told == "unknown lineage 'go7'; there are: tiny; make it with `zero new go7`"
+def test_an_unknown_lineage_names_the_known_ones(begun: Lineage) -> None:
+    message = refused(begun.home, "advance", "go7")
+    assert message == "unknown lineage 'go7'; known are: tiny; make it with `zero new go7`"
 
 
 def test_a_lineage_cannot_be_made_twice(begun: Lineage) -> None:
-    assert "lineage 'tiny' is there already" in refused(begun.home, "new", "tiny", "--preset", "smoke")
+    assert "lineage 'tiny' exists already" in refused(begun.home, "new", "tiny", "--preset", "smoke")
 
 
-def test_a_name_that_is_no_branch_is_refused(begun: Lineage) -> None:
-    assert "'../up' is no name for a lineage" in refused(begun.home, "new", "../up", "--preset", "smoke")
+def test_a_name_that_is_not_a_branch_is_refused(begun: Lineage) -> None:
+    assert "'../up' is not a valid lineage name" in refused(begun.home, "new", "../up", "--preset", "smoke")
 
 
 def test_bad_parameters_leave_no_half_made_lineage(begun: Lineage) -> None:
@@ -65,8 +65,10 @@ def test_bad_parameters_leave_no_half_made_lineage(begun: Lineage) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("preset", ["go9-gpu", "go19-paper"])
 def test_a_preset_for_a_gpu_names_the_missing_gpu(begun: Lineage, preset: str) -> None:
-    told = refused(begun.home, "new", "other", "--preset", preset)
-    assert told.startswith(f"preset {preset}: profile.device = 'cuda', but torch finds no CUDA device; use a machine")
+    message = refused(begun.home, "new", "other", "--preset", preset)
+    assert message.startswith(
+        f"preset {preset}: profile.device = 'cuda', but torch finds no CUDA device; use a machine"
+    )
     assert "lineage/other" not in git(begun.home, "branch", "--list", "--all")
 
 
@@ -77,12 +79,12 @@ def test_a_precision_that_the_machine_lacks_is_refused(begun: Lineage) -> None:
         .replace("\n  precision: fp32", "\n  precision: bf16")
     )
     (begun.home / "bf16.yaml").write_text(text)
-    told = refused(begun.home, "new", "other", "--params", "bf16.yaml", ONEDNN_MAX_CPU_ISA="AVX2")
-    assert told.startswith("bf16.yaml: profile.precision = 'bf16', but this CPU (")
-    assert told.endswith("has neither AMX nor AVX512-BF16; set it to 'fp32' or 'auto'")
+    message = refused(begun.home, "new", "other", "--params", "bf16.yaml", ONEDNN_MAX_CPU_ISA="AVX2")
+    assert message.startswith("bf16.yaml: profile.precision = 'bf16', but this CPU (")
+    assert message.endswith("has neither AMX nor AVX512-BF16; set it to 'fp32' or 'auto'")
 
 
-def test_a_lineage_records_what_auto_became(home: Path) -> None:
+def test_a_lineage_records_the_values_of_auto(home: Path) -> None:
     text = (home / "zero/config/presets/smoke.yaml").read_text()
     text += "profile:\n  backend: auto # the fastest\n  precision: auto\n  training_precision: auto\n"
     (home / "auto.yaml").write_text(text)
@@ -131,8 +133,8 @@ def test_another_branch_in_the_workspace_is_refused(home: Path) -> None:
 
 def test_a_second_writer_is_refused(begun: Lineage) -> None:
     with writer_lock(begun.workspace):
-        told = refused(begun.home, "prepare", "tiny", ZERO_WRITER="")
-    assert "is being written by process" in told and "kill" in told
+        message = refused(begun.home, "prepare", "tiny", ZERO_WRITER="")
+    assert "is being written by process" in message and "kill" in message
 
 
 def test_the_lock_is_free_after_its_holder_was_killed(begun: Lineage) -> None:
@@ -157,13 +159,13 @@ def test_a_missing_weight_file_is_restored_from_the_cache(home: Path) -> None:
     assert (workspace_of(home) / "state/champion/weights.safetensors").exists()
 
 
-def test_an_altered_weight_file_is_named(home: Path) -> None:
+def test_a_corrupt_weight_file_is_named(home: Path) -> None:
     path = workspace_of(home) / "state/champion/weights.safetensors"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(bytes(data))
-    told = refused(workspace_of(home), "selfplay")
-    assert str(path) in told and "is corrupt" in told and "dvc checkout --force" in told
+    message = refused(workspace_of(home), "selfplay")
+    assert str(path) in message and "is corrupt" in message and "dvc checkout --force" in message
 
 
 def test_another_champion_than_the_ledgers_is_refused(home: Path) -> None:
@@ -175,7 +177,7 @@ def test_another_champion_than_the_ledgers_is_refused(home: Path) -> None:
     before, after = hashlib.sha256(weights.read_bytes()).hexdigest(), hashlib.sha256(other.read_bytes()).hexdigest()
     shutil.copyfile(other, weights)
     manifest.write_text(manifest.read_text().replace(before, after))
-    assert f"the champion in {workspace_of(home)}/state is {after[:12]}, the ledger says" in refused(
+    assert f"the champion in {workspace_of(home)}/state is {after[:12]}, but the ledger has" in refused(
         home, "prepare", "tiny"
     )
 
@@ -185,8 +187,8 @@ def test_another_step_of_the_trainee_than_was_left_is_refused(home: Path) -> Non
     text = manifest.read_text().replace('"step": 0', '"step": 999999')
     manifest.unlink()
     manifest.write_text(text)
-    told = refused(home, "prepare", "tiny")
-    assert f"the trainee in {workspace_of(home)}/state is " in told and "the record says" in told
+    message = refused(home, "prepare", "tiny")
+    assert f"the trainee in {workspace_of(home)}/state is " in message and "but the record has" in message
 
 
 def test_an_edited_ledger_is_refused(home: Path) -> None:
@@ -195,7 +197,7 @@ def test_an_edited_ledger_is_refused(home: Path) -> None:
     assert "line 1 does not follow the line before it" in refused(home, "status", "tiny")
 
 
-def test_a_corrupt_shard_in_the_store_is_quarantined_and_played_again(home: Path) -> None:
+def test_a_shard_altered_in_the_store_is_set_aside_and_played_again(home: Path) -> None:
     zero(workspace_of(home), "selfplay")
     games = workspace_of(home) / "data/games"
     played = {path.name: path.read_bytes() for path in games.iterdir()}
@@ -205,8 +207,8 @@ def test_a_corrupt_shard_in_the_store_is_quarantined_and_played_again(home: Path
     shard.write_bytes(bytes(data))
     zero(workspace_of(home), "selfplay")
     assert {path.name: path.read_bytes() for path in games.iterdir()} == played
-    quarantined = sorted(path.name for path in (home / ".zero/store/quarantine").iterdir())
-    assert len(quarantined) == 2 and [name.endswith(REASON_SUFFIX) for name in quarantined] == [False, True]
+    set_aside = sorted(path.name for path in (home / ".zero/store/set-aside").iterdir())
+    assert len(set_aside) == 2 and [name.endswith(REASON_SUFFIX) for name in set_aside] == [False, True]
 
 
 def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:
@@ -214,23 +216,25 @@ def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path)
     path = workspace_of(home) / "zero/search/mcts.py"
     path.write_text(path.read_text() + "\n# edited\n")
     (tmp_path / "spec.json").write_text(spec)
-    told = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
-    assert "this worker's code digest for " in told and "check out the lineage's code" in told
+    message = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
+    assert "this worker's engine is" in message and "check out the lineage's code" in message
 
 
-def test_a_stage_outside_a_workspace_says_where_to_go(tmp_path: Path, begun: Lineage) -> None:
+def test_a_stage_outside_a_workspace_names_the_remedy(tmp_path: Path, begun: Lineage) -> None:
     (tmp_path / "zero").symlink_to(begun.home / "zero")
     assert "no params.yaml in" in refused(tmp_path, "selfplay")
 
 
-def test_a_detached_workspace_says_how_to_go_back(home: Path) -> None:
+def test_a_detached_workspace_names_the_way_back(home: Path) -> None:
     git(workspace_of(home), "checkout", "--quiet", "tiny/gen-0000")
-    assert "is on no branch; go back with" in refused(home, "prepare", "tiny")
+    assert "is on no branch; switch back with" in refused(home, "prepare", "tiny")
 
 
 def test_tags_of_an_earlier_lineage_are_not_taken_for_new_ones(begun: Lineage) -> None:
     git(begun.home, "tag", "again/gen-0001")
-    assert "tag again/gen-0001 is of an earlier lineage" in refused(begun.home, "new", "again", "--preset", "smoke")
+    assert "tag again/gen-0001 belongs to an earlier lineage" in refused(
+        begun.home, "new", "again", "--preset", "smoke"
+    )
 
 
 def test_an_empty_ledger_is_refused(home: Path) -> None:
@@ -242,11 +246,11 @@ def test_a_spec_of_another_machine_is_refused_by_a_worker(home: Path, tmp_path: 
     spec = zero(workspace_of(home), "plan", "selfplay").stdout.splitlines()[0]
     isa = json.loads(spec)["profile"]["isa"]
     (tmp_path / "spec.json").write_text(spec.replace(f'"isa":"{isa}"', '"isa":"VAX"'))
-    told = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
-    assert f"this worker's isa is {isa}, the shard has VAX" in told
+    message = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
+    assert f"this worker's isa is {isa}, the shard wants VAX" in message
 
 
-def test_a_lost_workspace_is_made_again_out_of_its_branch_also_where_the_project_was_moved(home: Path) -> None:
+def test_a_lost_workspace_is_restored_from_its_branch_even_if_the_project_was_moved(home: Path) -> None:
     config = workspace_of(home) / ".dvc/config"
     before = re.sub("url = .*", "url = /gone/100%/dvc-cache", config.read_text())
     config.write_text(before)

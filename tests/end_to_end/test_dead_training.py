@@ -48,7 +48,7 @@ def checkpoint(lineage: Lineage, folder: str) -> Checkpoint:
     return Checkpoint.model_validate_json((lineage.workspace / folder / "manifest.json").read_bytes())
 
 
-def test_the_status_says_what_is_wrong_and_what_to_do(lineage: Lineage) -> None:
+def test_the_status_names_the_fault_and_the_remedy(lineage: Lineage) -> None:
     warnings = json.loads(zero(lineage.home, "status", "tiny", "--json").stdout)["lineages"]["tiny"]["warnings"]
     screen = " ".join(zero(lineage.home, "status", "tiny").stdout.split())
     for words in (

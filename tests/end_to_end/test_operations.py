@@ -1,4 +1,4 @@
-"""Rollback and branch of a real lineage: what they restore, what goes on from there, and what a kill leaves."""
+"""Rollback and branch of a real lineage: the restored state, the next generations, and crash recovery."""
 
 import json
 import subprocess
@@ -19,14 +19,14 @@ DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-
 ROLLBACK, BRANCH = ("rollback", "tiny", "tiny/gen-0001"), ("branch", "tiny", "tiny/gen-0001", "kid")
 CANNOT_BE_DONE = {
     "rollback tiny tiny/gen-0009": "tiny/gen-0009 is newer than the head of tiny, tiny/gen-0002",
-    "rollback tiny tiny/gen-0002": "tiny/gen-0002 is where tiny stands; there is nothing to roll back",
-    "rollback tiny go7/gen-0001": "go7/gen-0001 is of lineage 'go7', not of 'tiny'",
-    "rollback tiny tiny/gen-1": "'tiny/gen-1' is no generation; name it as its tag, such as tiny/gen-0002",
-    "rollback go7 go7/gen-0001": "unknown lineage 'go7'; there are: tiny",
+    "rollback tiny tiny/gen-0002": "tiny/gen-0002 is the head of tiny; there is nothing to roll back",
+    "rollback tiny go7/gen-0001": "go7/gen-0001 belongs to lineage 'go7', not to 'tiny'",
+    "rollback tiny tiny/gen-1": "'tiny/gen-1' is not a tag of a generation; name one such as tiny/gen-0002",
+    "rollback go7 go7/gen-0001": "unknown lineage 'go7'; known are: tiny",
     "branch tiny tiny/gen-0009 kid": "unknown generation 'tiny/gen-0009'",
     "branch tiny go7/gen-0001 kid": "go7/gen-0001 is not of lineage 'tiny'",
-    "branch tiny tiny/gen-0001 tiny": "lineage 'tiny' is there already; choose another name",
-    "branch tiny tiny/gen-0001 Kid": "'Kid' is no name for a lineage",
+    "branch tiny tiny/gen-0001 tiny": "lineage 'tiny' exists already; choose another name",
+    "branch tiny tiny/gen-0001 Kid": "'Kid' is not a valid lineage name",
 }
 State = tuple[str, str, list[str]]
 """Champion, trainee and files of the window."""
@@ -43,7 +43,7 @@ def window_of(workspace: Path) -> Window:
 
 
 def left_by(lineage: Lineage, number: int, folder: Path) -> State:
-    """The same as a generation left it, read from the ledger and from the shards of its window."""
+    """The state that a generation left, read from the ledger and the shards of its window."""
     entry = read_ledger(lineage.workspace)[number]
     zero(lineage.home, "checkout", f"tiny/gen-{number:04d}", str(folder))
     window = read_manifest(folder / "data/window", Window)
@@ -58,10 +58,10 @@ def left(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> dict[in
 
 
 class Uninterrupted(NamedTuple):
-    """A rollback and a branch that nothing interrupts: the lineage, what was said of the rollback, and the commits."""
+    """An uninterrupted rollback and branch: the lineage, the rollback's output, and the commits."""
 
     lineage: Lineage
-    told: dict[str, Any]
+    shown: dict[str, Any]
     commits: dict[str, str]
 
 
@@ -72,15 +72,15 @@ def dated(home: Path, *words: str) -> str:
 @pytest.fixture(scope="module")
 def uninterrupted(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Uninterrupted:
     copy = copy_of(recorded, tmp_path_factory.mktemp("uninterrupted"))
-    told = json.loads(dated(copy.home, *ROLLBACK, "--json"))
+    shown = json.loads(dated(copy.home, *ROLLBACK, "--json"))
     dated(copy.home, *BRANCH)
     tags = ("tiny/gen-0003", "kid/gen-0001")
-    return Uninterrupted(copy, told, {tag: git(copy.home, "rev-parse", tag).strip() for tag in tags})
+    return Uninterrupted(copy, shown, {tag: git(copy.home, "rev-parse", tag).strip() for tag in tags})
 
 
 def test_a_rollback_restores_champion_trainee_and_window(uninterrupted: Uninterrupted, left: dict[int, State]) -> None:
-    copy, told, _ = uninterrupted
-    assert told["tag"] == "tiny/gen-0003"
+    copy, shown, _ = uninterrupted
+    assert shown["tag"] == "tiny/gen-0003"
     assert restored(copy.workspace) == left[1] != left[2]
     assert read_manifest(copy.workspace, GenerationId, GENERATION_FILE).number == 4
     ledger = read_ledger(copy.workspace)
@@ -90,14 +90,12 @@ def test_a_rollback_restores_champion_trainee_and_window(uninterrupted: Uninterr
     assert source is not None and (source.tag, source.line) == ("tiny/gen-0001", line_digest(ledger[1]))
     assert source.commit == git(copy.home, "rev-parse", "tiny/gen-0001").strip()
     before = git(copy.home, "for-each-ref")
-    assert json.loads(zero(copy.home, *ROLLBACK, "--json").stdout) == told
+    assert json.loads(zero(copy.home, *ROLLBACK, "--json").stdout) == shown
     assert git(copy.home, "for-each-ref") == before
     assert "rollback from tiny/gen-0001" in zero(copy.home, "status", "tiny", COLUMNS="160").stdout
 
 
-def test_a_state_that_is_lost_in_the_next_generation_is_made_again_from_the_record(
-    recorded: Lineage, tmp_path: Path
-) -> None:
+def test_a_lost_state_is_restored_from_the_record(recorded: Lineage, tmp_path: Path) -> None:
     copy = copy_of(recorded, tmp_path)
     state, metrics = copy.workspace / "state/generation.json", copy.workspace / "metrics/selfplay.json"
     zero(copy.home, "prepare", "tiny")
@@ -118,7 +116,7 @@ def test_a_generation_after_a_rollback_plays_and_gates_normally(gone_on: Lineage
     assert generations == {1, 4}  # the games of generation 2 are not in it
 
 
-def test_the_statements_of_both_are_signed_and_name_their_source(gone_on: Lineage) -> None:
+def test_the_attestations_of_both_are_signed_and_name_their_source(gone_on: Lineage) -> None:
     source = read_ledger(gone_on.workspace)[1]
     for tag in ("tiny/gen-0003", "kid/gen-0001"):
         data, key = (gone_on.show(tag, name).encode() for name in (PROVENANCE_FILE, KEY_FILE))
@@ -126,7 +124,7 @@ def test_the_statements_of_both_are_signed_and_name_their_source(gone_on: Lineag
         envelope = read_envelope(data, tag)
         entry = next(e for e in read_ledger(gone_on.named(tag.partition("/")[0]).workspace) if e.source is not None)
         assert sha256_bytes(envelope.payload) == entry.provenance
-        assert envelope.statement.dependencies["source-provenance"].sha256 == source.provenance
+        assert envelope.attestation.dependencies["source-provenance"].sha256 == source.provenance
 
 
 def test_a_branch_goes_on_as_its_lineage_did(recorded: Lineage, gone_on: Lineage) -> None:
@@ -141,8 +139,8 @@ def test_a_branch_goes_on_as_its_lineage_did(recorded: Lineage, gone_on: Lineage
     assert (mine.weights, mine.optimizer) == (theirs.weights, theirs.optimizer)
     for name in ("metrics/selfplay.json", "metrics/training.json", "plots/training.csv"):
         assert gone_on.show("kid/gen-0002", name) == recorded.show("tiny/gen-0002", name)
-    told = gone_on.show("kid/gen-0002", "metrics/gating.json")
-    assert told.replace('"kid"', '"tiny"') == recorded.show("tiny/gen-0002", "metrics/gating.json")
+    shown = gone_on.show("kid/gen-0002", "metrics/gating.json")
+    assert shown.replace('"kid"', '"tiny"') == recorded.show("tiny/gen-0002", "metrics/gating.json")
     assert second.decision is not None and not second.decision.promoted
 
 
@@ -189,18 +187,16 @@ def test_a_killed_branch_is_finished_by_a_second_one_and_its_lost_workspace_made
 
 @pytest.fixture(scope="module")
 def refused(recorded: Lineage) -> "dict[str, subprocess.CompletedProcess[str]]":
-    """What those commands say."""
+    """Output of the commands."""
     done = zero_in_turn(recorded.home, *(words.split() for words in CANNOT_BE_DONE))
     return dict(zip(CANNOT_BE_DONE, done, strict=True))
 
 
-@pytest.mark.parametrize(("words", "told"), CANNOT_BE_DONE.items())
-def test_what_cannot_be_done_is_one_line(
-    refused: "dict[str, subprocess.CompletedProcess[str]]", words: str, told: str
-) -> None:
+@pytest.mark.parametrize(("words", "shown"), CANNOT_BE_DONE.items())
+def test_an_error_is_one_line(refused: "dict[str, subprocess.CompletedProcess[str]]", words: str, shown: str) -> None:
     done = refused[words]
     assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1 and told in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and shown in done.stderr
 
 
 def test_a_dirty_workspace_is_not_rolled_back(lineage: Lineage) -> None:

@@ -50,8 +50,8 @@ def overlapped(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> L
 
 
 def inputs_of(lineage: Lineage, tag: str) -> dict[str, Resource]:
-    """What went into a generation, as its signed statement says."""
-    return read_envelope(lineage.show(tag, PROVENANCE_FILE).encode(), tag).statement.dependencies
+    """What went into a generation, as its signed attestation says."""
+    return read_envelope(lineage.show(tag, PROVENANCE_FILE).encode(), tag).attestation.dependencies
 
 
 def test_the_games_are_by_the_champion_that_stood_when_the_generation_before_began(overlapped: Lineage) -> None:
@@ -75,11 +75,11 @@ def test_games_that_were_played_ahead_are_played_again_to_the_same_bytes(overlap
     assert found["equal"] and [len(stage["outs"]) for stage in found["stages"]] == [1, 1]
 
 
-def test_what_a_player_touched_includes_the_games_it_played(overlapped: Lineage) -> None:
+def test_what_a_player_affected_includes_the_games_it_played(overlapped: Lineage) -> None:
     earlier = read_ledger(overlapped.workspace)[2].champion
     uses = json.loads(zero(overlapped.home, "impact", earlier, "--json").stdout)["uses"]
-    (told,) = (use["reasons"] for use in uses if use["tag"] == "tiny/gen-0004")
-    assert "uses player" in told[0] and "its player was chosen by tiny/gen-0002" in told
+    (reasons,) = (use["reasons"] for use in uses if use["tag"] == "tiny/gen-0004")
+    assert "uses player" in reasons[0] and "its player was chosen by tiny/gen-0002" in reasons
 
 
 def test_an_audit_sees_that_others_played_than_the_parameters_say(overlapped: Lineage, tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_an_audit_sees_that_others_played_than_the_parameters_say(overlapped: Li
     params["selfplay"]["overlap"] = False
     head = record.rewritten(record.commit(4), {"params.yaml": json.dumps(params).encode()}, f"{record.commit(4)}^")
     record.publish(head, gen_0004=head)
-    told = [finding for finding in record.drifts() if finding.check == "manifests"]
-    assert any("Black in 12 games" in finding.what for finding in told), told
-    assert any("input champion" in finding.what for finding in told), told
+    found = [finding for finding in record.mismatches() if finding.check == "manifests"]
+    assert any("Black in 12 games" in finding.what for finding in found), found
+    assert any("input champion" in finding.what for finding in found), found
 
 
 def test_an_audit_sees_that_the_state_names_another_player(overlapped: Lineage, tmp_path: Path) -> None:
@@ -101,4 +101,4 @@ def test_an_audit_sees_that_the_state_names_another_player(overlapped: Lineage, 
         record.commit(4), {"state/generation.json": json.dumps(state).encode()}, f"{record.commit(4)}^"
     )
     record.publish(head, gen_0004=head)
-    assert any(each.check == "parent" and each.what == "player" for each in record.drifts())
+    assert any(each.check == "parent" and each.what == "player" for each in record.mismatches())

@@ -1,4 +1,4 @@
-"""`zero reproduce` of a real lineage: all of it, a part of it, cut short, on another profile, of an altered record."""
+"""`zero reproduce` of a real lineage: complete, sampled, interrupted, on another profile, with a corrupt record."""
 
 import json
 import os
@@ -37,7 +37,7 @@ class Resumed(NamedTuple):
     """A reproduction of generation 2 that was killed after its self-play, and what the second command said."""
 
     kept: Path
-    told: str
+    message: str
     found: dict[str, Any]
 
 
@@ -73,9 +73,9 @@ def resumed(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Resu
 
 
 def test_a_reproduction_that_was_killed_goes_on(recorded: Lineage, resumed: Resumed) -> None:
-    told = resumed.told
-    assert "selfplay: was done before" in told and "training: was done before" not in told
-    assert "not empty" not in told
+    message = resumed.message
+    assert "selfplay: done by an earlier call" in message and "training: done by an earlier call" not in message
+    assert "not empty" not in message
     other = zero(recorded.home, "reproduce", "tiny/gen-0001", "--keep", str(resumed.kept), check=False)
     assert other.returncode == 1 and "holds tiny/gen-0002" in other.stderr
 
@@ -93,16 +93,16 @@ def test_a_generation_is_computed_again_to_the_same_lock(recorded: Lineage, resu
     assert found["profile_then"] == found["profile_now"] != {}
 
 
-def test_a_reproduction_that_is_over_says_so_again(recorded: Lineage, resumed: Resumed) -> None:
+def test_a_finished_reproduction_repeats_its_result(recorded: Lineage, resumed: Resumed) -> None:
     done = zero(recorded.home, "reproduce", "tiny/gen-0002", "--keep", str(resumed.kept))
-    assert "selfplay: was done before" in done.stderr and "verification: was done before" in done.stderr
+    assert "selfplay: done by an earlier call" in done.stderr and "verification: done by an earlier call" in done.stderr
     assert "dvc.lock is the same, byte for byte" in done.stdout
 
 
-def test_another_profile_is_told_and_where_the_games_differ(
+def test_another_profile_and_the_first_differing_game_are_reported(
     recorded: Lineage, resumed: Resumed, tmp_path: Path
 ) -> None:
-    """A reproduction whose self-play is still to be done; the rest was done before, with equal bits."""
+    """A reproduction with self-play still to do, after the rest came out equal."""
     kept = Path(shutil.copytree(resumed.kept, tmp_path / "kept", symlinks=True))
     notes = read_notes(kept)
     left = tuple(result for result in notes.done if result.stage != "selfplay")
@@ -112,12 +112,12 @@ def test_another_profile_is_told_and_where_the_games_differ(
     if "dvc.lock is the same" in done.stdout:
         pytest.skip("this machine computes the same bits with the other instruction set")
     assert done.returncode == 1
-    assert "training: was done before" in done.stderr
+    assert "training: done by an earlier call" in done.stderr
     assert "data/games: shard-0000.parquet: game " in done.stdout
-    assert "tiny/gen-0002 came out OTHERWISE" in done.stdout
+    assert "tiny/gen-0002 DIFFERS from the record" in done.stdout
 
 
-def test_the_seeded_network_is_made_again(recorded: Lineage) -> None:
+def test_the_seeded_network_is_recomputed(recorded: Lineage) -> None:
     found = reproduced(recorded.home, "tiny/gen-0000")
     (stage,) = found["stages"]
     assert found["equal"] and stage["stage"] == "start"
@@ -125,14 +125,14 @@ def test_the_seeded_network_is_made_again(recorded: Lineage) -> None:
 
 
 def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tmp_path: Path) -> None:
-    """Both files of the self-play are altered where they are kept; the manifest, which is signed, is not."""
+    """Both shards of the self-play are corrupt in the cache; the signed manifest is not."""
     copy = copy_of(recorded, tmp_path)
     for name in ("shard-0000.parquet", "shard-0001.parquet"):
         alter(cached(copy, (copy.workspace / "data/games" / name).read_bytes()))
-    told = zero(copy.home, "reproduce", "tiny/gen-0002", "--sample", "1", check=False)
-    assert told.returncode == 1
-    assert "tiny/gen-0002 came out OTHERWISE" in told.stdout
-    assert "data/games/shard-000" in told.stdout and "first differences:" in told.stdout
+    done = zero(copy.home, "reproduce", "tiny/gen-0002", "--sample", "1", check=False)
+    assert done.returncode == 1
+    assert "tiny/gen-0002 DIFFERS from the record" in done.stdout
+    assert "data/games/shard-000" in done.stdout and "first differences:" in done.stdout
 
 
 def cached(lineage: Lineage, content: bytes) -> Path:
@@ -148,7 +148,7 @@ def alter(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-def test_an_altered_input_is_named_and_nothing_is_computed(lineage: Lineage) -> None:
+def test_a_corrupt_input_is_named_and_nothing_is_computed(lineage: Lineage) -> None:
     alter(cached(lineage, (lineage.workspace / "state/champion/weights.safetensors").read_bytes()))
     done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
     assert done.returncode == 1 and "selfplay" not in done.stderr
@@ -166,11 +166,11 @@ def test_a_lock_that_was_edited_is_not_the_signed_one(lineage: Lineage, tmp_path
     git(clone, "push", "--quiet", "--force", "origin", "tiny/gen-0001")
     done = zero(lineage.home, "reproduce", "tiny/gen-0001", check=False)
     assert done.returncode == 1
-    assert "dvc.lock is " in done.stderr and "the signed statement of tiny/gen-0001 says" in done.stderr
+    assert "dvc.lock is " in done.stderr and "the attestation of tiny/gen-0001 names" in done.stderr
 
 
-def test_code_that_the_stages_did_not_run_on_is_refused(lineage: Lineage) -> None:
-    """At the tag, and below it: nothing is computed by a pipeline that somebody has emptied since."""
+def test_other_code_than_the_stages_ran_on_is_refused(lineage: Lineage) -> None:
+    """At the tag and at its parent: an emptied pipeline computes nothing."""
     record, other = Record(lineage.home), {"dvc.yaml": b"stages: {}\n"}
     commit = record.commit(2)
     record.rewrite_newest(other)
@@ -181,7 +181,7 @@ def test_code_that_the_stages_did_not_run_on_is_refused(lineage: Lineage) -> Non
     record.publish(made, gen_0002=made)
     done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
     assert done.returncode == 1
-    assert f"tiny/gen-0002 goes on from commit {below[:12]}, which its signed statement does not name" in done.stderr
+    assert f"tiny/gen-0002 continues from commit {below[:12]}, which its attestation does not name" in done.stderr
 
 
 def test_the_key_is_that_of_the_lineages_first_commit(lineage: Lineage) -> None:
@@ -190,10 +190,10 @@ def test_the_key_is_that_of_the_lineages_first_commit(lineage: Lineage) -> None:
     record.rewrite_newest({PROVENANCE_FILE: sign(payload, key), KEY_FILE: public_pem(key)})
     done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
     assert done.returncode == 1
-    assert "the statement of tiny/gen-0002 is not signed by its lineage's key" in done.stderr
+    assert "the attestation of tiny/gen-0002 is not signed by its lineage's key" in done.stderr
 
 
-def test_another_threshold_of_a_branch_is_told(lineage: Lineage) -> None:
+def test_another_threshold_of_a_branch_is_reported(lineage: Lineage) -> None:
     zero(lineage.home, "branch", "tiny", "tiny/gen-0000", "kid")
     kid, path = lineage.named("kid").workspace, "state/generation.json"
     git(kid, "reset", "--quiet", "--hard", "kid/gen-0000")
@@ -201,14 +201,14 @@ def test_another_threshold_of_a_branch_is_told(lineage: Lineage) -> None:
     git(kid, "commit", "--quiet", "--amend", "--no-edit", path)
     git(kid, "tag", "--force", "kid/gen-0000")
     git(kid, "push", "--quiet", "--force", "origin", "lineage/kid", "kid/gen-0000")
-    told = "state/generation.json: threshold of resignation: found 0.5, expected -1.0"
+    message = "state/generation.json: resignation threshold: found 0.5, expected -1.0"
     (finding,) = audit(lineage.home).findings
-    assert finding.line().startswith(f"kid/gen-0000 parent: {told};")
+    assert finding.line().startswith(f"kid/gen-0000 parent: {message};")
     (stage,) = reproduced(lineage.home, "kid/gen-0000", status=1)["stages"]
     assert stage["outs"][-1]["first"] == "resign_threshold: 0.5 then, -1.0 now"
 
 
-def test_a_tag_that_was_moved_is_told(lineage: Lineage) -> None:
+def test_a_moved_tag_is_reported(lineage: Lineage) -> None:
     git(lineage.home, "tag", "--force", "tiny/gen-0001", "tiny/gen-0002")
     done = zero(lineage.home, "reproduce", "tiny/gen-0001", check=False)
     assert done.returncode == 1
@@ -217,18 +217,16 @@ def test_a_tag_that_was_moved_is_told(lineage: Lineage) -> None:
 
 @pytest.fixture(scope="module")
 def refused(recorded: Lineage) -> "dict[str, subprocess.CompletedProcess[str]]":
-    """What those commands say."""
+    """Output of the commands."""
     done = zero_in_turn(recorded.home, *(words.split() for words in CANNOT_BE_DONE))
     return dict(zip(CANNOT_BE_DONE, done, strict=True))
 
 
-@pytest.mark.parametrize(("words", "told"), CANNOT_BE_DONE.items())
-def test_what_cannot_be_done_is_one_line(
-    refused: "dict[str, subprocess.CompletedProcess[str]]", words: str, told: str
-) -> None:
+@pytest.mark.parametrize(("words", "message"), CANNOT_BE_DONE.items())
+def test_an_error_is_one_line(refused: "dict[str, subprocess.CompletedProcess[str]]", words: str, message: str) -> None:
     done = refused[words]
     assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1 and told in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and message in done.stderr
 
 
 @pytest.mark.parametrize(("tag", "kind"), [("tiny/gen-0003", "rollback"), ("kid/gen-0001", "branch")])

@@ -1,4 +1,4 @@
-"""The whole loop on the `smoke` preset, by `dvc repro` and `zero advance`; test_operations shows that bits repeat."""
+"""The complete loop on the `smoke` preset with `dvc repro` and `zero advance`."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def test_a_promoted_challenger_is_the_next_champion(recorded: Lineage) -> None:
     assert promoted.champion_generation == 1
 
 
-def test_training_goes_on_from_a_refused_challenger(recorded: Lineage) -> None:
+def test_training_continues_from_a_refused_challenger(recorded: Lineage) -> None:
     _, promoted, refused = read_ledger(recorded.workspace)
     assert refused.decision is not None and not refused.decision.promoted
     assert refused.champion == promoted.champion
@@ -52,7 +52,7 @@ def test_the_match_is_balanced_and_its_decision_follows(recorded: Lineage) -> No
 def test_a_clone_at_a_tag_is_up_to_date_and_plays_its_games_again_to_the_same_lock(
     recorded: Lineage, tmp_path: Path
 ) -> None:
-    """By plain DVC, and two stages; test_reproduce does all of them so, by the command for it."""
+    """With plain DVC and two stages; test_reproduce covers all stages with `zero reproduce`."""
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", "--branch", "tiny/gen-0001", str(recorded.home), str(clone))
     dvc(clone, "pull")
@@ -84,7 +84,7 @@ def test_a_generation_that_was_not_played_cannot_be_recorded(recorded: Lineage) 
     ]
 
 
-def test_status_shows_where_the_lineage_stands(recorded: Lineage) -> None:
+def test_status_shows_the_last_decisions(recorded: Lineage) -> None:
     shown = zero(recorded.home, "status", "tiny", COLUMNS="160").stdout
     for word in ("tiny/gen-0001", "promoted", "tiny/gen-0002", "refused", "next is generation 3"):
         assert word in shown

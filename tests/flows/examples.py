@@ -80,6 +80,5 @@ def receipt(of: ShardSpec) -> ShardReceipt:
         seconds=1.5,
         cpu_seconds=1.4,
         gpu_seconds=0.0,
-        joules=None,
         pid=42,
     )

@@ -39,7 +39,7 @@ def test_a_run_of_shards_is_alone_on_its_gpu(tmp_path: Path, monkeypatch: pytest
         return type("Receipt", (), {"key": "k", "sha256": "s", "num_games": 1})
 
     for name, stand_in in {
-        "alone_on_gpus": alone,
+        "lock_visible_gpus": alone,
         "play_into_store": play,
         "end_with_worker": lambda: None,
         "end_when_given_up": lambda: None,

@@ -18,7 +18,7 @@ from zero.interop.onnx import onnx_model
 from zero.lineage.workspace import new_lineage
 from zero.network.weights import load_network, weights_bytes
 from zero.players.networks import resolve_network
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.storage.files import read_manifest
 from zero.storage.manifests import Champion
 
@@ -84,9 +84,9 @@ def test_missing_weights_are_reported_with_the_remedy(begun, tmp_path):
 def test_corrupt_weights_are_rejected(begun, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(begun, home, symlinks=True)
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         (start,) = chains.generations("tiny")
-        md5 = start.object_of("state/champion", "weights.safetensors")
+        md5 = start.md5_of("state/champion", "weights.safetensors")
         assert md5
         path = start.cache.path(md5)
     path.chmod(0o644)
@@ -99,8 +99,8 @@ def test_corrupt_weights_are_rejected(begun, tmp_path):
     ("source", "kind", "message"),
     [
         ("tiny/gen-0007", LineageError, "unknown generation 'tiny/gen-0007'"),
-        ("nobody", LineageError, "unknown lineage 'nobody'; there are: tiny"),
-        ("nobody/gen-0000", LineageError, "unknown lineage 'nobody'; there are: tiny"),
+        ("nobody", LineageError, "unknown lineage 'nobody'; known are: tiny"),
+        ("nobody/gen-0000", LineageError, "unknown lineage 'nobody'; known are: tiny"),
         ("nobody.safetensors", StorageError, "cannot find the file nobody.safetensors; give a weight file"),
         ("no/where", StorageError, "cannot find the file no/where"),
     ],

@@ -9,7 +9,7 @@ from zero.interop.export import champion_maker, export_player
 from zero.players import networks
 from zero.players.networks import SHIPPED_DIR, SUBJECTS, read_player_folder, resolve_network, shipped_players
 from zero.record.ledger import entry_of, generation_tag, read_ledger
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.record.provenance import read_envelope
 from zero.storage.files import sha256_bytes
 
@@ -21,8 +21,8 @@ def test_a_player_has_the_attestation_of_the_generation_that_made_it(recorded: L
     size = export_player(recorded.home, source, tmp_path / "player")
     files = read_player_folder(tmp_path / "player")
     assert size == sum(map(len, files.values()))
-    statement = read_envelope(files["provenance.intoto.jsonl"], "it").statement
-    assert (statement.asked.lineage, statement.asked.generation) == ("tiny", maker)
+    statement = read_envelope(files["provenance.intoto.jsonl"], "it").attestation
+    assert (statement.external.lineage, statement.external.generation) == ("tiny", maker)
     digest = sha256_bytes(files["weights.safetensors"])
     assert digest == read_ledger(recorded.workspace)[maker].champion
     assert files["params.yaml"].decode() == recorded.show(f"tiny/gen-{maker:04d}", "params.yaml")
@@ -41,9 +41,9 @@ def test_the_maker_is_found_after_a_branch_or_a_rollback(gone_on: Lineage, tmp_p
     entry = entry_of(ledger, number)
     made = "tiny", entry.champion_generation
     export_player(gone_on.home, source, tmp_path / "player")
-    asked = read_envelope(read_player_folder(tmp_path / "player")["provenance.intoto.jsonl"], "it").statement.asked
+    asked = read_envelope(read_player_folder(tmp_path / "player")["provenance.intoto.jsonl"], "it").attestation.external
     assert (asked.lineage, asked.generation) == made
-    with Chains(gone_on.home) as chains:
+    with ProjectRecord(gone_on.home) as chains:
         assert champion_maker(chains, name, number).tag == generation_tag(*made)
 
 
@@ -100,11 +100,11 @@ def test_a_shipped_player_is_copied(tmp_path, source):
 
 def test_other_subjects_of_an_attestation_are_not_players(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
-    with Chains(recorded.home) as chains:
+    with ProjectRecord(recorded.home) as chains:
         made = chains.generations("tiny")[1]
         optimizer, envelope = made.data("models/challenger", "optimizer.safetensors"), made.envelope
     assert optimizer and envelope
-    names = [each.name for each in envelope.statement.subject if each.sha256 == sha256_bytes(optimizer)]
+    names = [each.name for each in envelope.attestation.subject if each.sha256 == sha256_bytes(optimizer)]
     assert names and not set(names) & set(SUBJECTS)
     (tmp_path / "player/weights.safetensors").write_bytes(optimizer)
     with pytest.raises(StorageError, match="are not those of its signed attestation"):

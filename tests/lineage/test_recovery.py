@@ -1,4 +1,4 @@
-"""What a killed git or DVC leaves is taken away, and nothing else is."""
+"""Crash recovery removes the stale files of a killed git or DVC, and nothing else."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 import zero.lineage.recovery
 from tests.end_to_end.project import git
-from zero.lineage.recovery import clear_debris
+from zero.lineage.recovery import recover_from_crash
 
 LOCK = """schema: '2.0'
 stages:
@@ -31,7 +31,7 @@ OUT = "outs:\n- md5: 0c41c80d6b2b3b3c0b1b6a4b0f1f5c0a.dir\n  size: 1\n  hash: md
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lineage's workspace, cloned from a project."""
-    monkeypatch.setattr(zero.lineage.recovery, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(zero.lineage.recovery, "STALE_LOCK_SECONDS", 0.1)
     home, clone = tmp_path / "home", tmp_path / "workspace"
     home.mkdir()
     git(home, "init", "--quiet")
@@ -54,7 +54,7 @@ def test_a_lock_that_a_killed_git_left_is_removed(workspace: Path, name: str) ->
     lock = workspace / ".git" / f"{name}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.touch()
-    clear_debris(workspace, "go9")
+    recover_from_crash(workspace, "go9")
     assert not lock.exists()
 
 
@@ -63,7 +63,7 @@ def test_a_lock_that_a_killed_push_left_in_the_project_is_removed(workspace: Pat
     lock = workspace.parent / "home/.git/refs" / f"{name}.lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    clear_debris(workspace, "go9")
+    recover_from_crash(workspace, "go9")
     assert not lock.exists()
 
 
@@ -72,7 +72,7 @@ def test_the_draft_of_a_file_of_the_record_is_removed(workspace: Path) -> None:
     record.mkdir()
     for name in (".signing-key.pub.abcd1234", "ledger.jsonl"):
         (record / name).touch()
-    clear_debris(workspace, "go9")
+    recover_from_crash(workspace, "go9")
     assert [path.name for path in record.iterdir()] == ["ledger.jsonl"]
 
 
@@ -81,44 +81,44 @@ def test_locks_of_others_in_the_project_stay(workspace: Path, name: str) -> None
     lock = workspace.parent / "home/.git" / f"{name}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.touch()
-    clear_debris(workspace, "go9")
+    recover_from_crash(workspace, "go9")
     assert lock.exists()
 
 
 @pytest.mark.parametrize("length", [0, 1, 40, 150, 250, len(LOCK) - 1])
-def test_a_lock_file_of_dvc_that_was_cut_short_is_as_committed(workspace: Path, length: int) -> None:
+def test_a_lock_file_of_dvc_that_was_truncated_is_restored(workspace: Path, length: int) -> None:
     (workspace / "dvc.lock").write_text(LOCK[:length])
-    clear_debris(workspace, "go9")
+    recover_from_crash(workspace, "go9")
     assert (workspace / "dvc.lock").read_text() == LOCK
 
 
 @pytest.mark.parametrize("length", [0, 5, 30, len(OUT) - 1])
-def test_an_out_file_that_was_cut_short_is_as_committed(workspace: Path, length: int) -> None:
+def test_an_out_file_that_was_truncated_is_restored(workspace: Path, length: int) -> None:
     (workspace / "state/champion.dvc").write_text(OUT[:length])
-    clear_debris(workspace, "go9")
+    recover_from_crash(workspace, "go9")
     assert (workspace / "state/champion.dvc").read_text() == OUT
 
 
-def test_a_file_cut_short_that_was_never_committed_is_removed(workspace: Path) -> None:
+def test_a_truncated_file_that_was_never_committed_is_removed(workspace: Path) -> None:
     (workspace / "state/trainee.dvc").write_text("outs:")
-    clear_debris(workspace, "go9")
+    recover_from_crash(workspace, "go9")
     assert not (workspace / "state/trainee.dvc").exists() and status(workspace) == ""
 
 
-def test_whole_files_stay_as_they_are(workspace: Path) -> None:
+def test_complete_files_are_unchanged(workspace: Path) -> None:
     (workspace / "dvc.lock").write_text(LOCK.replace("size: 20", "size: 21"))
     (workspace / "state/champion.dvc").write_text(OUT.replace("size: 1", "size: 2"))
     before = status(workspace)
-    clear_debris(workspace, "go9")
+    recover_from_crash(workspace, "go9")
     assert status(workspace) == before != ""
 
 
 @pytest.mark.parametrize(
     ("text", "stays"), [("", False), ('{"write": {"a', False), ('{"write": {}, "read": {}}', True)]
 )
-def test_a_table_of_locks_of_dvc_that_was_cut_short_is_removed(workspace: Path, text: str, stays: bool) -> None:
+def test_the_read_write_lock_of_dvc_that_was_truncated_is_removed(workspace: Path, text: str, stays: bool) -> None:
     table = workspace / ".dvc/tmp/rwlock"
     table.parent.mkdir(parents=True)
     table.write_text(text)
-    clear_debris(workspace, "go9")
+    recover_from_crash(workspace, "go9")
     assert table.exists() == stays

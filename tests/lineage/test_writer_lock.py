@@ -1,4 +1,4 @@
-"""One writer a workspace: a second one is refused, and a disk that cannot be written is told in one line."""
+"""A workspace has one writer; a disk that cannot be written is reported in one line."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from zero.errors import LineageError
 from zero.lineage.workspace import WRITER_LOCK_FILE, writer_lock
 
 
-def test_a_lock_that_cannot_be_written_is_told_with_its_path(tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_written_is_reported_with_its_path(tmp_path: Path) -> None:
     (tmp_path / ".git" / WRITER_LOCK_FILE).mkdir(parents=True)
     with (
         pytest.raises(LineageError, match=rf"cannot write .*/\.git/{WRITER_LOCK_FILE}: Is a directory"),

@@ -37,7 +37,7 @@ ARCHITECTURES = {
     ),
     "shallow with heads": TINY.model_copy(update={"tower": "shallow", "ownership_head": True, "score_head": True}),
 }
-"""The paper's four (its Figure 4), the two plain convolutions of many small projects, and what goes beyond."""
+"""The paper's four (its Figure 4), the plain convolutions of many small projects, and the extensions."""
 TRAINING = training_params(
     num_steps=4,
     batch_size=8,
@@ -52,10 +52,10 @@ TRAINING = training_params(
 )
 
 
-def lived_in_network(
+def randomized_network(
     network: NetworkParams = TINY, seed: int = 3, game: GoParams | GomokuParams = GO5
 ) -> AlphaZeroNetwork:
-    """A network with every number away from its start, as if it had been trained."""
+    """A network with random values in all tensors, running statistics included, as after training."""
     model = new_network(network, game, seed)
     draws = np.random.default_rng(seed)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Several processes that train one network."""
+"""Data-parallel training by several processes."""
 
 import os
 import signal
@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.network.networks import ARCHITECTURES, CPU, TRAINING, as_images, lived_in_network, random_batch
+from tests.network.networks import ARCHITECTURES, CPU, TRAINING, as_images, random_batch, randomized_network
 from tests.oracle.bitboards import unpack
 from zero.errors import ParamsError, StorageError, WorkerError
-from zero.network.data_parallel import Peers, run_together
-from zero.network.learner import Learner, StepResult, average_decay
+from zero.network.data_parallel import Peers, run_data_parallel
+from zero.network.learner import Learner, StepResult, ema_decay_after
 from zero.network.losses import Targets, data_losses, weighted_sum
 from zero.network.weights import load_network
 
@@ -28,28 +28,28 @@ NUM_STEPS = 3
 Progress = Callable[[int, int], None]
 
 
-def whole_batches() -> list[tuple[np.ndarray, ...]]:
+def full_batches() -> list[tuple[np.ndarray, ...]]:
     return [random_batch(seed=seed) for seed in range(NUM_STEPS)]
 
 
 def learn(peers: Peers, progress: Progress) -> tuple[bytes, bytes, list[StepResult], list[list[int]]]:
-    """Work of one process; with it, which rows of a batch each process was sent."""
-    learner = Learner(lived_in_network(NETWORK), AVERAGED, "cpu", peers=peers)
+    """Trains in one process. Also returns the rows of a batch that each process received."""
+    learner = Learner(randomized_network(NETWORK), AVERAGED, "cpu", peers=peers)
     share = tuple(array[: len(array) // peers.size].copy() for array in random_batch())
-    batches = peers.shares(whole_batches() if peers.rank == 0 else None, share, NUM_STEPS)
+    batches = peers.scatter(full_batches() if peers.rank == 0 else None, share, NUM_STEPS)
     for step in learner.train(batches):
         progress(step, NUM_STEPS)
     for tensor in load_network(learner.weights()).state_dict().values():
         mean = tensor.clone()
         peers.average([mean])
-        assert torch.equal(mean, tensor), "the processes hold equal numbers"
+        assert torch.equal(mean, tensor), "all processes have equal weights"
     return learner.weights(), learner.player_weights(), learner.results(), rows_of_shares(peers)
 
 
 def rows_of_shares(peers: Peers) -> list[list[int]]:
-    whole = (np.arange(12, dtype=np.uint64).reshape(6, 2), np.arange(6, dtype=np.float32))
+    batch = (np.arange(12, dtype=np.uint64).reshape(6, 2), np.arange(6, dtype=np.float32))
     like = (np.zeros((3, 2), np.uint64), np.zeros(3, np.float32))
-    (share,) = peers.shares([whole] if peers.rank == 0 else None, like, 1)
+    (share,) = peers.scatter([batch] if peers.rank == 0 else None, like, 1)
     assert share[0][:, 0].tolist() == (2 * share[1]).tolist()
     seen = torch.zeros(peers.size, 3)
     seen[peers.rank] = torch.from_numpy(share[1])
@@ -58,15 +58,15 @@ def rows_of_shares(peers: Peers) -> list[list[int]]:
 
 
 def fail(rank: int, is_killed: bool, peers: Peers, progress: Progress) -> None:
-    """One process ends, and the others wait for it."""
+    """One process fails while the others wait for it."""
     if peers.rank == rank:
         if is_killed:
             os.kill(os.getpid(), signal.SIGKILL)
-        raise StorageError("the shelf is empty; fill it")
+        raise StorageError("the disk is full; free some space")
     peers.average([torch.zeros(1)])
 
 
-def wait_for_ever(peers: Peers, progress: Progress) -> None:
+def wait_forever(peers: Peers, progress: Progress) -> None:
     if peers.rank == 0:
         progress(1, 2)
         time.sleep(600)
@@ -77,15 +77,15 @@ def means(parts: list[list[Tensor]]) -> list[Tensor]:
     return [torch.stack(tensors).mean(dim=0) for tensors in zip(*parts, strict=True)]
 
 
-def test_two_processes_average_what_each_finds_on_its_half_of_the_batch():
-    """By the book: each half normalised by itself; means of gradients, statistics and losses; one step of SGD."""
-    model = lived_in_network(NETWORK).train()
-    halves = [lived_in_network(NETWORK).train() for _ in range(2)]
+def test_two_processes_average_their_gradients_and_statistics():
+    """Direct computation: each half is normalised by itself; gradients and statistics are averaged; one step of SGD."""
+    model = randomized_network(NETWORK).train()
+    halves = [randomized_network(NETWORK).train() for _ in range(2)]
     momentum = [torch.zeros_like(parameter) for parameter in model.parameters()]
     average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     value_losses, value_norms = [], []
     value_head = [i for i, (name, _) in enumerate(model.named_parameters()) if name.startswith("value_head")]
-    for step, batch in enumerate(whole_batches(), start=1):
+    for step, batch in enumerate(full_batches(), start=1):
         gradients, buffers, losses = [], [], []
         for i, half in enumerate(halves):
             half.load_state_dict(model.state_dict())
@@ -104,45 +104,45 @@ def test_two_processes_average_what_each_finds_on_its_half_of_the_batch():
                 parameter.sub_(0.05 * m)
             for buffer, mean in zip(model.buffers(), means(buffers), strict=True):
                 buffer.copy_(mean)
-            d = average_decay(0.9, step)
+            d = ema_decay_after(0.9, step)
             average = {name: d * average[name] + (1 - d) * tensor for name, tensor in model.state_dict().items()}
-    told: list[int] = []
-    weights, player, results, rows = run_together(learn, (), PAIR, lambda done, total: told.append(done))
-    assert told == [1, 2, 3]
+    progress: list[int] = []
+    weights, player, results, rows = run_data_parallel(learn, (), PAIR, lambda done, total: progress.append(done))
+    assert progress == [1, 2, 3]
     assert [result.value_loss for result in results] == pytest.approx(value_losses, rel=1e-4)
     assert [result.value_gradient_norm for result in results] == pytest.approx(value_norms, rel=1e-3)
-    assert rows == [[0, 1, 2], [3, 4, 5]], "in order, and other types come through as they are"
+    assert rows == [[0, 1, 2], [3, 4, 5]], "in order, and for other types too"
     for data, tensors in ((weights, model.state_dict()), (player, average)):
         for name, tensor in load_network(data).state_dict().items():
             torch.testing.assert_close(tensor, tensors[name], rtol=1e-4, atol=1e-5)
 
 
-def test_a_killed_process_ends_the_others_and_is_named():
-    with pytest.raises(WorkerError, match=r"process 0 of the 2 that train \(pid \d+\) was killed by signal 9; run the"):
-        run_together(fail, (0, True), PAIR)
+def test_the_death_of_a_process_ends_the_others_and_is_reported():
+    with pytest.raises(WorkerError, match=r"training process 0 of 2 \(pid \d+\) was killed by signal 9; run the"):
+        run_data_parallel(fail, (0, True), PAIR)
     assert not alive_children()
 
 
-def test_an_error_of_one_process_is_raised_here():
-    with pytest.raises(StorageError, match="the shelf is empty; fill it"):
-        run_together(fail, (1, False), PAIR)
+def test_an_error_of_one_process_is_raised_in_the_parent():
+    with pytest.raises(StorageError, match="the disk is full; free some space"):
+        run_data_parallel(fail, (1, False), PAIR)
     assert not alive_children()
 
 
-def test_an_error_here_ends_the_processes():
+def test_an_error_in_the_parent_ends_the_processes():
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_together(wait_for_ever, (), PAIR, interrupt)
+        run_data_parallel(wait_forever, (), PAIR, interrupt)
     assert not alive_children()
 
 
 PARENT = """
-from tests.network.test_parallel import PAIR, wait_for_ever
-from zero.network.data_parallel import run_together
+from tests.network.test_data_parallel import PAIR, wait_forever
+from zero.network.data_parallel import run_data_parallel
 if __name__ == "__main__":
-    run_together(wait_for_ever, (), PAIR, lambda done, total: print(done, flush=True))
+    run_data_parallel(wait_forever, (), PAIR, lambda done, total: print(done, flush=True))
 """
 
 
@@ -159,13 +159,13 @@ def test_the_processes_end_when_their_parent_is_killed(tmp_path):
     assert not alive
 
 
-@pytest.mark.skipif(torch.cuda.device_count() > 1, reason="there are GPUs for both")
-def test_more_processes_than_gpus_are_refused():
+@pytest.mark.skipif(torch.cuda.device_count() > 1, reason="there are two GPUs")
+def test_more_processes_than_gpus_are_rejected():
     with pytest.raises(ParamsError, match=r"training_processes = 2, but torch finds \d CUDA devices"):
-        run_together(learn, (), PAIR.model_copy(update={"device": "cuda"}))
+        run_data_parallel(learn, (), PAIR.model_copy(update={"device": "cuda"}))
 
 
 def alive_children() -> list[psutil.Process]:
     children = psutil.Process().children()
-    living = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]  # other tests leave some
+    living = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]  # of other tests
     return [child for child in living if "spawn_main" in " ".join(child.cmdline())]

@@ -1,30 +1,30 @@
-"""The folded network is the same function."""
+"""The folded network computes the same function."""
 
 import pytest
 import torch
 from torch import nn
 
-from tests.network.networks import ARCHITECTURES, as_images, lived_in_network, random_planes
+from tests.network.networks import ARCHITECTURES, as_images, random_planes, randomized_network
 from zero.network.fold import fold
 from zero.network.weights import weights_bytes
 
 
 @pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
-def test_the_folded_network_gives_the_same_answers(network):
-    model = lived_in_network(network)
+def test_the_folded_network_gives_the_same_outputs(network):
+    model = randomized_network(network)
     before = weights_bytes(model)
     x = as_images(random_planes(16))
     folded = fold(model)
     with torch.no_grad():
-        answers = zip(folded.predict(x), model.predict(x), strict=True)
-        plain_answers = zip(folded(x), model(x), strict=True)
-    for found, expected in (*answers, *plain_answers):
+        outputs = zip(folded.predict(x), model.predict(x), strict=True)
+        plain_outputs = zip(folded(x), model(x), strict=True)
+    for found, expected in (*outputs, *plain_outputs):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert weights_bytes(model) == before
 
 
 @pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
 def test_no_normalisation_is_left(network):
-    model = lived_in_network(network)
+    model = randomized_network(network)
     assert not [module for module in fold(model).modules() if isinstance(module, nn.BatchNorm2d)]
     assert [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]

@@ -1,4 +1,4 @@
-"""A GPU is one run's at a time: by processes that hold it, and a pretended nvidia-smi; no GPU is needed."""
+"""GPU locks, tested with processes that hold them and a fake nvidia-smi; no GPU is needed."""
 
 import os
 import subprocess
@@ -16,44 +16,44 @@ from tests.parameters import profile_params
 from zero.errors import StorageError
 from zero.network import data_parallel as parallel
 from zero.network import gpu_lock as gpus
-from zero.network.data_parallel import Peers, run_together
-from zero.network.gpu_lock import alone_on, alone_on_gpus, visible_gpus
+from zero.network.data_parallel import Peers, run_data_parallel
+from zero.network.gpu_lock import lock_gpus, lock_visible_gpus, visible_gpus
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 HOLDER = """
 import subprocess
 import sys
 from tests.parameters import profile_params
-from zero.network.gpu_lock import alone_on_gpus
+from zero.network.gpu_lock import lock_visible_gpus
 profile = profile_params(device="cuda", backend="torch")
-with alone_on_gpus(profile, lambda line: print(line, flush=True)) as locks:
+with lock_visible_gpus(profile, lambda line: print(line, flush=True)) as locks:
     if len(sys.argv) > 1:
         child = subprocess.Popen(sys.argv[1:], pass_fds=[lock.fileno() for lock in locks], stdout=subprocess.DEVNULL)
         print(child.pid, flush=True)
-    print("has it", flush=True)
+    print("locked", flush=True)
     sys.stdin.read()
 """
 SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")
 Hold = Callable[..., "subprocess.Popen[str]"]
 
 
-class GivenUpError(Exception):
-    """Ends a wait."""
+class CancelledError(Exception):
+    """Ends the wait for a lock."""
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the locks of this test alone are, and its nvidia-smi; at first there is none."""
+    """Folder of this test's locks and of its fake nvidia-smi, which does not exist at first."""
     monkeypatch.setenv(gpus.LOCKS_VARIABLE, str(tmp_path / "locks"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(gpus, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(gpus, "RETRY_SECONDS", 0.01)
     return tmp_path
 
 
 @pytest.fixture
 def hold() -> Iterator[Hold]:
-    """Starts processes that hold the GPUs they see until they are killed."""
+    """Starts processes that lock the GPUs that they see until they are killed."""
     started: list[subprocess.Popen[str]] = []
 
     def start(seen: str, *child: str) -> "subprocess.Popen[str]":
@@ -75,27 +75,27 @@ def line_of(process: "subprocess.Popen[str]") -> str:
 
 
 def write_nvidia_smi(folder: Path, *lines: str, status: int = 0) -> None:
-    words = "".join(f"echo '{line}'\n" for line in lines)
-    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{words}exit {status}\n")
+    script = "".join(f"echo '{line}'\n" for line in lines)
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}exit {status}\n")
     (folder / "nvidia-smi").chmod(0o755)
 
 
 def is_free(gpu: str) -> bool:
-    looks = iter([False, True])
+    cancelled = iter([False, True])
 
-    def look() -> None:
-        if next(looks):
-            raise GivenUpError
+    def check() -> None:
+        if next(cancelled):
+            raise CancelledError
 
     try:
-        with alone_on([gpu], look, lambda line: None):
+        with lock_gpus([gpu], check, lambda line: None):
             return True
-    except GivenUpError:
+    except CancelledError:
         return False
 
 
 @pytest.mark.parametrize(
-    ("seen", "found"),
+    ("visible", "found"),
     [
         (None, ["GPU-ab", "GPU-ac", "GPU-b"]),
         ("2, 0", ["GPU-b", "GPU-ab"]),
@@ -105,23 +105,23 @@ def is_free(gpu: str) -> bool:
         ("", []),
     ],
 )
-def test_a_gpu_has_one_name_whatever_it_is_called(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, seen: str | None, found: list[str]
+def test_a_gpu_has_the_same_name_however_it_is_given(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, found: list[str]
 ) -> None:
     write_nvidia_smi(folder, "GPU-ab", "GPU-ac", "GPU-b")
-    if seen is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert visible_gpus() == found
 
 
-def test_the_beginning_of_a_uuid_is_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefix_of_a_uuid_is_enough(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_nvidia_smi(folder, "GPU-ab", "GPU-ac")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-ac")
     assert visible_gpus() == ["GPU-ab", "GPU-ac"]
 
 
 @pytest.mark.parametrize("status", [None, 0, 9])
-def test_where_nobody_tells_the_uuids_a_gpu_has_a_number(
+def test_without_uuids_gpus_are_named_by_number(
     folder: Path, monkeypatch: pytest.MonkeyPatch, status: int | None
 ) -> None:
     if status is not None:
@@ -132,28 +132,28 @@ def test_where_nobody_tells_the_uuids_a_gpu_has_a_number(
 
 
 def test_on_a_cpu_nothing_is_locked(folder: Path) -> None:
-    with alone_on_gpus(profile_params()) as locks:
+    with lock_visible_gpus(profile_params()) as locks:
         assert not locks
     assert not list(folder.iterdir())
 
 
-def test_a_second_run_waits_and_says_for_whom_until_the_first_is_killed(folder: Path, hold: Hold) -> None:
+def test_a_second_run_reports_the_owner_and_waits_until_the_first_is_killed(folder: Path, hold: Hold) -> None:
     write_nvidia_smi(folder, "GPU-a", "GPU-b")
     first = hold("0")
-    assert line_of(first) == "has it"
+    assert line_of(first) == "locked"
     other, second = hold("1"), hold("GPU-a")
-    assert line_of(other) == "has it"
-    words = line_of(second)
-    assert words.startswith(f"GPU GPU-a is in use by process {first.pid} of ")
-    assert words.endswith("; this one waits for its end")
+    assert line_of(other) == "locked"
+    line = line_of(second)
+    assert line.startswith(f"GPU GPU-a is in use by process {first.pid} of ")
+    assert line.endswith("; waiting until it ends")
     first.kill()
-    assert line_of(second) == "has it"
+    assert line_of(second) == "locked"
 
 
-def test_a_run_lasts_as_long_as_the_last_process_that_computes_for_it(hold: Hold) -> None:
+def test_a_lock_lasts_as_long_as_the_last_process_of_its_run(hold: Hold) -> None:
     run = hold("0", *SLEEP)
     child = psutil.Process(int(line_of(run)))
-    assert line_of(run) == "has it"
+    assert line_of(run) == "locked"
     run.kill()
     run.wait()
     assert not is_free("0")
@@ -164,42 +164,42 @@ def test_a_run_lasts_as_long_as_the_last_process_that_computes_for_it(hold: Hold
         time.sleep(0.05)
 
 
-def test_gpus_are_taken_in_one_order_and_given_back_when_the_wait_is_given_up() -> None:
+def test_gpus_are_locked_in_order_and_released_when_the_wait_is_cancelled() -> None:
     free: list[bool] = []
 
-    def look() -> None:
+    def check() -> None:
         free.append(is_free("GPU-a"))
         if len(free) == 3:
-            raise GivenUpError
+            raise CancelledError
 
-    with alone_on(["GPU-b"]):
-        with pytest.raises(GivenUpError), alone_on(["GPU-b", "GPU-a", "GPU-b"], look, lambda line: None):
+    with lock_gpus(["GPU-b"]):
+        with pytest.raises(CancelledError), lock_gpus(["GPU-b", "GPU-a", "GPU-b"], check, lambda line: None):
             pass
-        assert free == [True, False, False], "it takes a, and waits for b"
+        assert free == [True, False, False], "it locks a, and waits for b"
         assert is_free("GPU-a") and not is_free("GPU-b")
 
 
-def test_a_wait_is_told_once() -> None:
-    said: list[str] = []
-    looks = iter(range(5))
+def test_a_wait_is_reported_once() -> None:
+    reported: list[str] = []
+    calls = iter(range(5))
 
-    def look() -> None:
-        if next(looks) == 4:
-            raise GivenUpError
+    def check() -> None:
+        if next(calls) == 4:
+            raise CancelledError
 
-    with alone_on(["0"]), pytest.raises(GivenUpError), alone_on(["0"], look, said.append):
+    with lock_gpus(["0"]), pytest.raises(CancelledError), lock_gpus(["0"], check, reported.append):
         pass
-    assert len(said) == 1
+    assert len(reported) == 1
 
 
-def test_a_lock_is_for_every_user(folder: Path) -> None:
-    with alone_on(["0"]):
+def test_every_user_can_lock(folder: Path) -> None:
+    with lock_gpus(["0"]):
         assert (folder / "locks").stat().st_mode & 0o7777 == 0o1777
         assert (folder / "locks/0.lock").stat().st_mode & 0o777 == 0o666
 
 
 @pytest.mark.parametrize("given", [None, ""])
-def test_two_shells_with_different_tmpdir_lock_one_file(
+def test_two_shells_with_different_tmpdir_lock_the_same_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, given: str | None
 ) -> None:
     monkeypatch.setattr(gpus, "LOCKS_DIR", str(folder / "fixed"))
@@ -210,27 +210,27 @@ def test_two_shells_with_different_tmpdir_lock_one_file(
         (folder / shell).mkdir()
         monkeypatch.setattr("tempfile.tempdir", None)
         monkeypatch.setenv("TMPDIR", str(folder / shell))
-        with alone_on(["0"]):
+        with lock_gpus(["0"]):
             assert not is_free("0")
     assert [str(path.relative_to(folder)) for path in folder.rglob("*.lock")] == ["fixed/0.lock"]
 
 
-def test_a_lock_that_cannot_be_written_is_told_with_its_path(folder: Path) -> None:
+def test_a_lock_that_cannot_be_written_is_reported_with_its_path(folder: Path) -> None:
     (folder / "locks").touch()
-    words = r"cannot lock GPU 0: cannot write .*/locks/0\.lock: Not a directory; remove it, or set ZERO_GPU_LOCKS"
-    with pytest.raises(StorageError, match=words), alone_on(["0"]):
+    message = r"cannot lock GPU 0: cannot write .*/locks/0\.lock: Not a directory; remove it, or set ZERO_GPU_LOCKS"
+    with pytest.raises(StorageError, match=message), lock_gpus(["0"]):
         pass
 
 
-def share_of_holders(peers: Peers, _progress: object) -> float:
-    """How many of the processes that train have the lock open."""
-    has_it = any(file.path.endswith("/0.lock") for file in psutil.Process().open_files())
-    mean = torch.tensor([float(has_it)])
+def share_with_lock(peers: Peers, _progress: object) -> float:
+    """Share of the training processes that have the lock file open."""
+    has_lock = any(file.path.endswith("/0.lock") for file in psutil.Process().open_files())
+    mean = torch.tensor([float(has_lock)])
     peers.average([mean])
     return float(mean)
 
 
-def test_the_processes_that_train_together_share_their_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "alone_on_gpus", lambda profile: alone_on(["0"]))
-    assert run_together(share_of_holders, (), PAIR) == 1.0
+def test_training_processes_share_their_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "lock_visible_gpus", lambda profile: lock_gpus(["0"]))
+    assert run_data_parallel(share_with_lock, (), PAIR) == 1.0
     assert is_free("0")

@@ -1,4 +1,4 @@
-"""The health of a training, from curves that are alive, dead, or cannot be judged."""
+"""The health checks, on curves of healthy trainings, dead ones, and ones that cannot be judged."""
 
 from typing import Any
 
@@ -114,7 +114,7 @@ def test_a_curve_of_one_line_is_judged():
     assert judged(HEALTHY, num_steps=100).verdict == "healthy"
 
 
-def test_only_what_is_wrong_is_a_warning():
+def test_only_problems_are_warnings():
     assert judged(*[HEALTHY] * 8).lines() == []
     assert judged(DEAD, num_steps=12).lines() == []
     *findings, consequence = judged(*[DEAD] * 8).lines()
@@ -129,12 +129,12 @@ def test_the_health_is_read_from_the_metrics():
     assert recorded_health(metrics, "metrics") == health
 
 
-def test_metrics_of_other_code_have_no_known_health():
+def test_metrics_of_other_code_have_no_health():
     assert recorded_health(b'{"step": 3}', "metrics") is None
     assert recorded_health(b'{"health": {"verdict": "tired"}}', "metrics") is None
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]"])
-def test_damaged_metrics_are_named(data):
-    with pytest.raises(StorageError, match=r"gen-0001:metrics/training\.json is damaged"):
+def test_corrupt_metrics_are_reported(data):
+    with pytest.raises(StorageError, match=r"gen-0001:metrics/training\.json is corrupt"):
         recorded_health(data, "go9/gen-0001:metrics/training.json")

@@ -1,4 +1,4 @@
-"""The evaluators of search: each backend says what the network says, and says it again bit for bit."""
+"""The inference backends: each agrees with the network, and gives the same bits every time."""
 
 import hashlib
 import json
@@ -16,22 +16,22 @@ from tests.network.networks import (
     NUM_ACTIONS,
     TINY,
     as_images,
-    lived_in_network,
     needs_cuda,
     random_planes,
+    randomized_network,
 )
 from tests.parameters import network_params, profile_params
 from zero.config.params import GomokuParams, GoParams, NetworkParams, ProfileParams
 from zero.errors import ParamsError, StorageError
 from zero.games.planes import expand_planes, pack_planes
-from zero.network.cuda_backend import judge, largest_batch
+from zero.network.cuda_backend import forward_bits, largest_batch
 from zero.network.inference import NetworkEvaluator, new_evaluator
 from zero.network.model import channels_last
 from zero.network.planes import MAX_BATCH, expand_bits, plane_bytes
 from zero.network.weights import weights_bytes
 from zero.search.evaluator import AsyncEvaluator
 
-DATA = weights_bytes(lived_in_network())
+DATA = weights_bytes(randomized_network())
 OPENVINO = profile_params(backend="openvino")
 GPU = profile_params(device="cuda")
 PROFILES = {
@@ -47,7 +47,7 @@ BACKENDS = [
     pytest.param(GPU.model_copy(update={"precision": "bf16"}), id="cuda-bf16", marks=needs_cuda),
 ]
 TOLERANCES = {"fp32": 1e-4, "bf16": 0.1}
-"""Of a value or a prior, against PyTorch in fp32."""
+"""Largest error of a value or a prior, compared with PyTorch in fp32."""
 NETWORKS = {
     "residual": TINY,
     "plain": network_params(num_blocks=2, tower="plain"),
@@ -63,12 +63,12 @@ import json, sys
 from tests.parameters import profile_params
 from zero.network.profile import prepare_torch, set_environment
 set_environment(profile_params(isa=sys.argv[1]))  # before anything computes
-from tests.network.test_inference import PROFILES, answer_digest
+from tests.network.test_inference import PROFILES, result_digest
 digests = {}
 for name in sys.argv[2:]:
     profile = PROFILES[name].model_copy(update={"isa": sys.argv[1]})
     prepare_torch(profile, profile.selfplay_threads)
-    digests[name] = answer_digest(profile)
+    digests[name] = result_digest(profile)
 print(json.dumps(digests))
 """
 BUSY = "import time\nprint('busy', flush=True)\nwhile True: time.time()"
@@ -83,24 +83,24 @@ def evaluate(
     return prior, value
 
 
-def truth(
+def expected_output(
     planes: np.ndarray, network: NetworkParams = TINY, game: GoParams | GomokuParams = GO5
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the network itself says, unfolded."""
+    """Output of the network itself, not folded."""
     with torch.no_grad():
-        logits, values = lived_in_network(network, game=game)(as_images(planes))
+        logits, values = randomized_network(network, game=game)(as_images(planes))
     return torch.softmax(logits, 1).numpy(), values.numpy()
 
 
-def answer_digest(profile: ProfileParams) -> str:
-    """SHA-256 of the answers to one batch, and then to a smaller one."""
+def result_digest(profile: ProfileParams) -> str:
+    """SHA-256 of the results for a batch and then for a smaller one."""
     evaluator = new_evaluator(DATA, profile)
-    answers = [array for size in (64, 8) for array in evaluate(evaluator, random_planes(size))]
-    return hashlib.sha256(b"".join(array.tobytes() for array in answers)).hexdigest()
+    results = [array for size in (64, 8) for array in evaluate(evaluator, random_planes(size))]
+    return hashlib.sha256(b"".join(array.tobytes() for array in results)).hexdigest()
 
 
 def child_digests(isa: str, *names: str) -> dict[str, str]:
-    """The same from a new process, by profile."""
+    """The same digests from a new process, by profile."""
     child = subprocess.run(
         [sys.executable, "-c", CHILD, isa, *names], capture_output=True, check=True, timeout=600, text=True
     )
@@ -111,8 +111,8 @@ def child_digests(isa: str, *names: str) -> dict[str, str]:
 @pytest.mark.parametrize("profile", BACKENDS)
 def test_priors_and_values_are_those_of_the_network(profile, network):
     planes = random_planes(8)
-    prior, value = evaluate(new_evaluator(weights_bytes(lived_in_network(network)), profile), planes)
-    expected_prior, expected_value = truth(planes, network)
+    prior, value = evaluate(new_evaluator(weights_bytes(randomized_network(network)), profile), planes)
+    expected_prior, expected_value = expected_output(planes, network)
     tolerance = TOLERANCES[profile.precision]
     np.testing.assert_allclose(prior, expected_prior, atol=tolerance)
     np.testing.assert_allclose(value, expected_value, atol=tolerance)
@@ -120,17 +120,17 @@ def test_priors_and_values_are_those_of_the_network(profile, network):
 
 
 @pytest.mark.parametrize("profile", BACKENDS)
-def test_pooled_heads_without_a_pass_say_what_the_network_says(profile):
+def test_pooled_heads_without_a_pass_agree_with_the_network(profile):
     planes, network = random_planes(8), NETWORKS["pooled heads"]
-    data = weights_bytes(lived_in_network(network, game=GOMOKU5))
+    data = weights_bytes(randomized_network(network, game=GOMOKU5))
     prior, value = evaluate(new_evaluator(data, profile), planes, NUM_ACTIONS - 1)
-    expected_prior, expected_value = truth(planes, network, GOMOKU5)
+    expected_prior, expected_value = expected_output(planes, network, GOMOKU5)
     np.testing.assert_allclose(prior, expected_prior, atol=TOLERANCES[profile.precision])
     np.testing.assert_allclose(value, expected_value, atol=TOLERANCES[profile.precision])
 
 
 @pytest.mark.parametrize("profile", BACKENDS)
-def test_a_row_is_judged_by_its_own_planes(profile):
+def test_a_row_depends_on_its_own_planes_only(profile):
     planes = random_planes(8)
     evaluator = new_evaluator(DATA, profile)
     prior, value = evaluate(evaluator, planes)
@@ -142,7 +142,7 @@ def test_a_row_is_judged_by_its_own_planes(profile):
 
 
 @pytest.mark.parametrize("profile", BACKENDS)
-def test_a_smaller_batch_does_not_see_the_one_before(profile):
+def test_a_smaller_batch_does_not_depend_on_the_previous_one(profile):
     planes = random_planes(8, seed=1)
     fresh = evaluate(new_evaluator(DATA, profile), planes[:4])
     used = new_evaluator(DATA, profile)
@@ -153,7 +153,7 @@ def test_a_smaller_batch_does_not_see_the_one_before(profile):
 
 @pytest.mark.parametrize("profile", BACKENDS)
 def test_two_evaluators_give_the_same_bits(profile):
-    assert answer_digest(profile) == answer_digest(profile)
+    assert result_digest(profile) == result_digest(profile)
 
 
 def test_new_processes_give_the_same_bits_alone_and_beside_a_busy_one():
@@ -165,11 +165,11 @@ def test_new_processes_give_the_same_bits_alone_and_beside_a_busy_one():
     finally:
         busy.kill()
         busy.communicate()
-    assert len(set(alone.values())) >= 3  # PyTorch, bf16, and where they differ OpenVINO and its threads
+    assert len(set(alone.values())) >= 3  # PyTorch, bf16, and on some machines OpenVINO and its threads
 
 
-@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX512", reason="the CPU has no AVX-512 to leave out")
-def test_avx2_gives_other_bits_and_the_same_each_time():
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX512", reason="the CPU has no AVX-512")
+def test_avx2_gives_other_bits_but_the_same_each_time():
     native = child_digests("native", "torch", "openvino")
     one, other = (child_digests("avx2", "torch", "openvino") for _ in range(2))
     assert one == other
@@ -177,7 +177,7 @@ def test_avx2_gives_other_bits_and_the_same_each_time():
 
 
 @pytest.mark.parametrize("name", ["torch", "openvino"])
-def test_bf16_is_near_fp32_and_not_the_same(name):
+def test_bf16_is_close_to_fp32_but_not_equal(name):
     planes = random_planes(8)
     _, value = evaluate(new_evaluator(DATA, PROFILES[name]), planes)
     _, low_value = evaluate(new_evaluator(DATA, PROFILES[f"{name}-bf16"]), planes)
@@ -194,15 +194,15 @@ def test_openvino_is_loaded_without_its_telemetry():
 
 @pytest.mark.parametrize("profile", BACKENDS)
 @pytest.mark.parametrize(
-    "data", [DATA[:100], b"", b"PK\x03\x04 of somebody else", DATA[:-4]], ids=["head", "empty", "foreign", "cut"]
+    "data", [DATA[:100], b"", b"PK\x03\x04 of another program", DATA[:-4]], ids=["head", "empty", "foreign", "cut"]
 )
-def test_broken_weights_are_refused(profile, data):
+def test_corrupt_weights_are_rejected(profile, data):
     with pytest.raises(StorageError):
         new_evaluator(data, profile)
 
 
 @pytest.mark.parametrize("profile", BACKENDS)
-def test_positions_of_another_board_are_refused(profile):
+def test_positions_of_another_board_are_rejected(profile):
     evaluator = new_evaluator(DATA, profile)
     for num_words, num_actions in ((2, 82), (1, 37)):
         planes, value = np.zeros((4, 17, num_words), np.uint64), np.zeros(4, np.float32)
@@ -212,16 +212,16 @@ def test_positions_of_another_board_are_refused(profile):
 
 @pytest.mark.parametrize("profile", BACKENDS)
 @pytest.mark.parametrize("size", [0, MAX_BATCH + 1])
-def test_batches_out_of_range_are_refused(profile, size):
+def test_batches_out_of_range_are_rejected(profile, size):
     evaluator = new_evaluator(DATA, profile)
     planes, value = np.zeros((size, 17, 1), np.uint64), np.zeros(size, np.float32)
-    with pytest.raises(ParamsError, match=f"a batch of {size} positions; give 1 to {MAX_BATCH}"):
+    with pytest.raises(ParamsError, match=f"a batch must have 1 to {MAX_BATCH} positions, got {size}"):
         evaluator.evaluate(planes, np.zeros((size, NUM_ACTIONS), np.float32), value)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
 def test_bits_are_expanded_by_torch_as_by_the_kernel(size):
-    network = lived_in_network()
+    network = randomized_network()
     bits = pack_planes(random_planes(size, seed=4))
     expected = np.zeros((size, 25, 17), np.float32)
     expand_planes(bits, expected)
@@ -231,7 +231,7 @@ def test_bits_are_expanded_by_torch_as_by_the_kernel(size):
 
 
 def test_every_point_of_a_large_board_has_its_bit():
-    spec = lived_in_network().spec.model_copy(update={"rows": 19, "columns": 19})
+    spec = randomized_network().spec.model_copy(update={"rows": 19, "columns": 19})
     planes = np.zeros((361, 17, 361), np.float32)
     planes[range(361), np.arange(361) % 17, range(361)] = 1.0
     x = expand_bits(torch.from_numpy(plane_bytes(pack_planes(planes))), spec, torch.float32)
@@ -239,13 +239,13 @@ def test_every_point_of_a_large_board_has_its_bit():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_what_a_gpu_is_given_to_do_says_what_the_network_says(dtype):
+def test_forward_bits_agrees_with_the_network(dtype):
     planes = random_planes(8)
-    network = channels_last(lived_in_network().to(dtype))
+    network = channels_last(randomized_network().to(dtype))
     with torch.no_grad():
-        prior, value = judge(network, torch.from_numpy(plane_bytes(pack_planes(planes))), dtype)
+        prior, value = forward_bits(network, torch.from_numpy(plane_bytes(pack_planes(planes))), dtype)
     tolerance = 1e-4 if dtype == torch.float32 else TOLERANCES["bf16"]
-    for found, expected in zip((prior, value), truth(planes), strict=True):
+    for found, expected in zip((prior, value), expected_output(planes), strict=True):
         assert found.dtype == torch.float32
         np.testing.assert_allclose(found.numpy(), expected, atol=tolerance)
 
@@ -258,13 +258,13 @@ def test_the_largest_batch_that_fits_is_a_power_of_two(too_large, room, expected
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_missing_gpu_is_named():
+def test_a_missing_gpu_is_reported():
     with pytest.raises(ParamsError, match=r"profile\.device = 'cuda'"):
         new_evaluator(DATA, GPU)
 
 
 @needs_cuda
-def test_a_gpu_judges_while_the_host_does_something_else():
+def test_a_gpu_evaluates_while_the_host_does_something_else():
     evaluator = new_evaluator(DATA, GPU)
     assert isinstance(evaluator, AsyncEvaluator)
     planes = random_planes(8)
@@ -277,15 +277,15 @@ def test_a_gpu_judges_while_the_host_does_something_else():
 
 
 @needs_cuda
-def test_a_gpu_out_of_memory_says_which_batch_fits():
-    evaluator = new_evaluator(weights_bytes(lived_in_network(network_params(num_channels=1024))), GPU)
+def test_a_gpu_out_of_memory_reports_a_batch_that_fits():
+    evaluator = new_evaluator(weights_bytes(randomized_network(network_params(num_channels=1024))), GPU)
     planes = random_planes(1)
     evaluate(evaluator, planes)
     free, total = torch.cuda.mem_get_info()
     torch.cuda.set_per_process_memory_fraction((total - free + 2**28) / total)
     try:
         with pytest.raises(
-            ParamsError, match=r"no memory for a batch of 65536 .* a batch of \d+ fits: lower num_slots"
+            ParamsError, match=r"too small for a batch of 65536 .* a batch of \d+ fits: lower num_slots"
         ):
             evaluate(evaluator, np.repeat(planes, MAX_BATCH, axis=0))
         evaluate(evaluator, planes)

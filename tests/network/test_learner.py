@@ -1,14 +1,14 @@
-"""The loss and the steps of learning."""
+"""The losses and the optimiser steps."""
 
 import numpy as np
 import pytest
 import torch
 
-from tests.network.networks import ARCHITECTURES, GO5, TINY, TRAINING, as_images, lived_in_network, random_batch
+from tests.network.networks import ARCHITECTURES, GO5, TINY, TRAINING, as_images, random_batch, randomized_network
 from tests.oracle.bitboards import unpack
 from zero.config.params import LearningRateStep
 from zero.errors import ParamsError
-from zero.network.learner import Learner, StepResult, average_decay
+from zero.network.learner import Learner, StepResult, ema_decay_after
 from zero.network.losses import Targets, data_losses, kl_divergence, value_statistics, weighted_sum
 from zero.network.model import AlphaZeroNetwork, Predictions, network_spec
 from zero.network.weights import load_network
@@ -57,7 +57,7 @@ def test_the_losses_are_those_of_the_paper():
     assert float(weighted_sum(losses, TRAINING)) == pytest.approx(float(losses.policy) + 0.5 * float(losses.value))
 
 
-def test_the_cross_entropy_is_that_of_the_winning_probability():
+def test_the_cross_entropy_compares_winning_probabilities():
     draws = np.random.default_rng(0)
     logits, value = draws.normal(size=(5, 4)), draws.uniform(-1, 1, 5)
     policy_target, value_target = draws.dirichlet(np.ones(4), 5), np.array([1.0, -1.0, 0.0, 0.5, -1.0])
@@ -68,7 +68,7 @@ def test_the_cross_entropy_is_that_of_the_winning_probability():
     assert float(found.value) == pytest.approx(-(target * np.log(won) + (1 - target) * np.log(1 - won)).sum() / 5)
 
 
-def test_a_saturated_value_that_is_wrong_still_has_a_gradient_with_the_cross_entropy():
+def test_with_the_cross_entropy_a_saturated_wrong_value_has_a_gradient():
     gradients = {}
     for loss in ("squared_error", "cross_entropy"):
         logit = torch.tensor([9.0], requires_grad=True)
@@ -92,7 +92,7 @@ def test_the_statistics_of_the_value_are_those_of_the_batch():
     assert float(alone.constant_loss) == 0.0
 
 
-def test_ownership_and_score_are_learned_where_the_game_was_played_out():
+def test_ownership_and_score_losses_count_only_games_that_were_played_out():
     batch = random_batch()
     draws = np.random.default_rng(0)
     ownership, score = draws.uniform(-1, 1, (8, 25)), draws.uniform(-1, 1, 8)
@@ -108,14 +108,14 @@ def test_ownership_and_score_are_learned_where_the_game_was_played_out():
             score_error += (score[b] - score_target[b] / 25) ** 2
     assert float(losses.ownership) == pytest.approx(ownership_error / 8)
     assert float(losses.score) == pytest.approx(score_error / 8)
-    whole = losses.policy + 0.5 * losses.value + 0.3 * losses.ownership + 0.2 * losses.score
-    assert float(weighted_sum(losses, TRAINING)) == pytest.approx(float(whole))
+    expected = losses.policy + 0.5 * losses.value + 0.3 * losses.ownership + 0.2 * losses.score
+    assert float(weighted_sum(losses, TRAINING)) == pytest.approx(float(expected))
 
 
-def test_games_that_were_not_played_out_do_not_move_their_heads():
+def test_games_that_were_not_played_out_give_no_gradient_to_the_auxiliary_heads():
     batch = list(random_batch())
     batch[5] = np.zeros(8, np.float32)
-    model = lived_in_network(EVERYTHING).train()
+    model = randomized_network(EVERYTHING).train()
     losses = data_losses(model.predict(images(tuple(batch))), targets_of(tuple(batch)), "squared_error")
     weighted_sum(losses, TRAINING).backward()
     for name, parameter in model.named_parameters():
@@ -124,7 +124,7 @@ def test_games_that_were_not_played_out_do_not_move_their_heads():
     assert float(losses.ownership.detach()) == float(losses.score.detach()) == 0.0
 
 
-def test_kl_divergence_counts_from_the_old_policy():
+def test_kl_divergence_is_an_expectation_under_the_old_policy():
     draws = np.random.default_rng(1)
     old, new = draws.normal(size=(3, 4)), draws.normal(size=(3, 4))
     p, q = softmax(old), softmax(new)
@@ -134,10 +134,10 @@ def test_kl_divergence_counts_from_the_old_policy():
 
 
 @pytest.mark.parametrize("network", [TINY, EVERYTHING], ids=["paper", "everything"])
-def test_two_steps_are_momentum_sgd_on_the_whole_loss(network):
-    """By the book: g = gradient of data loss + c * |theta|^2; m = 0.9 m + g; theta -= rate * m."""
+def test_two_steps_are_momentum_sgd_on_the_total_loss(network):
+    """Direct computation: g = gradient of data loss + c * |theta|^2; m = 0.9 m + g; theta -= rate * m."""
     batches = [random_batch(seed=seed) for seed in range(2)]
-    model = lived_in_network(network).train()
+    model = randomized_network(network).train()
     parameters = list(model.parameters())
     momentum = [torch.zeros_like(parameter) for parameter in parameters]
     for batch in batches:
@@ -150,7 +150,7 @@ def test_two_steps_are_momentum_sgd_on_the_whole_loss(network):
             for i, gradient in enumerate(gradients):
                 momentum[i] = TRAINING.momentum * momentum[i] + gradient
                 parameters[i].sub_(0.05 * momentum[i])
-    learned = lived_in_network(network)
+    learned = randomized_network(network)
     result = learn(Learner(learned, TRAINING, "cpu"), batches)[-1]
     assert result.loss == pytest.approx(float(loss.detach()), rel=1e-4)
     for name in ("policy", "value", "ownership", "score"):
@@ -162,22 +162,22 @@ def test_two_steps_are_momentum_sgd_on_the_whole_loss(network):
 
 def test_accuracy_and_entropy_are_those_of_the_policy_before_the_step():
     batch = random_batch()
-    model = lived_in_network().train()
+    model = randomized_network().train()
     with torch.no_grad():
         p = softmax(model(images(batch))[0].numpy().astype(np.float64))
     policy_target = batch[1]
     policy_target[:3] = np.eye(p.shape[1], dtype=np.float32)[p[:3].argmax(1)]
     policy_target[3:] = np.eye(p.shape[1], dtype=np.float32)[p[3:].argmin(1)]
-    (result,) = learn(Learner(lived_in_network(), TRAINING, "cpu"), [batch])
+    (result,) = learn(Learner(randomized_network(), TRAINING, "cpu"), [batch])
     assert result.policy_accuracy == pytest.approx(3 / 8)
     assert result.policy_entropy == pytest.approx(-(p * np.log(p)).sum() / 8, rel=1e-4)
 
 
 @pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
-def test_a_batch_seen_again_and_again_is_learned(network):
+def test_a_repeated_batch_is_learned(network):
     batch = random_batch()
     training = TRAINING.model_copy(update={"weight_decay": 0.0})
-    results = learn(Learner(lived_in_network(network), training, "cpu"), [batch] * 150)
+    results = learn(Learner(randomized_network(network), training, "cpu"), [batch] * 150)
     entropy_of_targets = -(batch[1] * np.log(np.maximum(batch[1], 1e-30))).sum() / 8
     assert results[0].policy_loss > entropy_of_targets + 1.0
     assert results[-1].policy_loss < entropy_of_targets + 0.3
@@ -188,43 +188,43 @@ def test_a_batch_seen_again_and_again_is_learned(network):
         assert 0 < results[-1].score_loss < 0.3 * results[0].score_loss
 
 
-def test_the_rate_changes_at_its_step_and_steps_are_counted_on():
+def test_the_rate_follows_the_schedule_and_steps_are_counted_across_generations():
     schedule = tuple(LearningRateStep(from_step=s, learning_rate=r) for s, r in ((0, 0.01), (12, 0.001)))
     training = TRAINING.model_copy(update={"learning_rate": schedule})
-    results = learn(Learner(lived_in_network(), training, "cpu", step=10), [random_batch()] * 4)
+    results = learn(Learner(randomized_network(), training, "cpu", step=10), [random_batch()] * 4)
     assert [result.step for result in results] == [11, 12, 13, 14]
     assert [result.learning_rate for result in results] == [0.01, 0.01, 0.001, 0.001]
 
 
-def test_the_rate_is_adapted_to_the_policy_it_moved():
+def test_the_rate_is_adapted_to_the_change_of_the_policy():
     training = TRAINING.model_copy(update={"kl_target": 1e-9})
-    learner = Learner(lived_in_network(), training, "cpu")
+    learner = Learner(randomized_network(), training, "cpu")
     first, second = learn(learner, [random_batch()] * 2)
     assert [first.learning_rate, second.learning_rate] == pytest.approx([0.05, 0.05 / 1.5])
-    learner = Learner(lived_in_network(), TRAINING.model_copy(update={"kl_target": 100.0}), "cpu")
+    learner = Learner(randomized_network(), TRAINING.model_copy(update={"kl_target": 100.0}), "cpu")
     first, second = learn(learner, [random_batch()] * 2)
     assert [first.learning_rate, second.learning_rate] == pytest.approx([0.05, 0.05 * 1.5])
 
 
 def test_the_rate_is_not_adapted_during_the_warm_up():
     training = TRAINING.model_copy(update={"kl_target": 100.0, "warmup_steps": 2})
-    results = learn(Learner(lived_in_network(), training, "cpu"), [random_batch()] * 4)
+    results = learn(Learner(randomized_network(), training, "cpu"), [random_batch()] * 4)
     assert [result.learning_rate for result in results] == pytest.approx([0.025, 0.05, 0.05, 0.05 * 1.5])
 
 
-def test_measuring_the_movement_changes_no_weight_and_no_statistic():
+def test_measuring_the_kl_divergence_changes_no_weight_and_no_statistic():
     plain, measured = (
-        Learner(lived_in_network(), TRAINING.model_copy(update={"kl_target": target}), "cpu") for target in (0.0, 1.0)
+        Learner(randomized_network(), TRAINING.model_copy(update={"kl_target": target}), "cpu") for target in (0.0, 1.0)
     )
     for learner in (plain, measured):
         learn(learner, [random_batch()])
     assert plain.weights() == measured.weights()
 
 
-def test_divergence_is_an_error_with_the_remedy():
+def test_divergence_is_an_error_with_a_remedy():
     wild = TRAINING.model_copy(update={"learning_rate": (LearningRateStep(from_step=0, learning_rate=10.0),)})
     planes, policy_target, value_target, *rest = random_batch()
-    learner = Learner(lived_in_network(), wild, "cpu")
+    learner = Learner(randomized_network(), wild, "cpu")
     list(learner.train([(planes, policy_target, value_target * 1e20, *rest)] * 20))
     with pytest.raises(
         ParamsError, match=r"diverged: the loss is (nan|inf) at step \d+ .* lower training\.learning_rate"
@@ -232,19 +232,19 @@ def test_divergence_is_an_error_with_the_remedy():
         learner.results()
 
 
-def test_results_are_given_once():
-    learner = Learner(lived_in_network(), TRAINING, "cpu")
+def test_results_are_returned_once():
+    learner = Learner(randomized_network(), TRAINING, "cpu")
     list(learner.train([random_batch()] * 3))
     assert [result.step for result in learner.results()] == [1, 2, 3]
     assert learner.results() == []
 
 
 def test_the_average_follows_the_weights_and_the_running_statistics():
-    """By the book: a = d a + (1 - d) theta after each step, from the weights that training began with."""
+    """Direct computation: a = d a + (1 - d) theta after each step, starting from the initial weights."""
     training = TRAINING.model_copy(update={"ema_decay": 0.9})
     batches = [random_batch(seed=seed) for seed in range(3)]
-    learner = Learner(lived_in_network(EVERYTHING), training, "cpu")
-    expected = {name: tensor.clone() for name, tensor in lived_in_network(EVERYTHING).state_dict().items()}
+    learner = Learner(randomized_network(EVERYTHING), training, "cpu")
+    expected = {name: tensor.clone() for name, tensor in randomized_network(EVERYTHING).state_dict().items()}
     for step in learner.train(batches):
         latest = load_network(learner.weights()).state_dict()
         d = {1: 2 / 11, 2: 3 / 12, 3: 4 / 13}[step]
@@ -255,42 +255,42 @@ def test_the_average_follows_the_weights_and_the_running_statistics():
         assert not torch.equal(tensor, latest[name]), name
 
 
-def test_the_decay_of_the_average_rises_to_what_was_asked_for():
-    assert average_decay(0.99, 1) == pytest.approx(2 / 11)
-    assert average_decay(0.99, 889) < 0.99
-    assert [average_decay(0.99, step) for step in (890, 891, 10**6)] == [pytest.approx(0.99), 0.99, 0.99]
-    assert average_decay(0.1, 1) == 0.1
+def test_the_decay_of_the_average_rises_to_its_parameter():
+    assert ema_decay_after(0.99, 1) == pytest.approx(2 / 11)
+    assert ema_decay_after(0.99, 889) < 0.99
+    assert [ema_decay_after(0.99, step) for step in (890, 891, 10**6)] == [pytest.approx(0.99), 0.99, 0.99]
+    assert ema_decay_after(0.1, 1) == 0.1
 
 
-def test_the_average_changes_nothing_about_the_training():
+def test_the_average_does_not_change_the_training():
     batches = [random_batch(seed=seed) for seed in range(3)]
     plain, averaged = (
-        Learner(lived_in_network(), TRAINING.model_copy(update={"ema_decay": decay}), "cpu") for decay in (0.0, 0.9)
+        Learner(randomized_network(), TRAINING.model_copy(update={"ema_decay": decay}), "cpu") for decay in (0.0, 0.9)
     )
     assert learn(plain, batches) == learn(averaged, batches)
     assert plain.weights() == averaged.weights() == plain.player_weights()
     assert plain.optimizer_state() == averaged.optimizer_state()
 
 
-def test_the_average_goes_on_bit_for_bit():
+def test_a_resumed_average_gives_the_same_bits():
     training = TRAINING.model_copy(update={"ema_decay": 0.9})
     batches = [random_batch(seed=seed) for seed in range(4)]
-    straight = Learner(lived_in_network(), training, "cpu")
-    learn(straight, batches)
-    first = Learner(lived_in_network(), training, "cpu")
+    uninterrupted = Learner(randomized_network(), training, "cpu")
+    learn(uninterrupted, batches)
+    first = Learner(randomized_network(), training, "cpu")
     learn(first, batches[:2])
     networks = [load_network(data) for data in (first.weights(), first.player_weights())]
     second = Learner(networks[0], training, "cpu", 2, 1.0, first.optimizer_state(), networks[1])
     learn(second, batches[2:])
-    assert second.player_weights() == straight.player_weights()
-    assert second.weights() == straight.weights()
+    assert second.player_weights() == uninterrupted.player_weights()
+    assert second.weights() == uninterrupted.weights()
 
 
 @pytest.mark.parametrize("network", [TINY, EVERYTHING], ids=["paper", "everything"])
-def test_bf16_learns_about_the_same_and_keeps_its_weights_in_fp32(network):
+def test_bf16_learns_nearly_the_same_and_keeps_weights_in_fp32(network):
     batches = [random_batch(seed=seed) for seed in range(3)]
     learners = [
-        Learner(lived_in_network(network), TRAINING, "cpu", precision=name) for name in ("fp32", "bf16", "bf16")
+        Learner(randomized_network(network), TRAINING, "cpu", precision=name) for name in ("fp32", "bf16", "bf16")
     ]
     full, low, again = (learn(learner, batches) for learner in learners)
     assert low == again and learners[1].weights() == learners[2].weights()
@@ -302,7 +302,7 @@ def test_bf16_learns_about_the_same_and_keeps_its_weights_in_fp32(network):
 
 
 class SmallMemory(AlphaZeroNetwork):
-    """Stands for a GPU that has room for three positions."""
+    """Simulates a GPU with memory for three positions."""
 
     def predict(self, x):
         if len(x) > 3:
@@ -310,19 +310,19 @@ class SmallMemory(AlphaZeroNetwork):
         return super().predict(x)
 
 
-def test_a_batch_too_large_for_the_gpu_is_named_with_one_that_fits():
+def test_a_batch_too_large_for_the_gpu_is_reported_with_one_that_fits():
     model = SmallMemory(TINY_SPEC)
-    model.load_state_dict(lived_in_network().state_dict())
+    model.load_state_dict(randomized_network().state_dict())
     with pytest.raises(ParamsError, match=r"too small for training\.batch_size = 8; 2 fits"):
         list(Learner(model, TRAINING, "cpu").train([random_batch()]))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("bf16", 3e-2)])
-def test_a_gpu_learns_as_the_cpu_does_and_each_time_alike(precision, tolerance):
+def test_a_gpu_learns_like_the_cpu_and_gives_the_same_bits_each_time(precision, tolerance):
     batches = [random_batch(seed=seed) for seed in range(3)]
-    expected = learn(Learner(lived_in_network(EVERYTHING), TRAINING, "cpu"), batches)
-    first, again = (Learner(lived_in_network(EVERYTHING), TRAINING, "cuda", precision=precision) for _ in range(2))
+    expected = learn(Learner(randomized_network(EVERYTHING), TRAINING, "cpu"), batches)
+    first, again = (Learner(randomized_network(EVERYTHING), TRAINING, "cuda", precision=precision) for _ in range(2))
     found = learn(first, batches)
     assert found == learn(again, batches) and first.weights() == again.weights()
     for one, other in zip(found, expected, strict=True):

@@ -1,4 +1,4 @@
-"""The network against its slow twin, and its sizes."""
+"""The network compared with its slow oracle, and the shapes of its tensors."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from tests.network.networks import (
     NUM_ACTIONS,
     TINY,
     as_images,
-    lived_in_network,
     random_planes,
+    randomized_network,
 )
 from tests.oracle.network import NetworkTwin
 from tests.parameters import network_params
@@ -23,8 +23,8 @@ from zero.network.weights import new_network
 
 
 @pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
-def test_every_architecture_is_its_slow_twin(network):
-    model = lived_in_network(network)
+def test_every_architecture_agrees_with_the_oracle(network):
+    model = randomized_network(network)
     planes = random_planes(3)
     with torch.no_grad():
         predictions = model.predict(as_images(planes))
@@ -48,7 +48,7 @@ def test_every_architecture_is_its_slow_twin(network):
 
 @pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
 def test_every_architecture_has_its_shapes(network):
-    model = lived_in_network(network)
+    model = randomized_network(network)
     predictions = model.predict(as_images(random_planes(3)))
     assert predictions.logits.shape == (3, NUM_ACTIONS) and predictions.value.shape == (3,)
     assert predictions.ownership is None or predictions.ownership.shape == (3, 25)
@@ -58,8 +58,8 @@ def test_every_architecture_has_its_shapes(network):
     torch.testing.assert_close(torch.tanh(predictions.value_logit), predictions.value)
 
 
-def test_a_player_does_not_compute_what_is_for_training_alone():
-    model = lived_in_network(ARCHITECTURES["residual joint with everything"])
+def test_inference_does_not_compute_the_auxiliary_heads():
+    model = randomized_network(ARCHITECTURES["residual joint with everything"])
     used = []
     for name, module in model.named_modules():
         module.register_forward_hook(lambda *_, name=name: used.append(name))
@@ -71,13 +71,13 @@ def test_a_player_does_not_compute_what_is_for_training_alone():
 
 @pytest.mark.parametrize(("num_blocks", "pooled"), [(1, {1}), (2, {2}), (3, {2, 3}), (4, {3, 4})])
 def test_the_second_half_of_the_blocks_is_pooled(num_blocks, pooled):
-    model = lived_in_network(network_params(num_blocks=num_blocks, global_pooling=True))
+    model = randomized_network(network_params(num_blocks=num_blocks, global_pooling=True))
     found = {index for index, layer in enumerate(model.tower.children()) if isinstance(layer, PooledBlock)}
     assert found == pooled
 
 
-def test_with_pooling_every_point_sees_the_whole_board():
-    """Convolutions alone reach three points far here: stem, and two of a block."""
+def test_with_pooling_every_point_depends_on_the_complete_board():
+    """Without pooling the receptive field has a radius of three points: the stem and the two layers of a block."""
     far = [0, 7 * 9 + 8]
     board = GoParams(name="go", size=9, komi=0.5, allow_suicide=False)
     for pooling in (False, True):
@@ -90,20 +90,20 @@ def test_with_pooling_every_point_sees_the_whole_board():
         assert torch.equal(one, other) != pooling
 
 
-def test_pooling_without_blocks_of_two_convolutions_is_refused():
+def test_pooling_without_blocks_of_two_convolutions_is_rejected():
     with pytest.raises(ParamsError, match=r"global_pooling.*tower = 'shallow'.*set global_pooling to false"):
         network_spec(network_params(tower="shallow", global_pooling=True), GO5)
 
 
 @pytest.mark.parametrize("name", ["global_pooling", "pooled_heads"])
-def test_pooling_of_a_single_channel_is_refused(name):
+def test_pooling_of_a_single_channel_is_rejected(name):
     with pytest.raises(ParamsError, match=rf"{name} = True needs network.num_channels of 2 or more, got 1"):
         network_spec(network_params(num_channels=1, **{name: True}), GO5)
 
 
-def test_pooled_heads_judge_every_point_alike():
-    """A board that is turned gives the policy turned: convolutions of 1x1 weights, and pooling, know no directions."""
-    model = lived_in_network(TINY.model_copy(update={"pooled_heads": True}))
+def test_pooled_heads_treat_every_point_equally():
+    """A rotated board gives the rotated policy: neither 1x1 convolutions nor pooling depend on a direction."""
+    model = randomized_network(TINY.model_copy(update={"pooled_heads": True}))
     features = torch.from_numpy(np.random.default_rng(2).normal(size=(2, 6, 5, 5)).astype(np.float32))
     with torch.no_grad():
         logits, turned = model.policy_head(features), model.policy_head(features.rot90(1, (2, 3)))
@@ -115,7 +115,7 @@ def test_pooled_heads_judge_every_point_alike():
 
 def test_pooled_heads_of_gomoku_have_no_pass():
     network = TINY.model_copy(update={"pooled_heads": True})
-    model = lived_in_network(network, game=GOMOKU5)
+    model = randomized_network(network, game=GOMOKU5)
     planes = random_planes(2)
     with torch.no_grad():
         logits, values = model(as_images(planes))
@@ -127,24 +127,24 @@ def test_pooled_heads_of_gomoku_have_no_pass():
 
 
 def test_the_paper_network_has_its_known_size():
-    """20 blocks of 256 at 19x19: 39 convolutions in the tower, 22.8 million weights of them."""
+    """20 blocks of 256 at 19x19: 39 convolutions in the trunk, with 22.8 million weights."""
     network = network_params(num_blocks=19, num_channels=256, value_hidden=256)
     model = new_network(network, GoParams(name="go", size=19, komi=7.5, allow_suicide=False), 1)
     convolutions = [layer for layer in model.tower.modules() if isinstance(layer, ConvNorm)]
     assert len(convolutions) == 1 + 2 * 19
-    tower = 17 * 256 * 9 + 38 * 256 * 256 * 9 + 39 * 2 * 256
+    trunk = 17 * 256 * 9 + 38 * 256 * 256 * 9 + 39 * 2 * 256
     policy = 256 * 2 + 2 * 2 + 2 * 361 * 362 + 362
     value = 256 * 1 + 2 * 1 + 361 * 256 + 256 + 256 + 1
-    assert sum(parameter.numel() for parameter in model.parameters()) == tower + policy + value
+    assert sum(parameter.numel() for parameter in model.parameters()) == trunk + policy + value
 
 
-def test_a_shallow_tower_has_as_many_convolutions_as_blocks():
-    model = lived_in_network(TINY.model_copy(update={"tower": "shallow"}))
+def test_a_shallow_trunk_has_as_many_convolutions_as_blocks():
+    model = randomized_network(TINY.model_copy(update={"tower": "shallow"}))
     assert sum(isinstance(layer, ConvNorm) for layer in model.tower.modules()) == TINY.num_blocks
 
 
 def test_separate_heads_share_nothing():
-    model = lived_in_network(TINY.model_copy(update={"heads": "separate"}))
+    model = randomized_network(TINY.model_copy(update={"heads": "separate"}))
     _, values = model(as_images(random_planes(2)))
     values.sum().backward()
     reached = {name for name, parameter in model.named_parameters() if parameter.grad is not None}

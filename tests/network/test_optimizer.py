@@ -1,9 +1,9 @@
-"""The learning rate, and the optimiser's state from one generation to the next."""
+"""The learning rate, and the optimiser's state across generations."""
 
 import pytest
 import torch
 
-from tests.network.networks import GO5, TINY, TRAINING, lived_in_network, random_batch
+from tests.network.networks import GO5, TINY, TRAINING, random_batch, randomized_network
 from zero.config.params import LearningRateStep
 from zero.errors import ParamsError, StorageError
 from zero.network.learner import Learner
@@ -29,32 +29,32 @@ def test_the_rate_follows_the_schedule():
         (10.0, 0.0, 10.0),
     ],
 )
-def test_the_factor_moves_against_a_policy_that_moves_too_much(factor, kl, adapted):
+def test_the_factor_falls_if_the_policy_changes_too_much_and_rises_if_too_little(factor, kl, adapted):
     assert adapted_factor(factor, kl, kl_target=0.02) == pytest.approx(adapted)
 
 
-def test_without_a_target_the_factor_stays():
+def test_without_a_target_the_factor_does_not_change():
     assert adapted_factor(1.0, 5.0, kl_target=0.0) == 1.0
 
 
 @pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.9), ("sgd", 0.0), ("adam", 0.9)])
-def test_a_loaded_state_goes_on_bit_for_bit(optimizer, momentum):
+def test_training_from_a_loaded_state_gives_the_same_bits(optimizer, momentum):
     training = TRAINING.model_copy(update={"optimizer": optimizer, "momentum": momentum})
     batches = [random_batch(seed=seed) for seed in range(4)]
-    straight = Learner(lived_in_network(), training, "cpu")
-    list(straight.train(batches))
-    first = Learner(lived_in_network(), training, "cpu")
+    uninterrupted = Learner(randomized_network(), training, "cpu")
+    list(uninterrupted.train(batches))
+    first = Learner(randomized_network(), training, "cpu")
     list(first.train(batches[:2]))
     second = Learner(load_network(first.weights()), training, "cpu", first.step, 1.0, first.optimizer_state())
     list(second.train(batches[2:]))
-    assert second.step == straight.step == 4
-    assert second.weights() == straight.weights()
-    assert second.optimizer_state() == straight.optimizer_state()
+    assert second.step == uninterrupted.step == 4
+    assert second.weights() == uninterrupted.weights()
+    assert second.optimizer_state() == uninterrupted.optimizer_state()
 
 
-def test_adam_decays_a_weight_without_a_gradient_by_its_share_alone():
-    """As a part of the gradient the decay would be a step of the whole learning rate, however small the weight."""
-    model, rate = lived_in_network(), 0.01
+def test_adam_decays_a_weight_without_a_gradient_in_proportion_to_it():
+    """As a part of the gradient, the decay would be a step of the full learning rate, however small the weight."""
+    model, rate = randomized_network(), 0.01
     training = TRAINING.model_copy(update={"optimizer": "adam", "weight_decay": 1e-4})
     optimizer = new_optimizer(training, model)
     optimizer.param_groups[0]["lr"] = rate
@@ -66,18 +66,18 @@ def test_adam_decays_a_weight_without_a_gradient_by_its_share_alone():
         torch.testing.assert_close(parameter.detach(), was * (1.0 - rate * 2e-4), rtol=1e-6, atol=0.0)
 
 
-def test_a_forgotten_momentum_would_be_seen():
+def test_a_lost_momentum_changes_the_weights():
     batches = [random_batch(seed=seed) for seed in range(4)]
-    straight = Learner(lived_in_network(), TRAINING, "cpu")
-    list(straight.train(batches))
-    first = Learner(lived_in_network(), TRAINING, "cpu")
+    uninterrupted = Learner(randomized_network(), TRAINING, "cpu")
+    list(uninterrupted.train(batches))
+    first = Learner(randomized_network(), TRAINING, "cpu")
     list(first.train(batches[:2]))
     second = Learner(load_network(first.weights()), TRAINING, "cpu", first.step)
     list(second.train(batches[2:]))
-    assert second.weights() != straight.weights()
+    assert second.weights() != uninterrupted.weights()
 
 
-def test_before_the_first_step_the_state_is_empty_and_loads():
+def test_the_empty_state_before_the_first_step_can_be_loaded():
     model = new_network(TINY, GO5, 1)
     optimizer = new_optimizer(TRAINING, model)
     data = optimizer_bytes(optimizer, model)
@@ -86,15 +86,15 @@ def test_before_the_first_step_the_state_is_empty_and_loads():
     assert len(data) < 100
 
 
-def test_the_state_of_another_optimizer_is_refused():
+def test_the_state_of_another_optimizer_is_rejected():
     model = new_network(TINY, GO5, 1)
     data = optimizer_bytes(new_optimizer(TRAINING, model), model)
     with pytest.raises(ParamsError, match="trained with 'sgd'"):
         load_optimizer(data, new_optimizer(TRAINING.model_copy(update={"optimizer": "adam"}), model), model)
 
 
-def test_momentum_can_be_taken_away_and_given_back():
-    model = lived_in_network()
+def test_momentum_can_be_switched_off_and_on():
+    model = randomized_network()
     learner = Learner(model, TRAINING, "cpu")
     list(learner.train([random_batch()]))
     bare = new_optimizer(TRAINING.model_copy(update={"momentum": 0.0}), model)
@@ -105,24 +105,24 @@ def test_momentum_can_be_taken_away_and_given_back():
     assert optimizer_bytes(again, model) == optimizer_bytes(bare, model)
 
 
-def test_the_state_of_another_network_is_refused():
-    learner = Learner(lived_in_network(), TRAINING, "cpu")
+def test_the_state_of_another_network_is_rejected():
+    learner = Learner(randomized_network(), TRAINING, "cpu")
     list(learner.train([random_batch()]))
     other = new_network(TINY.model_copy(update={"num_channels": 5}), GO5, 1)
     with pytest.raises(StorageError, match="of the optimizer state"):
         load_optimizer(learner.optimizer_state(), new_optimizer(TRAINING, other), other)
 
 
-def test_a_broken_state_is_refused():
+def test_a_corrupt_state_is_rejected():
     model = new_network(TINY, GO5, 1)
     optimizer = new_optimizer(TRAINING, model)
-    with pytest.raises(StorageError, match="optimizer state is broken"):
+    with pytest.raises(StorageError, match="optimizer state is corrupt"):
         load_optimizer(optimizer_bytes(optimizer, model)[:-5], optimizer, model)
 
 
 def test_the_decay_of_the_loss_is_doubled_in_the_gradient():
-    """The gradient of c * theta^2 is 2 * c * theta; seen on a network whose data say nothing."""
-    model = lived_in_network()
+    """The gradient of c * theta^2 is 2 * c * theta; shown on a network without a data gradient."""
+    model = randomized_network()
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     optimizer = new_optimizer(TRAINING, model)
     optimizer.param_groups[0]["lr"] = 0.1
@@ -133,7 +133,7 @@ def test_the_decay_of_the_loss_is_doubled_in_the_gradient():
         torch.testing.assert_close(parameter.detach(), before[name] * (1 - 0.1 * 2 * TRAINING.weight_decay))
 
 
-def test_the_rate_rises_linearly_to_that_of_the_schedule():
+def test_the_warm_up_rises_linearly_to_the_schedule():
     schedule = (LearningRateStep(from_step=0, learning_rate=0.05), LearningRateStep(from_step=6, learning_rate=0.01))
     rates = [scheduled_rate(schedule, step, warmup_steps=4) for step in range(8)]
     assert rates == pytest.approx([0.0125, 0.025, 0.0375, 0.05, 0.05, 0.05, 0.01, 0.01])

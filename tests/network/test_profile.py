@@ -1,4 +1,4 @@
-"""The execution profile is what the process really computes with."""
+"""The execution profile describes what the process really computes with."""
 
 import json
 import os
@@ -19,10 +19,10 @@ from zero.config.presets import preset_text
 from zero.errors import ParamsError
 from zero.network.profile import (
     execution_profile,
+    flush_denormals,
     load_project_params,
     prepare_torch,
     this_machine,
-    zero_for_denormals,
 )
 
 CPU_INFO = Path("/proc/cpuinfo")
@@ -51,28 +51,28 @@ def has_avx2() -> bool:
     return torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
-def answer_of_a_new_process(isa: str, **environment: str) -> dict[str, Any]:
+def profile_of_a_new_process(isa: str, **environment: str) -> dict[str, Any]:
     command = [sys.executable, "-c", CHILD, isa]
     environment = {**os.environ, **environment}
     child = subprocess.run(command, capture_output=True, check=True, timeout=600, env=environment)
-    answer: dict[str, Any] = json.loads(child.stdout)
-    return answer
+    result: dict[str, Any] = json.loads(child.stdout)
+    return result
 
 
 @pytest.mark.skipif(not has_avx2(), reason="the CPU has no AVX2")
 def test_avx2_limits_the_instruction_set_of_a_new_process():
-    answer = answer_of_a_new_process("avx2")
+    answer = profile_of_a_new_process("avx2")
     assert answer["isa"] == answer["torch_isa"] == "AVX2"
 
 
 @pytest.mark.parametrize("limit", ["", "avx2", "default"])
-def test_the_instruction_set_is_known_as_torch_says_it_without_importing_torch(limit):
-    answer = answer_of_a_new_process("native", **({"ATEN_CPU_CAPABILITY": limit} if limit else {}))
+def test_the_instruction_set_is_that_of_torch_without_importing_torch(limit):
+    answer = profile_of_a_new_process("native", **({"ATEN_CPU_CAPABILITY": limit} if limit else {}))
     assert answer["isa"] == answer["torch_isa"]
     assert answer["imported"] is (platform.machine() != "x86_64")
 
 
-def test_prepared_torch_is_deterministic_and_has_the_threads_asked_for():
+def test_prepared_torch_is_deterministic_and_has_the_requested_threads():
     threads = torch.get_num_threads()
     try:
         prepare_torch(CPU, 2)
@@ -86,12 +86,12 @@ def test_prepared_torch_is_deterministic_and_has_the_threads_asked_for():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("needs_it", [lambda profile: prepare_torch(profile, 1), execution_profile])
-def test_a_missing_gpu_is_named(needs_it):
+def test_a_missing_gpu_is_reported(needs_it):
     with pytest.raises(ParamsError, match=r"profile\.device = 'cuda', but torch finds no CUDA device; use a machine"):
         needs_it(CPU.model_copy(update={"device": "cuda"}))
 
 
-def test_the_profile_names_what_bits_depend_on():
+def test_the_profile_has_what_bits_depend_on():
     profile = execution_profile(CPU)
     assert profile["torch"].split("+")[0] == torch.__version__.split("+")[0]
     assert profile["isa"] == torch.backends.cpu.get_cpu_capability()
@@ -125,7 +125,7 @@ def test_bf16_names_the_unit_that_computes_it():
     assert isa == torch.backends.cpu.get_cpu_capability() + unit
 
 
-def test_auto_is_resolved_as_if_without_bf16_if_onednn_is_limited_to_avx2(monkeypatch):
+def test_auto_does_not_choose_bf16_if_onednn_is_limited_to_avx2(monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     assert this_machine("profile: {device: cpu}").bf16_unit == ""
 
@@ -159,8 +159,8 @@ def test_the_project_parameters_are_resolved_for_this_machine(tmp_path):
     assert (profile.device, profile.backend) == ("cpu", "openvino")
 
 
-def test_denormals_are_zero_inside_and_are_back_after():
+def test_denormals_are_flushed_inside_the_context_only():
     smallest = torch.tensor([2.0**-126])
-    with zero_for_denormals():
+    with flush_denormals():
         assert float(smallest * 0.5) == 0.0
     assert float(smallest * 0.5) == 2.0**-127

@@ -1,4 +1,4 @@
-"""Weight files: equal bytes for equal weights, and no broken file gets in."""
+"""Weight files: equal weights give equal bytes, and corrupt files are rejected."""
 
 import hashlib
 import json
@@ -13,8 +13,8 @@ from tests.network.networks import (
     NUM_ACTIONS,
     TINY,
     as_images,
-    lived_in_network,
     random_planes,
+    randomized_network,
 )
 from zero.errors import StorageError
 from zero.network.model import channels_last
@@ -25,7 +25,7 @@ def header_of(data):
     return json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
 
 
-def test_first_weights_depend_on_the_seed_alone():
+def test_initial_weights_depend_only_on_the_seed():
     torch.manual_seed(1)
     one = weights_bytes(new_network(TINY, GO5, 5))
     torch.manual_seed(2)
@@ -41,11 +41,11 @@ FIRST_WEIGHTS = {
     "shallow joint": "044c2124bc0851a46079dda309c8d113d0c6c709300ddf94ed76fb827ecce12d",
     "shallow separate": "e1199b0ba96774c4114e86871472bc4c44fd79905cacc1cbe853d9234a948770",
 }
-"""SHA-256 of names, shapes and numbers, from the version that had the paper's networks alone."""
+"""SHA-256 of names, shapes and numbers, from the version that had only the paper's networks."""
 
 
 @pytest.mark.parametrize("name", FIRST_WEIGHTS)
-def test_first_weights_of_the_paper_networks_stay_as_they_were(name):
+def test_initial_weights_of_the_paper_networks_do_not_change(name):
     digest = hashlib.sha256()
     for key, tensor in new_network(ARCHITECTURES[name], GO5, 5).state_dict().items():
         digest.update(key.encode() + b"\0" + str(tuple(tensor.shape)).encode() + tensor.numpy().tobytes())
@@ -53,7 +53,7 @@ def test_first_weights_of_the_paper_networks_stay_as_they_were(name):
 
 
 @pytest.mark.parametrize("field", ["global_pooling", "ownership_head", "score_head"])
-def test_what_goes_beyond_the_paper_adds_tensors_and_renames_none(field):
+def test_extensions_add_tensors_and_rename_none(field):
     network = TINY.model_copy(update={field: True})
     plain, larger = (set(new_network(n, GO5, 5).state_dict()) for n in (TINY, network))
     added = {
@@ -64,13 +64,13 @@ def test_what_goes_beyond_the_paper_adds_tensors_and_renames_none(field):
     assert larger - plain == added[field] and plain <= larger
 
 
-def test_heads_for_training_leave_the_first_weights_of_the_player_as_they_are():
+def test_auxiliary_heads_do_not_change_the_other_initial_weights():
     plain = new_network(TINY, GO5, 5).state_dict()
     larger = new_network(TINY.model_copy(update={"ownership_head": True, "score_head": True}), GO5, 5).state_dict()
     assert all(torch.equal(tensor, larger[name]) for name, tensor in plain.items())
 
 
-def test_making_and_loading_a_network_leaves_the_global_generator_alone():
+def test_making_and_loading_a_network_does_not_use_the_global_generator():
     before = torch.get_rng_state()
     load_network(weights_bytes(new_network(TINY, GO5, 5)))
     assert torch.equal(torch.get_rng_state(), before)
@@ -89,53 +89,53 @@ def test_generation_0_has_nearly_even_priors_and_values_near_0(pooled_heads, lea
 
 @pytest.mark.parametrize("network", ARCHITECTURES.values(), ids=list(ARCHITECTURES))
 def test_a_loaded_network_saves_the_same_bytes(network):
-    data = weights_bytes(lived_in_network(network))
+    data = weights_bytes(randomized_network(network))
     assert weights_bytes(load_network(data)) == data
 
 
-def test_the_layout_in_memory_does_not_show_in_the_file():
-    model = lived_in_network()
+def test_the_memory_layout_does_not_change_the_file():
+    model = randomized_network()
     data = weights_bytes(model)
     assert weights_bytes(channels_last(model)) == data
 
 
 def test_the_file_has_one_metadata_key():
-    metadata = header_of(weights_bytes(lived_in_network()))["__metadata__"]
+    metadata = header_of(weights_bytes(randomized_network()))["__metadata__"]
     assert list(metadata) == [METADATA_KEY]
     assert json.loads(metadata[METADATA_KEY])["num_actions"] == NUM_ACTIONS
 
 
 def test_running_statistics_are_weights():
-    model = lived_in_network().train()
+    model = randomized_network().train()
     model(as_images(random_planes(8)))
     name = "tower.0.first.norm.running_mean"
     loaded = load_network(weights_bytes(model)).state_dict()[name]
     assert torch.equal(loaded, model.state_dict()[name])
-    assert not torch.equal(loaded, lived_in_network().state_dict()[name])
+    assert not torch.equal(loaded, randomized_network().state_dict()[name])
 
 
-def test_a_file_cut_short_is_refused():
-    with pytest.raises(StorageError, match="weight file is broken"):
-        load_network(weights_bytes(lived_in_network())[:-1])
+def test_a_truncated_file_is_rejected():
+    with pytest.raises(StorageError, match="weight file is corrupt"):
+        load_network(weights_bytes(randomized_network())[:-1])
 
 
-def test_a_file_of_another_format_is_refused():
-    with pytest.raises(StorageError, match="weight file is broken"):
+def test_a_file_of_another_format_is_rejected():
+    with pytest.raises(StorageError, match="weight file is corrupt"):
         load_network(b"PK\x03\x04 a pickle inside a zip")
 
 
-def test_a_file_of_somebody_else_is_refused():
-    with pytest.raises(StorageError, match="no metadata 'zero'"):
+def test_a_file_of_another_program_is_rejected():
+    with pytest.raises(StorageError, match="no metadata key 'zero'"):
         load_network(safetensors.torch.save({"weight": torch.zeros(2)}))
 
 
-def test_a_file_that_names_no_network_is_refused():
-    with pytest.raises(StorageError, match="does not say what network"):
+def test_a_file_without_a_network_spec_is_rejected():
+    with pytest.raises(StorageError, match="has no valid network spec"):
         load_network(tensors_bytes({"weight": torch.zeros(2)}, '{"network": 1}'))
 
 
 def changed(name: str, tensor: torch.Tensor | None) -> bytes:
-    tensors, note = parse_tensors(weights_bytes(lived_in_network()), "weight file")
+    tensors, note = parse_tensors(weights_bytes(randomized_network()), "weight file")
     if tensor is None:
         del tensors[name]
     else:
@@ -149,14 +149,14 @@ def changed(name: str, tensor: torch.Tensor | None) -> bytes:
         (None, "value_head.output.bias is missing from the weight file"),
         (torch.zeros(2), r"is torch.float32 \[2\], expected torch.float32 \[1\]"),
         (torch.zeros(1, dtype=torch.float16), r"is torch.float16 \[1\], expected torch.float32 \[1\]"),
-        (torch.tensor([float("nan")]), "not finite"),
+        (torch.tensor([float("nan")]), "contains NaN or infinite numbers"),
     ],
 )
-def test_a_wrong_tensor_is_refused(tensor, message):
+def test_a_wrong_tensor_is_rejected(tensor, message):
     with pytest.raises(StorageError, match=message):
         load_network(changed("value_head.output.bias", tensor))
 
 
-def test_a_tensor_too_many_is_refused():
-    with pytest.raises(StorageError, match="tensor extra does not belong into the weight file"):
+def test_an_extra_tensor_is_rejected():
+    with pytest.raises(StorageError, match="tensor extra does not belong in the weight file"):
         load_network(changed("extra", torch.zeros(1)))

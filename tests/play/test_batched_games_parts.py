@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.network.networks import lived_in_network
+from tests.network.networks import randomized_network
 from tests.parameters import profile_params
 from tests.play.shards import GO4, GO5, MATCH, NUM_GAMES, SELFPLAY, Watched, hashes, play_shard, replayed, same_games
 from tests.search.evaluators import HashEvaluator
@@ -67,7 +67,7 @@ def one_torch_thread():
 @pytest.mark.parametrize("backend", ["torch", "openvino"])
 @pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), (1, True), (4, False), (2, True)])
 def test_games_of_a_network_in_parts_are_the_same_each_time(search_threads, half_batches, backend):
-    data, profile = weights_bytes(lived_in_network()), profile_params(backend=backend)
+    data, profile = weights_bytes(randomized_network()), profile_params(backend=backend)
     one, other = (
         play_shard(
             GO5,

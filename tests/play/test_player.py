@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.games.kernel_game import KernelGame, oracle_of
-from tests.network.networks import CPU, lived_in_network
+from tests.network.networks import CPU, randomized_network
 from tests.oracle import mcts as twin
 from tests.oracle.streams import Stream
 from tests.play.players import GO3, GO5, play_names, player
@@ -301,7 +301,7 @@ def test_all_its_moves_are_legal_under_superko(num_leaves):
 
 @pytest.mark.parametrize("num_leaves", [1, 6, 8])
 def test_a_network_plays_a_game(num_leaves):
-    evaluator = new_evaluator(weights_bytes(lived_in_network()), CPU)
+    evaluator = new_evaluator(weights_bytes(randomized_network()), CPU)
     games = [play_game(player(GO5, evaluator, num_leaves=num_leaves, random_symmetry=True)) for _ in range(2)]
     assert games[0] == games[1]
 

@@ -6,7 +6,7 @@ import resource
 import numpy as np
 import pytest
 
-from tests.network.networks import CPU, lived_in_network
+from tests.network.networks import CPU, randomized_network
 from tests.play.players import GO3, GO5, play_names, player
 from zero.errors import MoveError, ParamsError
 from zero.games.coords import name_to_action
@@ -192,6 +192,6 @@ def test_a_tree_beyond_the_memory_is_refused():
 
 @pytest.mark.parametrize("rules", [go_rules(9, 9, 0.5), gomoku_rules(5, 5, 4)], ids=["9x9", "without a pass"])
 def test_a_network_for_another_board_is_refused(rules):
-    evaluator = new_evaluator(weights_bytes(lived_in_network()), CPU)
+    evaluator = new_evaluator(weights_bytes(randomized_network()), CPU)
     with pytest.raises(ParamsError, match="the network is for a board of 5x5 with 26 actions, the game has"):
         player(rules, evaluator)

@@ -229,13 +229,13 @@ def test_a_number_out_of_range_is_reported(text):
 @pytest.mark.parametrize(
     "source, kind, message",
     [
-        ("nobody", LineageError, "unknown lineage 'nobody'; there are: none yet"),
+        ("nobody", LineageError, "unknown lineage 'nobody'; known are: none yet"),
         ("a/b/weights.txt", StorageError, "cannot find the file a/b/weights.txt"),
         ("shipped:go8", LineageError, "unknown shipped player 'go8'; give shipped:go9 or shipped:gomoku8"),
         ("shipped:", LineageError, "unknown shipped player ''; give shipped:go9 or shipped:gomoku8"),
         ("models:/zero-go9", LineageError, "does not name a version; write models:/zero-go9@champion"),
         ("models:/zero-go9@champion", ServerError, "MLFLOW_TRACKING_URI is not set"),
-        ("tiny/gen-0001", LineageError, "unknown lineage 'tiny'; there are: none yet"),
+        ("tiny/gen-0001", LineageError, "unknown lineage 'tiny'; known are: none yet"),
     ],
 )
 def test_an_unknown_network_is_reported(tmp_path, monkeypatch, source, kind, message):

@@ -1,4 +1,4 @@
-"""The ledger: a line cannot be altered, taken out or moved unseen."""
+"""Editing, removing or moving a line of the ledger is detected."""
 
 import itertools
 import json
@@ -50,7 +50,7 @@ def decision(generation: int, promoted: bool) -> PromotionDecision:
 
 
 def entry(generation: int, previous: str) -> LedgerEntry:
-    """The start, a promotion, a refusal, a promotion, ..."""
+    """The start, a promotion, a rejection, a promotion, ..."""
     promoted = generation % 2 == 1
     return LedgerEntry(
         lineage="go9",
@@ -75,7 +75,7 @@ def ledger(num_lines: int = 4) -> str:
     return text
 
 
-def test_a_ledger_comes_back_refusals_included():
+def test_a_ledger_is_read_back_with_rejections():
     entries = parse_ledger(ledger(), "ledger")
     assert [e.generation for e in entries] == [0, 1, 2, 3]
     assert [e.decision.promoted for e in entries if e.decision] == [True, False, True]
@@ -89,7 +89,7 @@ def test_each_line_holds_the_digest_of_the_line_before():
         assert json.loads(line)["previous"] == sha256_bytes(before.encode())
 
 
-def test_an_appended_line_leaves_the_lines_before_it():
+def test_an_appended_entry_keeps_the_lines_before_it():
     assert ledger(4).startswith(ledger(3))
 
 
@@ -105,7 +105,7 @@ def branch(previous: str = FIRST_PREVIOUS, generation: int = 4) -> LedgerEntry:
     return entry(generation, previous).model_copy(update={"kind": "branch", "decision": None, "source": source})
 
 
-def test_a_branch_goes_on_from_the_number_of_its_source():
+def test_a_branch_continues_from_the_number_of_its_source():
     text = append_entry("", branch())
     text = append_entry(text, entry(5, last_line_digest(text)))
     entries = parse_ledger(text, "ledger")
@@ -173,13 +173,13 @@ def test_a_tampered_ledger_is_refused_at_the_line(change):
         parse_ledger("".join(altered), "ledger")
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path):
+def test_bytes_that_are_not_text_are_refused(tmp_path):
     (tmp_path / "record").mkdir()
     (tmp_path / LEDGER_FILE).write_bytes(ledger().encode().replace(b"go9", b"\xff", 1))
     with pytest.raises(LineageError, match=r"ledger.jsonl, line 1 "):
         read_ledger(tmp_path)
 
 
-def test_a_folder_that_is_no_workspace_is_named(tmp_path):
-    with pytest.raises(LineageError, match=rf"{tmp_path} is no lineage's workspace: .*`zero new`"):
+def test_a_folder_that_is_not_a_workspace_is_named(tmp_path):
+    with pytest.raises(LineageError, match=rf"{tmp_path} is not a lineage's workspace, because .*`zero new`"):
         read_ledger(tmp_path)

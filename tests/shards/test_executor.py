@@ -17,7 +17,7 @@ from zero.config.params import Params, parse_params
 from zero.config.presets import preset_text
 from zero.data.records import read_records
 from zero.errors import WorkerError
-from zero.network.gpu_lock import LOCKS_VARIABLE, alone_on
+from zero.network.gpu_lock import LOCKS_VARIABLE, lock_gpus
 from zero.network.weights import new_network, weights_bytes
 from zero.shards.executor import LocalExecutor, ShardFailedError, num_local_processes, play_all
 from zero.shards.spec import ShardReceipt, ShardSpec, plan_shards
@@ -129,7 +129,7 @@ def test_workers_of_an_executor_share_a_gpu_and_lock_out_others(params: Params, 
     taken: list[float] = []
 
     def take() -> None:
-        with alone_on(["GPU-a"], say=lambda line: None):
+        with lock_gpus(["GPU-a"], report=lambda line: None):
             taken.append(time.monotonic())
 
     other = Thread(target=take)
@@ -160,7 +160,7 @@ def test_each_slot_has_its_gpu(monkeypatch: pytest.MonkeyPatch, params: Params, 
 
 def test_an_executor_that_waits_for_a_gpu_can_be_closed(params: Params, store: Store, locks: Path) -> None:
     spec = specs_of(params, store)[0]
-    with alone_on(["GPU-a"]), ThreadPoolExecutor(1) as threads:
+    with lock_gpus(["GPU-a"]), ThreadPoolExecutor(1) as threads:
         executor = LocalExecutor(PROJECT_DIR, 1, store.url, num_gpus=1)
         shard = threads.submit(executor.play, spec)
         wait_for(lambda: (locks / "GPU-a.lock").exists())
@@ -178,7 +178,7 @@ def test_a_shard_played_by_the_command_waits_for_the_gpu(
     command = [sys.executable, "-m", "zero", "shard", str(tmp_path / "spec.json")]
     environment = os.environ | {"ZERO_STORE": store.url}
     with (
-        alone_on(["GPU-a"]),
+        lock_gpus(["GPU-a"]),
         subprocess.Popen(command, cwd=PROJECT_DIR, env=environment, stderr=subprocess.PIPE, text=True) as child,
     ):
         assert child.stderr is not None

@@ -1,4 +1,4 @@
-"""The decision, and the count of the match that it follows from."""
+"""The result of a match, and the decision on the promotion."""
 
 import math
 
@@ -39,19 +39,19 @@ def result(wins: int, losses: int, draws: int = 0) -> MatchResult:
         (400, 0, 0, 1.0, True),
         (399, 0, 1, 1.0, False),
         (0, 400, 0, 0.0, True),
-        (7, 3, 0, 0.7, True),  # 0.7 is no binary fraction
+        (7, 3, 0, 0.7, True),  # 0.7 is not a binary fraction
         (69, 31, 0, 0.7, False),
         (3, 7, 0, 0.3, True),
         (11, 9, 0, 0.55, True),
         (10, 9, 1, 0.55, False),
     ],
 )
-def test_the_challenger_is_promoted_where_its_score_reaches_the_threshold(wins, losses, draws, threshold, promoted):
+def test_the_challenger_is_promoted_if_its_score_reaches_the_threshold(wins, losses, draws, threshold, promoted):
     assert decide(result(wins, losses, draws), threshold) is promoted
 
 
 @pytest.mark.parametrize("percent", range(101))
-def test_no_threshold_is_missed_by_rounding(percent):
+def test_rounding_does_not_move_a_threshold(percent):
     assert decide(result(4 * percent, 400 - 4 * percent), percent / 100)
     if percent:
         assert not decide(result(4 * percent - 1, 400 - 4 * percent, 1), percent / 100)
@@ -65,7 +65,7 @@ def test_no_threshold_is_missed_by_rounding(percent):
         (15, 148, 0.0624, 0.1605),
         (0, 20, 0.0000, 0.1611),
         (1, 29, 0.0061, 0.1718),
-        # and what they are for the losses
+        # the complements: intervals of the losses
         (182, 263, 0.6338, 0.7447),
         (20, 20, 0.8389, 1.0000),
     ],
@@ -75,7 +75,7 @@ def test_the_interval_has_the_published_values(wins, games, low, high):
 
 
 @pytest.mark.parametrize("games", [1, 2, 400])
-def test_the_ends_of_the_interval_are_as_far_from_the_score_as_chance_goes(games):
+def test_the_interval_ends_satisfy_wilsons_equation(games):
     # Wilson's definition: |score - p| = 1.96 sqrt(p (1 - p) / n) at both ends p.
     for points in range(2 * games + 1):
         score = points / (2 * games)
@@ -127,12 +127,12 @@ def test_a_match_is_counted_by_colour():
     assert match.mean_length == 16 / 7
 
 
-def test_colours_go_by_the_number_of_a_game_and_not_by_its_place():
+def test_colours_depend_on_the_number_of_a_game_and_not_on_its_index():
     match = counted(record(5, -1, (0, 1)), record(8, -1, (0, 2)))
     assert (match.as_white.wins, match.as_black.losses) == (1, 1)
 
 
 def test_unique_games_differ_in_their_moves():
-    # A game that another one begins with is another game.
+    # A game that is a prefix of another game counts as different.
     moves = [(0, 1), (0, 1), (0, 1, 2), (1, 0), (0,), (0, 1, 2)]
     assert counted(*(record(game, 1, actions) for game, actions in enumerate(moves))).unique_games == 4

@@ -1,4 +1,4 @@
-"""Who plays a generation's games where self-play overlaps, and what can be planned before it has begun."""
+"""The player of a generation with overlapping self-play, and planning the next generation's games ahead."""
 
 from pathlib import Path
 
@@ -6,11 +6,13 @@ import pytest
 
 from tests.made_games import LINEAGE, made_params, write_games, write_params
 from tests.parameters import selfplay_params
-from zero.config.params import Params, overlap_of
+from zero.config.params import Params, load_params, overlap_of
 from zero.data.records import concatenate, read_records
 from zero.errors import LineageError, StorageError
 from zero.record.metrics import SelfplayMetrics
-from zero.stages.selfplay import metrics_of, plan, plan_next, player_of
+from zero.shards.spec import ShardSpec
+from zero.stages import selfplay
+from zero.stages.selfplay import find_player, selfplay_metrics
 from zero.storage.files import canonical_json, file_ref, read_manifest, write_manifest
 from zero.storage.layout import GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
 from zero.storage.manifests import Champion, GameSet, GenerationId
@@ -22,7 +24,7 @@ def overlapping(value: bool = True) -> Params:
 
 
 def write_champion(folder: Path, generation: int) -> str:
-    """A champion whose weights nobody reads; their digest."""
+    """Writes a champion with made-up weights, and returns their digest."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "weights.safetensors").write_bytes(f"champion {generation}".encode())
     weights = file_ref(folder / "weights.safetensors", folder)
@@ -36,9 +38,21 @@ def write_identity(folder: Path, number: int, player: str | None, threshold: flo
     return identity
 
 
+def read_identity(folder: Path) -> GenerationId:
+    return read_manifest(folder, GenerationId, GENERATION_FILE)
+
+
+def plan(folder: Path, store: Store) -> list[ShardSpec]:
+    return selfplay.plan(folder, load_params(folder), read_identity(folder), store)
+
+
+def plan_next(folder: Path, store: Store) -> list[ShardSpec]:
+    return selfplay.plan_next(folder, load_params(folder), read_identity(folder), store)
+
+
 @pytest.fixture
-def turn(tmp_path: Path) -> Path:
-    """Generation 4, played by the champion of generation 1 and gated against that of generation 3."""
+def workspace(tmp_path: Path) -> Path:
+    """Generation 4, whose player is the champion of generation 1 and whose match is against that of generation 3."""
     write_params(tmp_path, overlapping())
     write_champion(tmp_path / "state/champion", 3)
     write_identity(tmp_path, 4, write_champion(tmp_path / PLAYER_DIR, 1))
@@ -46,74 +60,74 @@ def turn(tmp_path: Path) -> Path:
 
 
 def play_made_games(folder: Path, generation: int, player: str | None) -> SelfplayMetrics:
-    """What the stage leaves."""
+    """Writes the output of the stage with made-up games."""
     write_games(folder, generation)
     write_identity(folder, generation, player)
     shards = read_manifest(folder / "data/games", GameSet).shards
     paths = [folder / "data/games" / ref.file.path for ref in shards]
     games = concatenate([read_records(path.read_bytes(), str(path)) for path in paths])
-    metrics = metrics_of(games, overlapping().selfplay, -1.0)
+    metrics = selfplay_metrics(games, overlapping().selfplay, -1.0)
     write_manifest(folder, metrics, SELFPLAY_METRICS)
     return metrics
 
 
-def test_the_earlier_champion_plays(turn: Path) -> None:
-    store = Store(str(turn / "store"))
-    (player,) = {spec.weights for spec in plan(turn, store)}
-    assert player == (read_manifest(turn / PLAYER_DIR, Champion).weights.sha256,)
+def test_the_earlier_champion_plays(workspace: Path) -> None:
+    store = Store(str(workspace / "store"))
+    (player,) = {spec.weights for spec in plan(workspace, store)}
+    assert player == (read_manifest(workspace / PLAYER_DIR, Champion).weights.sha256,)
     assert store.get_weights(player[0]) == b"champion 1"
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_the_champion_plays_without_an_earlier_one_or_without_overlap(turn: Path, overlap: bool) -> None:
-    identity = read_manifest(turn, GenerationId, GENERATION_FILE)
+def test_the_champion_plays_without_an_earlier_one_or_without_overlap(workspace: Path, overlap: bool) -> None:
+    identity = read_identity(workspace)
     identity = identity.model_copy(update={"player": None}) if overlap else identity
-    assert player_of(turn, overlapping(overlap), identity).champion.generation == 3
+    assert find_player(workspace, overlapping(overlap), identity) == workspace / "state/champion"
 
 
-def test_another_player_than_the_state_names_is_refused(turn: Path) -> None:
-    write_champion(turn / PLAYER_DIR, 2)
-    with pytest.raises(StorageError, match=r"selfplay is [0-9a-f]{12}, state/generation.json says [0-9a-f]{12}; rest"):
-        plan(turn, Store(str(turn / "store")))
+def test_a_player_that_the_state_does_not_name_is_rejected(workspace: Path) -> None:
+    write_champion(workspace / PLAYER_DIR, 2)
+    with pytest.raises(StorageError, match=r"weights [0-9a-f]{12}, but state/generation.json names [0-9a-f]{12}; rest"):
+        plan(workspace, Store(str(workspace / "store")))
 
 
-def test_what_is_planned_ahead_is_what_the_next_generation_plans(turn: Path) -> None:
-    """Whoever wins the match: here the challenger, which becomes the champion of generation 5."""
-    store = Store(str(turn / "store"))
-    metrics = play_made_games(turn, 4, read_manifest(turn / PLAYER_DIR, Champion).weights.sha256)
-    ahead = plan_next(turn, store)
+def test_planning_ahead_gives_the_plan_of_the_next_generation(workspace: Path) -> None:
+    """The match does not matter: here the challenger wins it and becomes the champion of generation 5."""
+    store = Store(str(workspace / "store"))
+    metrics = play_made_games(workspace, 4, read_manifest(workspace / PLAYER_DIR, Champion).weights.sha256)
+    ahead = plan_next(workspace, store)
     assert {(spec.generation, spec.weights) for spec in ahead} == {
-        (5, (read_manifest(turn / "state/champion", Champion).weights.sha256,))
+        (5, (read_manifest(workspace / "state/champion", Champion).weights.sha256,))
     }
-    write_champion(turn / "state/champion", 4)
+    write_champion(workspace / "state/champion", 4)
     with pytest.raises(LineageError, match="generation 4 of made has just been decided"):
-        plan_next(turn, store)  # the state is half rolled forward
+        plan_next(workspace, store)  # the state is half rolled forward
     assert metrics.resignation
-    write_identity(turn, 5, write_champion(turn / PLAYER_DIR, 3), metrics.resignation.following.threshold)
-    assert [spec.key() for spec in plan(turn, store)] == [spec.key() for spec in ahead]
+    write_identity(workspace, 5, write_champion(workspace / PLAYER_DIR, 3), metrics.resignation.following.threshold)
+    assert [spec.key() for spec in plan(workspace, store)] == [spec.key() for spec in ahead]
 
 
-def test_ahead_of_the_games_that_set_the_threshold_is_too_early(turn: Path) -> None:
-    store = Store(str(turn / "store"))
-    with pytest.raises(LineageError, match=r"self-play of generation 4 of made is not done.*dvc repro selfplay"):
-        plan_next(turn, store)
-    play_made_games(turn, 3, None)
-    write_identity(turn, 4, None)
-    with pytest.raises(LineageError, match="is not done"):
-        plan_next(turn, store)  # games and metrics are still those of generation 3
-    metrics = play_made_games(turn, 4, None)
-    write_manifest(turn, metrics.model_copy(update={"num_positions": 1}), SELFPLAY_METRICS)
-    with pytest.raises(LineageError, match="is not done"):
-        plan_next(turn, store)  # metrics of other games
+def test_planning_ahead_needs_the_games_that_set_the_threshold(workspace: Path) -> None:
+    store = Store(str(workspace / "store"))
+    with pytest.raises(LineageError, match=r"self-play of generation 4 of made is not finished.*dvc repro selfplay"):
+        plan_next(workspace, store)
+    play_made_games(workspace, 3, None)
+    write_identity(workspace, 4, None)
+    with pytest.raises(LineageError, match="is not finished"):
+        plan_next(workspace, store)  # games and metrics are still those of generation 3
+    metrics = play_made_games(workspace, 4, None)
+    write_manifest(workspace, metrics.model_copy(update={"num_positions": 1}), SELFPLAY_METRICS)
+    with pytest.raises(LineageError, match="is not finished"):
+        plan_next(workspace, store)  # the metrics are of other games
 
 
-def test_without_overlap_nothing_is_planned_ahead(turn: Path) -> None:
-    write_params(turn, overlapping(False))
-    with pytest.raises(LineageError, match=r"decides; set selfplay.overlap to true in params.yaml and commit it"):
-        plan_next(turn, Store(str(turn / "store")))
+def test_planning_ahead_without_overlap_is_rejected(workspace: Path) -> None:
+    write_params(workspace, overlapping(False))
+    with pytest.raises(LineageError, match=r"decides; to plan ahead, set selfplay.overlap to true in"):
+        plan_next(workspace, Store(str(workspace / "store")))
 
 
-def test_a_generation_without_a_player_is_written_as_it_always_was() -> None:
+def test_a_generation_without_a_player_keeps_its_file_format() -> None:
     identity = GenerationId(lineage=LINEAGE, number=1, resign_threshold=-1.0)
     assert canonical_json(identity) == b'{\n "lineage": "made",\n "number": 1,\n "resign_threshold": -1.0\n}\n'
 
@@ -129,5 +143,5 @@ def test_a_generation_without_a_player_is_written_as_it_always_was() -> None:
         ("selfplay: [", False),
     ],
 )
-def test_parameters_of_any_version_tell_whether_self_play_overlaps(text: str, overlap: bool) -> None:
+def test_overlap_is_read_from_parameters_of_any_version(text: str, overlap: bool) -> None:
     assert overlap_of(text) is overlap

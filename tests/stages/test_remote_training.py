@@ -1,4 +1,4 @@
-"""A training by way of the store: the bytes of one done here, and nothing taken that is not whole and of this one."""
+"""Training through the store: it gives the bytes of a local training, and only complete outcomes are accepted."""
 
 import fcntl
 import json
@@ -13,14 +13,16 @@ from typing import NamedTuple
 import pytest
 
 from tests.made_games import made_params, write_workspace
+from zero.config.params import load_params
 from zero.errors import LineageError, StorageError
 from zero.shards.meter import worker_name
-from zero.stages import replay
-from zero.stages.costs import lines_of
-from zero.stages.remote_training import TrainingSpec, fetch, plan, train_into_store
+from zero.stages import remote_training, replay
+from zero.stages.costs import process_costs
+from zero.stages.remote_training import TrainingSpec, fetch, train_into_store
 from zero.stages.training import run
-from zero.storage.files import canonical_json, sha256_bytes
-from zero.storage.manifests import Checkpoint
+from zero.storage.files import canonical_json, read_manifest, sha256_bytes
+from zero.storage.layout import GENERATION_FILE
+from zero.storage.manifests import Checkpoint, GenerationId
 from zero.storage.store import Store
 
 WORKER = """
@@ -29,24 +31,28 @@ from pathlib import Path
 import flows.training as pool
 from zero.storage.store import Store
 
-def look(event, words):
-    if event == "import" and words[0] == "torch":
+def hook(event, arguments):
+    if event == "import" and arguments[0] == "torch":
         print(os.environ.get("GOMP_SPINCOUNT"), flush=True)
         os._exit(0)
 
 assert "torch" not in sys.modules
-sys.addaudithook(look)
+sys.addaudithook(hook)
 pool.train_into_store(pool.TrainingSpec.model_validate_json(sys.argv[1]), Store(sys.argv[2]), Path(sys.argv[3]))
 """
-"""What the process of a run on the pool does, until it imports torch."""
-ASKER = """
+"""The process of a run on the pool, until it imports torch."""
+QUERY = """
 import sys
 from pathlib import Path
 import zero.cli.stages
 from zero.storage.store import Store
+from zero.config.params import load_params
 from zero.stages.remote_training import fetch, plan
+from zero.storage.files import read_manifest
+from zero.storage.manifests import GenerationId
 folder, store = Path(sys.argv[1]), Store(sys.argv[2])
-assert plan(folder, store, missing=True) is None and fetch(folder, store)
+generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+assert plan(folder, load_params(folder), generation, store, only_missing=True) is None and fetch(folder, store)
 assert "torch" not in sys.modules
 """
 MANIFEST = "models/challenger/manifest.json"
@@ -59,34 +65,40 @@ MADE = (
 Files = dict[str, bytes]
 
 
+def plan(folder: Path, store: Store) -> TrainingSpec | None:
+    """The training of a workspace; None if the store has its outcome."""
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+    return remote_training.plan(folder, load_params(folder), generation, store, only_missing=True)
+
+
 class Trained(NamedTuple):
-    """A workspace whose training was done by way of a store."""
+    """A workspace whose training was executed through a store."""
 
     folder: Path
     store: Store
     spec: TrainingSpec
     work: Path
-    """Where another try would work."""
+    """Working folder of another attempt."""
     files: Files
-    """What the training made."""
+    """Output files of the training."""
 
     def is_done(self) -> bool:
-        """What the plan says, and what is fetched."""
-        planned = plan(self.folder, self.store, missing=True)
+        """Whether the plan and the fetch find the outcome; they must agree."""
+        planned = plan(self.folder, self.store)
         assert planned in (None, self.spec)
         fetched = fetch(self.folder, self.store)
         assert (planned is None) == (fetched is not None)
         return planned is None
 
     def train(self) -> int:
-        """Trains into the store; how many steps that took."""
+        """Trains into the store, and returns the number of steps."""
         steps: list[int] = []
         train_into_store(self.spec, self.store, self.work, lambda done, _: steps.append(done))
         assert not self.work.exists()
         return len(steps)
 
     def put_outcome(self, files: Files) -> None:
-        """Puts what claims to be the outcome in place of what is there."""
+        """Replaces the outcome in the store."""
         digests = {path: self.store.put_file(data) for path, data in files.items()}
         shutil.rmtree(Path(self.store.url) / "trainings")
         outcome = {"key": self.spec.key(), "files": digests, "worker": "mallory", "costs": []}
@@ -99,7 +111,7 @@ def original(tmp_path_factory) -> Trained:
     store = Store(str(scratch / "store"))
     write_workspace(folder, made_params(ema_decay=0.9))
     replay.run(folder, store)
-    spec = plan(folder, store, missing=True)
+    spec = plan(folder, store)
     assert spec is not None and fetch(folder, store) is None
     train_into_store(spec, store, scratch / "work")
     assert not (scratch / "work").exists()
@@ -110,41 +122,41 @@ def original(tmp_path_factory) -> Trained:
 
 @pytest.fixture
 def trained(original: Trained, tmp_path: Path) -> Trained:
-    """A copy, to be spoilt."""
+    """A copy that a test may change."""
     shutil.copytree(original.folder, tmp_path / "workspace")
     shutil.copytree(original.store.url, tmp_path / "store")
     copy = original._replace(folder=tmp_path / "workspace", store=Store(str(tmp_path / "store")))
     return copy._replace(work=tmp_path / "trainings" / copy.spec.key())
 
 
-def test_who_only_asks_whether_it_was_done_imports_no_torch(trained: Trained):
-    subprocess.run([sys.executable, "-c", ASKER, trained.folder, trained.store.url], timeout=600, check=True)
+def test_looking_up_an_outcome_does_not_import_torch(trained: Trained):
+    subprocess.run([sys.executable, "-c", QUERY, trained.folder, trained.store.url], timeout=600, check=True)
 
 
-def test_a_training_of_a_worker_gives_the_bytes_of_one_here(trained: Trained):
+def test_a_worker_and_a_local_training_give_the_same_bytes(trained: Trained):
     assert trained.is_done()
     run(trained.folder)
     assert {path: (trained.folder / path).read_bytes() for path in MADE} == trained.files
 
 
-def test_what_a_worker_spent_is_counted_for_the_generation_once(trained: Trained):
+def test_the_costs_of_a_worker_are_counted_once(trained: Trained):
     for _ in range(2):
         assert trained.is_done()
-        (line,) = lines_of(trained.folder, "training", 1)
+        (line,) = process_costs(trained.folder, "training", 1)
         assert line.worker == worker_name()
         assert 0 < line.seconds < 600
         assert line.cpu_seconds > 0
 
 
-def test_a_worker_sets_what_torch_reads_at_its_start_before_that(trained: Trained):
+def test_a_worker_sets_the_environment_before_it_imports_torch(trained: Trained):
     shutil.rmtree(Path(trained.store.url) / "trainings")
     environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
-    words = [sys.executable, "-c", WORKER, trained.spec.model_dump_json(), trained.store.url, str(trained.work)]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    command = [sys.executable, "-c", WORKER, trained.spec.model_dump_json(), trained.store.url, str(trained.work)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout) == (0, "1000\n"), done.stderr
 
 
-def test_what_is_done_is_not_done_again_and_what_killed_tries_left_is_removed(trained: Trained):
+def test_a_finished_training_is_not_repeated_and_stale_folders_are_removed(trained: Trained):
     other, unknown, foreign = (trained.work.parent / name for name in ("ab" * 32, "cd" * 32, "notes"))
     for folder in (trained.work, other, unknown, foreign):
         folder.mkdir(parents=True)
@@ -153,8 +165,8 @@ def test_what_is_done_is_not_done_again_and_what_killed_tries_left_is_removed(tr
     assert sorted(trained.work.parent.iterdir()) == [unknown, foreign]
 
 
-@pytest.mark.parametrize("how", ["missing", "altered"])
-def test_an_outcome_that_lacks_a_file_is_made_again_and_then_whole(trained: Trained, how: str):
+@pytest.mark.parametrize("how", ["missing", "corrupt"])
+def test_an_incomplete_outcome_is_computed_again(trained: Trained, how: str):
     file = Path(trained.store.url) / "files" / sha256_bytes(trained.files["models/challenger/optimizer.safetensors"])
     if how == "missing":
         file.unlink()
@@ -196,7 +208,7 @@ def without_a_manifest(files: Files) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "change",
     [
         of_another_training,
         with_other_raw_weights,
@@ -206,27 +218,27 @@ def without_a_manifest(files: Files) -> None:
         without_a_manifest,
     ],
 )
-def test_what_claims_to_be_the_outcome_is_not_taken(trained: Trained, caplog, spoil: Callable[[Files], None]):
+def test_a_wrong_outcome_is_ignored(trained: Trained, caplog, change: Callable[[Files], None]):
     files = dict(trained.files)
-    spoil(files)
+    change(files)
     trained.put_outcome(files)
     assert not trained.is_done()
-    assert "what mallory made of training" in caplog.text
+    assert "by mallory ignored" in caplog.text
     assert not (trained.folder.parent / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(
     "path", ["data/window/../../../elsewhere", "/elsewhere", "models/challenger/manifest.json", ""]
 )
-def test_a_worker_writes_nothing_but_what_training_reads(trained: Trained, path: str):
+def test_a_worker_writes_only_input_files(trained: Trained, path: str):
     shutil.rmtree(Path(trained.store.url) / "trainings")
     spec = trained.spec.model_copy(update={"files": {**trained.spec.files, path: trained.store.put_file(b"bad")}})
-    with pytest.raises(StorageError, match="is no file that training reads"):
+    with pytest.raises(StorageError, match="is not an input of a training"):
         train_into_store(spec, trained.store, trained.work)
     assert not trained.work.exists()
 
 
-def test_two_workers_of_one_folder_do_not_train_beside_each_other(trained: Trained):
+def test_two_workers_with_the_same_folder_do_not_train_at_the_same_time(trained: Trained):
     shutil.rmtree(Path(trained.store.url) / "trainings")
     trained.work.mkdir(parents=True)
     with (trained.work / "lock").open("a") as other:
@@ -236,14 +248,14 @@ def test_two_workers_of_one_folder_do_not_train_beside_each_other(trained: Train
     assert [path.name for path in trained.work.iterdir()] == ["lock"]
 
 
-def test_a_worker_refuses_files_of_another_training(trained: Trained):
+def test_a_worker_rejects_files_of_another_training(trained: Trained):
     origin = trained.spec.origin.model_copy(update={"generation": 7})
-    with pytest.raises(LineageError, match=r"the files of training .* are of another"):
+    with pytest.raises(LineageError, match=r"the files of training .* belong to another"):
         train_into_store(trained.spec.model_copy(update={"origin": origin}), trained.store, trained.work)
 
 
-def test_a_worker_with_another_profile_refuses_and_leaves_nothing(trained: Trained):
+def test_a_worker_with_another_profile_rejects_the_training_and_leaves_no_files(trained: Trained):
     spec = trained.spec.model_copy(update={"profile": {**trained.spec.profile, "torch": "0.4"}})
-    with pytest.raises(LineageError, match=r"this worker's torch is .*, the training wants 0\.4"):
+    with pytest.raises(LineageError, match=r"this worker's torch is .*, but the training needs 0\.4"):
         train_into_store(spec, trained.store, trained.work)
     assert not trained.work.exists()

@@ -1,4 +1,4 @@
-"""Stage replay: which games are in the window, what is not let in, and what becomes of it."""
+"""Stage replay: the games of the window, and what happens to shards that are rejected."""
 
 import shutil
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_a_window_grows_with_the_generations_oldest_game_first(tmp_path):
 @pytest.mark.parametrize(
     ("size", "num_shards", "skip"), [(9, 3, 0), (8, 3, 1), (7, 3, 2), (6, 2, 0), (2, 1, 1), (1, 1, 2)]
 )
-def test_only_the_last_games_stay(tmp_path, size, num_shards, skip):
+def test_only_the_last_games_are_kept(tmp_path, size, num_shards, skip):
     games = write_workspace(tmp_path, window_of(size))
     run(tmp_path)
     games += next_generation(tmp_path, 2)
@@ -102,7 +102,7 @@ def test_the_window_grows_with_the_games_of_the_lineage(fraction, generation, si
     assert window_size(params.model_copy(update=sections), generation) == size
 
 
-def test_a_window_of_a_fraction_forgets_the_first_games(tmp_path):
+def test_a_window_of_a_fraction_drops_the_first_games(tmp_path):
     params = window_of(100)
     sections = {
         "replay": params.replay.model_copy(update={"window_fraction": 0.5}),
@@ -115,7 +115,7 @@ def test_a_window_of_a_fraction_forgets_the_first_games(tmp_path):
     assert games_in(tmp_path) == sequences(games)[-5:]
 
 
-def test_games_once_dropped_do_not_come_back_with_a_larger_window(tmp_path):
+def test_dropped_games_do_not_return_with_a_larger_window(tmp_path):
     games = write_workspace(tmp_path, window_of(4))
     run(tmp_path)
     games += next_generation(tmp_path, 2)
@@ -124,7 +124,7 @@ def test_games_once_dropped_do_not_come_back_with_a_larger_window(tmp_path):
     assert games_in(tmp_path) == sequences(games)[2:]
 
 
-def test_run_twice_gives_the_same_bytes(tmp_path):
+def test_running_twice_gives_the_same_bytes(tmp_path):
     write_workspace(tmp_path, window_of(5))
     run(tmp_path)
     before = {path.name: sha256_file(path) for path in (tmp_path / "data/window").iterdir()}
@@ -133,16 +133,16 @@ def test_run_twice_gives_the_same_bytes(tmp_path):
     assert {path.name: sha256_file(path) for path in (tmp_path / "data/window").iterdir()} == before
 
 
-def refused(folder: Path, message: str) -> None:
-    """The stage fails and leaves the window and its metrics as they were."""
+def assert_rejected(folder: Path, message: str) -> None:
+    """Asserts that the stage fails and changes neither the window nor the metrics."""
     window_dir = folder / "data/window"
     metrics = folder / "metrics/replay.json"
     before = sorted(window_dir.iterdir()) if window_dir.exists() else None
-    told = metrics.read_bytes() if metrics.exists() else None
+    metrics_before = metrics.read_bytes() if metrics.exists() else None
     with pytest.raises(StorageError, match=message):
         run(folder)
     assert (sorted(window_dir.iterdir()) if window_dir.exists() else None) == before
-    assert (metrics.read_bytes() if metrics.exists() else None) == told
+    assert (metrics.read_bytes() if metrics.exists() else None) == metrics_before
 
 
 def flip_a_byte(path: Path) -> None:
@@ -152,26 +152,26 @@ def flip_a_byte(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_altered_games_are_refused(tmp_path):
+def test_corrupt_games_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     flip_a_byte(tmp_path / "data/games/shard-0001.parquet")
-    refused(tmp_path, r"shard-0001\.parquet is corrupt.*run `dvc repro` to play it again")
+    assert_rejected(tmp_path, r"shard-0001\.parquet is corrupt.*run `dvc repro` to play it again")
     assert has_missing_shards(tmp_path, "data/games")
-    assert (tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet").exists()
+    assert (tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet").exists()
 
 
-def test_altered_older_games_are_refused(tmp_path):
+def test_corrupt_older_games_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     run(tmp_path)
     next_generation(tmp_path, 2)
     flip_a_byte(tmp_path / "state/replay/gen-0001-shard-0000.parquet")
-    refused(tmp_path, r"gen-0001-shard-0000\.parquet is corrupt")
+    assert_rejected(tmp_path, r"gen-0001-shard-0000\.parquet is corrupt")
 
 
-def test_missing_games_are_refused(tmp_path):
+def test_missing_games_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     (tmp_path / "data/games/shard-0000.parquet").unlink()
-    refused(tmp_path, r"cannot read .*shard-0000\.parquet")
+    assert_rejected(tmp_path, r"cannot read .*shard-0000\.parquet")
 
 
 def change_first_shard(folder: Path, **update: object) -> None:
@@ -188,40 +188,40 @@ def change_first_shard(folder: Path, **update: object) -> None:
         ({"first_game": 1}, "not numbered from 1"),
     ],
 )
-def test_a_shard_that_is_not_what_its_manifest_says_is_refused(tmp_path, update, message):
+def test_a_shard_that_contradicts_its_manifest_is_rejected(tmp_path, update, message):
     write_workspace(tmp_path, window_of(100))
     change_first_shard(tmp_path, **update)
-    refused(tmp_path, message)
+    assert_rejected(tmp_path, message)
 
 
-def test_a_game_set_that_does_not_add_up_is_refused(tmp_path):
+def test_a_game_set_that_does_not_add_up_is_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     games = read_manifest(tmp_path / "data/games", GameSet)
     write_manifest(tmp_path / "data/games", games.model_copy(update={"num_games": 7}))
-    refused(tmp_path, "says num_games 7, its shards have 6")
+    assert_rejected(tmp_path, "declares num_games 7, but its shards have 6")
 
 
-def test_games_of_another_board_are_refused(tmp_path):
+def test_games_of_another_board_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     other = GoParams(name="go", size=6, komi=0.5, allow_suicide=False)
     write_params(tmp_path, window_of(100).model_copy(update={"game": other}))
-    refused(tmp_path, "its games have 26 actions, the parameters' game has 37")
+    assert_rejected(tmp_path, "its games have 26 actions, the parameters' game has 37")
 
 
-def test_games_of_another_generation_are_refused(tmp_path):
+def test_games_of_another_generation_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     write_manifest(tmp_path, GenerationId(lineage=LINEAGE, number=2, resign_threshold=-1.0), GENERATION_FILE)
-    refused(tmp_path, "data/games is of made generation 1, the workspace makes made generation 2")
+    assert_rejected(tmp_path, "data/games is of made generation 1, but the workspace makes made generation 2")
 
 
-def test_a_window_of_the_future_is_refused(tmp_path):
+def test_a_window_of_the_future_is_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     run(tmp_path)
     next_generation(tmp_path, 1)
-    refused(tmp_path, "state/replay is of made generation 1, the workspace makes made generation 1")
+    assert_rejected(tmp_path, "state/replay is of made generation 1, but the workspace makes made generation 1")
 
 
-def test_a_window_altered_after_it_was_made_is_not_trained_on(tmp_path):
+def test_a_window_that_was_changed_later_is_not_read(tmp_path):
     write_workspace(tmp_path, window_of(100))
     window = run(tmp_path)
     with pytest.raises(StorageError, match=r"holds 6 games .* its manifest says 5"):
@@ -232,7 +232,7 @@ def test_a_window_altered_after_it_was_made_is_not_trained_on(tmp_path):
 
 
 def change_game(folder: Path, shard: int, change: Callable[[list[GameRecord]], list[GameRecord]]) -> bytes:
-    """Writes other games into a shard, with a manifest that agrees; the new bytes."""
+    """Writes other games into a shard, updates the manifest, and returns the new bytes."""
     directory = folder / "data/games"
     games = read_manifest(directory, GameSet)
     ref = games.shards[shard]
@@ -249,59 +249,63 @@ def change_game(folder: Path, shard: int, change: Callable[[list[GameRecord]], l
     return data
 
 
-def lost_after_all(records: list[GameRecord]) -> list[GameRecord]:
+def with_another_outcome(records: list[GameRecord]) -> list[GameRecord]:
     return [records[0], records[1]._replace(outcome=-records[1].outcome), records[2]]
 
 
-def test_games_that_break_the_contract_are_set_aside_here_and_in_the_store(tmp_path):
+def test_games_that_break_the_contract_are_quarantined_in_the_workspace_and_in_the_store(tmp_path):
     write_workspace(tmp_path, window_of(100))
-    data = change_game(tmp_path, 1, lost_after_all)
+    data = change_game(tmp_path, 1, with_another_outcome)
     key = read_manifest(tmp_path / "data/games", GameSet).shards[1].key
     store = Store(str(tmp_path / "store"))
     store.put_shard(key, data)
-    refused(tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: the recorded outcome is wrong")
-    aside = tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet"
+    assert_rejected(
+        tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: the recorded outcome is wrong"
+    )
+    aside = tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet"
     assert aside.read_bytes() == data
     assert "game 4, move" in aside.with_name(f"{aside.name}.reason.txt").read_text()
     assert store.get_shard(key) is None
-    assert [path.read_bytes() for path in sorted((tmp_path / "store/quarantine").glob("*.parquet.????????"))] == [data]
+    assert [path.read_bytes() for path in sorted((tmp_path / "store/set-aside").glob("*.parquet.????????"))] == [data]
     assert has_missing_shards(tmp_path, "data/games")
 
 
-def test_all_shards_at_fault_are_set_aside_at_once(tmp_path):
+def test_all_rejected_shards_are_quarantined_at_once(tmp_path):
     write_workspace(tmp_path, window_of(100), num_shards=3)
-    change_game(tmp_path, 0, lost_after_all)
-    change_game(tmp_path, 2, lost_after_all)
-    refused(tmp_path, r"shard-0000\.parquet .*\(and 1 more\)")
-    assert len(list((tmp_path / ".zero/quarantine").glob("*.parquet"))) == 2
+    change_game(tmp_path, 0, with_another_outcome)
+    change_game(tmp_path, 2, with_another_outcome)
+    assert_rejected(tmp_path, r"shard-0000\.parquet .*\(and 1 more\)")
+    assert len(list((tmp_path / ".zero/set-aside").glob("*.parquet"))) == 2
     assert (tmp_path / "data/games/shard-0001.parquet").exists()
 
 
-def test_a_game_of_the_window_that_comes_again_is_refused(tmp_path):
-    """The new shard is true in itself, but one of its games was played from a stream of generation 1."""
+def test_a_repeated_game_of_the_window_is_rejected(tmp_path):
+    """The new shard is valid by itself, but one of its games was played from a random stream of generation 1."""
     games = write_workspace(tmp_path, window_of(100))
     run(tmp_path)
     next_generation(tmp_path, 2)
     long = max(games, key=lambda game: len(game.actions))
     change_game(tmp_path, 0, lambda records: [records[0], records[1], long._replace(game=2)])
-    refused(tmp_path, f"game 2: .* are those of game {long.game} of generation 1: one random stream was played twice")
+    assert_rejected(
+        tmp_path, f"game 2: .* are those of game {long.game} of generation 1: one random stream was played twice"
+    )
 
 
-def test_games_of_another_player_are_refused(tmp_path):
+def test_games_of_another_player_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     games = read_manifest(tmp_path / "data/games", GameSet)
     origin = games.origin.model_copy(update={"inputs": {"champion": sha256_bytes(b"another")}})
     write_manifest(tmp_path / "data/games", games.model_copy(update={"origin": origin}))
-    refused(tmp_path, "Black was .*, not .*")
+    assert_rejected(tmp_path, "Black was .*, not .*")
 
 
-def test_the_metrics_count_what_was_checked(tmp_path):
+def test_the_metrics_describe_the_checked_games(tmp_path):
     games = write_workspace(tmp_path, window_of(7))
     run(tmp_path)
     games += next_generation(tmp_path, 2)
     known = games[4]._replace(
         game=1, root_values=games[4].root_values * np.float32(0.9995)
-    )  # its moves again, by another stream
+    )  # the same moves, played from another random stream
     change_game(tmp_path, 0, lambda records: [records[0], known, records[2]])
     window = run(tmp_path)
     new = [games[6], known, *games[8:]]

@@ -1,10 +1,17 @@
-"""What resignation costs, counted by hand and by a slow twin, and the threshold that follows from it."""
+"""False positives of resignation, counted by hand and by a slow oracle, and the threshold chosen from them."""
 
 import numpy as np
 import pytest
 
 from zero.data.records import GameColumns, read_records, write_records
-from zero.stages.resignation import FEWEST_GAMES, HIGHEST_THRESHOLD, calibrate, falls_of, measure, next_threshold
+from zero.stages.resignation import (
+    FEWEST_GAMES,
+    HIGHEST_THRESHOLD,
+    calibrate,
+    measure,
+    next_threshold,
+    resignation_traces,
+)
 from zero.storage.manifests import NO_RESIGNATION, GameRecord
 
 
@@ -32,11 +39,11 @@ def columns(*records: GameRecord) -> GameColumns:
 
 
 def numbers(games: GameColumns, threshold: float) -> tuple[int, int, int]:
-    found = measure(falls_of(games), threshold)
+    found = measure(resignation_traces(games), threshold)
     return found.num_games, found.would_resign, found.would_have_won
 
 
-def test_a_player_below_the_threshold_who_lost_is_no_false_positive():
+def test_a_player_below_the_threshold_who_lost_is_not_a_false_positive():
     # Black is to move at 0, 2, 4; White at 1, 3.
     assert numbers(columns(record(0, [0.0, 0.0, -0.8, 0.8, -0.9], -1)), -0.7) == (1, 1, 0)
 
@@ -45,21 +52,21 @@ def test_a_player_below_the_threshold_who_won_is_a_false_positive():
     assert numbers(columns(record(0, [0.0, 0.0, -0.8, 0.8, 0.9], +1)), -0.7) == (1, 1, 1)
 
 
-def test_a_draw_was_not_lost():
+def test_a_draw_is_a_false_positive():
     assert numbers(columns(record(0, [0.0, 0.0, -0.8], 0)), -0.7) == (1, 1, 1)
 
 
-def test_the_first_player_below_the_threshold_gives_up():
-    """White gave up at move 3, so that what Black thinks at move 4 no longer happens."""
+def test_the_first_player_below_the_threshold_resigns():
+    """White resigns at move 3, so Black's value at move 4 does not count."""
     assert numbers(columns(record(0, [0.0, 0.0, 0.0, -0.9, -0.9], +1)), -0.7) == (1, 1, 0)
     assert numbers(columns(record(0, [0.0, 0.0, 0.0, -0.9, -0.9], -1)), -0.7) == (1, 1, 1)
 
 
-def test_a_game_has_a_move_of_each_before_it_is_given_up():
+def test_each_player_makes_a_move_before_a_resignation():
     assert numbers(columns(record(0, [-0.9, -0.9, 0.0], -1)), -0.7) == (1, 0, 0)
 
 
-def test_a_good_best_child_keeps_a_player_going():
+def test_a_good_best_child_prevents_resignation():
     assert numbers(columns(record(0, [0, 0, -0.9], -1, best_values=[0, 0, -0.6])), -0.7) == (1, 0, 0)
 
 
@@ -87,8 +94,8 @@ def made_games(num_games: int, seed: int) -> GameColumns:
     return columns(*records)
 
 
-def slow_twin(games: GameColumns, threshold: float) -> tuple[int, int, int]:
-    """Game after game, move after move."""
+def slow_count(games: GameColumns, threshold: float) -> tuple[int, int, int]:
+    """Counts game by game and move by move."""
     num_games = would_resign = would_have_won = 0
     for game in range(games.num_games):
         if not games.never_resigns[game]:
@@ -106,19 +113,19 @@ def slow_twin(games: GameColumns, threshold: float) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("threshold", [-1.0, -0.97, -0.9, -0.75, -0.5])
-def test_the_count_is_that_of_the_slow_twin(threshold):
+def test_the_count_equals_the_slow_count(threshold):
     games = made_games(400, seed=3)
-    assert numbers(games, threshold) == slow_twin(games, threshold)
+    assert numbers(games, threshold) == slow_count(games, threshold)
 
 
 @pytest.mark.parametrize("target", [0.02, 0.05, 0.2])
 def test_the_next_threshold_is_the_highest_within_the_target(target):
-    falls = falls_of(made_games(600, seed=4))
-    found = next_threshold(falls, target)
+    traces = resignation_traces(made_games(600, seed=4))
+    found = next_threshold(traces, target)
     assert found.false_positive_rate <= target and found.would_resign >= FEWEST_GAMES
     assert found.interval[0] <= found.false_positive_rate <= found.interval[1]
     higher = [
-        measure(falls, round(0.01 * step, 6))
+        measure(traces, round(0.01 * step, 6))
         for step in range(round(100 * found.threshold) + 1, round(100 * HIGHEST_THRESHOLD) + 1)
     ]
     assert all(other.false_positive_rate > target for other in higher)
@@ -126,18 +133,18 @@ def test_the_next_threshold_is_the_highest_within_the_target(target):
 
 
 def test_a_stricter_target_gives_a_lower_threshold():
-    falls = falls_of(made_games(600, seed=4))
-    assert next_threshold(falls, 0.02).threshold < next_threshold(falls, 0.2).threshold
+    traces = resignation_traces(made_games(600, seed=4))
+    assert next_threshold(traces, 0.02).threshold < next_threshold(traces, 0.2).threshold
 
 
-def test_few_games_prove_nothing_and_nobody_resigns():
+def test_with_too_few_games_no_one_resigns():
     games = columns(*(record(game, [0, 0, -0.99], -1) for game in range(FEWEST_GAMES - 1)))
-    assert next_threshold(falls_of(games), 0.05).threshold == NO_RESIGNATION
+    assert next_threshold(resignation_traces(games), 0.05).threshold == NO_RESIGNATION
     games = columns(*(record(game, [0, 0, -0.99], -1) for game in range(FEWEST_GAMES)))
-    assert next_threshold(falls_of(games), 0.05).threshold == HIGHEST_THRESHOLD
+    assert next_threshold(resignation_traces(games), 0.05).threshold == HIGHEST_THRESHOLD
 
 
-def test_without_calibration_games_nobody_resigns():
+def test_without_calibration_games_no_one_resigns():
     games = columns(record(0, [0, 0, -0.99], -1, never_resigns=False))
     report = calibrate(games, -0.9, 0.05)
     assert report.following.threshold == NO_RESIGNATION
@@ -147,4 +154,4 @@ def test_without_calibration_games_nobody_resigns():
 def test_the_threshold_in_use_is_measured_on_games_that_did_not_choose_it():
     games = made_games(400, seed=5)
     report = calibrate(games, -0.9, 0.05)
-    assert (report.used.threshold, report.used.would_resign) == (-0.9, slow_twin(games, -0.9)[1])
+    assert (report.used.threshold, report.used.would_resign) == (-0.9, slow_count(games, -0.9)[1])

@@ -1,4 +1,4 @@
-"""What a stage depends on is told twice: to DVC in dvc.yaml, and in the digests that a manifest holds."""
+"""The dependencies of a stage are listed twice, in dvc.yaml and in the code: both lists must agree and be complete."""
 
 import ast
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_dvc_has_the_stages_that_have_parameters_and_sources():
 
 
 @pytest.mark.parametrize("stage", SOURCES)
-def test_the_sources_of_a_stage_hold_all_that_its_module_imports(stage):
+def test_the_sources_of_a_stage_include_everything_that_it_imports(stage):
     listed = set()
     for name in SOURCES[stage]:
         path = PROJECT_DIR / "zero" / name
@@ -44,24 +44,24 @@ def test_the_sources_of_a_stage_hold_all_that_its_module_imports(stage):
 
 
 def closure(path: Path) -> set[Path]:
-    """A module and all modules of `zero` that it imports, at any depth; not the files of packages that do nothing."""
+    """A module and all modules of `zero` that it imports, directly or not, without those that only hold constants."""
     found, todo = set(), [path]
     while todo:
         module = todo.pop()
         if module not in found:
             found.add(module)
             todo += imported(module)
-    return {module for module in found if not does_nothing(module)}
+    return {module for module in found if not has_only_constants(module)}
 
 
-def does_nothing(path: Path) -> bool:
+def has_only_constants(path: Path) -> bool:
     """True for a module of docstrings and constants, which need not be among the sources."""
     statements = ast.parse(path.read_text()).body
     return all(isinstance(s, ast.Expr | ast.Assign) and isinstance(s.value, ast.Constant) for s in statements)
 
 
 def imported(path: Path) -> list[Path]:
-    """The files of `zero` that a module imports, in functions too."""
+    """The files of `zero` that a module imports, also inside functions."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

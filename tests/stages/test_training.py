@@ -1,4 +1,4 @@
-"""Stage training: the same bytes each time, also when it was interrupted."""
+"""Stage training: the same bytes each time, also after an interruption."""
 
 import contextlib
 import csv
@@ -36,7 +36,7 @@ OUTS = (
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Stands for the death of the process."""
 
 
 def workspace(folder: Path, params: Params) -> Path:
@@ -74,8 +74,8 @@ def with_profile(params: Params, **changes: object) -> Params:
     return params.model_copy(update={"profile": params.profile.model_copy(update=changes)})
 
 
-def with_everything(params: Params) -> Params:
-    """A network beyond the paper's, and a moving average of its weights."""
+def with_all_extras(params: Params) -> Params:
+    """A network with pooling and auxiliary heads, and an exponential moving average of its weights."""
     network = network_params(global_pooling=True, ownership_head=True, score_head=True)
     section = {"ownership_loss_weight": 0.5, "score_loss_weight": 0.5, "ema_decay": 0.9}
     return params.model_copy(update={"network": network, "training": params.training.model_copy(update=section)})
@@ -91,7 +91,7 @@ def test_two_runs_give_the_same_bytes(tmp_path, training):
     assert trained(tmp_path / "a", params) == trained(tmp_path / "b", params)
 
 
-def test_bf16_gives_the_same_bytes_each_time_and_others_than_fp32(tmp_path):
+def test_bf16_gives_the_same_bytes_each_time_but_not_those_of_fp32(tmp_path):
     low = with_profile(made_params(), training_precision="bf16")
     one, other = (trained(tmp_path / name, low) for name in ("a", "b"))
     assert one == other != trained(tmp_path / "c", made_params())
@@ -102,28 +102,28 @@ def test_two_threads_give_the_same_bytes_each_time(tmp_path):
     assert trained(tmp_path / "a", params) == trained(tmp_path / "b", params)
 
 
-def test_denormals_are_zero_while_it_trains(tmp_path):
+def test_denormals_are_flushed_during_training(tmp_path):
     halves: list[float] = []
 
-    def look(done: int, total: int) -> None:
+    def record(done: int, total: int) -> None:
         halves.append(float(torch.tensor([2.0**-126]) * 0.5))
 
-    run(workspace(tmp_path, made_params()), progress=look)
+    run(workspace(tmp_path, made_params()), progress=record)
     assert halves and not any(halves)
 
 
-def test_a_training_is_alone_on_its_gpu_while_it_lasts(tmp_path, monkeypatch):
-    told = []
+def test_training_locks_its_gpu(tmp_path, monkeypatch):
+    events = []
 
     @contextlib.contextmanager
-    def alone(profile):
-        told.append("taken")
+    def lock(profile):
+        events.append("locked")
         yield
-        told.append("given back")
+        events.append("unlocked")
 
-    monkeypatch.setattr("zero.stages.training.alone_on_gpus", alone)
-    run(workspace(tmp_path, made_params()), progress=lambda done, total: told.append("step"))
-    assert (told[0], set(told[1:-1]), told[-1]) == ("taken", {"step"}, "given back")
+    monkeypatch.setattr("zero.stages.training.lock_visible_gpus", lock)
+    run(workspace(tmp_path, made_params()), progress=lambda done, total: events.append("step"))
+    assert (events[0], set(events[1:-1]), events[-1]) == ("locked", {"step"}, "unlocked")
 
 
 def test_another_seed_gives_other_weights(tmp_path):
@@ -136,9 +136,9 @@ def test_another_seed_gives_other_weights(tmp_path):
     "training", [{"kl_target": 0.001}, {"optimizer": "adam"}, {"momentum": 0.0}, {"ema_decay": 0.9}]
 )
 @pytest.mark.parametrize("kill_step", [4, 7, 9])
-def test_interrupted_training_goes_on_to_the_same_bytes(tmp_path, training, kill_step):
+def test_an_interrupted_training_gives_the_same_bytes(tmp_path, training, kill_step):
     params = made_params(**training)
-    straight = trained(tmp_path / "straight", params)
+    uninterrupted = trained(tmp_path / "uninterrupted", params)
     folder = workspace(tmp_path / "killed", params)
     with pytest.raises(KilledError):
         run(folder, kill_at(kill_step))
@@ -146,13 +146,13 @@ def test_interrupted_training_goes_on_to_the_same_bytes(tmp_path, training, kill
     assert len(leftovers(folder)) == 1
     steps: list[int] = []
     run(folder, lambda done, total: steps.append(done))
-    assert steps == list(range(kill_step // 4 * 4 + 1, 11)), "it went on from the last checkpoint"
-    assert outs(folder) == straight
+    assert steps == list(range(kill_step // 4 * 4 + 1, 11)), "it resumed from the last checkpoint"
+    assert outs(folder) == uninterrupted
     assert not leftovers(folder)
 
 
-def test_a_broken_checkpoint_is_not_used(tmp_path):
-    straight = trained(tmp_path / "straight", made_params())
+def test_a_corrupt_checkpoint_is_ignored(tmp_path):
+    uninterrupted = trained(tmp_path / "uninterrupted", made_params())
     folder = workspace(tmp_path / "killed", made_params())
     with pytest.raises(KilledError):
         run(folder, kill_at(6))
@@ -161,23 +161,23 @@ def test_a_broken_checkpoint_is_not_used(tmp_path):
     steps: list[int] = []
     run(folder, lambda done, total: steps.append(done))
     assert steps[0] == 1
-    assert outs(folder) == straight
+    assert outs(folder) == uninterrupted
 
 
-def test_a_checkpoint_of_other_parameters_is_not_used(tmp_path):
+def test_a_checkpoint_of_other_parameters_is_ignored(tmp_path):
     params = made_params(weight_decay=0.01)
-    straight = trained(tmp_path / "straight", params)
+    uninterrupted = trained(tmp_path / "uninterrupted", params)
     folder = workspace(tmp_path / "killed", made_params())
     with pytest.raises(KilledError):
         run(folder, kill_at(6))
     write_params(folder, params)
     replay.run(folder, Store(str(folder / "store")))
     run(folder)
-    assert outs(folder) == straight
+    assert outs(folder) == uninterrupted
     assert not leftovers(folder)
 
 
-def test_the_next_generation_goes_on_with_weights_optimizer_and_schedule(tmp_path):
+def test_the_next_generation_continues_with_weights_optimizer_and_schedule(tmp_path):
     rates = (LearningRateStep(from_step=0, learning_rate=0.02), LearningRateStep(from_step=15, learning_rate=0.002))
     params = made_params(learning_rate=rates)
     folder = workspace(tmp_path, params)
@@ -228,7 +228,7 @@ def test_a_dead_training_restarts_from_the_checkpoint_it_started_from(tmp_path, 
     kept = bytes_of(trainee_dir, trainee.weights)
     assert bytes_of(directory, checkpoint.trainee) == bytes_of(directory, checkpoint.trainee_average) == kept
     assert bytes_of(directory, checkpoint.optimizer) == bytes_of(trainee_dir, trainee.optimizer)
-    assert bytes_of(directory, checkpoint.weights) != kept, "the player of the match is that of the training"
+    assert bytes_of(directory, checkpoint.weights) != kept, "the match is played by the trained network"
     assert "the next generation restarts" in caplog.text
     next_generation(folder, 2)
     second = run(folder)
@@ -262,11 +262,11 @@ def test_the_warm_up_and_the_value_loss_change_the_weights(tmp_path):
     assert len(set(found.values())) == 3
 
 
-def test_the_challenger_is_the_average_and_training_goes_on_from_the_weights_without_it(tmp_path):
+def test_the_challenger_is_the_average_and_training_continues_from_the_raw_weights(tmp_path):
     plain, averaged = (workspace(tmp_path / str(decay), made_params(ema_decay=decay)) for decay in (0.0, 0.9))
     for number in (1, 2):
         without, checkpoint = run(plain), run(averaged)
-        assert checkpoint.trainee.sha256 == without.weights.sha256, "the average changes nothing about the training"
+        assert checkpoint.trainee.sha256 == without.weights.sha256, "the average does not change the training"
         assert checkpoint.weights.sha256 != without.weights.sha256
         assert checkpoint.optimizer.sha256 == without.optimizer.sha256
         directory = averaged / "models/challenger"
@@ -275,8 +275,8 @@ def test_the_challenger_is_the_average_and_training_goes_on_from_the_weights_wit
             next_generation(folder, number + 1)
 
 
-def test_the_average_is_that_of_all_generations(tmp_path):
-    """A generation of one step moves it by half from where the generation before left it."""
+def test_the_average_continues_across_generations(tmp_path):
+    """With a decay of 0.5, a generation of one step gives the mean of the old average and the new weights."""
     folder = workspace(tmp_path, made_params(ema_decay=0.5))
     first = run(folder)
     before = load_network(checked_path(first.weights, folder / "models/challenger").read_bytes()).state_dict()
@@ -299,7 +299,7 @@ def test_an_average_that_is_switched_off_leaves_no_file(tmp_path):
     assert not (folder / "models/challenger/raw-weights.safetensors").exists()
 
 
-def test_an_altered_trainee_behind_the_average_is_refused(tmp_path):
+def test_corrupt_raw_weights_of_the_trainee_are_rejected(tmp_path):
     folder = workspace(tmp_path, made_params(ema_decay=0.9))
     run(folder)
     next_generation(folder, 2)
@@ -309,8 +309,8 @@ def test_an_altered_trainee_behind_the_average_is_refused(tmp_path):
         run(folder)
 
 
-def test_the_losses_of_the_heads_are_in_the_curve(tmp_path):
-    run(workspace(tmp_path, with_everything(made_params(num_steps=60, batch_size=32, log_interval=10))))
+def test_the_losses_of_the_auxiliary_heads_are_in_the_curve(tmp_path):
+    run(workspace(tmp_path, with_all_extras(made_params(num_steps=60, batch_size=32, log_interval=10))))
     first, *_, last = curve(tmp_path)
     for name in ("policy_loss", "value_loss", "ownership_loss", "score_loss"):
         assert 0 < float(last[name]) < float(first[name]), name
@@ -318,13 +318,13 @@ def test_the_losses_of_the_heads_are_in_the_curve(tmp_path):
     assert parts[0] + parts[1] + 0.5 * parts[2] + 0.5 * parts[3] < float(last["loss"])
 
 
-def test_two_processes_train_as_one_and_after_a_death_go_on_to_the_same_bytes(tmp_path):
-    params = with_everything(made_params(batch_size=32))
+def test_two_processes_train_as_one_and_resume_after_a_death_to_the_same_bytes(tmp_path):
+    params = with_all_extras(made_params(batch_size=32))
     pair = with_profile(params, training_processes=2)
     steps: list[int] = []
-    run(workspace(tmp_path / "straight", pair), lambda done, total: steps.append(done))
+    run(workspace(tmp_path / "uninterrupted", pair), lambda done, total: steps.append(done))
     assert steps == list(range(1, 11))
-    straight = outs(tmp_path / "straight")
+    uninterrupted = outs(tmp_path / "uninterrupted")
 
     def kill_one(done: int, total: int) -> None:
         if done == 6:
@@ -336,8 +336,8 @@ def test_two_processes_train_as_one_and_after_a_death_go_on_to_the_same_bytes(tm
     assert not (folder / "models/challenger").exists()
     steps.clear()
     run(folder, lambda done, total: steps.append(done))
-    assert steps == list(range(5, 11)), "it went on from the last checkpoint"
-    assert outs(folder) == straight
+    assert steps == list(range(5, 11)), "it resumed from the last checkpoint"
+    assert outs(folder) == uninterrupted
     assert not leftovers(folder)
 
     trained(tmp_path / "alone", params)
@@ -346,7 +346,7 @@ def test_two_processes_train_as_one_and_after_a_death_go_on_to_the_same_bytes(tm
             assert float(two[name]) == pytest.approx(float(one[name]), rel=0.1), name
 
 
-def test_an_error_in_a_process_that_trains_is_the_error_of_the_stage(tmp_path):
+def test_an_error_in_a_training_process_is_the_error_of_the_stage(tmp_path):
     params = with_profile(made_params(), training_processes=2)
     folder = workspace(tmp_path, params)
     path = next((folder / "data/window").glob("*.parquet"))
@@ -356,8 +356,8 @@ def test_an_error_in_a_process_that_trains_is_the_error_of_the_stage(tmp_path):
     assert not (folder / "models").exists()
 
 
-def test_fast_moves_are_never_learned_from(tmp_path):
-    """Their targets would be divisions of nothing by nothing."""
+def test_moves_without_a_full_search_are_not_trained_on(tmp_path):
+    """Their visit counts are all 0, so their targets would be NaN."""
     params = made_params()
     fast = params.selfplay.model_copy(update={"full_search_fraction": 0.5})
     folder = workspace(tmp_path, params.model_copy(update={"selfplay": fast}))
@@ -416,7 +416,7 @@ def test_a_line_is_the_mean_of_its_steps_and_has_the_last_rate():
     assert isinstance(line.step, int)
 
 
-def test_another_network_than_the_trainee_is_refused(tmp_path):
+def test_a_network_that_differs_from_the_trainee_is_rejected(tmp_path):
     folder = workspace(tmp_path, made_params())
     network = network_params(num_channels=8)
     write_params(folder, made_params().model_copy(update={"network": network}))
@@ -425,7 +425,7 @@ def test_another_network_than_the_trainee_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors"])
-def test_an_altered_trainee_is_refused(tmp_path, name):
+def test_a_corrupt_trainee_is_rejected(tmp_path, name):
     folder = workspace(tmp_path, made_params())
     path = folder / "state/trainee" / name
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -434,7 +434,7 @@ def test_an_altered_trainee_is_refused(tmp_path, name):
     assert not (folder / "models").exists()
 
 
-def test_a_missing_window_is_refused(tmp_path):
+def test_a_missing_window_is_rejected(tmp_path):
     write_workspace(tmp_path, made_params())
     with pytest.raises(StorageError, match=r"no .*data/window/manifest\.json"):
         run(tmp_path)

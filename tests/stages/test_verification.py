@@ -1,4 +1,4 @@
-"""Double play: an honest shard comes out twice, and one altered bit anywhere in a game ends the generation."""
+"""The re-execution check: correct shards pass, and one flipped bit anywhere in a game is an error."""
 
 import shutil
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from zero.errors import LineageError, MismatchError
 from zero.network.weights import new_network, weights_bytes
 from zero.search.streams import stream_of
 from zero.stages import gating, selfplay, verification
-from zero.stages.verification import VerificationMetrics, draw_shards, first_difference, games_to_end
+from zero.stages.verification import VerificationMetrics, first_difference, games_to_finish, sample_shards
 from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Champion, Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin
@@ -24,7 +24,7 @@ from zero.storage.store import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 NUM_SLOTS = 8
-"""Of the `smoke` preset."""
+"""`num_slots` of the `smoke` preset."""
 
 
 def params_of(shard_fraction: float = 1.0, game_fraction: float = 0.4) -> Params:
@@ -38,7 +38,7 @@ def params_of(shard_fraction: float = 1.0, game_fraction: float = 0.4) -> Params
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace after self-play and gating; its code is this project's."""
+    """A workspace after self-play and gating, with the code of this project."""
     folder = tmp_path_factory.mktemp("workspace")
     params = params_of()
     for name in ("zero", "constraints.txt"):
@@ -87,7 +87,7 @@ def games_of(folder: Path, games_dir: str, shard: int) -> GameColumns:
 
 
 def corrupt(folder: Path, games_dir: str, shard: int, change: Callable[[GameRecord], GameRecord], game: int) -> str:
-    """Changes one game of a shard, in the folder with its manifest and in the store; the shard's key."""
+    """Changes one game of a shard in the workspace, its manifest and the store. Returns the shard's key."""
     manifest = read_manifest(folder / games_dir, GameSet)
     ref = manifest.shards[shard]
     columns = games_of(folder, games_dir, shard)
@@ -108,64 +108,64 @@ def corrupt(folder: Path, games_dir: str, shard: int, change: Callable[[GameReco
 
 
 def first_to_end(folder: Path, games_dir: str, shard: int) -> int:
-    """Index of the shortest of the games that all begin at once: it is the first to end."""
+    """Index of the game that ends first: the shortest of those that begin at the same time."""
     lengths = np.diff(games_of(folder, games_dir, shard).move_offsets)
     return int(lengths[:NUM_SLOTS].argmin())
 
 
-def nudged(game: GameRecord) -> GameRecord:
-    """A game in which one root value is off by the last bit."""
+def with_flipped_bit(game: GameRecord) -> GameRecord:
+    """A game with the last bit of one root value changed."""
     values = game.root_values.copy()
     values[3] = np.nextafter(values[3], np.float32(2.0))
     return game._replace(root_values=values)
 
 
-def test_honest_shards_come_out_twice_with_equal_bits(workspace):
+def test_correct_shards_are_reexecuted_with_equal_bits(workspace):
     metrics = verify(workspace)
     assert metrics == read_manifest(workspace / "metrics", VerificationMetrics, "verification.json")
     for found in (metrics.selfplay, metrics.gating):
         assert (found.shards, found.num_shards) == ((0, 1), 2)
-        assert 8 <= found.num_games < 20  # 4 of each 10, and those that ended in the same step; not all were played
+        assert 8 <= found.num_games < 20  # 4 of each 10 and those that ended in the same step
     before = (workspace / "metrics/verification.json").read_bytes()
     verify(workspace)
     assert (workspace / "metrics/verification.json").read_bytes() == before
 
 
-def assert_one_bit_is_found_named_and_set_aside(workspace: Path, games_dir: str, shard: int) -> None:
+def assert_flipped_bit_is_reported_and_quarantined(workspace: Path, games_dir: str, shard: int) -> None:
     game = first_to_end(workspace, games_dir, shard)
-    key = corrupt(workspace, games_dir, shard, nudged, game)
+    key = corrupt(workspace, games_dir, shard, with_flipped_bit, game)
     with pytest.raises(MismatchError) as caught:
         verify(workspace)
     message = str(caught.value)
-    assert message.startswith(f"{games_dir}/shard-{shard:04d}.parquet, played twice, gave two results: ")
+    assert message.startswith(f"{games_dir}/shard-{shard:04d}.parquet differs from its re-execution: ")
     assert f"game {10 * shard + game}, move 3: root_values is" in message
     assert "nothing is recorded" in message and "run `dvc repro`" in message
     assert not (workspace / "metrics/verification.json").exists()
     assert has_missing_shards(workspace, games_dir)
     assert Store(str(workspace / "store")).get_shard(key) is None
     name = f"gen-0003-{Path(games_dir).name}-shard-{shard:04d}.parquet"
-    assert "move 3: root_values" in (workspace / ".zero/quarantine" / f"{name}.reason.txt").read_text()
+    assert "move 3: root_values" in (workspace / ".zero/set-aside" / f"{name}.reason.txt").read_text()
 
 
-def test_one_bit_in_one_game_of_the_self_play_is_found_named_and_set_aside(workspace):
-    assert_one_bit_is_found_named_and_set_aside(workspace, "data/games", 1)
+def test_a_flipped_bit_in_self_play_is_reported_and_its_shard_quarantined(workspace):
+    assert_flipped_bit_is_reported_and_quarantined(workspace, "data/games", 1)
 
 
-def test_after_one_bit_in_the_match_was_found_the_stage_plays_the_shard_again_and_it_is_verified(workspace):
-    honest = (workspace / "data/match/shard-0000.parquet").read_bytes()
-    assert_one_bit_is_found_named_and_set_aside(workspace, "data/match", 0)
+def test_after_a_flipped_bit_in_the_match_the_shard_is_played_again_and_passes(workspace):
+    correct = (workspace / "data/match/shard-0000.parquet").read_bytes()
+    assert_flipped_bit_is_reported_and_quarantined(workspace, "data/match", 0)
     gating.run(workspace, Store(str(workspace / "store")))
-    assert (workspace / "data/match/shard-0000.parquet").read_bytes() == honest
+    assert (workspace / "data/match/shard-0000.parquet").read_bytes() == correct
     verify(workspace)
 
 
-def test_without_a_share_nothing_is_played(workspace):
+def test_with_a_fraction_of_0_nothing_is_played(workspace):
     write_params(workspace, params_of(shard_fraction=0.0))
     metrics = verify(workspace)
     assert (metrics.selfplay.num_games, metrics.gating.num_games) == (0, 0)
 
 
-def test_what_was_played_to_another_specification_cannot_be_verified(workspace):
+def test_shards_of_another_specification_cannot_be_verified(workspace):
     params = params_of()
     search = params.search.model_copy(update={"c_puct": 1.6})
     write_params(workspace, params.model_copy(update={"search": search}))
@@ -183,7 +183,7 @@ CHANGES: dict[str, tuple[Callable[[GameRecord], GameRecord], int, str]] = {
     "the margin": (lambda g: g._replace(margin=g.margin + 1), -1, "margin"),
     "the end": (lambda g: g._replace(end="length"), -1, "end"),
     "an owner": (lambda g: g._replace(ownership=-g.ownership), -1, "ownership"),
-    "a player": (lambda g: g._replace(white=sha256_bytes(b"somebody")), 0, "white"),
+    "a player": (lambda g: g._replace(white=sha256_bytes(b"another player")), 0, "white"),
     "a calibration flag": (lambda g: g._replace(never_resigns=not g.never_resigns), 0, "never_resigns"),
 }
 
@@ -195,7 +195,7 @@ def with_row(game: GameRecord, field: str, move: int) -> GameRecord:
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_the_first_difference_is_told(played, case):
+def test_the_first_difference_is_reported(played, case):
     change, move, field = CHANGES[case]
     columns = games_of(played, "data/games", 0)
     records = [game_record(columns, index) for index in range(columns.num_games)]
@@ -223,18 +223,18 @@ def fractions(shard_fraction: float, game_fraction: float = 0.1) -> Verification
 @pytest.mark.parametrize(
     ("fraction", "num_shards", "number"), [(0.0, 4, 0), (0.02, 4, 1), (0.5, 4, 2), (1.0, 4, 4), (0.02, 250, 5)]
 )
-def test_so_many_shards_are_drawn(fraction, num_shards, number):
-    drawn = draw_shards(fractions(fraction), num_shards, stream_of(1, 1, "verification", 0))
-    assert len(drawn) == len(set(drawn)) == number
-    assert drawn == sorted(drawn) and all(0 <= shard < num_shards for shard in drawn)
+def test_number_of_sampled_shards(fraction, num_shards, number):
+    sampled = sample_shards(fractions(fraction), num_shards, stream_of(1, 1, "verification", 0))
+    assert len(sampled) == len(set(sampled)) == number
+    assert sampled == sorted(sampled) and all(0 <= shard < num_shards for shard in sampled)
 
 
-def test_every_shard_is_drawn_in_some_generation():
+def test_every_shard_is_sampled_in_some_generation():
     streams = [stream_of(1, generation, "verification", 0) for generation in range(400)]
-    counts = np.bincount([draw_shards(fractions(0.02), 4, stream)[0] for stream in streams])
+    counts = np.bincount([sample_shards(fractions(0.02), 4, stream)[0] for stream in streams])
     assert counts.min() > 60
 
 
 @pytest.mark.parametrize(("fraction", "games", "ended"), [(0.1, 160, 16), (0.001, 160, 1), (1.0, 7, 7), (0.5, 1, 1)])
-def test_so_many_games_must_end(fraction, games, ended):
-    assert games_to_end(fractions(0.1, fraction), games) == ended
+def test_number_of_games_that_must_finish(fraction, games, ended):
+    assert games_to_finish(fractions(0.1, fraction), games) == ended

@@ -9,6 +9,7 @@ from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
 from zero.network.weights import new_network, weights_bytes
 from zero.record.provenance import (
+    Attestation,
     BuildDefinition,
     ExternalParameters,
     InternalParameters,
@@ -16,9 +17,8 @@ from zero.record.provenance import (
     Predicate,
     Resource,
     RunDetails,
-    Statement,
+    attestation_bytes,
     sign,
-    statement_bytes,
 )
 from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import PROVENANCE_FILE
@@ -195,7 +195,7 @@ class Lineage:
         write_atomic(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))
 
     def _write_provenance(self, folder: Path, decision: PromotionDecision) -> None:
-        statement = Statement(
+        statement = Attestation(
             subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": decision.challenger}),),
             predicate=Predicate(
                 build_definition=BuildDefinition(
@@ -218,4 +218,4 @@ class Lineage:
                 ),
             ),
         )
-        write_atomic(folder / PROVENANCE_FILE, sign(statement_bytes(statement), KEY))
+        write_atomic(folder / PROVENANCE_FILE, sign(attestation_bytes(statement), KEY))

@@ -11,6 +11,7 @@ from tests.oracle.bitboards import pack
 from tests.tracking.server import aliases
 from zero.errors import LineageError
 from zero.network.torch_backend import TorchEvaluator
+from zero.record.generation import recorded_in
 from zero.storage.files import sha256_bytes
 from zero.tracking import champion_url, track_generation, tracked_generations
 
@@ -29,15 +30,15 @@ def test_every_challenger_is_a_version_with_its_tags(client, go9):
 
 
 def test_first_generation_tracked_alone_still_has_a_champion(client, server, lineage):
-    track_generation(lineage.add(promoted=False), server.uri, lineage.tag(1))
+    track_generation(recorded_in(lineage.add(promoted=False)), server.uri)
     assert aliases(client, lineage.name) == {"gen-0000": 1, "gen-0001": 2, "champion": 1, "challenger": 2}
 
 
 def test_generation_caught_up_late_leaves_the_aliases_alone(client, server, lineage):
     lineage.add(promoted=True)
-    track_generation(lineage.add(promoted=True), server.uri, lineage.tag(2))
+    track_generation(recorded_in(lineage.add(promoted=True)), server.uri)
     assert tracked_generations(lineage.name, server.uri) == {2}
-    track_generation(lineage.folder(1), server.uri, lineage.tag(1))
+    track_generation(recorded_in(lineage.folder(1)), server.uri)
     assert tracked_generations(lineage.name, server.uri) == {1, 2}
     assert aliases(client, lineage.name) == {
         "gen-0000": 3,

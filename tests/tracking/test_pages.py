@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.parameters import preset
+from zero.config.presets import preset_text
 from zero.network.health import Health
 from zero.record.costs import GenerationCosts, StageCosts
-from zero.storage.files import write_atomic
+from zero.record.generation import Generation, recorded_in
+from zero.storage.files import canonical_json, canonical_line, write_atomic
 from zero.storage.manifests import LedgerEntry
-from zero.tracking.files import Generation, Point, _checks, _curve
+from zero.tracking.metrics import Point, check_metrics, training_curve
 from zero.tracking.pages import cost_points, flatten, generation_page
 
 
@@ -32,11 +34,12 @@ def test_flat_parameters_are_all_parameters():
     assert {name for name in flat if "learning_rate." not in name} == single - elsewhere | {"seed"}
 
 
-def generation_with(costs: GenerationCosts | None) -> Generation:
+def generation_with(folder: Path, costs: GenerationCosts | None = None, health: Health | None = None) -> Generation:
+    """Generation 7 of a made lineage in a folder, with costs and health as given."""
     entry = LedgerEntry(
         lineage="go9",
         generation=7,
-        kind="start",
+        kind="branch",
         decision=None,
         source=None,
         provenance="0" * 64,
@@ -47,15 +50,20 @@ def generation_with(costs: GenerationCosts | None) -> Generation:
         lock_digest="0" * 64,
         previous="0" * 64,
     )
-    return Generation(Path(), "go9/gen-0007", preset("smoke"), (entry,), (), None, {}, {}, (), None, costs)
+    write_atomic(folder / "params.yaml", preset_text("smoke").encode())
+    write_atomic(folder / "record/ledger.jsonl", canonical_line(entry))
+    if health is not None:
+        write_atomic(folder / "metrics/training.json", canonical_json({"health": health.model_dump(mode="json")}))
+    made = recorded_in(folder)
+    made.costs = costs
+    return made
 
 
-def stage_costs(games: int, joules: float | None) -> StageCosts:
+def stage_costs(games: int) -> StageCosts:
     return StageCosts(
         seconds=10.0,
         cpu_seconds=15.0,
         gpu_seconds=0.0,
-        joules=joules,
         games=games,
         evaluations=100 * games,
         shards=games // 12,
@@ -64,50 +72,49 @@ def stage_costs(games: int, joules: float | None) -> StageCosts:
     )
 
 
-def test_costs_are_shown_in_all_and_by_stage_at_the_generation():
-    stages = {"selfplay": stage_costs(24, 50.0), "training": stage_costs(0, None)}
-    points = cost_points(generation_with(GenerationCosts(lineage="go9", generation=7, stages=stages)))
+def test_costs_are_shown_in_all_and_by_stage_at_the_generation(tmp_path):
+    stages = {"selfplay": stage_costs(24), "training": stage_costs(0)}
+    points = cost_points(generation_with(tmp_path, GenerationCosts(lineage="go9", generation=7, stages=stages)))
     assert {point.step for point in points} == {7}
     assert Point("cost/seconds", 20.0, 7) in points and Point("cost/training/seconds", 10.0, 7) in points
-    assert Point("cost/evaluations", 2400.0, 7) in points and Point("cost/joules", 50.0, 7) in points
-    assert "cost/training/joules" not in {point.name for point in points}
+    assert Point("cost/evaluations", 2400.0, 7) in points
 
 
-def test_without_a_note_no_cost_is_shown():
-    assert cost_points(generation_with(None)) == []
+def test_without_a_note_no_cost_is_shown(tmp_path):
+    assert cost_points(generation_with(tmp_path)) == []
 
 
-def test_the_checks_of_a_generation_are_metrics_of_their_stages(tmp_path):
-    write_atomic(tmp_path / "replay.json", b'{"num_games": 24, "late_value_agreement": 0.75}')
-    write_atomic(tmp_path / "verification.json", b'{"selfplay": {"num_games": 12, "shards": [0, 1]}}')
-    assert dict(_checks(tmp_path)) == {
+def test_metrics_of_replay_and_verification_carry_the_name_of_their_stage(tmp_path):
+    write_atomic(tmp_path / "metrics/replay.json", b'{"num_games": 24, "late_value_agreement": 0.75}')
+    write_atomic(tmp_path / "metrics/verification.json", b'{"selfplay": {"num_games": 12, "shards": [0, 1]}}')
+    assert dict(check_metrics(generation_with(tmp_path))) == {
         "replay/num_games": 24.0,
         "replay/late_value_agreement": 0.75,
         "verification/selfplay_num_games": 12.0,
     }
 
 
-def test_a_generation_of_older_code_has_no_checks(tmp_path):
-    assert list(_checks(tmp_path)) == []
+def test_a_generation_of_older_code_has_no_metrics_of_replay_and_verification(tmp_path):
+    assert list(check_metrics(generation_with(tmp_path))) == []
 
 
-def test_a_dead_training_is_a_sentence_of_the_description():
+def test_the_description_warns_of_a_dead_training(tmp_path):
     health = Health(verdict="dead", explained_variance=-2.0, findings=("100% of the values are saturated",))
-    note = generation_page(generation_with(None)._replace(health=health)).tags["mlflow.note.content"]
+    note = generation_page(generation_with(tmp_path, health=health)).tags["mlflow.note.content"]
     assert "**Warning: 100% of the values are saturated.**" in note
     assert "the next generation restarts" in note
     healthy = health.model_copy(update={"verdict": "healthy", "findings": ()})
-    for other in (healthy, None):
-        page = generation_page(generation_with(None)._replace(health=other))
+    for name, other in (("healthy", healthy), ("unchecked", None)):
+        page = generation_page(generation_with(tmp_path / name, health=other))
         assert "Warning:" not in page.tags["mlflow.note.content"]
 
 
-def test_the_explained_variance_is_a_curve_where_the_constant_predictor_is_known(tmp_path):
-    path = tmp_path / "training.csv"
-    path.write_text("step,value_loss,constant_value_loss\n20,0.2,0.25\n40,0.1,0.0\n")
-    points = _curve(path)
+def test_the_curve_shows_the_explained_variance_if_the_loss_of_the_constant_predictor_is_known(tmp_path):
+    text = b"step,value_loss,constant_value_loss\n20,0.2,0.25\n40,0.1,0.0\n"
+    write_atomic(tmp_path / "plots/training.csv", text)
+    points = training_curve(generation_with(tmp_path))
     (found,) = [point for point in points if point.name == "explained_variance"]
     assert found.value == pytest.approx(0.2)
     assert found.step == 20
-    path.write_text("step,value_loss\n20,0.2\n")
-    assert _curve(path) == (Point("value_loss", 0.2, 20),)
+    write_atomic(tmp_path / "plots/training.csv", b"step,value_loss\n20,0.2\n")
+    assert training_curve(generation_with(tmp_path)) == (Point("value_loss", 0.2, 20),)

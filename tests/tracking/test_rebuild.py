@@ -101,7 +101,7 @@ def tracked(notebook: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def is_audited(lineage: Lineage, name: str, server: Server) -> bool:
     """True where the record and what the server has of a lineage agree."""
-    return "nothing drifted" in zero(lineage.home, "audit", name, MLFLOW_TRACKING_URI=server.uri).stdout
+    return "no mismatches" in zero(lineage.home, "audit", name, MLFLOW_TRACKING_URI=server.uri).stdout
 
 
 def test_an_empty_server_gets_a_lineage_again(gone_on: Lineage, tracked: Tracked, tmp_path: Path) -> None:

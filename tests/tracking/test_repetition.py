@@ -8,6 +8,7 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModelStatus
 
 from tests.tracking.server import everything
+from zero.record.generation import recorded_in
 from zero.tracking import track_generation, tracked_generations
 
 WRITING_CALLS = [
@@ -24,14 +25,13 @@ WRITING_CALLS = [
     "create_model_version",
     "set_registered_model_alias",
     "log_outputs",
-    "log_text",
 ]
 """All calls of the client that write, in the order in which they are first made."""
 
 
 def test_second_tracking_adds_nothing(client, server, go9):
     before = everything(client, "go9")
-    receipts = [track_generation(go9.folder(number), server.uri, go9.tag(number)) for number in range(3)]
+    receipts = [track_generation(recorded_in(go9.folder(number)), server.uri) for number in range(3)]
     assert receipts == go9.receipts
     assert everything(client, "go9") == before
 
@@ -47,10 +47,10 @@ def test_tracking_killed_after_any_call_is_finished_by_the_next(client, server, 
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(MlflowClient, name, killed)
-            track_generation(lineage.folder(1), server.uri, lineage.tag(1))
+            track_generation(recorded_in(lineage.folder(1)), server.uri)
         assert tracked_generations(lineage.name, server.uri) == set()
-    track_generation(lineage.folder(1), server.uri, lineage.tag(1))
-    track_generation(lineage.folder(0), server.uri, lineage.tag(0))
+    track_generation(recorded_in(lineage.folder(1)), server.uri)
+    track_generation(recorded_in(lineage.folder(0)), server.uri)
     runs, versions, found, models = everything(client, lineage.name)
     expected = everything(client, "go9")
     assert runs == {key: page for key, page in expected[0].items() if key[0] in ("0", "1")} | {("", "ladder"): ANY}

@@ -7,6 +7,7 @@ import pytest
 
 from tests.tracking.lineage import CURVES, STEPS, WINDOW_MD5
 from tests.tracking.server import history, runs_of
+from zero.record.generation import recorded_in
 from zero.storage.files import canonical_line, sha256_bytes, write_atomic
 from zero.tracking import track_generation
 from zero.tracking.pages import flatten
@@ -52,7 +53,7 @@ def test_curve_longer_than_one_call_is_whole(client, server, lineage):
     folder = lineage.add(promoted=True)
     lines = [f"{step},1,1,1,1,1,1" for step in range(1, 402)]  # 2406 values; a call takes 1000
     (folder / "plots" / "training.csv").write_text("\n".join([f"step,{','.join(CURVES)}", *lines]))
-    track_generation(folder, server.uri, lineage.tag(1))
+    track_generation(recorded_in(folder), server.uri)
     assert len(history(client, runs_of(client, lineage.name)["1", "training"], CURVES[-1])) == 401
 
 
@@ -103,7 +104,7 @@ def test_small_files_of_the_record_are_kept(client, go9, tmp_path):
 def test_sample_of_the_match_is_kept_where_there_is_one(client, server, lineage):
     folder = lineage.add(promoted=True)
     write_atomic(folder / "data" / "match" / "sample.sgf", b"(;GM[1])")
-    track_generation(folder, server.uri, lineage.tag(1))
+    track_generation(recorded_in(folder), server.uri)
     run = runs_of(client, lineage.name)["1", "gating"]
     assert [file.path for file in client.list_artifacts(run.info.run_id, "data/match")] == ["data/match/sample.sgf"]
 

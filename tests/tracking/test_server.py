@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from zero.errors import ServerError
+from zero.record.generation import recorded_in
 from zero.tracking import track_generation, tracked_generations
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
@@ -29,7 +30,7 @@ def dead_uri():
 def test_dead_server_is_named_soon(dead_uri, lineage):
     start = time.monotonic()
     with pytest.raises(ServerError, match=f"{dead_uri}, does not answer .*`make up`"):
-        track_generation(lineage.folder(0), dead_uri, lineage.tag(0))
+        track_generation(recorded_in(lineage.folder(0)), dead_uri)
     assert time.monotonic() - start < 15
 
 
@@ -43,7 +44,7 @@ def test_server_that_never_answers_is_given_up(lineage, monkeypatch):
 
 def test_address_of_no_server_is_refused(lineage):
     with pytest.raises(ServerError, match=r"'sqlite:///mlflow.db' is no http:// address"):
-        track_generation(lineage.folder(0), "sqlite:///mlflow.db", lineage.tag(0))
+        track_generation(recorded_in(lineage.folder(0)), "sqlite:///mlflow.db")
 
 
 @pytest.mark.parametrize(("health", "message"), [(404, "is no MLflow server"), (200, "MLflow at .* failed: .*500")])
@@ -66,7 +67,7 @@ def test_server_that_is_not_well_is_reported(lineage, monkeypatch, health, messa
         thread.start()
         try:
             with pytest.raises(ServerError, match=f"{message}.*make up"):
-                track_generation(lineage.folder(0), f"http://127.0.0.1:{stub.server_port}", lineage.tag(0))
+                track_generation(recorded_in(lineage.folder(0)), f"http://127.0.0.1:{stub.server_port}")
         finally:
             stub.shutdown()
             thread.join()

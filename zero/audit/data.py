@@ -1,4 +1,4 @@
-"""Checks of what DVC holds: every object by its MD5, and by the SHA-256 in its manifest; what manifests say of it."""
+"""Checks of the data: every object in DVC's cache against its MD5 and its manifest, and the manifests themselves."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,36 +7,37 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from zero.audit.findings import Drift, differs
+from zero.audit.findings import Mismatch, differs
 from zero.config.params import Params, ProfileParams
 from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
-from zero.record.generation import MANIFESTS, Generation, Out, read_model
+from zero.record.generation import MANIFESTS, Generation, read_model
+from zero.record.objects import Out
 from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.stages.replay import last_games, window_name, window_size
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_OUTS, TRAINEE_DIR, WINDOW_DIR
+from zero.storage.layout import GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
 
-PULL = "not here; `dvc pull` in a folder made by `zero checkout {tag}`"
-AGAIN = "delete that object, then `dvc pull`, or `dvc repro` in a folder made by `zero checkout {tag}`"
+PULL = "run `dvc pull` in a folder made by `zero checkout {tag}`"
+RESTORE_OBJECT = "delete the object, then `dvc pull`, or `dvc repro` in a folder made by `zero checkout {tag}`"
 DIR = ".dir"
 UNREADABLE = "none that can be read"
 
 
-def check_data(generation: Generation) -> Iterator[Drift]:
-    """Every object that dvc.lock and the state name is here, with that MD5 and the SHA-256 in its manifest."""
-    for path in STATE_OUTS if generation.commit else ():
-        if path not in generation.states:
-            remedy = f"restore it from the true tag: `git checkout {generation.tag} -- state`"
-            yield Drift(f"{path}.dvc", "file of DVC", UNREADABLE, "an MD5", remedy)
-    for out in (*generation.outs.values(), *generation.states.values()):
+def check_data(generation: Generation) -> Iterator[Mismatch]:
+    """Every object that dvc.lock and the state name is stored, with that MD5 and the SHA-256 in its manifest."""
+    for path in STATE_DIRS if generation.commit else ():
+        if path not in generation.state_outs:
+            remedy = f"restore it from the recorded tag: `git checkout {generation.tag} -- state`"
+            yield Mismatch(f"{path}.dvc", "file of DVC", UNREADABLE, "an MD5", remedy)
+    for out in (*generation.outs.values(), *generation.state_outs.values()):
         if out.cached:
             yield from _check_out(generation, out)
 
 
-def _check_out(generation: Generation, out: Out) -> Iterator[Drift]:
-    cache, remedy = generation.cache, AGAIN.format(tag=generation.tag)
+def _check_out(generation: Generation, out: Out) -> Iterator[Mismatch]:
+    cache, remedy = generation.cache, RESTORE_OBJECT.format(tag=generation.tag)
     files = {"": out.md5} if not out.md5.endswith(DIR) else cache.listing(out.md5)
     listed = cache.digests(out.md5)
     if listed is None:
@@ -45,14 +46,14 @@ def _check_out(generation: Generation, out: Out) -> Iterator[Drift]:
     where = f"{out.path} ({cache.path(out.md5)})"
     yield from differs(where, "MD5 against dvc.lock", listed.md5, out.md5.removesuffix(DIR), remedy)
     if files is None:
-        yield Drift(where, "list of its files", UNREADABLE, "a list", remedy)
+        yield Mismatch(where, "list of its files", UNREADABLE, "a list", remedy)
         return
     if out.path in MANIFESTS and MANIFEST_FILE not in files:
-        yield Drift(where, "its files", f"no {MANIFEST_FILE}", "one", remedy)
+        yield Mismatch(where, "its files", f"no {MANIFEST_FILE}", "one", remedy)
     missing = [name for name, md5 in files.items() if cache.digests(md5) is None]
     if missing:
         yield _missing(generation, out.path, f"{missing[0]}", len(missing), len(files))
-    named = {ref.path: ref for ref in generation.references(out.path)}
+    named = {ref.path: ref for ref in generation.file_refs(out.path)}
     for name, md5 in files.items():
         found = cache.digests(md5)
         if found is None:
@@ -62,21 +63,21 @@ def _check_out(generation: Generation, out: Out) -> Iterator[Drift]:
         if PurePosixPath(name).name == MANIFEST_FILE and out.path in MANIFESTS:
             kind = MANIFESTS[out.path]
             if read_model(kind, cache.read(md5)) is None:
-                yield Drift(where, "manifest", UNREADABLE, f"a {kind.__name__} of this version", remedy)
+                yield Mismatch(where, "manifest", UNREADABLE, f"a {kind.__name__} of this version", remedy)
         if name in named:
             yield from differs(where, "SHA-256 against its manifest", found.sha256, named[name].sha256, remedy)
             yield from differs(where, "size against its manifest", found.num_bytes, named[name].num_bytes, remedy)
     for name in sorted(named.keys() - files.keys()):
-        yield Drift(f"{out.path}/{name}", "named by the manifest", "nothing", named[name].sha256, remedy)
+        yield Mismatch(f"{out.path}/{name}", "named by the manifest", "nothing", named[name].sha256, remedy)
 
 
-def _missing(generation: Generation, path: str, first: str, count: int, total: int) -> Drift:
+def _missing(generation: Generation, path: str, first: str, count: int, total: int) -> Mismatch:
     remedy = PULL.format(tag=generation.tag)
-    return Drift(path, f"{count} of {total} files ({first})", "nothing", "a file", remedy, missing=True)
+    return Mismatch(path, f"{count} of {total} files ({first})", "nothing", "a file", remedy, missing=True)
 
 
-def check_manifests(generation: Generation) -> Iterator[Drift]:
-    """Rows, keys and origins: the manifests say what is in the shards, and the window is the last games before it."""
+def check_manifests(generation: Generation) -> Iterator[Mismatch]:
+    """The manifests agree with their shards, keys and origins, and the window holds the newest games."""
     if generation.entry is None or generation.entry.kind != "decision":
         return
     params = generation.params
@@ -89,8 +90,8 @@ def check_manifests(generation: Generation) -> Iterator[Drift]:
     yield from _check_origins(generation)
 
 
-def _check_games(generation: Generation, path: str, games: GameSet, params: Params) -> Iterator[Drift]:
-    where, remedy = f"{path}/{MANIFEST_FILE}", AGAIN.format(tag=generation.tag)
+def _check_games(generation: Generation, path: str, games: GameSet, params: Params) -> Iterator[Mismatch]:
+    where, remedy = f"{path}/{MANIFEST_FILE}", RESTORE_OBJECT.format(tag=generation.tag)
     wanted = params.selfplay.num_games if path == GAMES_DIR else params.gating.num_games
     yield from differs(where, "number of games against params.yaml", games.num_games, wanted, remedy)
     for name in ("num_games", "num_positions"):
@@ -109,23 +110,23 @@ def _check_games(generation: Generation, path: str, games: GameSet, params: Para
 
 def _check_rows(
     generation: Generation, path: str, ref: ShardRef, columns: GameColumns | str, remedy: str
-) -> Iterator[Drift]:
+) -> Iterator[Mismatch]:
     where = f"{path}/{ref.file.path}"
     if isinstance(columns, str):
-        yield Drift(where, "shard of games", columns, "one that can be read", remedy)
+        yield Mismatch(where, "shard of games", columns, "one that can be read", remedy)
         return
     yield from differs(where, "games against the manifest", columns.num_games, ref.num_games, remedy)
     yield from differs(where, "positions against the manifest", columns.num_positions, ref.num_positions, remedy)
     yield from differs(where, "generation", ref.generation, generation.number, remedy)
     numbers = np.arange(ref.first_game, ref.first_game + columns.num_games)
     if not np.array_equal(columns.game, numbers):
-        yield Drift(where, "numbers of the games", f"{columns.game[0]}...", f"{ref.first_game} on", remedy)
+        yield Mismatch(where, "numbers of the games", f"{columns.game[0]}...", f"{ref.first_game} on", remedy)
     decision = generation.entry.decision if generation.entry else None
     if decision is None:
         return
     one, other = decision.challenger, decision.champion
     if path == GAMES_DIR:
-        one = other = generation.played_by or decision.champion
+        one = other = generation.selfplay_weights or decision.champion
     players = [(one, other) if game % 2 == 0 else (other, one) for game in numbers]
     for colour, found, expected in (
         ("Black", columns.black, tuple(black for black, _ in players)),
@@ -134,33 +135,35 @@ def _check_rows(
         wrong = [index for index, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1]]
         if wrong:
             what = f"{colour} in {len(wrong)} games, first {numbers[wrong[0]]}"
-            yield Drift(where, what, found[wrong[0]], expected[wrong[0]], remedy)
+            yield Mismatch(where, what, found[wrong[0]], expected[wrong[0]], remedy)
 
 
-def _check_keys(generation: Generation, path: str, games: GameSet, params: Params) -> Iterator[Drift]:
-    """The key of each shard is that of its specification, planned again from the record."""
+def _check_keys(generation: Generation, path: str, games: GameSet, params: Params) -> Iterator[Mismatch]:
+    """The key of each shard is that of its specification, which is planned again from the record."""
     remedy = f"see `zero reproduce {generation.tag}`"
     for ref, spec in zip(games.shards, planned(generation, path, params), strict=False):
         yield from differs(f"{path}/{ref.file.path}", "key of its specification", ref.key, spec.key(), remedy)
 
 
 def planned(generation: Generation, path: str, params: Params) -> list[ShardSpec]:
-    """The specifications of a generation's shards; none where the record does not tell enough, or where other sources
-    than this program's planned them: a key depends on what a specification has for fields.
+    """The specifications of a generation's shards.
+
+    Empty if the record lacks a part of them, or if other code than this program's planned them: the fields of a
+    specification, and so its key, belong to a version of the code.
     """
     decision = generation.entry.decision if generation.entry else None
-    identity, constraints = generation.identity, generation.file(CONSTRAINTS_FILE)
-    if decision is None or generation.envelope is None or identity is None or constraints is None:
+    generation_id, constraints = generation.generation_id, generation.file("constraints.txt")
+    if decision is None or generation.attestation is None or generation_id is None or constraints is None:
         return []
     kind = "selfplay" if path == GAMES_DIR else "gating"
-    if generation.engines.get(kind) != _own_engine(kind):
+    if generation.code_digests.get(kind) != _own_engine(kind):
         return []
     stage = params.selfplay if path == GAMES_DIR else params.gating
-    player = generation.played_by or decision.champion
+    player = generation.selfplay_weights or decision.champion
     weights = (player,) if path == GAMES_DIR else (decision.challenger, decision.champion)
-    profile = generation.envelope.statement.found.profile
-    plain = params.model_copy(update={"profile": _plain(params.profile)})  # that of this machine is replaced below
-    specs = plan_shards(plain, kind, stage, generation.number, weights, identity.resign_threshold)  # type: ignore[arg-type] # a Literal
+    profile = generation.attestation.internal.profile
+    plain = params.model_copy(update={"profile": _plain(params.profile)})  # this machine's profile is replaced below
+    specs = plan_shards(plain, kind, stage, generation.number, weights, generation_id.resign_threshold)  # type: ignore[arg-type] # a Literal
     changes = {
         "device": params.profile.model_copy(update=WITHOUT_TRAINING),
         "lock_file": sha256_bytes(constraints),
@@ -179,18 +182,18 @@ def _plain(profile: ProfileParams) -> ProfileParams:
 
 
 def _shard_profile(profile: dict[str, str], params: ProfileParams) -> dict[str, str]:
-    """What of a recorded profile games depend on, as `zero.shards.spec.shard_profile` has it."""
+    """The part of a recorded profile on which games depend, equal to `zero.shards.spec.shard_profile`."""
     found = {name: value for name, value in profile.items() if not name.startswith("training_")}
-    if params.precision != "bf16":  # then the unit for bf16 is told for training alone
+    if params.precision != "bf16":  # the unit for bf16 is then recorded for training only
         found["isa"] = found.get("isa", "").partition("+")[0]
     return found
 
 
-def _check_window(generation: Generation, params: Params) -> Iterator[Drift]:
-    """The window is the previous one with the new games, cut to its size; no row of it changed."""
+def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
+    """The window is the previous one with the new games, cut to its size; its other rows are unchanged."""
     window, games = generation.window, generation.games
-    before = generation.before.after.window if generation.before and generation.before.after else None
-    where, remedy = f"{WINDOW_DIR}/{MANIFEST_FILE}", AGAIN.format(tag=generation.tag)
+    before = generation.previous.next_state.window if generation.previous and generation.previous.next_state else None
+    where, remedy = f"{WINDOW_DIR}/{MANIFEST_FILE}", RESTORE_OBJECT.format(tag=generation.tag)
     if window is None or games is None or before is None:
         return
     if generation.replay is not None:
@@ -216,19 +219,19 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Drift]:
 
 def _compare_rows(
     where: str, rows: tuple[WindowShard, ...], expected: tuple[WindowShard, ...], remedy: str
-) -> Iterator[Drift]:
+) -> Iterator[Mismatch]:
     for found, wanted in zip(rows, expected, strict=False):
         yield from differs(f"{where}, {wanted.shard.file.path}", "row", _row(found), _row(wanted), remedy)
     yield from differs(where, "number of its rows", len(rows), len(expected), remedy)
 
 
-def _check_origins(generation: Generation) -> Iterator[Drift]:
-    """What made each manifest: lineage, generation, seed, and the hashes of what it was made from."""
+def _check_origins(generation: Generation) -> Iterator[Mismatch]:
+    """The origin in each manifest: lineage, generation, seed, and the digests of its inputs."""
     params, decision = generation.params, generation.entry.decision if generation.entry else None
     if params is None or decision is None:
         return
     inputs: dict[str, dict[str, str | None]] = {
-        "selfplay": {"champion": generation.played_by},
+        "selfplay": {"champion": generation.selfplay_weights},
         "replay": {path: _manifest_digest(generation, path) for path in (GAMES_DIR, REPLAY_DIR)},
         "training": {path: _manifest_digest(generation, path) for path in (WINDOW_DIR, TRAINEE_DIR)},
         "gating": {"challenger": decision.challenger, "champion": decision.champion},
@@ -250,7 +253,7 @@ def _manifest_digest(generation: Generation, path: str) -> str | None:
 
 
 def shard(generation: Generation, path: str, ref: FileRef) -> GameColumns | str | None:
-    """Games of a shard; what is wrong with it where it cannot be read; None where it is not here."""
+    """Games of a shard; a message if it cannot be read; None if it is not on this machine."""
     data = generation.data(path, ref.path)
     if data is None:
         return None

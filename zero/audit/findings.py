@@ -1,4 +1,4 @@
-"""What an audit finds, in words."""
+"""What an audit reports: marks in a table, and a finding for each mismatch."""
 
 import re
 from enum import StrEnum
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from zero.storage.manifests import Manifest
 
-SHORT_DIGITS = 12
 LONG_HEX = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
+"""A digest, of which a line shows the first 12 digits."""
 
 
 class Check(StrEnum):
-    """What is looked at, in the order of the table's columns."""
+    """A check, in the order of the table's columns."""
 
     TAG = "tag"
     LEDGER = "ledger"
@@ -19,7 +19,7 @@ class Check(StrEnum):
     PARAMS = "params"
     CODE = "code"
     CONSTRAINTS = "constraints"
-    STATEMENT = "statement"
+    ATTESTATION = "attestation"
     DATA = "data"
     MANIFESTS = "manifests"
     MATCH = "match"
@@ -28,31 +28,32 @@ class Check(StrEnum):
 
 
 class Mark(StrEnum):
-    """A cell of the table."""
+    """Result of a check for one generation: a cell of the table."""
 
-    AGREES = "ok"
-    DRIFTED = "DRIFT"
-    MISSING = "not here"
-    NOT_ASKED = "not asked"
-    NOTHING = "-"
-    """There is nothing of that kind in the generation."""
+    OK = "ok"
+    MISMATCH = "MISMATCH"
+    MISSING = "missing"
+    NOT_CHECKED = "not checked"
+    NOT_APPLICABLE = "-"
+    """The generation has nothing that this check looks at."""
 
 
-class Drift(NamedTuple):
-    """One thing that is not as the record says, as a check tells it."""
+class Mismatch(NamedTuple):
+    """A difference between what is stored and what the record says, as a check reports it."""
 
     where: str
-    """A file, a ref, a run: what a person would open."""
+    """The file, ref or run to open."""
     what: str
+    """The compared property."""
     found: str
     expected: str
     remedy: str
     missing: bool = False
-    """It is not here to be looked at, which is no drift."""
+    """True if the object is not on this machine and could not be compared."""
 
 
 class Finding(Manifest):
-    """One thing that is not as the record says, and where."""
+    """A mismatch, or a missing object, of one generation."""
 
     tag: str
     check: Check
@@ -64,15 +65,59 @@ class Finding(Manifest):
     remedy: str
 
     def line(self) -> str:
-        """The finding as one line, digests shortened."""
+        """The finding as one line, with shortened digests."""
         compared = f"found {self.found}" + (f", expected {self.expected}" if self.expected else "")
         return LONG_HEX.sub(r"\1", f"{self.tag} {self.check}: {self.where}: {self.what}: {compared}; {self.remedy}")
 
 
-def differs(where: str, what: str, found: object, expected: object, remedy: str) -> list[Drift]:
-    """A drift where two values differ, else nothing."""
-    return [] if found == expected else [Drift(where, what, _shown(found), _shown(expected), remedy)]
+class Row(Manifest):
+    """One generation of the table."""
+
+    tag: str
+    kind: str
+    """Kind of its ledger entry; empty without an entry."""
+    commit: str
+    """The commit that wrote the entry."""
+    marks: dict[Check, Mark]
 
 
-def _shown(value: object) -> str:
+class Audit(Manifest):
+    """Result of an audit."""
+
+    rows: tuple[Row, ...]
+    findings: tuple[Finding, ...]
+    mlflow: str
+    """Address of the MLflow server that was checked; empty if none was."""
+
+    @property
+    def has_mismatch(self) -> bool:
+        """True if something differs from the record."""
+        return any(finding.mark == Mark.MISMATCH for finding in self.findings)
+
+    @property
+    def incomplete(self) -> bool:
+        """True if something is missing, so that it could not be checked."""
+        return any(finding.mark == Mark.MISSING for finding in self.findings)
+
+
+def new_finding(tag: str, check: Check, mismatch: Mismatch) -> Finding:
+    """The finding that a mismatch is."""
+    return Finding(
+        tag=tag,
+        check=check,
+        mark=Mark.MISSING if mismatch.missing else Mark.MISMATCH,
+        where=mismatch.where,
+        what=mismatch.what,
+        found=mismatch.found,
+        expected=mismatch.expected,
+        remedy=mismatch.remedy,
+    )
+
+
+def differs(where: str, what: str, found: object, expected: object, remedy: str) -> list[Mismatch]:
+    """A mismatch if two values differ, otherwise nothing."""
+    return [] if found == expected else [Mismatch(where, what, _text(found), _text(expected), remedy)]
+
+
+def _text(value: object) -> str:
     return "nothing" if value is None or value == "" else str(value)

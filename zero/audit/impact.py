@@ -1,29 +1,35 @@
-"""What a shard, a network, a commit, a set of packages or a worker touched: every generation that used it.
+"""Impact: every generation that a shard, network, commit, package lock or worker affected.
 
-Read from the signed statements in git alone, so it needs no data. A generation uses something directly (it is among
-what went in), or by descent: its network was trained from what was touched, on games that were, or its champion was
-chosen by a match that was.
+It is read from the attestations in git alone, so it needs no data. A generation uses something directly if it is among
+its inputs. It uses it by descent if its network was trained from something affected or on affected games, or if an
+affected match chose its champion.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from zero.audit.subjects import Subject, names_of, resolve
-from zero.record.attestation import PLAYER
+from zero.errors import LineageError, ZeroError
 from zero.record.generation import Generation
 from zero.record.history import known_lineages
-from zero.record.lineages import Chains
-from zero.record.provenance import Resource
-from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, WINDOW_DIR
+from zero.record.lineages import ProjectRecord
+from zero.record.provenance import PLAYER, Resource
+from zero.stages.costs import receipts_of
+from zero.storage.layout import CHALLENGER_DIR, CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, WINDOW_DIR
 from zero.storage.manifests import Manifest
 from zero.storage.store import Store
+from zero.storage.vcs import git
 
-SHOWN_NAMES = 3
+HEX = re.compile(r"^[0-9a-f]{7,64}$")
+COMMIT, COMMIT_DIGITS = "commit", 40
+STAGE_OUTS = {"selfplay": GAMES_DIR, "training": CHALLENGER_DIR, "gating": MATCH_DIR}
+"""Outputs of a stage that another generation can use."""
+LISTED_NAMES, LISTED_MATCHES = 3, 8
 
 
 class Use(Manifest):
-    """A generation that was touched."""
+    """An affected generation."""
 
     tag: str
     how: Literal["directly", "by descent"]
@@ -31,143 +37,280 @@ class Use(Manifest):
 
 
 class Impact(Manifest):
-    """What something touched."""
+    """What something affected."""
 
     subject: str
     """Its full name."""
     what: str
-    """What it is."""
+    """Its kind, such as `commit`, or its name in an attestation."""
     uses: tuple[Use, ...]
 
 
-class _Touched(NamedTuple):
-    """Everything that is touched so far."""
+class Subject(NamedTuple):
+    """The thing whose impact is requested, resolved from a user's text."""
+
+    name: str
+    what: str
+    digests: frozenset[str]
+    """SHA-256 of objects, or keys of shards, that are affected from the start."""
+    commits: frozenset[str]
+    """Commits whose code is affected."""
+    stages: Mapping[str, tuple[str, ...]]
+    """Stages that a worker ran, by tag."""
+
+
+class _Affected(NamedTuple):
+    """Everything found to be affected so far."""
 
     digests: set[str]
     decisions: set[str]
-    """Tags of generations whose champion was chosen by a match that was touched."""
+    """Tags of generations whose champion was chosen by an affected match."""
 
 
-def impact(home: Path, asked: str, store: Store | None = None) -> Impact:
-    """Every generation of every lineage of the project that used something.
+def impact(home: Path, text: str, store: Store | None = None) -> Impact:
+    """Every generation, in all lineages of a project, that used something.
 
     Args:
       home: the project's folder.
-      asked: at least 7 digits of a SHA-256 or of a commit, or the name of a worker.
-      store: where receipts say which shards a worker played; without them all shards of its stages count.
+      text: at least 7 digits of a SHA-256 or of a commit, or the name of a worker.
+      store: where receipts name the worker of a shard; without them all shards of its stages count.
 
     Raises:
-      ZeroError: nothing of that name is known, or several things are.
+      ZeroError: nothing, or more than one thing, matches the text.
     """
-    with Chains(home) as chains:
-        generations = _in_order(chains, known_lineages(home))
-        subject = resolve(home, asked, generations, store)
-        touched = _Touched(set(subject.digests), set())
+    with ProjectRecord(home) as record:
+        generations = _in_order(record, known_lineages(home))
+        subject = resolve(home, text, generations, store)
+        affected = _Affected(set(subject.digests), set())
         uses = []
         for generation in generations:
-            direct, descent = _follow(generation, subject, touched)
+            direct, descent = _follow(generation, subject, affected)
             if direct or descent:
                 how: Literal["directly", "by descent"] = "directly" if direct else "by descent"
                 uses.append(Use(tag=generation.tag, how=how, reasons=(*direct, *descent)))
         return Impact(subject=subject.name, what=subject.what, uses=tuple(uses))
 
 
-def _in_order(chains: Chains, lineages: Iterable[str]) -> list[Generation]:
-    """All recorded generations, each after those it comes from."""
+def resolve(home: Path, text: str, generations: list[Generation], store: Store | None) -> Subject:
+    """Finds the object, commit or worker that a text names.
+
+    Raises:
+      ZeroError: nothing, or more than one thing, matches.
+    """
+    if HEX.match(text):
+        commits = dict.fromkeys(_commits(home, text, generations), COMMIT)
+        found = only_match(text, _known_digests(generations) | commits)
+        if found is not None:
+            name, what = found
+            if what == COMMIT:
+                return Subject(name, what, frozenset(), _descendants(name, generations), {})
+            return Subject(name, what, frozenset({name}), frozenset(), {})
+    worker = _worker(text, generations, store)
+    if worker is not None:
+        return worker
+    if len(text) < 7 and re.match(r"^[0-9a-f]+$", text):
+        raise ZeroError(f"{text!r} is too short for a digest; give at least 7 digits")
+    raise ZeroError(
+        f"no attestation of any lineage in {home} names {text!r}; give 7 or more digits of a shard's, a network's, a "
+        "window's or a package lock's SHA-256, of a shard's key, of a commit, or the name of a worker or its host"
+    )
+
+
+def only_match(digits: str, known: Mapping[str, str]) -> tuple[str, str] | None:
+    """The only name that starts with some digits, and its kind; None if there is none.
+
+    Raises:
+      ZeroError: there is more than one.
+    """
+    found = {name: what for name, what in known.items() if name.startswith(digits)}
+    if len(found) > 1:
+        listed = ", ".join(f"{name[:16]} ({what})" for name, what in sorted(found.items())[:LISTED_MATCHES])
+        raise ZeroError(f"{digits!r} is ambiguous: {listed}; give more digits")
+    return next(iter(found.items()), None)
+
+
+def _known_digests(generations: Iterable[Generation]) -> dict[str, str]:
+    """Kind of every digest in the attestations."""
+    known: dict[str, str] = {}
+    for generation in generations:
+        attestation = generation.attestation
+        if attestation is None:
+            continue
+        everything = (*attestation.subject, *attestation.dependencies.values(), *attestation.byproducts.values())
+        for resource in everything:
+            for name in names_of(resource):
+                known.setdefault(name, f"{resource.name} of {generation.tag}")
+    return known
+
+
+def _commits(home: Path, digits: str, generations: Iterable[Generation]) -> set[str]:
+    """Commits that start with some digits."""
+    found = {each for one in generations for each in (one.commit, one.parent) if each and each.startswith(digits)}
+    if len(digits) <= COMMIT_DIGITS:
+        for name in git(home, "rev-parse", f"--disambiguate={digits}").split():
+            if git(home, "cat-file", "-t", name).strip() == "commit":
+                found.add(name)
+    return found
+
+
+def _descendants(commit: str, generations: Iterable[Generation]) -> frozenset[str]:
+    """A commit and its descendants in the lineages."""
+    found = {commit}
+    for history in {each.lineage: each.history for each in generations}.values():
+        try:
+            listed = git(history.reader.repository, "rev-list", "--ancestry-path", f"{commit}..{history.head}")
+        except LineageError:
+            continue  # this clone lacks the commit
+        found.update(listed.split())
+    return frozenset(found)
+
+
+def _worker(name: str, generations: Iterable[Generation], store: Store | None) -> Subject | None:
+    """The stages that a worker ran, by the cost notes; None if no note names it."""
+    digests: set[str] = set()
+    stages: dict[str, tuple[str, ...]] = {}
+    for generation in generations:
+        spent = generation.costs.stages if generation.costs else {}
+        ran = [stage for stage, costs in spent.items() if any(_is_worker(name, each) for each in costs.workers)]
+        if ran:
+            stages[generation.tag] = tuple(ran)
+            digests |= _made_by(name, generation, ran, store)
+    return Subject(name, "worker", frozenset(digests), frozenset(), stages) if stages else None
+
+
+def _is_worker(wanted: str, name: str) -> bool:
+    """True for the wanted worker, or a worker on the wanted host: by default a name is `host:process`."""
+    return name == wanted or name.startswith(f"{wanted}:")
+
+
+def _made_by(worker: str, generation: Generation, stages: list[str], store: Store | None) -> set[str]:
+    """Digests of a worker's outputs: the shards with its receipts, or all shards of a stage without receipts."""
+    attestation = generation.attestation
+    if attestation is None:
+        return set()
+    made: set[str] = set()
+    for stage in stages:
+        folder = STAGE_OUTS.get(stage)
+        if stage == "training":
+            made.update(each.sha256 for each in attestation.subject)
+        elif folder is not None:
+            shards = [each for name, each in attestation.dependencies.items() if name.startswith(f"{folder}/")]
+            own = [each for each in shards if _played_by(worker, each, store)]
+            made.update(each.sha256 for each in own or shards)
+    return made
+
+
+def _played_by(worker: str, shard: Resource, store: Store | None) -> bool:
+    key = (shard.annotations or {}).get("key")
+    return (
+        store is not None
+        and key is not None
+        and any(_is_worker(worker, each.worker) for each in receipts_of(store, key))
+    )
+
+
+def _in_order(record: ProjectRecord, lineages: Iterable[str]) -> list[Generation]:
+    """All recorded generations, each after its ancestors."""
     found: dict[str, Generation] = {}
     for lineage in lineages:
-        found |= {each.tag: each for each in chains.ancestry(lineage) if each.line is not None}
+        found |= {each.tag: each for each in record.ancestry(lineage) if each.line is not None}
     return list(found.values())
 
 
-def _follow(generation: Generation, subject: Subject, touched: _Touched) -> tuple[list[str], list[str]]:
-    """Why a generation is touched: directly, and by descent. Adds what it made to what is touched."""
-    direct, descent = _inputs(generation, subject, touched)
+def _follow(generation: Generation, subject: Subject, affected: _Affected) -> tuple[list[str], list[str]]:
+    """Reasons why a generation is affected: directly, and by descent. Adds its outputs to what is affected."""
+    direct, descent = _inputs(generation, subject, affected)
     stages = subject.stages.get(generation.tag, ())
     direct += [f"{stage} ran on it" for stage in stages]
     if generation.parent in subject.commits:
         direct.append(f"ran on its code (commit {(generation.parent or '')[:12]})")
     if generation.commit == subject.name:
         direct.append("is recorded by it")
-    statement = generation.envelope.statement if generation.envelope else None
-    if statement is None or generation.entry is None:
+    attestation = generation.attestation
+    if attestation is None or generation.entry is None:
         return direct, descent
     if generation.entry.decision is None:
-        restored = [each.name for each in statement.subject if _is_touched(each, touched)]
+        restored = [each.name for each in attestation.subject if _is_affected(each, affected)]
         if restored and not direct:
-            descent.append(f"goes on from {_listed(restored)}, which come from it")
+            descent.append(f"continues from {_listed(restored)}, which come from it")
         if generation.parent in subject.commits and generation.entry.kind == "start":
-            _touch(statement.subject, touched)
+            _add(attestation.subject, affected)
         return direct, descent
-    packages = statement.dependencies.get(CONSTRAINTS_FILE)
+    packages = attestation.dependencies.get(CONSTRAINTS_FILE)
     everything = generation.parent in subject.commits or (packages is not None and packages.sha256 in subject.digests)
-    by_name = {name: _is_touched(each, touched) for name, each in statement.dependencies.items()}
-    champion = by_name.get("champion", False) or _chosen_by(generation) in touched.decisions
+    by_name = {name: _is_affected(each, affected) for name, each in attestation.dependencies.items()}
+    champion = by_name.get("champion", False) or _chosen_by(generation) in affected.decisions
     window = any(found for name, found in by_name.items() if name.startswith(f"{WINDOW_DIR}/"))
     trainee = by_name.get("trainee", False) or by_name.get("trainee-optimizer", False)
-    games = [each for name, each in statement.dependencies.items() if name.startswith(f"{GAMES_DIR}/")]
-    match = [each for name, each in statement.dependencies.items() if name.startswith(f"{MATCH_DIR}/")]
-    player = by_name[PLAYER] or _chosen_by(generation, PLAYER) in touched.decisions if PLAYER in by_name else champion
+    games = [each for name, each in attestation.dependencies.items() if name.startswith(f"{GAMES_DIR}/")]
+    match = [each for name, each in attestation.dependencies.items() if name.startswith(f"{MATCH_DIR}/")]
+    player = by_name[PLAYER] or _chosen_by(generation, PLAYER) in affected.decisions if PLAYER in by_name else champion
     if everything or player:
-        _touch(games, touched)
-    if everything or window or trainee or any(_is_touched(each, touched) for each in games):
-        _touch(statement.subject, touched)
-    played = any(_is_touched(each, touched) for each in (*statement.subject, *match))
+        _add(games, affected)
+    if everything or window or trainee or any(_is_affected(each, affected) for each in games):
+        _add(attestation.subject, affected)
+    played = any(_is_affected(each, affected) for each in (*attestation.subject, *match))
     if everything or champion or played:
-        _touch(match, touched)
-        touched.decisions.add(generation.tag)
+        _add(match, affected)
+        affected.decisions.add(generation.tag)
     return direct, descent
 
 
-def _inputs(generation: Generation, subject: Subject, touched: _Touched) -> tuple[list[str], list[str]]:
-    """What went into a generation, or came out of it, that is asked for or touched."""
-    statement = generation.envelope.statement if generation.envelope else None
+def _inputs(generation: Generation, subject: Subject, affected: _Affected) -> tuple[list[str], list[str]]:
+    """Inputs and outputs of a generation that are the subject, or affected by it."""
+    attestation = generation.attestation
     direct: list[str] = []
     descent: list[str] = []
-    if statement is None:
+    if attestation is None:
         return direct, descent
-    made = "goes on from" if generation.source is not None else "made"
-    for word, resources in (
-        ("uses", statement.dependencies.values()),
-        (made, (*statement.subject, *statement.byproducts.values())),
+    made = "continues from" if generation.source is not None else "made"
+    for verb, resources in (
+        ("uses", attestation.dependencies.values()),
+        (made, (*attestation.subject, *attestation.byproducts.values())),
     ):
         named = [each.name for each in resources if not subject.digests.isdisjoint(names_of(each))]
         if named:
-            direct.append(f"{word} {_listed(named)}")
+            direct.append(f"{verb} {_listed(named)}")
     inherited = [
         each.name
-        for each in statement.dependencies.values()
-        if _is_touched(each, touched) and subject.digests.isdisjoint(names_of(each))
+        for each in attestation.dependencies.values()
+        if _is_affected(each, affected) and subject.digests.isdisjoint(names_of(each))
     ]
     if inherited:
         descent.append(f"uses {_listed(inherited)}, which come from it")
-    for name in ("champion", PLAYER) if PLAYER in statement.dependencies else ("champion",):
+    for name in ("champion", PLAYER) if PLAYER in attestation.dependencies else ("champion",):
         chosen = _chosen_by(generation, name)
-        if chosen in touched.decisions:
+        if chosen in affected.decisions:
             descent.append(f"its {name} was chosen by {chosen}")
     return direct, descent
 
 
 def _chosen_by(generation: Generation, name: str = "champion") -> str | None:
-    """Tag of the generation whose decision left the champion that this one starts with; PLAYER: the earlier one."""
-    start = generation.source or generation.before
+    """Tag of the generation whose decision chose this one's champion; with PLAYER, its self-play player."""
+    start = generation.source or generation.previous
     if start is None:
         return None
-    while start.source is not None:  # a rollback decides nothing
+    while start.source is not None:  # a rollback makes no decision
         start = start.source
     return _chosen_by(start) if name == PLAYER else start.tag
 
 
-def _touch(resources: Iterable[Resource], touched: _Touched) -> None:
+def _add(resources: Iterable[Resource], affected: _Affected) -> None:
     for each in resources:
-        touched.digests.update(names_of(each))
+        affected.digests.update(names_of(each))
 
 
-def _is_touched(resource: Resource, touched: _Touched) -> bool:
-    return not touched.digests.isdisjoint(names_of(resource))
+def _is_affected(resource: Resource, affected: _Affected) -> bool:
+    return not affected.digests.isdisjoint(names_of(resource))
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN_NAMES]) + (
-        f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:LISTED_NAMES]) + (
+        f" and {len(names) - LISTED_NAMES} more" if len(names) > LISTED_NAMES else ""
     )
+
+
+def names_of(resource: Resource) -> list[str]:
+    """Digest of a resource, and its key if it is a shard."""
+    key = (resource.annotations or {}).get("key")
+    return [name for name in (resource.sha256, key) if name]

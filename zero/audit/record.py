@@ -1,34 +1,36 @@
-"""Checks of what is in git alone: tags, ledger, lock, parameters, code, pinned packages."""
+"""Checks of what git holds: tags, ledger, dvc.lock, parameters, code, pinned packages."""
 
 import hashlib
 from collections.abc import Iterator
 
-from zero.audit.findings import Drift, differs
+from zero.audit.findings import Mismatch, differs
 from zero.config.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
 from zero.record.generation import Generation
 from zero.record.history import History, Line, Repository
 from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import CONSTRAINTS_FILE, DVC_LOCK_FILE, LEDGER_FILE, PIPELINE_FILE
+from zero.storage.layout import CONSTRAINTS_FILE, DVC_LOCK, LEDGER_FILE
 from zero.storage.manifests import LedgerEntry
 
-SOURCES = ("zero", PIPELINE_FILE, CONSTRAINTS_FILE, PARAMS_FILE)
-"""What the commit of a generation may not change: the stages ran on it."""
-HISTORY_REMEDY = "find the true one with `git reflog`, and set the branch back to it"
+SOURCES = ("zero", "dvc.yaml", CONSTRAINTS_FILE, PARAMS_FILE)
+"""Paths that the commit of a generation must not change, because the stages ran on its parent."""
+HISTORY_REMEDY = "find the recorded commit with `git reflog`, and reset the branch to it"
 
 
-def check_tag(generation: Generation) -> Iterator[Drift]:
-    """The tag is at the commit that wrote the generation's line, in the project and in the workspace."""
+def check_tag(generation: Generation) -> Iterator[Mismatch]:
+    """The tag is at the commit that wrote the generation's entry, in the project and in the workspace."""
     history, tag, expected = generation.history, generation.tag, generation.commit
     for repository, name in ((history.project, "project"), (history.workspace, "workspace")):
         if repository is None:
             continue
         found = repository.tags.get(tag)
         if expected is None:
-            yield from differs(f"{tag} in the {name}", "tag without a line in the ledger", found, None, HISTORY_REMEDY)
+            yield from differs(
+                f"{tag} in the {name}", "tag without an entry in the ledger", found, None, HISTORY_REMEDY
+            )
             continue
         if found is None and (repository.head is None or _is_behind(history, repository)):
-            continue  # a clone that has not fetched the lineage, or not the newest of it
+            continue  # this clone lacks the lineage, or its newest generations
         what = "tag at another commit" if found in history.commits or found is None else "tag at a foreign commit"
         yield from differs(
             f"{tag} in the {name}",
@@ -40,41 +42,45 @@ def check_tag(generation: Generation) -> Iterator[Drift]:
 
 
 def _is_behind(history: History, repository: Repository) -> bool:
-    """True for a workspace that another one has gone past."""
+    """True for a workspace that lags behind another one."""
     return repository is history.workspace and repository.head != history.head
 
 
-def check_branch(history: History) -> Iterator[Drift]:
-    """Project and workspace have one history: the project's branch is the workspace's or leads up to it."""
+def check_branch(history: History) -> Iterator[Mismatch]:
+    """Project and workspace share one history: the project's branch is the workspace's, or an ancestor of it."""
     branch = f"lineage/{history.lineage}"
     if history.lost:
         remedy = f"fetch it, or `git -C {history.project.folder} branch {branch} {history.head[:12]}`"
-        yield Drift(branch, "branch", "its tags alone", history.head, remedy, missing=True)
+        yield Mismatch(branch, "branch", "only its tags", history.head, remedy, missing=True)
     if not history.agreed and history.project.head is not None:
-        yield Drift(
+        yield Mismatch(
             f"{branch} in the project",
-            "history rewritten: it does not lead up to the workspace's",
+            "history rewritten: it is not an ancestor of the workspace's",
             history.project.head,
             history.head,
             HISTORY_REMEDY,
         )
 
 
-def check_ledger(history: History) -> Iterator[tuple[int, Drift]]:
-    """The newest ledger is a chain, and holds every line that was ever committed, as it was. With the generation."""
+def check_ledger(history: History) -> Iterator[tuple[int, Mismatch]]:
+    """The newest ledger is a chain and holds every entry that was ever committed, unchanged.
+
+    Yields:
+      Number of the generation, and the mismatch.
+    """
     lines = history.lines
     yield from _chain(lines, history.lineage)
-    told: set[tuple[int, str]] = set()
+    reported: set[tuple[int, str]] = set()
     for version in (*history.versions[:-1], *history.tagged):
-        for number, drift in _kept(version.lines, lines, f"{LEDGER_FILE} at {version.commit[:12]}"):
-            if (number, drift.what) not in told:
-                yield number, drift
-            told.add((number, drift.what))
+        for number, mismatch in _kept(version.lines, lines, f"{LEDGER_FILE} at {version.commit[:12]}"):
+            if (number, mismatch.what) not in reported:
+                yield number, mismatch
+            reported.add((number, mismatch.what))
     if history.draft is not None and history.draft != b"".join(line.text for line in lines):
         number = lines[-1].entry.generation if lines and lines[-1].entry else 0
         yield (
             number,
-            Drift(
+            Mismatch(
                 LEDGER_FILE,
                 "file in the workspace edited",
                 sha256_bytes(history.draft),
@@ -84,16 +90,16 @@ def check_ledger(history: History) -> Iterator[tuple[int, Drift]]:
         )
 
 
-def check_lock(generation: Generation) -> Iterator[Drift]:
-    """dvc.lock and the small files that it names are those the ledger and the statement speak of."""
+def check_lock(generation: Generation) -> Iterator[Mismatch]:
+    """dvc.lock has the digest in the ledger and the attestation; the small files that it names have their MD5."""
     entry = generation.entry
     if entry is None:
         return
-    remedy = _restore(generation, DVC_LOCK_FILE)
-    yield from differs(DVC_LOCK_FILE, "SHA-256 against the ledger", generation.lock_digest, entry.lock_digest, remedy)
-    if generation.envelope:
-        signed = generation.envelope.statement.found.lock
-        yield from differs(DVC_LOCK_FILE, "SHA-256 against the statement", generation.lock_digest, signed, remedy)
+    remedy = _restore(generation, DVC_LOCK)
+    yield from differs(DVC_LOCK, "SHA-256 against the ledger", generation.lock_digest, entry.lock_digest, remedy)
+    if generation.attestation:
+        signed = generation.attestation.internal.lock
+        yield from differs(DVC_LOCK, "SHA-256 against the attestation", generation.lock_digest, signed, remedy)
     for out in generation.outs.values():
         if not out.cached:
             content = generation.file(out.path)
@@ -101,22 +107,24 @@ def check_lock(generation: Generation) -> Iterator[Drift]:
             yield from differs(out.path, "MD5 against dvc.lock", found, out.md5, _restore(generation, out.path))
 
 
-def check_params(generation: Generation) -> Iterator[Drift]:
-    """params.yaml is what the ledger, the statement and every stage's origin name."""
+def check_params(generation: Generation) -> Iterator[Mismatch]:
+    """params.yaml has the digest in the ledger, the attestation and the manifest of every stage."""
     params, entry = generation.params, generation.entry
     remedy = _restore(generation, PARAMS_FILE)
     if params is None or entry is None:
         if entry is not None:
-            yield Drift(PARAMS_FILE, "not readable by this version", "no parameters", "parameters", remedy)
+            yield Mismatch(PARAMS_FILE, "parameters", "none that this version can read", "parameters", remedy)
         return
     digest = params_digest(params)
     yield from differs(PARAMS_FILE, "digest against the ledger", digest, entry.params_digest, remedy)
-    if generation.envelope:
-        signed = generation.envelope.statement.asked.parameters
+    if generation.attestation:
+        signed = generation.attestation.external.parameters
         found = params.model_dump(mode="json")
         names = sorted(name for name in signed.keys() | found.keys() if signed.get(name) != found.get(name))
         for name in names:
-            yield from differs(PARAMS_FILE, f"{name} against the statement", found.get(name), signed.get(name), remedy)
+            yield from differs(
+                PARAMS_FILE, f"{name} against the attestation", found.get(name), signed.get(name), remedy
+            )
     for stage, origin in generation.origins.items():
         if stage in STAGE_SECTIONS:
             yield from differs(
@@ -128,8 +136,8 @@ def check_params(generation: Generation) -> Iterator[Drift]:
             )
 
 
-def check_code(generation: Generation) -> Iterator[Drift]:
-    """The sources at the commit the stages ran on give the fingerprints that manifests and statement name."""
+def check_code(generation: Generation) -> Iterator[Mismatch]:
+    """The sources at the commit on which the stages ran have the code digests in manifests and attestation."""
     if generation.commit is None or generation.parent is None:
         return
     tree = generation.history.reader
@@ -144,45 +152,45 @@ def check_code(generation: Generation) -> Iterator[Drift]:
                 ran.get(name),
                 f"see `git diff {generation.parent[:12]} {generation.commit[:12]} -- {name}`",
             )
-    signed = generation.envelope.statement.found.engine if generation.envelope else {}
-    for stage, found in generation.engines.items():
+    signed = generation.attestation.internal.engine if generation.attestation else {}
+    for stage, found in generation.code_digests.items():
         remedy = f"see `git diff {generation.tag} -- zero` in the workspace, and `zero reproduce {generation.tag}`"
         where = f"sources of {stage} at {generation.parent[:12]}"
         if stage in generation.origins:
             yield from differs(
-                where, "fingerprint against the manifest", found, generation.origins[stage].engine, remedy
+                where, "code digest against the manifest", found, generation.origins[stage].engine, remedy
             )
         if stage in signed:
-            yield from differs(where, "fingerprint against the statement", found, signed[stage], remedy)
+            yield from differs(where, "code digest against the attestation", found, signed[stage], remedy)
 
 
-def check_constraints(generation: Generation) -> Iterator[Drift]:
-    """constraints.txt is the one that the statement names."""
-    if generation.envelope is None or generation.commit is None:
+def check_constraints(generation: Generation) -> Iterator[Mismatch]:
+    """constraints.txt has the digest in the attestation."""
+    if generation.attestation is None or generation.commit is None:
         return
     content = generation.file(CONSTRAINTS_FILE)
-    signed = generation.envelope.statement.dependencies.get(CONSTRAINTS_FILE)
+    signed = generation.attestation.dependencies.get(CONSTRAINTS_FILE)
     yield from differs(
         CONSTRAINTS_FILE,
-        "SHA-256 against the statement",
+        "SHA-256 against the attestation",
         sha256_bytes(content) if content is not None else None,
         signed.sha256 if signed else None,
         _restore(generation, CONSTRAINTS_FILE),
     )
 
 
-def _chain(lines: tuple[Line, ...], lineage: str) -> Iterator[tuple[int, Drift]]:
+def _chain(lines: tuple[Line, ...], lineage: str) -> Iterator[tuple[int, Mismatch]]:
     previous, expected = FIRST_PREVIOUS, None
     for index, line in enumerate(lines):
         where, entry = f"{LEDGER_FILE}, line {index + 1}", line.entry
         if entry is None:
             yield (
                 expected or 0,
-                Drift(where, "no entry", line.text.decode(errors="replace")[:80], "", _restore_ledger()),
+                Mismatch(where, "not an entry", line.text.decode(errors="replace")[:80], "", _restore_ledger()),
             )
             previous, expected = line.digest, (expected or 0) + 1
             continue
-        for drift in (
+        for mismatch in (
             *differs(where, "SHA-256 of the line before", entry.previous, previous, _restore_ledger()),
             *differs(where, "lineage", entry.lineage, lineage, _restore_ledger()),
             *differs(
@@ -192,31 +200,31 @@ def _chain(lines: tuple[Line, ...], lineage: str) -> Iterator[tuple[int, Drift]]
                 entry.generation if expected is None else expected,
                 _restore_ledger(),
             ),
-            *differs(where, "kind of the line", entry.kind in FIRST_KINDS, index == 0, _restore_ledger()),
+            *differs(where, "kind of the entry", entry.kind in FIRST_KINDS, index == 0, _restore_ledger()),
         ):
-            yield entry.generation, drift
+            yield entry.generation, mismatch
         previous, expected = line.digest, entry.generation + 1
 
 
-def _kept(old: tuple[Line, ...], new: tuple[Line, ...], where: str) -> Iterator[tuple[int, Drift]]:
-    """What became of the lines of an older version."""
+def _kept(old: tuple[Line, ...], new: tuple[Line, ...], where: str) -> Iterator[tuple[int, Mismatch]]:
+    """The lines of an older version are in the newest one, unchanged and in their order."""
     places = {line.text: index for index, line in enumerate(new)}
     numbers = {line.entry.generation: line for line in new if line.entry}
     order = [places[line.text] for line in old if line.text in places]
     if order != sorted(order):
         moved = next(line for line, a, b in zip(old, order, sorted(order), strict=False) if a != b)
         number = moved.entry.generation if moved.entry else 0
-        yield number, Drift(where, "lines re-ordered", f"{order}", f"{sorted(order)}", _restore_ledger())
+        yield number, Mismatch(where, "entries reordered", f"{order}", f"{sorted(order)}", _restore_ledger())
     for line in old:
         if line.text in places or line.entry is None:
             continue
         now = numbers.get(line.entry.generation)
         if now is None or now.entry is None:
-            yield line.entry.generation, Drift(where, "line removed", "nothing", line.digest, _restore_ledger())
+            yield line.entry.generation, Mismatch(where, "entry removed", "nothing", line.digest, _restore_ledger())
         else:
-            names = ", ".join(_changed(line.entry, now.entry)) or "its spelling"
-            what = f"line edited ({names})"
-            yield line.entry.generation, Drift(where, what, now.digest, line.digest, _restore_ledger())
+            names = ", ".join(_changed(line.entry, now.entry)) or "formatting"
+            what = f"entry edited ({names})"
+            yield line.entry.generation, Mismatch(where, what, now.digest, line.digest, _restore_ledger())
 
 
 def _changed(old: LedgerEntry, new: LedgerEntry) -> list[str]:
@@ -224,7 +232,7 @@ def _changed(old: LedgerEntry, new: LedgerEntry) -> list[str]:
 
 
 def _restore(generation: Generation, path: str) -> str:
-    return f"restore it from the true tag: `git checkout {generation.tag} -- {path}`"
+    return f"restore it from the recorded tag: `git checkout {generation.tag} -- {path}`"
 
 
 def _restore_ledger() -> str:

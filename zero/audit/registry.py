@@ -1,85 +1,69 @@
-"""Checks of MLflow: each run, version and alias is what `zero.tracking.pages` makes of the generation's tag."""
+"""Checks of MLflow: each run, version and alias equals what `zero.tracking.pages` makes of the generation."""
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from zero.audit.data import PULL
-from zero.audit.findings import Drift, differs
+from zero.audit.findings import Mismatch, differs
 from zero.errors import ZeroError
 from zero.record.generation import Generation
-from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, CONSTRAINTS_FILE, DVC_LOCK_FILE
-from zero.storage.manifests import MANIFEST_FILE
 from zero.tracking import pages
 from zero.tracking.audit import Catalogue, FoundRun, FoundVersion
-from zero.tracking.files import Point, read_generation
+from zero.tracking.metrics import Point
 
-FILES = ("params.yaml", CONSTRAINTS_FILE, DVC_LOCK_FILE)
-FOLDERS = ("record", "metrics", "plots")
 OWN_PREFIX = "zero."
-"""Tags of this program; others, as notes that a person wrote, are nobody's drift."""
+"""Prefix of this program's tags. Others, such as notes by a person, are not compared."""
 NOT_RECORDED = "cost/"
-"""Metrics that are not recomputed from a tag: what a stage cost is in git's notes."""
+"""Prefix of metrics that are not compared: costs are notes of git, which may come later."""
 TOTAL_GAMES = "ladder/total_games"
-"""Missing where a generation before was tracked later."""
+"""Metric that is missing if an earlier generation was tracked later."""
 FINISHED = "FINISHED"
-REBUILD = "`zero track --rebuild {lineage}` writes all of it again from git and DVC"
+REBUILD = "write it again from git and DVC: `zero track --rebuild {lineage}`"
 
 
 class Expected(NamedTuple):
     """What MLflow should have of a generation."""
 
     pages: tuple[pages.Page, ...]
-    """The run of the generation and those of its stages; none for the first network of all."""
+    """Runs of the generation and its stages; empty for the first network."""
     version: pages.Version | None
     ladder: frozenset[Point]
     num_games: float
 
 
 def expected_of(generation: Generation) -> Expected | None:
-    """What the files of its tag make of a generation; None where they are not here or cannot be read.
+    """What MLflow should have of a generation; None if its files are missing or cannot be read.
 
-    They are put into a passing folder, so that the very code that writes MLflow says what should be there.
+    The code that writes MLflow makes the pages here too, from the same view of the generation.
     """
     if generation.commit is None or generation.entry is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="zero-audit-") as scratch:
-        folder = Path(scratch)
-        for name in FILES:
-            _put(folder / name, generation.file(name))
-        for below in FOLDERS:
-            for name, blob in generation.history.reader.files(f"{generation.commit}:{below}").items():
-                _put(folder / below / name, generation.history.reader.read(blob))
-        for out in (CHALLENGER_DIR, CHAMPION_DIR):
-            _put(folder / out / MANIFEST_FILE, generation.manifest_bytes(out))
-        try:
-            read = read_generation(folder, generation.tag)
-            version = pages.challenger_version(read)
-            if read.entry.kind == "start":  # it is registered as the champion of the first generation, without a run
-                return Expected((), version, frozenset(), 0.0)
-            shown = (pages.generation_page(read), *pages.stage_pages(read))
-            ladder = frozenset(pages.ladder_points(read, None))
-        except ZeroError:
-            return None
-        return Expected(shown, version, ladder, read.selfplay.get("num_games", 0.0))
+    try:
+        version = pages.challenger_version(generation)
+        if generation.entry.kind == "start":  # registered as the champion of the first generation, without a run
+            return Expected((), version, frozenset(), 0.0)
+        shown = (pages.generation_page(generation), *pages.stage_pages(generation))
+        games = pages.selfplay_numbers(generation)["num_games"] if generation.entry.decision else 0.0
+        return Expected(shown, version, frozenset(pages.ladder_points(generation, None)), games)
+    except ZeroError:
+        return None
 
 
-def untold(generation: Generation) -> Drift:
-    """What is told of a generation whose tag does not say what MLflow should have."""
+def not_compared(generation: Generation) -> Mismatch:
+    """The finding for a generation whose record lacks what MLflow should have."""
     remedy = PULL.format(tag=generation.tag)
-    found = "nothing that tells what should be there"
-    return Drift(f"MLflow, {generation.tag}", "not compared", found, "", remedy, missing=True)
+    found = "no record to compare with"
+    return Mismatch(f"MLflow, {generation.tag}", "not compared", found, "", remedy, missing=True)
 
 
-def check_registry(generation: Generation, expected: Expected, catalogue: Catalogue | None) -> Iterator[Drift]:
+def check_registry(generation: Generation, expected: Expected, catalogue: Catalogue | None) -> Iterator[Mismatch]:
     """Runs, version and alias of one generation."""
     version = expected.version
     track = f"`zero track {generation.lineage}`"
-    # generations are tracked in their order, so one that lacks all while a later one is there was deleted
+    # generations are tracked in order: one without any run, older than a tracked one, was deleted
     if catalogue is None or _newest(catalogue) < generation.number:
         if expected.pages:
-            yield Drift(f"MLflow, {generation.tag}", "not tracked", "nothing", "a run", track, missing=True)
+            yield Mismatch(f"MLflow, {generation.tag}", "not tracked", "nothing", "a run", track, missing=True)
         return
     remedy = REBUILD.format(lineage=generation.lineage)
     for page in expected.pages:
@@ -88,8 +72,8 @@ def check_registry(generation: Generation, expected: Expected, catalogue: Catalo
         yield from _check_version(version, catalogue, remedy)
 
 
-def check_aliases(generations: Sequence[Generation], catalogue: Catalogue) -> Iterator[tuple[Generation, Drift]]:
-    """`champion` and `challenger` point where the newest generation that is tracked says."""
+def check_aliases(generations: Sequence[Generation], catalogue: Catalogue) -> Iterator[tuple[Generation, Mismatch]]:
+    """`champion` and `challenger` point at the versions that the newest tracked generation gives."""
     numbers = {version.version: version.tags.get("generation") for version in catalogue.versions}
     tracked = [each for each in generations if each.entry and each.entry.kind != "start" and _traces(each, catalogue)]
     made = [each.number for each in tracked if each.entry and each.entry.kind != "rollback"]
@@ -97,24 +81,24 @@ def check_aliases(generations: Sequence[Generation], catalogue: Catalogue) -> It
         return
     newest, first = tracked[-1], generations[0].number
     assert newest.entry is not None
-    # the champion that a lineage branched with is registered under the branch's own number
+    # the champion of a branch's source is registered under the branch's first number
     for alias, wanted in (("champion", max(newest.entry.champion_generation, first)), ("challenger", made[-1])):
         found = catalogue.aliases.get(alias)
         remedy = REBUILD.format(lineage=newest.lineage)
-        for drift in differs(
+        for mismatch in differs(
             f"MLflow, alias {alias}",
-            "generation it points at",
+            "generation",
             numbers.get(found, "no version") if found is not None else None,
             str(wanted),
             remedy,
         ):
-            yield newest, drift
+            yield newest, mismatch
 
 
 def check_ladder(
     generations: Sequence[Generation], expected: Mapping[str, Expected], catalogue: Catalogue
-) -> Iterator[tuple[Generation, Drift]]:
-    """The ladder has the points of each generation that is tracked, and no others."""
+) -> Iterator[tuple[Generation, Mismatch]]:
+    """The ladder has the points of each tracked generation, and no others."""
     if not generations:
         return
     ladders = [run for run in catalogue.runs_of(pages.ladder_key(generations[0].lineage)) if not run.deleted]
@@ -127,22 +111,22 @@ def check_ladder(
             continue
         total += wanted.num_games
         here = {point for point in found if point.step == generation.number and point.name != TOTAL_GAMES}
-        for drift in _points("MLflow, run ladder", frozenset(here), wanted.ladder, remedy):
-            yield generation, drift
+        for mismatch in _points("MLflow, run ladder", frozenset(here), wanted.ladder, remedy):
+            yield generation, mismatch
         for point in found:
             if point.name == TOTAL_GAMES and point.step == generation.number:
-                for drift in differs("MLflow, run ladder", point.name, point.value, total, remedy):
-                    yield generation, drift
+                for mismatch in differs("MLflow, run ladder", point.name, point.value, total, remedy):
+                    yield generation, mismatch
 
 
 def _traces(generation: Generation, catalogue: Catalogue) -> list[FoundRun | FoundVersion]:
-    """All that the server has of a generation."""
+    """All runs and versions of a generation on the server."""
     key = {"zero.lineage": generation.lineage, "zero.generation": str(generation.number)}
     return [*catalogue.runs_of(key), *_versions_of(generation.number, catalogue)]
 
 
 def _newest(catalogue: Catalogue) -> int:
-    """Number of the newest generation that the server has anything of; -1 where there is none."""
+    """Number of the newest generation on the server; -1 if there is none."""
     numbers = [run.tags.get("zero.generation", "") for run in catalogue.runs]
     numbers += [version.tags.get("generation", "") for version in catalogue.versions]
     return max((int(number) for number in numbers if number.isdigit()), default=-1)
@@ -152,17 +136,17 @@ def _versions_of(number: int, catalogue: Catalogue) -> list[FoundVersion]:
     return [each for each in catalogue.versions if each.tags.get("generation") == str(number)]
 
 
-def _check_run(page: pages.Page, catalogue: Catalogue, remedy: str) -> Iterator[Drift]:
+def _check_run(page: pages.Page, catalogue: Catalogue, remedy: str) -> Iterator[Mismatch]:
     where = f"MLflow, run {page.key['zero.stage']} of {page.tags['zero.tag']}"
     found = catalogue.runs_of(page.key)
-    alive = [run for run in found if not run.deleted and not catalogue.deleted]
-    if not alive:
+    active = [run for run in found if not run.deleted and not catalogue.deleted]
+    if not active:
         what = "run deleted"
-        state = f"in the bin ({found[0].run_id})" if found else "nothing"
-        yield Drift(where, what, state, "a run", f"take it out of MLflow's bin, or {remedy}")
+        state = f"a deleted run ({found[0].run_id})" if found else "nothing"
+        yield Mismatch(where, what, state, "a run", f"restore it in MLflow, or {remedy}")
         return
-    yield from differs(where, "runs of that stage", len(alive), 1, remedy)
-    run = alive[0]
+    yield from differs(where, "runs of that stage", len(active), 1, remedy)
+    run = active[0]
     where = f"{where} ({run.run_id})"
     yield from differs(where, "status", run.status, FINISHED, remedy)
     for kind, has, wanted in (
@@ -180,12 +164,12 @@ def _own(page: pages.Page) -> dict[str, str]:
     return {name: value for name, value in (page.tags | page.key).items() if name.startswith(OWN_PREFIX)}
 
 
-def _points(where: str, found: frozenset[Point], wanted: frozenset[Point], remedy: str) -> Iterator[Drift]:
-    """One drift for each metric that has other values."""
+def _points(where: str, found: frozenset[Point], wanted: frozenset[Point], remedy: str) -> Iterator[Mismatch]:
+    """One mismatch for each metric with other values."""
     for name in sorted({point.name for point in found ^ wanted}):
         has = sorted((point.step, point.value) for point in found - wanted if point.name == name)
         lacks = sorted((point.step, point.value) for point in wanted - found if point.name == name)
-        yield Drift(where, f"metric {name}", _steps(has), _steps(lacks), remedy)
+        yield Mismatch(where, f"metric {name}", _steps(has), _steps(lacks), remedy)
 
 
 def _steps(points: list[tuple[int, float]]) -> str:
@@ -193,11 +177,11 @@ def _steps(points: list[tuple[int, float]]) -> str:
     return (shown + ("" if len(points) <= 3 else f" and {len(points) - 3} more")) or "nothing else"
 
 
-def _check_version(expected: pages.Version, catalogue: Catalogue, remedy: str) -> Iterator[Drift]:
+def _check_version(expected: pages.Version, catalogue: Catalogue, remedy: str) -> Iterator[Mismatch]:
     where = f"MLflow, version of {expected.tags['git_tag']}"
     found = _versions_of(expected.generation, catalogue)
     if not found:
-        yield Drift(where, "version deleted", "nothing", f"weights {expected.weights.sha256}", remedy)
+        yield Mismatch(where, "version deleted", "nothing", f"weights {expected.weights.sha256}", remedy)
         return
     yield from differs(where, "versions of that generation", len(found), 1, remedy)
     version = found[0]
@@ -207,9 +191,3 @@ def _check_version(expected: pages.Version, catalogue: Catalogue, remedy: str) -
         yield from differs(where, f"tag {name}", version.tags.get(name), expected.tags[name], remedy)
     alias = expected.alias
     yield from differs(f"MLflow, alias {alias}", "version", catalogue.aliases.get(alias), version.version, remedy)
-
-
-def _put(path: Path, content: bytes | None) -> None:
-    if content is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)

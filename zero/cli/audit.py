@@ -1,4 +1,4 @@
-"""Commands that ask the record: is all of it as it was written, and what did a bad object touch."""
+"""Commands that check the record, and find what a bad object affected."""
 
 import time
 from pathlib import Path
@@ -10,8 +10,8 @@ from zero.cli.app import LINEAGES, Json, app
 from zero.config.settings import Settings, home_dir
 from zero.errors import ZeroError
 
-DRIFTED, INCOMPLETE = 1, 3
-"""Exit status of an audit that found drift; that found none, but could not look at everything."""
+MISMATCH, INCOMPLETE = 1, 3
+"""Exit status of an audit with mismatches; of one without, that could not check everything."""
 
 
 @app.command(rich_help_panel=LINEAGES)
@@ -24,14 +24,15 @@ def audit(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Checks the whole record: tags, ledger, data, matches, signatures and MLflow against one another.
+    """Checks the complete record: tags, ledger, data, matches, signatures and MLflow against one another.
 
-    Exit status 0: all agrees; 1: something drifted; 3: nothing did, but not all is here to be looked at. Needs no
-    network; MLflow is asked where MLFLOW_TRACKING_URI names a server or `make up` started one.
+    Exit status 0: everything agrees; 1: something does not; 3: nothing disagrees, but something is missing on this
+    machine and was not checked. Needs no network. MLflow is checked if MLFLOW_TRACKING_URI names a server or `make up`
+    started one.
     """
     from zero.audit import as_json as audit_json
     from zero.audit import audit as audit_record
-    from zero.audit.screen import print_audit
+    from zero.audit.console import print_audit
     from zero.lineage.status import servers
 
     home = home_dir()
@@ -42,8 +43,8 @@ def audit(
         typer.echo(audit_json(found))
     else:
         print_audit(found, time.monotonic() - started)
-    if found.drifted or found.incomplete:
-        raise typer.Exit(DRIFTED if found.drifted else INCOMPLETE)
+    if found.has_mismatch or found.incomplete:
+        raise typer.Exit(MISMATCH if found.has_mismatch else INCOMPLETE)
 
 
 @app.command(rich_help_panel=LINEAGES)
@@ -54,7 +55,7 @@ def impact(
     ],
     as_json: Json = False,
 ) -> None:
-    """Shows every generation of every lineage that a shard, network, commit, package lock or worker touched."""
+    """Lists every generation, in all lineages, that a shard, network, commit, package lock or worker affected."""
     from zero.audit.impact import impact as impact_of
     from zero.storage.store import open_store
 
@@ -68,7 +69,7 @@ def impact(
     for use in found.uses:
         typer.echo(f"{use.tag} {use.how}: {'; '.join(use.reasons)}")
     number = len(found.uses)
-    typer.echo(f"{number or 'no'} generation{'' if number == 1 else 's'} touched")
+    typer.echo(f"{number or 'no'} generation{'' if number == 1 else 's'} affected")
 
 
 def _key(path: Path | None) -> bytes | None:

@@ -45,10 +45,10 @@ def new(
     resolved = resolve_auto(text, machine)
     profile = parse_params(resolved, source).profile
     check_profile(profile, machine, source)
-    made = new_lineage(home, lineage, resolved, source)
+    workspace = new_lineage(home, lineage, resolved, source)
     if uncommitted := uncommitted_files(home):
         typer.echo(f"note: a lineage begins from committed code; not in it: {', '.join(uncommitted)}", err=True)
-    typer.echo(f"lineage {lineage} begins at {lineage}/gen-0000 in {made.workspace}")
+    typer.echo(f"lineage {lineage} begins at {lineage}/gen-0000 in {workspace}")
     if resolved != text:
         typer.echo(explain(profile, machine))
     typer.echo("next: prefect deployment run zero-generation --watch" + _lineage_parameter(lineage))
@@ -60,7 +60,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Shows where the lineages stand: champion, last decisions, and what is next."""
-    from zero.lineage.status import servers, status_json, status_screen
+    from zero.lineage.status import print_status, servers, status_json
 
     home = home_dir()
     names = _names(home, lineage)
@@ -70,7 +70,7 @@ def status(
     if not names:
         typer.echo(f"no lineage in {home} yet; make one with `zero new go9`")
     for name in names:
-        status_screen(home, name)
+        print_status(home, name)
     for server, address in servers(home).items():
         typer.echo(f"{server}: {address}")
 
@@ -78,9 +78,9 @@ def status(
 @app.command(rich_help_panel=LINEAGES)
 def resignation(lineage: Lineage = "go9") -> None:
     """Shows what resignation cost in each generation: calibration games, false positives, thresholds."""
-    from zero.lineage.status import resignation_screen
+    from zero.lineage.status import print_resignation
 
-    resignation_screen(home_dir(), lineage)
+    print_resignation(home_dir(), lineage)
 
 
 @app.command(rich_help_panel=LINEAGES)
@@ -112,6 +112,7 @@ def advance(
     from zero.lineage.status import decision_lines, warning_lines
     from zero.lineage.workspace import writer_lock
     from zero.record.ledger import find_workspace
+    from zero.record.lineages import workspace_generations
 
     home = home_dir()
     workspace = find_workspace(home, lineage)
@@ -123,7 +124,8 @@ def advance(
             url = _track(home, workspace, Settings().tracking_uri)
         except ZeroError as error:  # the record is made; tracking can be caught up
             typer.echo(f"not tracked: {error}; catch up later with `zero track {lineage}`", err=True)
-    warnings = warning_lines(workspace, done.entry)
+    with workspace_generations(workspace) as generations:
+        warnings = warning_lines(next(each for each in generations if each.tag == done.tag))
     if as_json:
         promoted = done.entry.decision.promoted if done.entry.decision else True
         typer.echo(
@@ -179,9 +181,11 @@ def track(
 def restore(lineage: Lineage = "go9") -> None:
     """Makes a lineage's workspace again out of its branch and the DVC remote, where it was lost."""
     from zero.lineage.workspace import restore_lineage
+    from zero.record.ledger import read_ledger
 
-    made = restore_lineage(home_dir(), lineage)
-    typer.echo(f"lineage {lineage} is in {made.workspace}; next is generation {made.next_generation}")
+    workspace = restore_lineage(home_dir(), lineage)
+    newest = read_ledger(workspace)[-1].generation
+    typer.echo(f"lineage {lineage} is in {workspace}; next is generation {newest + 1}")
 
 
 @app.command(rich_help_panel=LINEAGES)
@@ -199,15 +203,15 @@ def provenance(
     tag: Annotated[str, typer.Argument(help="A generation, such as go9/gen-0001.")],
     key: Annotated[Path | None, typer.Option(help="Public key (PEM) to check with.")] = None,
 ) -> None:
-    """Prints the signed statement of a generation: its weights, and by hash everything that went into them.
+    """Prints the attestation of a generation: the digests of its weights and of everything they were made from.
 
-    Ends with status 1 where the signature is not that of the key.
+    Exit status 1: the signature is not valid for the key.
     """
-    from zero.record.attestation import recorded_statement
+    from zero.record.attestation import recorded_attestation
 
-    statement, is_signed = recorded_statement(home_dir(), tag, key)
-    typer.echo(json.dumps(json.loads(statement), indent=1, sort_keys=True))
-    typer.echo(f"signature: {'valid' if is_signed else 'NOT of this key'}", err=True)
+    attestation, is_signed = recorded_attestation(home_dir(), tag, key)
+    typer.echo(json.dumps(json.loads(attestation), indent=1, sort_keys=True))
+    typer.echo(f"signature: {'valid' if is_signed else 'NOT valid for this key'}", err=True)
     if not is_signed:
         raise typer.Exit(1)
 

@@ -90,7 +90,7 @@ def lines_about(found: "Reproduction") -> list[str]:
     if found.lock_equal is not None:
         lines.append("dvc.lock is " + ("the same, byte for byte" if found.lock_equal else "another one"))
     seconds = sum(stage.seconds for stage in found.stages)
-    lines.append(f"{found.tag} {'came out the same' if found.equal else 'came out OTHERWISE'} ({seconds:.0f} s)")
+    lines.append(f"{found.tag} {'equals the record' if found.equal else 'DIFFERS from the record'} ({seconds:.0f} s)")
     if found.folder:
         lines.append(f"everything is in {found.folder}")
     return lines

@@ -6,8 +6,12 @@ from typing import Annotated, Literal
 import typer
 
 from zero.cli.app import SHARDS, app
+from zero.config.params import load_params
 from zero.errors import ZeroError
 from zero.progress import progress_of
+from zero.storage.files import read_manifest
+from zero.storage.layout import GENERATION_FILE
+from zero.storage.manifests import GenerationId
 from zero.storage.store import open_store
 
 
@@ -25,7 +29,7 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
     """Plays one shard into the store and prints its receipt."""
     from pydantic import ValidationError
 
-    from zero.network.gpu_lock import alone_on_gpus
+    from zero.network.gpu_lock import lock_visible_gpus
     from zero.shards.spec import ShardSpec
     from zero.shards.worker import play_into_store
 
@@ -39,7 +43,7 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
             f"{spec_file} is no shard specification: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
         ) from None
     with (
-        alone_on_gpus(spec.device),
+        lock_visible_gpus(spec.device),
         open_store(Path.cwd()) as store,
         progress_of(spec.kind, "games") as progress,
     ):
@@ -58,21 +62,24 @@ def plan(
     """Prints the specifications of a stage's shards, or of a training, one JSON object a line."""
     if ahead and stage != "selfplay":
         raise ZeroError(f"{stage} of the next generation cannot be planned yet; `--next` is for selfplay")
+    here = Path.cwd()
+    params = load_params(here)
+    generation = read_manifest(here, GenerationId, GENERATION_FILE)
     if stage == "training":
         from zero.stages.remote_training import plan as plan_training
 
-        with open_store(Path.cwd()) as store:
-            if training := plan_training(Path.cwd(), store, missing):
+        with open_store(here) as store:
+            if training := plan_training(here, params, generation, store, only_missing=missing):
                 typer.echo(training.model_dump_json())
         return
     from zero.shards.collect import missing_shards
     from zero.stages import gating as gating_stage
     from zero.stages import selfplay as selfplay_stage
 
-    with open_store(Path.cwd()) as store:
+    with open_store(here) as store:
         if ahead:
-            specs = selfplay_stage.plan_next(Path.cwd(), store)
+            specs = selfplay_stage.plan_next(here, params, generation, store)
         else:
-            specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(Path.cwd(), store)
+            specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(here, params, generation, store)
         for spec in missing_shards(specs, store) if missing else specs:
             typer.echo(spec.model_dump_json())

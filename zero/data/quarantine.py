@@ -16,7 +16,7 @@ import yaml
 
 from zero.errors import LineageError, StorageError
 from zero.storage.files import read_manifest, write_atomic
-from zero.storage.layout import DVC_LOCK_FILE, QUARANTINE_DIR
+from zero.storage.layout import DVC_LOCK, QUARANTINE_DIR
 from zero.storage.manifests import GameSet, ShardRef
 from zero.storage.store import REASON_SUFFIX, Store
 from zero.storage.vcs import dvc
@@ -61,7 +61,7 @@ def _cached_listing(folder: Path, out: str) -> Path | None:
     None if DVC has not recorded the output, or is not installed: then it cannot restore anything.
     """
     try:
-        lock: Any = yaml.safe_load((folder / DVC_LOCK_FILE).read_bytes())
+        lock: Any = yaml.safe_load((folder / DVC_LOCK).read_bytes())
         outs = [entry for stage in lock["stages"].values() for entry in stage.get("outs", [])]
         digest = next(str(entry["md5"]) for entry in outs if entry["path"] == out)
         cache = Path(dvc(folder, "cache", "dir").strip())

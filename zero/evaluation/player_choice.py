@@ -18,7 +18,7 @@ from zero.players.networks import SHIPPED_PREFIX, is_ambiguous
 from zero.players.player import PlayerId
 from zero.players.spec import parse_player
 from zero.progress import progress_of
-from zero.record.ledger import find_workspace, generation_tag, standing
+from zero.record.ledger import find_workspace, generation_tag, read_ledger
 
 QUICK_GAMES, QUICK_OPENING_MOVES = 40, 2
 QUICK_SEARCH = "simulations=32,pass_wins=true"
@@ -86,7 +86,7 @@ def choose_player(home: Path, text: str, command: str, tell: Callable[[str], Non
 
 
 def _choose(home: Path, name: str, before_match: Callable[[str, str], None]) -> Choice:
-    newest = standing(find_workspace(home, name)).ledger[-1]
+    newest = read_ledger(find_workspace(home, name))[-1]
     tag, shipped_text = generation_tag(name, newest.generation), f"{SHIPPED_PREFIX}{name}"
     try:
         champion = _quick_player(home, tag)

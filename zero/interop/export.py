@@ -26,7 +26,7 @@ from zero.players.networks import (
     shipped_name,
 )
 from zero.record.generation import Generation
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.storage.files import write_atomic
 from zero.storage.layout import KEY_FILE, PROVENANCE_FILE, WEIGHTS_FILE
 
@@ -72,7 +72,7 @@ def _champion_files(home: Path, name: str) -> dict[str, bytes]:
     match = TAG_PATTERN.match(network.name)
     if match is None:
         raise LineageError(f"{name} is not a recorded generation; give a lineage, or a generation such as go9/gen-0012")
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         maker = champion_maker(chains, match["lineage"], int(match["number"]))
         files = {Path(file).name: _recorded(maker, file) for file in (PARAMS_FILE, PROVENANCE_FILE, KEY_FILE)}
     files[WEIGHTS_FILE] = network.weights
@@ -80,7 +80,7 @@ def _champion_files(home: Path, name: str) -> dict[str, bytes]:
     return files
 
 
-def champion_maker(chains: Chains, lineage: str, number: int) -> Generation:
+def champion_maker(chains: ProjectRecord, lineage: str, number: int) -> Generation:
     """The generation that trained the champion after generation `number`.
 
     It is the first one with this champion, possibly in the lineage that this one was branched from.

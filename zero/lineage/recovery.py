@@ -1,8 +1,8 @@
-"""What a killed process leaves, and no later one gets past: locks without an owner, files cut short, drafts.
+"""Crash recovery: removes the stale locks, truncated files and drafts that a killed process leaves behind.
 
-git leaves its lock files; DVC opens some of its files for writing and fills them after. Called by the one writer of a
-workspace before it works. What is taken away here can be made again: outs that DVC's lock does not tell of any more
-are made once more by their stage (from the shards in the store), `state/*.dvc` by `dvc add`.
+A killed git leaves its lock files. A killed DVC leaves files that it had opened for writing but not filled. The only
+writer of a workspace calls this before it works. Everything removed here can be made again: stages repeat outputs that
+`dvc.lock` no longer lists (from the shards in the store), and `dvc add` writes `state/*.dvc`.
 """
 
 import json
@@ -13,30 +13,30 @@ from pathlib import Path
 
 import yaml
 
-from zero.storage.layout import DVC_LOCK_FILE, STATE_DIR
+from zero.storage.layout import DVC_LOCK
 from zero.storage.vcs import git
 
-PATIENCE_SECONDS = 2.0
-"""A git whose parent was killed may still be at work; a lock that stays longer is nobody's."""
+STALE_LOCK_SECONDS = 2.0
+"""Seconds after which a lock is stale: a git whose parent was killed may still run for a moment."""
 POLL_SECONDS = 0.05
 
 log = logging.getLogger(__name__)
 
 
-def clear_debris(workspace: Path, lineage: str) -> None:
-    """Takes away what killed processes left in a workspace, and what they left of its lineage in the project."""
+def recover_from_crash(workspace: Path, lineage: str) -> None:
+    """Removes stale files from a workspace, and stale locks of its lineage from the project."""
     locks = [*_workspace_locks(workspace), *_project_locks(workspace, lineage)]
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + STALE_LOCK_SECONDS
     while any(path.exists() for path in locks) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     for path in locks:
         if path.exists():
-            log.warning("removed %s, which a killed git left behind", path)
+            log.warning("removed %s, a stale lock of a killed git", path)
             path.unlink(missing_ok=True)
-    for path in (workspace / "record").glob(".*"):  # drafts: git knows no such file
-        log.warning("removed %s, which a killed process left half written", path)
+    for path in (workspace / "record").glob(".*"):  # drafts: git tracks no such file
+        log.warning("removed %s, which a killed process did not finish", path)
         path.unlink()
-    _clear_dvc(workspace)
+    _recover_dvc(workspace)
 
 
 def _workspace_locks(workspace: Path) -> Iterator[Path]:
@@ -48,7 +48,7 @@ def _workspace_locks(workspace: Path) -> Iterator[Path]:
 
 
 def _project_locks(workspace: Path, lineage: str) -> Iterator[Path]:
-    """Locks that only a push of this lineage makes, where the project is a folder of this machine."""
+    """Locks that only a push of this lineage makes, if the project is a folder on this machine."""
     origin = Path(git(workspace, "config", "--default", "", "--get", "remote.origin.url").strip())
     folder = origin / ".git" if (origin / ".git").is_dir() else origin
     for kind in ("heads/lineage", "notes/zero-costs"):
@@ -57,25 +57,25 @@ def _project_locks(workspace: Path, lineage: str) -> Iterator[Path]:
     yield from (folder / "refs/tags" / lineage).glob("*.lock")
 
 
-def _clear_dvc(workspace: Path) -> None:
+def _recover_dvc(workspace: Path) -> None:
     rwlock = workspace / ".dvc/tmp/rwlock"
     if rwlock.exists():
         try:
             json.loads(rwlock.read_bytes())
         except ValueError:
-            log.warning("removed %s, which a killed DVC left cut short", rwlock)
+            log.warning("removed %s, which a killed DVC truncated", rwlock)
             rwlock.unlink()
-    for path in [workspace / DVC_LOCK_FILE, *sorted((workspace / STATE_DIR).glob("*.dvc"))]:
-        if path.exists() and not _is_whole(path.read_bytes()):
-            log.warning("%s was cut short by a killed DVC; it is again as it was committed", path)
+    for path in [workspace / DVC_LOCK, *sorted((workspace / "state").glob("*.dvc"))]:
+        if path.exists() and not _is_complete(path.read_bytes()):
+            log.warning("%s was truncated by a killed DVC; restored the committed version", path)
             path.unlink()
             name = path.relative_to(workspace).as_posix()
             if git(workspace, "ls-tree", "--name-only", "HEAD", "--", name).strip():
                 git(workspace, "checkout", "HEAD", "--", name)
 
 
-def _is_whole(text: bytes) -> bool:
-    """True where a file of DVC is not cut short: its last line is complete, and every entry has its hash."""
+def _is_complete(text: bytes) -> bool:
+    """True if a file of DVC is not truncated: its last line is complete, and every entry has its MD5."""
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError:

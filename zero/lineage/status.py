@@ -1,4 +1,4 @@
-"""What a person reads in the terminal: where a lineage stands, what was decided, games as SGF."""
+"""The status of lineages for the terminal and for programs, and their games as SGF."""
 
 import json
 from collections.abc import Iterable
@@ -11,14 +11,13 @@ from rich.table import Table
 
 from zero.config.settings import STATE_FOLDER
 from zero.errors import ZeroError
-from zero.network.health import Health, recorded_health
-from zero.record.costs import GenerationCosts, read_note
-from zero.record.ledger import find_workspace, generation_tag, standing
-from zero.record.metrics import Calibration, SelfplayMetrics
+from zero.network.health import Health
+from zero.record.generation import Generation
+from zero.record.ledger import find_workspace
+from zero.record.lineages import workspace_generations
+from zero.record.metrics import Calibration
 from zero.storage.files import checked_path, read_manifest
-from zero.storage.layout import SELFPLAY_METRICS, TRAINING_METRICS
 from zero.storage.manifests import NO_RESIGNATION, GameSet, LedgerEntry
-from zero.storage.vcs import git
 
 LAST_DECISIONS = 10
 TABLE_WIDTH = 150
@@ -34,16 +33,16 @@ def servers(home: Path) -> dict[str, str]:
 
 
 def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:
-    """A decision in a few lines."""
+    """A ledger entry as a few lines for the terminal."""
     if entry.source is not None:
         return [f"{tag}: {entry.kind} from {entry.source.tag}, champion {entry.champion[:12]}"]
     if entry.decision is None:
         return [f"{tag}: the seeded random network {entry.champion[:12]}"]
     match = entry.decision.match
     games = match.wins + match.losses + match.draws
-    word = "promoted: it is the new champion" if entry.decision.promoted else "refused: the champion stays"
+    outcome = "promoted: it is the new champion" if entry.decision.promoted else "refused: the champion stays"
     return [
-        f"decision: challenger {entry.decision.challenger[:12]} {word}",
+        f"decision: challenger {entry.decision.challenger[:12]} {outcome}",
         f"match: {games} games, {match.wins} won, {match.losses} lost, {match.draws} drawn; score {match.score:.1%} "
         f"(95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%}, threshold {entry.decision.threshold:.0%})",
         f"as Black {_colours(match.as_black)}, as White {_colours(match.as_white)}; {match.unique_games} unique games",
@@ -51,11 +50,11 @@ def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:
     ]
 
 
-def warning_lines(workspace: Path, entry: LedgerEntry) -> list[str]:
-    """What is wrong with a generation, in plain words: its training's health, and a champion that is still random."""
-    health = _health(workspace, entry)
+def warning_lines(generation: Generation) -> list[str]:
+    """Warnings about a generation: the health of its training, and a champion that is still the random network."""
+    entry, health = generation.entry, generation.health
     lines = [] if health is None else health.lines()
-    if entry.decision is not None and entry.champion_generation == 0:
+    if entry is not None and entry.decision is not None and entry.champion_generation == 0:
         lines.append(
             "the champion is still generation 0, the random network: no challenger has beaten it. Make the next "
             f"generation: `make generation LINEAGE={entry.lineage}`"
@@ -63,60 +62,55 @@ def warning_lines(workspace: Path, entry: LedgerEntry) -> list[str]:
     return lines
 
 
-def _health(workspace: Path, entry: LedgerEntry) -> Health | None:
-    """The health of a generation's training; None if it has no training, no health checks, or no tag yet."""
-    tag = generation_tag(entry.lineage, entry.generation)
-    if entry.decision is None or not git(workspace, "tag", "--list", tag).strip():
-        return None
-    name = f"{tag}:{TRAINING_METRICS}"
-    return recorded_health(git(workspace, "show", name).encode(), name)
-
-
-def status_screen(home: Path, lineage: str) -> None:
-    """Prints one screen about a lineage."""
-    now = standing(find_workspace(home, lineage))
+def print_status(home: Path, lineage: str) -> None:
+    """Prints the champion, the last decisions and their costs, the health, and the warnings of a lineage."""
+    workspace = find_workspace(home, lineage)
     console = Console()
     table = Table(title=f"lineage {lineage}", title_justify="left")
     for column, justify in (("tag", "left"), ("decision", "left"), ("score", "right"), ("interval", "right")):
         table.add_column(column, no_wrap=True, justify=justify)  # type: ignore[arg-type]  # rich names its four words in a Literal
     table.add_column("unique", justify="right")
     table.add_column("champion (generation)")
-    for entry in now.ledger[-LAST_DECISIONS:]:
-        table.add_row(*_row(entry))
-    console.print(table)
-    noted = [(entry, read_note(now.workspace, lineage, tag)) for entry, tag in _with_tags(now.ledger[-LAST_DECISIONS:])]
-    if any(costs for _, costs in noted):
-        console.print(_costs_table(noted))
-    last = now.ledger[-1]
-    console.print(
-        f"champion {last.champion[:12]} of generation {last.champion_generation}; next is generation "
-        f"{now.next_generation}\nworkspace {now.workspace}",
-        soft_wrap=True,
-    )
-    health = _health(now.workspace, last)
-    if health is not None:
-        console.print(_health_line(health), soft_wrap=True)
-    for line in warning_lines(now.workspace, last):
-        console.print(f"[yellow]warning:[/yellow] {line}", soft_wrap=True)
+    with workspace_generations(workspace) as generations:
+        shown, last = generations[-LAST_DECISIONS:], generations[-1]
+        for generation in shown:
+            table.add_row(*_row(generation))
+        console.print(table)
+        decided = [each for each in shown if each.entry and each.entry.decision]
+        if any(each.costs for each in decided):
+            console.print(_costs_table(decided))
+        assert last.entry is not None
+        console.print(
+            f"champion {last.entry.champion[:12]} of generation {last.entry.champion_generation}; next is generation "
+            f"{last.number + 1}\nworkspace {workspace}",
+            soft_wrap=True,
+        )
+        if last.health is not None:
+            console.print(_health_line(last.health), soft_wrap=True)
+        for line in warning_lines(last):
+            console.print(f"[yellow]warning:[/yellow] {line}", soft_wrap=True)
 
 
 def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:
-    """The same for a program."""
+    """The status of lineages for a program."""
     rows = {}
     for name in lineages:
-        now = standing(find_workspace(home, name))
-        rows[name] = {
-            "workspace": str(now.workspace),
-            "next_generation": now.next_generation,
-            "tag": generation_tag(name, now.ledger[-1].generation),
-            "last": now.ledger[-1].model_dump(mode="json"),
-            "warnings": warning_lines(now.workspace, now.ledger[-1]),
-            "costs": {
-                tag: costs.model_dump(mode="json")
-                for _, tag in _with_tags(now.ledger)
-                if (costs := read_note(now.workspace, name, tag))
-            },
-        }
+        workspace = find_workspace(home, name)
+        with workspace_generations(workspace) as generations:
+            last = generations[-1]
+            assert last.entry is not None
+            rows[name] = {
+                "workspace": str(workspace),
+                "next_generation": last.number + 1,
+                "tag": last.tag,
+                "last": last.entry.model_dump(mode="json"),
+                "warnings": warning_lines(last),
+                "costs": {
+                    each.tag: each.costs.model_dump(mode="json")
+                    for each in generations
+                    if each.entry and each.entry.decision and each.costs
+                },
+            }
     return {"home": str(home), "lineages": rows, "servers": servers(home)}
 
 
@@ -128,43 +122,51 @@ def _health_line(health: Health) -> str:
     return f"training: {health.verdict}"
 
 
-def resignation_screen(home: Path, lineage: str) -> None:
-    """Prints, generation by generation, what resignation cost and which threshold followed.
+def print_resignation(home: Path, lineage: str) -> None:
+    """Prints the false positives of resignation in each generation, and the threshold that followed.
 
     Raises:
       ZeroError: no generation of the lineage has resignation.
     """
-    workspace = find_workspace(home, lineage)
     table = Table(title=f"resignation in lineage {lineage}", title_justify="left")
     table.add_column("tag", no_wrap=True)
     for column in ("games", "resigned", "threshold", "calibration games", "would resign", "would have won", "rate"):
         table.add_column(column, justify="right")
     for column in ("95 % interval", "next threshold", "its rate", "95 % interval"):
         table.add_column(column, justify="right")
-    for entry in standing(workspace).ledger:
-        if entry.decision is None:
-            continue
-        tag = generation_tag(lineage, entry.generation)
-        metrics = SelfplayMetrics.model_validate_json(git(workspace, "show", f"{tag}:{SELFPLAY_METRICS}"))
-        if metrics.resignation:
-            used, following = metrics.resignation.used, metrics.resignation.following
-            table.add_row(
-                *(tag, str(metrics.num_games), str(metrics.resignation.resigned_games), _threshold(used.threshold)),
-                *(str(used.num_games), str(used.would_resign), str(used.would_have_won), *_rate(used)),
-                *(_threshold(following.threshold), *_rate(following)),
-            )
+    with workspace_generations(find_workspace(home, lineage)) as generations:
+        for generation in generations:
+            metrics = generation.selfplay_metrics
+            if generation.entry is None or generation.entry.decision is None or metrics is None:
+                continue
+            if metrics.resignation:
+                used, following = metrics.resignation.used, metrics.resignation.following
+                table.add_row(
+                    *(generation.tag, str(metrics.num_games), str(metrics.resignation.resigned_games)),
+                    *(_threshold(used.threshold), str(used.num_games), str(used.would_resign)),
+                    *(str(used.would_have_won), *_rate(used), _threshold(following.threshold), *_rate(following)),
+                )
     if not table.row_count:
         raise ZeroError(
-            f"no generation of {lineage} has resignation: selfplay.calibration_fraction is 0, or none is made"
+            f"no generation of {lineage} has resignation: selfplay.calibration_fraction is 0, or none was played"
         )
     Console(width=max(TABLE_WIDTH, Console().width)).print(table)
 
 
 def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | None) -> int:
-    """Writes the games of a set (or one of them) as SGF and returns how many.
+    """Writes games of a game set as SGF.
+
+    Args:
+      folder: folder with the `params.yaml` of the games.
+      games_dir: folder of the game set.
+      out: the file to write.
+      number: number of the only game to write; None for all.
+
+    Returns:
+      Number of games written.
 
     Raises:
-      ZeroError: there is no such game.
+      ZeroError: the set has no such game.
     """
     from zero.config.params import load_params
     from zero.data.records import game_record, read_records
@@ -199,46 +201,40 @@ def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | N
     return len(texts)
 
 
-def _with_tags(ledger: Iterable[LedgerEntry]) -> list[tuple[LedgerEntry, str]]:
-    """The decisions of a ledger, each with its tag."""
-    return [(entry, generation_tag(entry.lineage, entry.generation)) for entry in ledger if entry.decision]
-
-
-def _costs_table(noted: Iterable[tuple[LedgerEntry, GenerationCosts | None]]) -> Table:
-    """A row a generation; `?` for what nobody noted, or no machine could tell."""
-    table = Table(title="what it cost", title_justify="left")
+def _costs_table(generations: Iterable[Generation]) -> Table:
+    """One row per generation; `?` for unknown costs."""
+    table = Table(title="costs", title_justify="left")
     table.add_column("tag", no_wrap=True)
-    for column in ("wall", "CPU h", "GPU h", "games", "evaluations", "kWh"):
+    for column in ("wall", "CPU h", "GPU h", "games", "evaluations"):
         table.add_column(column, justify="right", no_wrap=True)
-    for entry, costs in noted:
-        tag = generation_tag(entry.lineage, entry.generation)
-        if costs is None:
-            table.add_row(tag, *("?",) * 6)
+    for generation in generations:
+        if generation.costs is None:
+            table.add_row(generation.tag, *("?" for _ in range(5)))
             continue
-        total = costs.total()
+        total = generation.costs.total()
         evaluations = f"{total.evaluations:,}" + (" + ?" if total.shards_without_receipt else "")
         table.add_row(
-            *(tag, str(timedelta(seconds=round(total.seconds))), f"{total.cpu_seconds / 3600:.3f}"),
+            *(generation.tag, str(timedelta(seconds=round(total.seconds))), f"{total.cpu_seconds / 3600:.3f}"),
             *(f"{total.gpu_seconds / 3600:.3f}", f"{total.games:,}", evaluations),
-            "?" if total.joules is None else f"{total.joules / 3.6e6:.3f}",
         )
     return table
 
 
-def _row(entry: LedgerEntry) -> tuple[str, ...]:
+def _row(generation: Generation) -> tuple[str, ...]:
+    entry = generation.entry
+    assert entry is not None
     champion = f"{entry.champion[:12]} ({entry.champion_generation})"
-    tag = generation_tag(entry.lineage, entry.generation)
     if entry.decision is None:
-        word = entry.kind if entry.source is None else f"{entry.kind} from {entry.source.tag}"
-        return (tag, word, "", "", "", champion)
+        kind = entry.kind if entry.source is None else f"{entry.kind} from {entry.source.tag}"
+        return (generation.tag, kind, "", "", "", champion)
     match = entry.decision.match
     interval = f"{match.interval[0]:.0%} to {match.interval[1]:.0%}"
-    word = "promoted" if entry.decision.promoted else "refused"
-    return (tag, word, f"{match.score:.1%}", interval, str(match.unique_games), champion)
+    outcome = "promoted" if entry.decision.promoted else "refused"
+    return (generation.tag, outcome, f"{match.score:.1%}", interval, str(match.unique_games), champion)
 
 
 def _threshold(threshold: float) -> str:
-    return "nobody resigns" if threshold <= NO_RESIGNATION else f"{threshold:.2f}"
+    return "no resignation" if threshold <= NO_RESIGNATION else f"{threshold:.2f}"
 
 
 def _rate(found: Calibration) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""Lineages and their workspaces: where a chain of generations lives, who may write there, how one begins.
+"""Lineages and their workspaces: making, restoring, checking and locking them.
 
-A lineage `go9` is the branch `lineage/go9` with a tag a generation. It is worked on in its own clone of the project,
-`<home>/.zero/workspaces/go9`, from committed code; branch and tags are pushed back to the project.
+A lineage `go9` is the branch `lineage/go9` with one tag per generation. Its workspace is a clone of the project in
+`<home>/.zero/workspaces/go9`, which runs committed code. Branch and tags are pushed back to the project.
 """
 
 import fcntl
@@ -14,29 +14,16 @@ from pathlib import Path
 
 from zero.config.params import PARAMS_FILE, Params, params_digest, params_text, parse_params
 from zero.errors import LineageError
-from zero.lineage.recovery import clear_debris
+from zero.lineage.recovery import recover_from_crash
 from zero.record.costs import fetch_notes
-from zero.record.ledger import (
-    FIRST_PREVIOUS,
-    NAME_PATTERN,
-    Standing,
-    append_entry,
-    generation_tag,
-    parse_ledger,
-    read_ledger,
-    standing,
-)
+from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, generation_tag, parse_ledger, read_ledger
 from zero.storage.files import read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import (
     CHAMPION_DIR,
-    DVC_LOCK_FILE,
     GENERATION_FILE,
     LEDGER_FILE,
-    METRICS_DIR,
-    PLOTS_DIR,
     REPLAY_DIR,
-    STATE_DIR,
-    STATE_OUTS,
+    STATE_DIRS,
     TRAINEE_DIR,
     workspace_dir,
 )
@@ -52,26 +39,26 @@ from zero.storage.manifests import (
 )
 from zero.storage.vcs import configure_dvc, dvc, git
 
-GENERATED = (f"{STATE_DIR}/", f"{METRICS_DIR}/", f"{PLOTS_DIR}/", DVC_LOCK_FILE)
-"""What a generation in the making changes in the workspace; anything else must be committed."""
+GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
+"""Paths that a generation in progress changes in the workspace. All other changes must be committed."""
 WRITER_LOCK_FILE = "zero.lock"
 STOP_FILE = "zero-stop"
 WRITER_VARIABLE = "ZERO_WRITER"
 
 
 def check_workspace(workspace: Path) -> None:
-    """Checks that the workspace is on its branch, committed, and goes on from what was pushed; clears debris first.
+    """Checks that a workspace is on its branch, clean, and ahead of what was pushed. Recovers from a crash first.
 
     Raises:
-      LineageError: it is dirty, on another branch, or has diverged.
+      LineageError: the workspace is dirty, on another branch, or has diverged.
     """
     lineage = read_ledger(workspace)[0].lineage
-    clear_debris(workspace, lineage)
+    recover_from_crash(workspace, lineage)
     branch = git(workspace, "branch", "--show-current").strip()
     if branch != f"lineage/{lineage}":
         raise LineageError(
             f"{workspace} is on {f'branch {branch}' if branch else 'no branch'}; "
-            f"go back with `git -C {workspace} checkout lineage/{lineage}`"
+            f"switch back with `git -C {workspace} checkout lineage/{lineage}`"
         )
     for line in git(workspace, "status", "--porcelain", "--untracked-files=all").splitlines():
         path = line[3:].strip('"')
@@ -94,14 +81,14 @@ def check_workspace(workspace: Path) -> None:
 
 @contextmanager
 def writer_lock(workspace: Path) -> Iterator[None]:
-    """Makes this process, and its children, the one writer of a workspace.
+    """Makes this process and its children the only writer of a workspace.
 
     Raises:
-      LineageError: another process is.
+      LineageError: another process is the writer.
     """
     path = workspace.resolve() / ".git" / WRITER_LOCK_FILE
     if not path.parent.is_dir():
-        yield  # a copy without git: nobody else can know it
+        yield  # a copy without git, which only its maker uses
         return
     try:
         file = path.open("a+")
@@ -110,6 +97,7 @@ def writer_lock(workspace: Path) -> Iterator[None]:
     with file:
         file.seek(0)
         holder = file.read().strip()
+        # the variable tells a child which process holds the lock, so that a stage can run below `zero` itself
         if holder and os.environ.get(WRITER_VARIABLE) == f"{path}:{holder}":
             yield
             return
@@ -138,47 +126,52 @@ def writer_lock(workspace: Path) -> Iterator[None]:
 
 
 def request_stop(workspace: Path) -> None:
-    """Asks a running campaign to stop after the generation in hand."""
+    """Requests that a running campaign stops after the current generation."""
     write_atomic(workspace / ".git" / STOP_FILE, b"stop\n")
 
 
 def stop_requested(workspace: Path) -> bool:
-    """True where a campaign should stop before the next generation."""
+    """True if a campaign should stop before the next generation."""
     return (workspace / ".git" / STOP_FILE).exists()
 
 
 def clear_stop(workspace: Path) -> None:
-    """Takes a request to stop back."""
+    """Withdraws a request to stop."""
     (workspace / ".git" / STOP_FILE).unlink(missing_ok=True)
 
 
-def new_lineage(home: Path, lineage: str, text: str, source: str) -> Standing:
-    """Makes a lineage with its generation 0, the seeded random network. There whole or not at all.
+def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
+    """Makes a lineage with its generation 0, the seeded random network. A failed call leaves nothing behind.
 
     Args:
-      home: the project's folder, whose committed code the lineage begins with.
-      lineage: its name.
+      home: the project's folder, whose committed code the lineage starts with.
+      lineage: name of the lineage.
       text: a parameters file in which no value is `auto`; the workspace gets one with every parameter.
-      source: what an error calls that text.
+      source: name of that text in errors.
+
+    Returns:
+      The workspace.
 
     Raises:
-      LineageError: the name is not usable or taken, or the project has no commit.
-      ParamsError: the parameters are not valid.
+      LineageError: the name is invalid or taken, or the project has no commit.
+      ParamsError: the parameters are invalid.
     """
     if not NAME_PATTERN.match(lineage):
-        raise LineageError(f"{lineage!r} is no name for a lineage; use up to 40 of a-z, 0-9 and '-', a letter first")
+        raise LineageError(
+            f"{lineage!r} is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter"
+        )
     params = parse_params(text, source)
     target = workspace_dir(home, lineage)
     if target.exists():
-        raise LineageError(f"lineage {lineage!r} is there already, in {target}; go on with it, or choose another name")
+        raise LineageError(f"lineage {lineage!r} exists already in {target}; continue it, or choose another name")
     if _branch_exists(home, lineage):
         raise LineageError(
-            f"branch lineage/{lineage} is there already; choose another name, or make its workspace again: "
+            f"branch lineage/{lineage} exists already; choose another name, or restore its workspace: "
             f"`zero restore {lineage}`"
         )
     if tags := git(home, "tag", "--list", f"{lineage}/gen-*").split():
         raise LineageError(
-            f"tag {tags[0]} is of an earlier lineage {lineage!r}; choose another name, or delete its tags: "
+            f"tag {tags[0]} belongs to an earlier lineage {lineage!r}; choose another name, or delete its tags: "
             f"`git tag -d $(git tag -l '{lineage}/gen-*')`"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -189,34 +182,37 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Standing:
         configure_dvc(building, home)
         write_atomic(building / PARAMS_FILE, params_text(params).encode())
         _write_first_state(building, lineage, params)
-        dvc(building, "add", "--quiet", *STATE_OUTS)
+        dvc(building, "add", "--quiet", *STATE_DIRS)
         git(building, "add", "--all")
         git(building, "commit", "--quiet", "-m", f"{lineage}: generation 0, the seeded random network")
         git(building, "tag", generation_tag(lineage, 0))
         dvc(building, "push", "--quiet")
-        clear_debris(building, lineage)  # of an earlier attempt, in the project
+        recover_from_crash(building, lineage)  # stale locks of an earlier attempt, in the project
         git(building, "push", "--quiet", "--atomic", "origin", f"lineage/{lineage}", generation_tag(lineage, 0))
         os.rename(building, target)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-    return standing(target)
+    return target
 
 
 def uncommitted_files(home: Path) -> list[str]:
-    """Files of the project that are changed or new since its last commit."""
+    """Files of the project that changed, or are new, since its last commit."""
     return [line[3:] for line in git(home, "status", "--porcelain").splitlines()]
 
 
-def restore_lineage(home: Path, lineage: str) -> Standing:
-    """Makes the workspace of a lineage again out of its branch, where the folder was lost or is on another machine.
+def restore_lineage(home: Path, lineage: str) -> Path:
+    """Restores the workspace of a lineage from its branch, if the folder was lost or is on another machine.
+
+    Returns:
+      The workspace.
 
     Raises:
-      LineageError: the workspace is there, or the project has no such branch.
+      LineageError: the workspace exists, or the project has no such branch.
     """
     target = workspace_dir(home, lineage)
     if target.exists():
-        raise LineageError(f"the workspace of {lineage!r} is there, in {target}; move it away to make it again")
+        raise LineageError(f"the workspace of {lineage!r} exists in {target}; move it away to restore it")
     if not git(home, "for-each-ref", f"refs/heads/lineage/{lineage}").strip():
         raise LineageError(
             f"no branch lineage/{lineage} in {home}; make the lineage with `zero new {lineage}`, or fetch it: "
@@ -233,17 +229,23 @@ def restore_lineage(home: Path, lineage: str) -> Standing:
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-    return standing(target)
+    return target
 
 
 def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] = ()) -> None:
-    """Clones the project at a tag into `target`, with its data, or with those `outs` of it.
+    """Clones the project at a tag, with all its data or only with `outs`.
+
+    Args:
+      home: the project's folder.
+      tag: the generation.
+      target: a new or empty folder.
+      outs: paths that DVC checks out; empty for all.
 
     Raises:
-      LineageError: there is no such tag, or the folder is in use.
+      LineageError: the tag is unknown, or the folder is not empty.
     """
     if not git(home, "tag", "--list", tag).strip():
-        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` shows those there are")
+        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
     if target.exists() and any(target.iterdir()):
         raise LineageError(f"{target} is not empty; name a new folder")
     try:
@@ -258,7 +260,8 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
 def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     from zero.network.optimizer import new_optimizer, optimizer_bytes
     from zero.network.weights import new_network, weights_bytes
-    from zero.record.attestation import state_statement, write_statement
+    from zero.record.attestation import state_attestation, write_attestation
+    from zero.record.generation import in_progress
 
     model = new_network(params.network, params.game, params.seed)
     weights = weights_bytes(model)
@@ -268,7 +271,7 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     weights_ref = FileRef(path="weights.safetensors", sha256=digest, num_bytes=len(weights))
     optimizer_ref = FileRef(path="optimizer.safetensors", sha256=sha256_bytes(optimizer), num_bytes=len(optimizer))
     for name in ("champion", "trainee"):
-        write_atomic(folder / STATE_DIR / name / weights_ref.path, weights)
+        write_atomic(folder / "state" / name / weights_ref.path, weights)
     write_atomic(folder / TRAINEE_DIR / optimizer_ref.path, optimizer)
     write_manifest(folder / CHAMPION_DIR, Champion(generation=0, network=params.network, weights=weights_ref))
     checkpoint = Checkpoint(
@@ -281,7 +284,8 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     )
     write_manifest(folder / TRAINEE_DIR, checkpoint)
     write_manifest(folder / REPLAY_DIR, Window(origin=origin, shards=(), num_games=0, num_positions=0))
-    write_manifest(folder, GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION), GENERATION_FILE)
+    first = GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION)
+    write_manifest(folder, first, GENERATION_FILE)
     entry = LedgerEntry(
         lineage=lineage,
         generation=0,
@@ -293,14 +297,16 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         params_digest=params_digest(params),
         lock_digest=sha256_bytes(b""),
         source=None,
-        provenance=write_statement(folder, state_statement(folder, "start", generation_tag(lineage, 0))),
+        provenance=write_attestation(
+            folder, state_attestation(in_progress(folder), "start", generation_tag(lineage, 0))
+        ),
         previous=FIRST_PREVIOUS,
     )
     write_atomic(folder / LEDGER_FILE, append_entry("", entry).encode())
 
 
 def first_origin(lineage: str, params: Params) -> Origin:
-    """Origin of generation 0."""
+    """Origin of the manifests of generation 0."""
     from zero.shards.spec import code_digest
 
     return Origin(
@@ -315,19 +321,19 @@ def first_origin(lineage: str, params: Params) -> Origin:
 
 
 def committed_ledger(workspace: Path) -> str:
-    """Text of the ledger at HEAD, its chain checked."""
+    """Text of the ledger at HEAD, after a check of its chain."""
     text = git(workspace, "show", f"HEAD:{LEDGER_FILE}")
     parse_ledger(text, str(workspace / LEDGER_FILE))
     return text
 
 
 def current_generation(workspace: Path) -> GenerationId:
-    """The generation the workspace is set up to make."""
+    """The generation in progress, from `state/generation.json`."""
     return read_manifest(workspace, GenerationId, GENERATION_FILE)
 
 
 def _branch_exists(home: Path, lineage: str) -> bool:
-    """True where the project has the branch of a lineage, or has fetched it."""
+    """True if the project has the branch of a lineage, or has fetched it."""
     names = git(home, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").split()
     return any(name.endswith(f"/lineage/{lineage}") for name in names)
 

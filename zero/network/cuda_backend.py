@@ -1,9 +1,8 @@
-"""The network in play on an NVIDIA GPU: one captured CUDA graph a batch shape, positions sent as bits.
+"""Inference on an NVIDIA GPU: one captured CUDA graph per batch shape, positions transferred as bits.
 
-A position at 9x9 is 272 bytes on its way to the GPU instead of 5,508; there the bits become planes. A replayed graph
-launches all kernels of the network at once, which for small towers takes Python longer than the GPU needs to run them.
-The weights are laid out channels-last, as tensor cores want them. See 'CUDA Graphs' in the notes on CUDA semantics of
-PyTorch's documentation.
+A 9x9 position takes 272 bytes in the transfer instead of 5,508; the GPU expands the bits to planes. Replaying a graph
+launches all kernels of the network at once. For small networks, launching them from Python takes longer than running
+them. Weights are laid out channels-last for tensor cores. See 'CUDA Graphs' in PyTorch's notes on CUDA semantics.
 """
 
 from collections.abc import Callable
@@ -23,25 +22,25 @@ from zero.network.torch_backend import DTYPES
 from zero.network.weights import load_network
 
 WARM_UPS = 3
-"""Runs before a capture, in which cuDNN and cuBLAS choose their algorithms; as in PyTorch's documentation."""
+"""Number of runs before a capture, in which cuDNN and cuBLAS choose their algorithms (PyTorch's documentation)."""
 MEBIBYTE = 2**20
 
 
 class CapturedBatch(NamedTuple):
-    """The network's work for one batch shape, and the memory that it reads and writes at fixed addresses."""
+    """The captured graph of one batch shape, with its buffers: a graph reads and writes fixed addresses."""
 
     graph: torch.cuda.CUDAGraph
-    octets: Tensor  # [B, P, 8 W] uint8 on the GPU, read by the graph
+    bits: Tensor  # [B, P, 8 W] uint8 on the GPU, read by the graph
     prior: Tensor  # [B, A] float32 on the GPU, written by the graph
     value: Tensor  # [B] float32 on the GPU, written by the graph
-    sent: Tensor  # as `octets`, in pinned memory of the host
-    prior_back: Tensor  # as `prior`, in pinned memory of the host
-    value_back: Tensor  # as `value`, in pinned memory of the host
-    done: torch.cuda.Event  # the answers are back
+    host_bits: Tensor  # copies of the three in pinned host memory, which a transfer can use asynchronously
+    host_prior: Tensor
+    host_value: Tensor
+    done: torch.cuda.Event  # recorded after the results are in host memory
 
 
 class Submitted(NamedTuple):
-    """A batch at work, and where its answers go."""
+    """A batch in flight, and the caller's arrays for its results."""
 
     batch: CapturedBatch
     prior: np.ndarray
@@ -49,17 +48,18 @@ class Submitted(NamedTuple):
 
 
 class CudaEvaluator:
-    """A folded network on a GPU. Its bits depend on the batch's shape, the precision, the GPU model and the libraries.
+    """Evaluates positions with a folded network on a GPU.
 
-    `submit` returns at once and `wait` fetches the answers, so that the host can search other games meanwhile.
+    Results depend, to the bit, on the batch shape, the precision, the GPU model and the library versions. `submit`
+    returns at once and `wait` fetches the results, so that the host can search other games meanwhile.
     """
 
     def __init__(self, data: bytes, profile: ProfileParams) -> None:
         """Loads a weight file.
 
         Raises:
-          StorageError: the bytes are no weight file.
-          ParamsError: there is no GPU, or it has no memory for the network.
+          StorageError: the bytes are not a weight file.
+          ParamsError: there is no GPU, or its memory is too small for the network.
         """
         network = load_network(data)
         if not torch.cuda.is_available():
@@ -70,14 +70,14 @@ class CudaEvaluator:
         try:
             self._network = channels_last(fold(network).to(self._device, self._dtype))
         except torch.cuda.OutOfMemoryError:
-            raise ParamsError(f"the GPU has no memory for the network{self._memory()}; free some of it") from None
+            raise ParamsError(f"the GPU's memory is too small for the network{self._memory()}; free some") from None
         self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()  # graphs run one after the other and can share their scratch memory
+        self._pool = torch.cuda.graph_pool_handle()  # graphs run one after the other, so they can share scratch memory
         self._captured: dict[int, CapturedBatch] = {}
         self._submitted: Submitted | None = None
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-        """Judges a batch of positions. Writes into `prior` and `value`; see `zero.search.evaluator`.
+        """Evaluates a batch of positions. Writes into `prior` and `value`; see `zero.search.evaluator`.
 
         Raises:
           ParamsError: the positions are of another board, or too many for the GPU's memory.
@@ -86,33 +86,37 @@ class CudaEvaluator:
         self.wait()
 
     def submit(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-        """Sends a batch on its way; `wait` must follow before the next one. Arguments and errors as of `evaluate`."""
+        """Starts the evaluation of a batch; `wait` must follow before the next one. Errors are those of `evaluate`."""
         check_batch(self.spec, planes, prior, value)
-        assert self._submitted is None, "a batch was submitted and not waited for"
+        assert self._submitted is None, "`wait` was not called for the previous batch"
         batch = self._captured.get(len(planes)) or self._capture(len(planes))
-        batch.sent.numpy()[:] = plane_bytes(planes)
+        batch.host_bits.numpy()[:] = plane_bytes(planes)
         with torch.inference_mode(), torch.cuda.stream(self._stream):
-            batch.octets.copy_(batch.sent, non_blocking=True)
+            batch.bits.copy_(batch.host_bits, non_blocking=True)
             batch.graph.replay()
-            batch.prior_back.copy_(batch.prior, non_blocking=True)
-            batch.value_back.copy_(batch.value, non_blocking=True)
+            batch.host_prior.copy_(batch.prior, non_blocking=True)
+            batch.host_value.copy_(batch.value, non_blocking=True)
             batch.done.record(self._stream)
         self._submitted = Submitted(batch, prior, value)
 
     def wait(self) -> None:
-        """Waits for the batch submitted. Writes its answers into the arrays that `submit` was given."""
+        """Waits for the submitted batch. Writes its results into the arrays given to `submit`."""
         assert self._submitted is not None, "no batch was submitted"
         (batch, prior, value), self._submitted = self._submitted, None
         batch.done.synchronize()
-        prior[:] = batch.prior_back.numpy()
-        value[:] = batch.value_back.numpy()
+        prior[:] = batch.host_prior.numpy()
+        value[:] = batch.host_value.numpy()
 
     def _capture(self, size: int) -> CapturedBatch:
-        """Makes the batch of a shape; where it does not fit, says which would."""
+        """Captures the graph for a batch size.
+
+        Raises:
+          ParamsError: the GPU's memory is too small; the message names a batch size that fits.
+        """
         try:
             batch = self._try_capture(size)
         except torch.cuda.OutOfMemoryError:
-            batch = None  # handled below: here the error still holds the tensors that it failed beside
+            batch = None  # handled below: inside this block the exception keeps the failed attempt's tensors alive
         if batch is None:
             fits = largest_batch(size, self._fits)
             remedy = (
@@ -120,7 +124,7 @@ class CudaEvaluator:
                 if fits
                 else "not even a batch of 1 fits"
             )
-            raise ParamsError(f"the GPU has no memory for a batch of {size} positions{self._memory()}; {remedy}")
+            raise ParamsError(f"the GPU's memory is too small for a batch of {size}{self._memory()}; {remedy}")
         self._captured[size] = batch
         return batch
 
@@ -135,7 +139,7 @@ class CudaEvaluator:
     def _try_capture(self, size: int) -> CapturedBatch:
         spec = self.spec
         words = -(-spec.rows * spec.columns // WORD_BITS)
-        octets = torch.zeros(
+        bits = torch.zeros(
             (size, spec.num_planes, words * WORD_BITS // BYTE_BITS), dtype=torch.uint8, device=self._device
         )
         graph = torch.cuda.CUDAGraph()
@@ -143,18 +147,18 @@ class CudaEvaluator:
         with torch.inference_mode():
             with torch.cuda.stream(self._stream):
                 for _ in range(WARM_UPS):
-                    judge(self._network, octets, self._dtype)
+                    forward_bits(self._network, bits, self._dtype)
             self._stream.synchronize()
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-                prior, value = judge(self._network, octets, self._dtype)
+                prior, value = forward_bits(self._network, bits, self._dtype)
         return CapturedBatch(
             graph=graph,
-            octets=octets,
+            bits=bits,
             prior=prior,
             value=value,
-            sent=torch.zeros(octets.shape, dtype=torch.uint8, pin_memory=True),
-            prior_back=torch.zeros(prior.shape, pin_memory=True),
-            value_back=torch.zeros(value.shape, pin_memory=True),
+            host_bits=torch.zeros(bits.shape, dtype=torch.uint8, pin_memory=True),
+            host_prior=torch.zeros(prior.shape, pin_memory=True),
+            host_value=torch.zeros(value.shape, pin_memory=True),
             done=torch.cuda.Event(),  # type: ignore[no-untyped-call]
         )
 
@@ -163,14 +167,14 @@ class CudaEvaluator:
         return f" ({free // MEBIBYTE} of {total // MEBIBYTE} MiB free)"
 
 
-def judge(network: AlphaZeroNetwork, octets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def forward_bits(network: AlphaZeroNetwork, bits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Priors [B, A] and values [B] (both float32) of positions as bits ([B, P, 8 W] uint8), on any device."""
-    logits, value = network(expand_bits(octets, network.spec, dtype))
+    logits, value = network(expand_bits(bits, network.spec, dtype))
     return torch.softmax(logits.float(), dim=1), value.float()
 
 
 def largest_batch(too_large: int, fits: Callable[[int], bool]) -> int:
-    """The largest power of two below `too_large` that fits, or 0; asks from the largest down."""
+    """The largest power of two below `too_large` for which `fits` is true, or 0. Tries the largest first."""
     size = (1 << (too_large - 1).bit_length()) >> 1
     while size and not fits(size):
         size //= 2

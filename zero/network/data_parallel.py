@@ -1,11 +1,12 @@
-"""Training by several processes of one machine: each has its share of every batch, and they average what they find.
+"""Data-parallel training by several processes of one machine, with synchronous averaging of gradients.
 
-One more process looks after them, the one that calls `run_together`. It takes no part in what they exchange, so that it
-never waits for a process that is gone: when one of them ends too early it ends the others, and when it ends, they do.
+Each process computes the gradients on its share of every batch. The process that calls `run_data_parallel` only
+supervises them and takes no part in collective operations, so it never blocks on a dead process. If one process dies,
+it kills the others; if it dies itself, they exit.
 
-Batch normalisation normalises each share by its own statistics, as PyTorch's data parallel training does; the running
-statistics are averaged after each step like the gradients. So the processes hold equal numbers after each step, and the
-result depends on their number (a parameter), not on their timing.
+Batch normalisation uses the statistics of each share, as in PyTorch's DistributedDataParallel. The running statistics
+are averaged after each step like the gradients, so all processes have equal weights and statistics after each step. The
+result depends on the number of processes (a parameter), not on their timing.
 """
 
 import contextlib
@@ -28,13 +29,13 @@ from torch import Tensor, distributed
 
 from zero.config.params import ProfileParams
 from zero.errors import ParamsError, WorkerError, ZeroError
-from zero.network.gpu_lock import alone_on_gpus
+from zero.network.gpu_lock import lock_visible_gpus
 from zero.network.profile import prepare_torch
 
-PARENT_GONE = 3
+PARENT_DIED_STATUS = 3
 """Exit status of a process whose parent died."""
-PATIENCE = timedelta(hours=1)
-"""How long a process waits for the others: reading a large window takes the first one minutes."""
+COLLECTIVE_TIMEOUT = timedelta(hours=1)
+"""Timeout of a collective operation; the others wait minutes while the first process reads a large window."""
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -42,33 +43,34 @@ Arrays = TypeVar("Arrays", bound=tuple[np.ndarray, ...])
 
 
 class Peers:
-    """The processes that train together, as one of them sees them."""
+    """The group of training processes, seen from one of them."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
-        """Which one this is; 0 makes the batches and speaks to the parent."""
+        """Index of this process; process 0 makes the batches and reports to the parent."""
         self.size = size
-        """How many there are."""
+        """Number of processes."""
 
-    def shares(self, batches: Iterable[Arrays] | None, like: Arrays, num_batches: int) -> Iterator[Arrays]:
-        """Sends each process its rows of each batch: those of process i are the i-th part of the batch.
+    def scatter(self, batches: Iterable[Arrays] | None, share: Arrays, num_batches: int) -> Iterator[Arrays]:
+        """Distributes the rows of each batch: process i receives the i-th of `size` equal parts.
 
         Args:
-          batches: the whole batches, at process 0 alone.
-          like: a share, which is overwritten by each that comes.
-          num_batches: how many come.
+          batches: the complete batches in process 0, None in the others.
+          share: buffers for this process's part, overwritten with each batch and yielded.
+          num_batches: number of batches.
         """
         source = None if batches is None else iter(batches)
         for _ in range(num_batches):
-            whole = None if source is None else next(source)
-            for index, array in enumerate(like):
-                parts = None if whole is None else list(_as_bytes(whole[index]).chunk(self.size))
+            batch = None if source is None else next(source)
+            for index, array in enumerate(share):
+                parts = None if batch is None else list(_as_bytes(batch[index]).chunk(self.size))
                 distributed.scatter(_as_bytes(array), parts)
-            yield like
+            yield share
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replaces each tensor by its mean over the processes; all of them call it with tensors of equal shapes."""
+        """Replaces each tensor by its mean over the processes. All must call it with tensors of the same shapes."""
         with torch.no_grad():
+            # One all-reduce of a flat copy: a collective operation has a fixed cost, whatever its size.
             flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
             distributed.all_reduce(flat)
             flat /= self.size
@@ -77,10 +79,13 @@ class Peers:
                 tensor.copy_(piece.view(tensor.shape))
 
 
-def run_together(
+def run_data_parallel(
     work: Callable[..., Result], arguments: tuple[Any, ...], profile: ProfileParams, progress: Progress | None = None
 ) -> Result:
-    """The result of `work(*arguments, peers, progress)` at process 0, done by all of `profile.training_processes`.
+    """Calls `work(*arguments, peers, progress)` in `profile.training_processes` new processes.
+
+    Returns:
+      The result in process 0.
 
     Raises:
       ParamsError: there are fewer GPUs than processes.
@@ -91,25 +96,25 @@ def run_together(
     if profile.device == "cuda" and size > torch.cuda.device_count():
         raise ParamsError(
             f"profile.training_processes = {size}, but torch finds {torch.cuda.device_count()} CUDA devices; set it to "
-            "that number or less, or give the worker that trains more of them (docs/cluster.md)"
+            "that number or less, or give the training worker more of them (docs/cluster.md)"
         )
     context = multiprocessing.get_context("spawn")
     processes: list[BaseProcess] = []
     connections: list[Connection] = []
-    with alone_on_gpus(profile) as locks, tempfile.TemporaryDirectory(prefix="zero-training-") as meeting_place:
+    with lock_visible_gpus(profile) as locks, tempfile.TemporaryDirectory(prefix="zero-training-") as rendezvous:
         try:
             for rank in range(size):
                 ours, theirs = context.Pipe(duplex=False)
                 process: BaseProcess = context.Process(
                     target=_main,
-                    args=(work, arguments, profile, rank, Path(meeting_place, "addresses"), theirs, locks),
+                    args=(work, arguments, profile, rank, Path(rendezvous, "addresses"), theirs, locks),
                     daemon=True,
                 )
                 process.start()
-                theirs.close()  # so that its end is seen when the process ends
+                theirs.close()  # the child now has the only write end, so its death closes the pipe
                 processes.append(process)
                 connections.append(ours)
-            result: Result = _listen(processes, connections, progress)
+            result: Result = _receive_result(processes, connections, progress)
             for process in processes:
                 process.join()
             return result
@@ -122,20 +127,20 @@ def run_together(
 
 
 class _Done(NamedTuple):
-    """Progress of process 0."""
+    """Message of process 0: its progress."""
 
     done: int
     total: int
 
 
 class _Finished(NamedTuple):
-    """What `work` gave."""
+    """Message of process 0: the result of `work`."""
 
     result: Any
 
 
-def _listen(processes: list[BaseProcess], connections: list[Connection], progress: Progress | None) -> Any:
-    """Waits for the result of process 0 and for the end of the others; raises what any of them raised."""
+def _receive_result(processes: list[BaseProcess], connections: list[Connection], progress: Progress | None) -> Any:
+    """Waits until all processes have ended; returns the result of process 0, or raises the first error of any."""
     open_ends = list(connections)
     result: Any = None
     while open_ends:
@@ -143,12 +148,12 @@ def _listen(processes: list[BaseProcess], connections: list[Connection], progres
             assert isinstance(connection, Connection)
             try:
                 message = connection.recv()
-            except (EOFError, OSError):  # at once, or in the middle of a message
+            except (EOFError, OSError):  # the process ended, between two messages or during one
                 open_ends.remove(connection)
                 process = processes[connections.index(connection)]
                 process.join()
                 if process.exitcode != 0:
-                    raise _death(processes) from None
+                    raise _worker_error(processes) from None
                 continue
             if isinstance(message, ZeroError):
                 raise message
@@ -159,17 +164,18 @@ def _listen(processes: list[BaseProcess], connections: list[Connection], progres
     return result
 
 
-def _death(processes: list[BaseProcess]) -> WorkerError:
-    """What to say when a process has ended too early: the one that was killed comes before those that missed it."""
+def _worker_error(processes: list[BaseProcess]) -> WorkerError:
+    """The error for a process that ended too early: the killed process rather than those that failed because of it."""
     ended = [(rank, p) for rank, p in enumerate(processes) if p.exitcode]
+    # A signal is a negative exit code, so the minimum is a killed process if there is one.
     rank, process = min(ended, key=lambda entry: entry[1].exitcode or 0)
     status = process.exitcode or 0
-    who = f"process {rank} of the {len(processes)} that train (pid {process.pid})"
+    name = f"training process {rank} of {len(processes)} (pid {process.pid})"
     if status < 0:
         return WorkerError(
-            f"{who} was killed by signal {-status}; run the stage again, it goes on from its last checkpoint"
+            f"{name} was killed by signal {-status}; run the stage again, it resumes from its last checkpoint"
         )
-    return WorkerError(f"{who} ended with status {status}; its own message is above")
+    return WorkerError(f"{name} ended with status {status}; its own message is above")
 
 
 def _main(
@@ -177,15 +183,15 @@ def _main(
     arguments: tuple[Any, ...],
     profile: ProfileParams,
     rank: int,
-    meeting_file: Path,
+    rendezvous_file: Path,
     parent: Connection,
     _locks: list[Connection],
 ) -> None:
-    """One of the processes; `_locks` are open as long as it lives, so that the GPUs are not free before its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent sees to the end
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    """Entry point of a training process. `_locks` stay open until it ends, and keep the GPUs locked until then."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends the others
+    threading.Thread(target=_exit_when_parent_dies, daemon=True).start()
     if sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # one machine: its name need not resolve
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # loopback, since the host name may not resolve
     prepare_torch(profile, profile.training_threads)
     backend = "gloo"
     if profile.device == "cuda":
@@ -193,7 +199,7 @@ def _main(
         backend = "cpu:gloo,cuda:nccl"
     size = profile.training_processes
     distributed.init_process_group(
-        backend, init_method=meeting_file.as_uri(), rank=rank, world_size=size, timeout=PATIENCE
+        backend, init_method=rendezvous_file.as_uri(), rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT
     )
 
     def progress(done: int, total: int) -> None:
@@ -202,23 +208,23 @@ def _main(
 
     try:
         result = work(*arguments, Peers(rank, size), progress)
-        distributed.barrier()  # nobody leaves while another still needs its answer
+        distributed.barrier()  # no process leaves while another still waits for its data
         distributed.destroy_process_group()
         if rank == 0:
             parent.send(_Finished(result))
     except ZeroError as error:
         with contextlib.suppress(OSError):
             parent.send(error)
-            threading.Event().wait()  # for the parent to end all: if this one went first, the others would seem to fail
+            threading.Event().wait()  # until the parent kills all: leaving first would make the others fail too
 
 
-def _end_with_parent() -> None:
+def _exit_when_parent_dies() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    os._exit(PARENT_GONE)
+    os._exit(PARENT_DIED_STATUS)
 
 
 def _as_bytes(array: np.ndarray) -> Tensor:
-    """The rows of an array as bytes, [B, bytes a row] uint8, in its memory."""
+    """A view of an array as bytes, [B, bytes per row] uint8: gloo does not transfer every NumPy type."""
     return torch.from_numpy(array.reshape(len(array), -1).view(np.uint8))

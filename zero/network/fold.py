@@ -1,7 +1,7 @@
-"""Batch normalisation folded into the convolutions: the same function in fewer steps, for inference only.
+"""Folding of batch normalisation into the preceding convolutions: the same function in fewer steps, for inference.
 
-In evaluation a normalisation is y = (x - mean) / sqrt(variance + eps) * gamma + beta, an affine map a channel; so the
-convolution before it takes the scale into its weights and the rest into a bias.
+In evaluation mode a normalisation is y = (x - mean) / sqrt(variance + eps) * gamma + beta, an affine map per channel.
+The convolution before it can absorb the scale into its weights and the offset into a bias.
 """
 
 import copy
@@ -13,7 +13,7 @@ from zero.network.model import AlphaZeroNetwork, ConvNorm
 
 
 def fold(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
-    """A copy for inference without normalisations; the given network stays as it is."""
+    """A copy of the network without normalisations, for inference; the given network is not modified."""
     folded = copy.deepcopy(network).eval().requires_grad_(False)
     for parent in list(folded.modules()):
         for name, child in list(parent.named_children()):
@@ -23,7 +23,7 @@ def fold(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
 
 
 def fold_layer(layer: ConvNorm) -> nn.Conv2d:
-    """The convolution with a bias that `layer` is in evaluation; computed in float64, rounded once."""
+    """The convolution with bias that equals `layer` in evaluation mode; computed in float64 and rounded once."""
     conv, norm = layer.conv, layer.norm
     assert norm.running_mean is not None and norm.running_var is not None
     scale = norm.weight.double() / torch.sqrt(norm.running_var.double() + norm.eps)

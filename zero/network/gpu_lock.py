@@ -1,12 +1,12 @@
-"""Who computes on a GPU: one run of this machine at a time: a training, shards, or an executor with its workers.
+"""Exclusive use of GPUs: a lock per GPU, so that one run of this machine computes on it at a time.
 
-A GPU has a lock, which is a file that is locked (flock) for as long as a process has it open. A run opens the files of
-its GPUs, and the processes that it starts to compute there inherit them: so they share a GPU among themselves, and
-nobody else has it before the last of them has ended, however it did. See docs/decisions/0012.
+A run is a training, a shard, or an executor with its workers. The lock of a GPU is a file lock (flock), which exists as
+long as a process has the file open. A run opens the files of its GPUs, and the child processes that compute for it
+inherit them. So they share the GPU, and it becomes free when the last of them has ended, however it ended. See
+docs/decisions/0012.
 
-The folder of the files is one for all shells of this machine, whatever TMPDIR they have; containers that see the same
-GPU have to share it.
-Imports no torch: who starts the processes need not know the device.
+All shells of a machine must use the same folder for the files, whatever their TMPDIR; so must containers that share a
+GPU. Imports no torch: the process that starts the others need not know the device.
 """
 
 import contextlib
@@ -25,82 +25,86 @@ from zero.errors import StorageError
 
 LOCKS_DIR = "/tmp/zero-gpus"
 LOCKS_VARIABLE = "ZERO_GPU_LOCKS"
-"""Names another folder, which all runs of the machine must then be given."""
-WAIT_SECONDS = 0.5
-"""Between two tries; less than the start of the next run of a worker takes, so that one which waits has its turn."""
-ASK_SECONDS = 60.0
-"""For nvidia-smi, which takes seconds where the driver has to be loaded first."""
+"""Environment variable that names another folder; all runs of the machine must then have it."""
+RETRY_SECONDS = 0.5
+"""Interval between two attempts; shorter than the start of a worker's next run, so that a waiting run gets its turn."""
+NVIDIA_SMI_TIMEOUT_SECONDS = 60.0
+"""nvidia-smi takes several seconds if it has to load the driver first."""
 
 log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def alone_on_gpus(profile: ProfileParams, say: Callable[[str], None] = log.warning) -> Iterator[list[Connection]]:
-    """No other run of this machine computes meanwhile on the GPUs that this process sees; on a CPU nothing is done."""
-    with alone_on(visible_gpus() if profile.device == "cuda" else [], say=say) as locks:
+def lock_visible_gpus(
+    profile: ProfileParams, report: Callable[[str], None] = log.warning
+) -> Iterator[list[Connection]]:
+    """Locks all GPUs that this process sees, see `lock_gpus`; does nothing if the profile's device is the CPU."""
+    with lock_gpus(visible_gpus() if profile.device == "cuda" else [], report=report) as locks:
         yield locks
 
 
 @contextlib.contextmanager
-def alone_on(
-    gpus: Iterable[str], look: Callable[[], None] = lambda: None, say: Callable[[str], None] = log.warning
+def lock_gpus(
+    gpus: Iterable[str], check: Callable[[], None] = lambda: None, report: Callable[[str], None] = log.warning
 ) -> Iterator[list[Connection]]:
-    """Waits until no other run of this machine has one of the GPUs, and keeps them to this run.
+    """Waits until no other run of this machine uses the GPUs, and locks them for this run.
 
-    They are taken in the order of their names, so that two runs never wait for each other. A run that has them must not
-    wait for another one that wants them.
+    They are locked in the order of their names, so that two runs cannot deadlock. A run that holds locks must not wait
+    for another run that needs them.
 
     Args:
-      gpus: as `visible_gpus` names them.
-      look: called before each try; what it raises ends the waiting.
-      say: given one line where there is something to wait for.
+      gpus: names as in `visible_gpus`.
+      check: called before each attempt; an exception that it raises ends the wait.
+      report: called with one line if the run has to wait.
 
     Yields:
-      The files that are locked, for the processes that compute for this run. They are connections, though nobody speaks
-      by them, because multiprocessing hands such to a process that it starts.
+      The locked files, to be inherited by the processes that compute for this run. They are `Connection` objects,
+      although nothing is sent over them, because multiprocessing passes those on to child processes.
 
     Raises:
       StorageError: a file cannot be opened.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         locks = []
         for gpu in sorted(set(gpus)):
-            lock = held.enter_context(_open(gpu))
-            _take(lock, gpu, look, say)
+            lock = stack.enter_context(_open(gpu))
+            _acquire(lock, gpu, check, report)
             locks.append(lock)
         yield locks
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process sees, in its order; by UUID where nvidia-smi tells it: one name, whoever looks at it.
+    """Names of the GPUs that this process sees, in its order: UUIDs if nvidia-smi knows them, else numbers.
 
-    A number counts as nvidia-smi counts. Among GPUs of several models CUDA does with CUDA_DEVICE_ORDER=PCI_BUS_ID only.
+    Numbers in CUDA_VISIBLE_DEVICES are taken in the order of nvidia-smi. If the GPUs are of several models, CUDA uses
+    that order only with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
-    seen, here = os.environ.get("CUDA_VISIBLE_DEVICES"), _gpus_here()
-    if seen is None:
-        return here
-    return [_whole_name(name.strip(), here) for name in seen.split(",") if name.strip()]
+    visible, installed = os.environ.get("CUDA_VISIBLE_DEVICES"), _installed_gpus()
+    if visible is None:
+        return installed
+    return [_full_name(name.strip(), installed) for name in visible.split(",") if name.strip()]
 
 
-def _gpus_here() -> list[str]:
-    """UUIDs of this machine's, or this container's, GPUs; their numbers where nobody tells, at least that of one."""
+def _installed_gpus() -> list[str]:
+    """UUIDs of the GPUs of this machine or container; without nvidia-smi their numbers, at least one."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=ASK_SECONDS).stdout
-        if uuids := [line.strip() for line in told.splitlines() if line.startswith("GPU-")]:
+        timeout = NVIDIA_SMI_TIMEOUT_SECONDS
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=timeout).stdout
+        if uuids := [line.strip() for line in output.splitlines() if line.startswith("GPU-")]:
             return uuids
     return [str(number) for number in range(max(1, len(list(Path("/dev").glob("nvidia[0-9]*")))))]
 
 
-def _whole_name(name: str, here: list[str]) -> str:
-    """The GPU that CUDA_VISIBLE_DEVICES names by its number, or by the beginning of its UUID."""
+def _full_name(name: str, installed: list[str]) -> str:
+    """The GPU that an entry of CUDA_VISIBLE_DEVICES means: a number, or a prefix of a UUID."""
     if name.isdecimal():
-        return here[int(name)] if int(name) < len(here) else name
-    return next((gpu for gpu in here if gpu.startswith(name)), name)
+        return installed[int(name)] if int(name) < len(installed) else name
+    return next((gpu for gpu in installed if gpu.startswith(name)), name)
 
 
 def _open(gpu: str) -> Connection:
-    """The file of a GPU's lock, which any user of this machine can lock."""
+    """Opens the lock file of a GPU, which every user of this machine may lock."""
     folder = Path(os.environ.get(LOCKS_VARIABLE) or LOCKS_DIR)
     path = folder / f"{gpu.replace('/', '-')}.lock"
     try:
@@ -108,10 +112,11 @@ def _open(gpu: str) -> Connection:
             folder.mkdir()
             folder.chmod(0o1777)
         with contextlib.suppress(FileExistsError):
-            made = os.open(path, os.O_CREAT | os.O_EXCL)
-            os.fchmod(made, 0o666)
-            os.close(made)
-        return Connection(os.open(path, os.O_RDWR))  # O_CREAT is refused here for the file of another user
+            created = os.open(path, os.O_CREAT | os.O_EXCL)
+            os.fchmod(created, 0o666)
+            os.close(created)
+        # In a sticky folder Linux refuses O_CREAT for another user's file, so this second open is without it.
+        return Connection(os.open(path, os.O_RDWR))
     except OSError as error:
         raise StorageError(
             f"cannot lock GPU {gpu}: cannot write {path}: {error.strerror}; remove it, or set {LOCKS_VARIABLE} for all "
@@ -119,19 +124,20 @@ def _open(gpu: str) -> Connection:
         ) from None
 
 
-def _take(lock: Connection, gpu: str, look: Callable[[], None], say: Callable[[str], None]) -> None:
-    """Locks a file once nobody else has, and writes into it who did."""
-    told = False
+def _acquire(lock: Connection, gpu: str, check: Callable[[], None], report: Callable[[str], None]) -> None:
+    """Waits for the lock of a file, and then writes the owner into the file, for the message to other runs."""
+    reported = False
     while True:
-        look()
+        check()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
-            if not told:
-                holder = os.pread(lock.fileno(), 200, 0).decode(errors="replace") or "another process"
-                say(f"GPU {gpu} is in use by {holder}; this one waits for its end")
-                told = True
-        time.sleep(WAIT_SECONDS)
+            if not reported:
+                owner = os.pread(lock.fileno(), 200, 0).decode(errors="replace") or "another process"
+                report(f"GPU {gpu} is in use by {owner}; waiting until it ends")
+                reported = True
+        time.sleep(RETRY_SECONDS)
     os.ftruncate(lock.fileno(), 0)
-    os.pwrite(lock.fileno(), f"process {os.getpid()} of {socket.gethostname()}, or by what it started".encode(), 0)
+    owner = f"process {os.getpid()} of {socket.gethostname()}, or a process that it started"
+    os.pwrite(lock.fileno(), owner.encode(), 0)

@@ -1,8 +1,8 @@
-"""The health of a training, judged from its curve: does the value head learn, and are both heads still alive.
+"""Health checks of a training: from its curve, whether the value head learns and neither head has collapsed.
 
 A value head can die in its first steps: its tanh saturates, its gradient vanishes, and the search follows a constant.
-Such a network is weaker than a random one, although the loss stays finite. The checks read the curve only, so the
-record contains all that they judge.
+Such a network is weaker than a random one, although the loss stays finite. The checks read only the curve, so they can
+be repeated from the record.
 
 Measured on the first generation of 9x9 (RESULTS.md, 2026-11-24): dead value heads have 100 % saturated values and a
 standard deviation of 0.000; living ones have at most 8 % and at least 0.19. The other thresholds were not tuned.
@@ -22,41 +22,41 @@ if TYPE_CHECKING:
     from zero.network.learner import StepResult
 
 DEAD = (
-    "the training is dead: the next generation restarts from the checkpoint that this one started from. If that one is "
-    "dead too, set training.value_loss to cross_entropy, lower training.learning_rate, or go back with `zero rollback`"
+    "the training is dead: the next generation restarts from the checkpoint that this one started from. If it is dead "
+    "again, set training.value_loss to cross_entropy, lower training.learning_rate, or go back with `zero rollback`"
 )
 MIN_STEPS = 100
-"""Steps that a training needs before its value head can be judged."""
+"""Fewest steps of a training for which the checks are computed."""
 LAST_SHARE = 4
 """The checks use the mean of the last 1 / LAST_SHARE of the curve's lines."""
 SATURATED_SHARE = 0.9
-"""Share of saturated values from which the value head counts as saturated."""
+"""Share of saturated values at or above which the value head counts as saturated."""
 CONSTANT_DEVIATION = 0.01
-"""Standard deviation of the values within a batch below which the value head counts as a constant."""
+"""Standard deviation of the values within a batch below which the value head counts as constant."""
 COLLAPSED_ENTROPY = 0.01
 """Policy entropy, in nats, below which the policy counts as collapsed."""
 VANISHED_GRADIENT = 1e-6
-"""Gradient norm below which a head does not learn."""
+"""Gradient norm below which a head counts as no longer learning."""
 EXPLODED_RATIO = 100.0
-"""Gradient norm over the median of the curve above which the gradient counts as exploded."""
+"""Ratio of a gradient norm to its median over the curve above which the gradient counts as exploded."""
 
 Verdict = Literal["healthy", "warning", "dead", "unknown"]
 
 
 class Health(Manifest):
-    """What the checks found in a training."""
+    """Result of the health checks of a training."""
 
     verdict: Verdict
     """`dead`: the value head is constant or saturated and does not beat the best constant; the next training restarts
     from the checkpoint that this one started from. `warning`: something is wrong, but training continues. `unknown`:
     the checks could not be computed."""
     explained_variance: float | None
-    """1 - value loss / loss of the best constant value; None if it is not known because all targets are equal."""
+    """1 - value loss / loss of the best constant value; None if all targets are equal."""
     findings: tuple[str, ...]
-    """One sentence for each thing that is wrong or not known."""
+    """One sentence for each problem, or for what is not known."""
 
     def lines(self) -> list[str]:
-        """Warnings for a person, one a line; none if the training is healthy or could not be judged."""
+        """Warnings to show, one per line; empty if the training is healthy or could not be judged."""
         if self.verdict in ("healthy", "unknown"):
             return []
         return [*self.findings, *([DEAD] if self.verdict == "dead" else [])]
@@ -75,11 +75,11 @@ class _Means(NamedTuple):
 
 
 def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
-    """Judges a training.
+    """Computes the health of a training.
 
     Args:
       curve: its curve, at least one line.
-      num_steps: its optimiser steps.
+      num_steps: number of its optimiser steps.
     """
     last = curve[-max(1, len(curve) // LAST_SHARE) :]
     means = _Means(*(fmean(getattr(line, name) for line in last) for name in _Means._fields))
@@ -99,19 +99,19 @@ def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
 
 
 def recorded_health(metrics: bytes, name: str) -> Health | None:
-    """The health in a `metrics/training.json`; None if it was written by code without, or with other, health checks.
+    """The health recorded in a `metrics/training.json`; None if the code that wrote it had other health checks or none.
 
     Args:
       metrics: content of the file.
-      name: what an error calls it.
+      name: name of the file in errors.
 
     Raises:
-      StorageError: the file is damaged.
+      StorageError: the file is corrupt.
     """
     try:
         found = json.loads(metrics).get("health")
     except (ValueError, AttributeError):
-        raise StorageError(f"{name} is damaged; restore it with `git checkout` at the generation's tag") from None
+        raise StorageError(f"{name} is corrupt; restore it with `git checkout` at the generation's tag") from None
     try:
         return Health.model_validate(found)
     except ValidationError:
@@ -119,7 +119,7 @@ def recorded_health(metrics: bytes, name: str) -> Health | None:
 
 
 def _value_findings(means: _Means, explained: float | None) -> tuple[list[str], bool]:
-    """What is wrong with the value head, and whether it is dead."""
+    """Problems of the value head, and whether it is dead."""
     if explained is None:
         return ["the health of the value is not known: all value targets of the window are equal"], False
     findings = []

@@ -1,4 +1,4 @@
-"""Learning: one optimiser step after another. Files, clocks and logs stay with the caller."""
+"""The optimiser steps of training. Files, clocks and logs are the caller's business."""
 
 import contextlib
 import copy
@@ -29,39 +29,39 @@ from zero.network.weights import weights_bytes
 
 
 class StepResult(NamedTuple):
-    """What one step, or the mean of several, has shown."""
+    """Losses and statistics of one step, or their means over several steps."""
 
-    step: int  # optimiser steps since generation 0, this one counted
-    loss: float  # what training minimises, with weight_decay * |theta|^2 (AdamW decays beside its step)
+    step: int  # optimiser steps since generation 0, including this one
+    loss: float  # the minimised loss plus weight_decay * |theta|^2 (with Adam the decay is decoupled from the gradient)
     policy_loss: float  # cross-entropy, nats
-    value_loss: float  # mean squared error, also where training.value_loss minimises something else
-    ownership_loss: float  # mean squared error a point; 0 without the head
-    score_loss: float  # mean squared error, margin over number of points; 0 without the head
+    value_loss: float  # mean squared error, even if training.value_loss selects another loss
+    ownership_loss: float  # mean squared error per point; 0 without the head
+    score_loss: float  # mean squared error of margin / number of points; 0 without the head
     learning_rate: float
     policy_accuracy: float  # share of samples whose most visited action has the highest prior
     policy_entropy: float  # of the network's policy, nats
     constant_value_loss: float  # mean squared error of the best constant value: the variance of the targets
     saturated_values: float  # share of values at least SATURATED_VALUE from 0
     value_deviation: float  # standard deviation of the values within a batch
-    policy_gradient_norm: float  # L2 norm of the gradient of the policy head's weights, without weight decay
-    value_gradient_norm: float  # of the value head's
-    trunk_gradient_norm: float  # of all other weights
+    policy_gradient_norm: float  # L2 norm of the policy head's gradient, without weight decay
+    value_gradient_norm: float  # the same for the value head
+    trunk_gradient_norm: float  # the same for all other weights
 
 
-class _Unread(NamedTuple):
-    """A step whose numbers are still on the device."""
+class _PendingResult(NamedTuple):
+    """Result of a step whose numbers are still on the device."""
 
     step: int
     learning_rate: float
-    numbers: Tensor  # [13], the fields of a result but the two above
+    numbers: Tensor  # [13] float32, the fields of a `StepResult` without the two above
 
 
 class Learner:
-    """A network in training with its optimiser on one device, alone or as one of several processes.
+    """Trains a network on one device, alone or as one of several processes.
 
-    Weights, gradients, losses and statistics are in fp32; with `precision` bf16 the layers of the network compute in
-    bfloat16. Channels-last is the faster layout on a CPU: 4x32 at batch 256 on two Sapphire Rapids cores takes 57 ms a
-    step, and 72 ms as [B, C, S, S].
+    Weights, gradients, losses and statistics are in fp32. With `precision` bf16 the layers compute in bfloat16.
+    Channels-last is the faster layout on a CPU: on two Sapphire Rapids cores, a 4x32 network at batch 256 takes 57 ms
+    per step, and 72 ms as [B, C, S, S].
     """
 
     def __init__(
@@ -76,46 +76,47 @@ class Learner:
         precision: str = "fp32",
         peers: Peers | None = None,
     ) -> None:
-        """Takes over `model` and `average`.
+        """Takes ownership of `model` and `average`, which training modifies.
 
         Args:
-          model: the network to be trained.
-          training: how.
-          device: where.
+          model: the network to train.
+          training: section `training` of the parameters.
+          device: `cpu` or `cuda`.
           step: optimiser steps since generation 0.
-          learning_rate_factor: of the KL adaptation.
-          optimizer_state: what `optimizer_state` gave after those steps; without it the optimiser begins anew.
-          average: the moving average of the weights so far; without it, it begins at the weights of `model`.
+          learning_rate_factor: factor of the KL adaptation on the scheduled learning rate.
+          optimizer_state: bytes of `optimizer_state()` after `step` steps; None starts with an empty state.
+          average: exponential moving average of the weights so far; None starts it at the weights of `model`.
           precision: `fp32` or `bf16`.
-          peers: the other processes, each with its share of every batch; without them the batch is this one's.
+          peers: the group of training processes, each with its share of every batch; None trains alone.
 
         Raises:
-          StorageError, ParamsError: `optimizer_state` is not one of this model and optimiser.
+          StorageError, ParamsError: `optimizer_state` belongs to another network or optimiser.
         """
         self.step = step
         """Optimiser steps since generation 0."""
         self.learning_rate_factor = learning_rate_factor
+        """Factor of the KL adaptation on the scheduled learning rate."""
         self._model = channels_last(model.to(device)).train()
         self._training = training
         self._device = torch.device(device)
         self._precision = precision
         self._peers = peers
         self._numbers = np.zeros((0, model.spec.rows * model.spec.columns, model.spec.num_planes), np.float32)
-        self._unread: list[_Unread] = []
-        self._parts = parts_of(self._model)
+        self._pending: list[_PendingResult] = []
+        self._parameter_groups = parameter_groups(self._model)
         self._optimizer = new_optimizer(training, self._model)
         if optimizer_state is not None:
             load_optimizer(optimizer_state, self._optimizer, self._model)
         self._average: AlphaZeroNetwork | None = None
         if training.ema_decay:
-            given = copy.deepcopy(self._model) if average is None else average
-            self._average = channels_last(given.to(device)).requires_grad_(False)
+            initial = copy.deepcopy(self._model) if average is None else average
+            self._average = channels_last(initial.to(device)).requires_grad_(False)
             self._averaged = list(
                 zip(self._average.state_dict().values(), self._model.state_dict().values(), strict=True)
             )
 
     def player_weights(self) -> bytes:
-        """The weight file of the player: of the moving average where there is one, else of the network in training."""
+        """The player's weight file: the exponential moving average, or without one the network in training."""
         return weights_bytes(self._model if self._average is None else self._average)
 
     def weights(self) -> bytes:
@@ -123,14 +124,14 @@ class Learner:
         return weights_bytes(self._model)
 
     def optimizer_state(self) -> bytes:
-        """The optimiser's state file."""
+        """The state file of the optimiser."""
         return optimizer_bytes(self._optimizer, self._model)
 
     def train(self, batches: Iterable[tuple[np.ndarray, ...]]) -> Iterator[int]:
-        """One step a batch; gives `step` after each. What the steps have shown is asked for by `results`.
+        """Makes one optimiser step per batch and yields `step` after each; `results` returns the losses.
 
         Args:
-          batches: the arrays of `zero.data.samples.SampleBatch`: planes, then the targets.
+          batches: the arrays of `zero.data.samples.SampleBatch`, planes first, then the targets.
 
         Raises:
           ParamsError: the GPU's memory is too small for the batch.
@@ -141,22 +142,22 @@ class Learner:
             try:
                 self._train_step(x, Targets(*(self._on_device(array) for array in targets)))
             except torch.OutOfMemoryError:
-                fits = False  # what the step has made is let go of after this line
+                fits = False  # handled after this block, when the tensors of the failed step have been freed
             if not fits:
                 raise ParamsError(self._out_of_memory(x))
             yield self.step
 
     def results(self) -> list[StepResult]:
-        """What the steps since the last call have shown; here, and in the KL adaptation, a GPU is waited for.
+        """Results of the steps since the last call. Waits for the GPU; otherwise only the KL adaptation does.
 
         Raises:
           DivergedError: the loss, or another number of a step, is not finite.
         """
-        unread, self._unread = self._unread, []
-        if not unread:
+        pending, self._pending = self._pending, []
+        if not pending:
             return []
-        rows = torch.stack([entry.numbers for entry in unread]).tolist()
-        results = [_step_result(entry, row) for entry, row in zip(unread, rows, strict=True)]
+        rows = torch.stack([entry.numbers for entry in pending]).tolist()  # one transfer for all steps
+        results = [_step_result(entry, row) for entry, row in zip(pending, rows, strict=True)]
         for result in results:
             for name, value in zip(result._fields, result, strict=True):
                 if not np.isfinite(value):
@@ -180,21 +181,21 @@ class Learner:
         with torch.no_grad():
             loss = data_loss + training.weight_decay * self._squared_norm()
             squared_error, *value = value_statistics(predictions.value.detach(), targets.value)
-            shown = losses._replace(value=squared_error)
+            reported = losses._replace(value=squared_error)
             policy = (policy_accuracy(logits, targets.policy), policy_entropy(logits))
-            numbers = torch.stack([loss, *shown, *policy, *value])
+            numbers = torch.stack([loss, *reported, *policy, *value])
         if self._peers:
             gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
             self._peers.average([*gradients, *self._model.buffers(), numbers])
-        norms = torch.stack([gradient_norm(part) for part in self._parts])
+        norms = torch.stack([gradient_norm(group) for group in self._parameter_groups])
         numbers = torch.cat([numbers, norms])
         self._optimizer.step()
         self.step += 1
-        self._unread.append(_Unread(self.step, rate, numbers))
+        self._pending.append(_PendingResult(self.step, rate, numbers))
         if self._average is not None:
-            kept = average_decay(training.ema_decay, self.step)
+            decay = ema_decay_after(training.ema_decay, self.step)
             for average, latest in self._averaged:
-                average.lerp_(latest, 1.0 - kept)
+                average.lerp_(latest, 1.0 - decay)
         # During the warm-up the KL is small because the rate is: adapting to it would undo the warm-up.
         if training.kl_target > 0.0 and self.step > training.warmup_steps:
             kl = kl_divergence(logits, self._batch_logits(x))
@@ -211,7 +212,7 @@ class Learner:
         return network_input(planes, self._model.spec, self._device, self._numbers)
 
     def _on_device(self, array: np.ndarray) -> Tensor:
-        """The array where it is, or a copy on the GPU, made by way of pinned memory: any other waits for the GPU."""
+        """The array as a tensor on the device. A GPU copy goes through pinned memory, or it would wait for the GPU."""
         tensor = torch.from_numpy(array)
         return tensor if self._device.type == "cpu" else tensor.pin_memory().to(self._device, non_blocking=True)
 
@@ -232,7 +233,7 @@ class Learner:
         return norms.square().sum()
 
     def _batch_logits(self, x: Tensor) -> Tensor:
-        """Policy logits after the step, normalised by the batch as they were before it; no statistics are kept."""
+        """Policy logits after the step, normalised with the batch's statistics; running statistics do not change."""
         norms = [module for module in self._model.modules() if isinstance(module, nn.BatchNorm2d)]
         with torch.no_grad(), contextlib.ExitStack() as stack:
             for norm in norms:
@@ -241,7 +242,7 @@ class Learner:
             return self._predict(x).logits
 
     def _out_of_memory(self, x: Tensor) -> str:
-        """The message for a batch that does not fit, with one that does, found by trying halves of it."""
+        """The error message for a batch that is too large; finds a size that fits by halving."""
         self._optimizer.zero_grad()
         num_peers = self._peers.size if self._peers else 1
         fits = batch_size = len(x)
@@ -258,7 +259,7 @@ class Learner:
         return "the GPU's memory is too small for this network; use one with fewer channels or another device"
 
 
-def parts_of(model: AlphaZeroNetwork) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
+def parameter_groups(model: AlphaZeroNetwork) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
     """The parameters of the policy head, of the value head, and all others."""
     heads = list(model.policy_head.parameters()), list(model.value_head.parameters())
     in_heads = {id(parameter) for head in heads for parameter in head}
@@ -266,19 +267,20 @@ def parts_of(model: AlphaZeroNetwork) -> tuple[list[nn.Parameter], list[nn.Param
 
 
 def gradient_norm(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """L2 norm of the gradient of some parameters, a scalar."""
+    """L2 norm of the gradient with respect to the parameters, a scalar."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     return get_total_norm(gradients)
 
 
-def average_decay(decay: float, step: int) -> float:
-    """Decay of the moving average after `step` steps since generation 0: lower at first, to forget the first weights.
+def ema_decay_after(decay: float, step: int) -> float:
+    """Decay of the exponential moving average after `step` steps since generation 0.
 
-    The form is TensorFlow's (`ExponentialMovingAverage` with `num_updates`); 0.99 is reached after 900 steps.
+    It is lower at first, so that the average forgets the initial weights, as in TensorFlow's `ExponentialMovingAverage`
+    with `num_updates`. A decay of 0.99 is reached after 890 steps.
     """
     return min(decay, (1 + step) / (10 + step))
 
 
-def _step_result(entry: _Unread, row: list[float]) -> StepResult:
-    loss, policy, value, ownership, score, *shown = row
-    return StepResult(entry.step, loss, policy, value, ownership, score, entry.learning_rate, *shown)
+def _step_result(entry: _PendingResult, row: list[float]) -> StepResult:
+    loss, policy, value, ownership, score, *statistics = row
+    return StepResult(entry.step, loss, policy, value, ownership, score, entry.learning_rate, *statistics)

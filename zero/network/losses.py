@@ -1,6 +1,6 @@
-"""What training minimises: the loss of the paper, and those of the heads that are for training alone.
+"""Losses: the loss of the paper, and the losses of the auxiliary heads.
 
-Every part is a mean over the batch, so that the parts of a batch that several processes share add up to the whole.
+Every loss is a mean over the batch. So the mean over the equal shares of several processes is the loss of the batch.
 """
 
 from typing import NamedTuple
@@ -13,21 +13,21 @@ from zero.config.params import TrainingParams, ValueLoss
 from zero.network.model import Predictions
 
 SATURATED_VALUE = 0.99
-"""A value at least this far from 0 counts as saturated: there tanh passes on less than 2 % of a gradient."""
+"""A value at least this far from 0 counts as saturated: there tanh passes less than 2 % of a gradient."""
 
 
 class Targets(NamedTuple):
-    """What became of the positions of a batch, for the player to move; see `zero.data.samples.SampleBatch`."""
+    """Training targets of a batch, seen by the player to move; see `zero.data.samples.SampleBatch`."""
 
     policy: Tensor  # [B, A], sums to 1
     value: Tensor  # [B], outcome
-    ownership: Tensor  # [B, S*S], 1 the player to move, -1 the opponent
+    ownership: Tensor  # [B, S*S], 1 player to move, -1 opponent
     score: Tensor  # [B], margin in points
-    played_out: Tensor  # [B], 1 where ownership and score are known, else 0
+    played_out: Tensor  # [B], 1 if ownership and score are known, else 0
 
 
 class Losses(NamedTuple):
-    """The parts of the loss that come from the data, scalars; 0 for a head that the network does not have."""
+    """The losses on the data, scalars; 0 for a head that the network does not have."""
 
     policy: Tensor
     value: Tensor
@@ -36,7 +36,7 @@ class Losses(NamedTuple):
 
 
 class ValueStatistics(NamedTuple):
-    """What the value predictions of a batch look like, scalars; see the fields of `StepResult`."""
+    """Statistics of a batch's value predictions, scalars; see the fields of `StepResult`."""
 
     squared_error: Tensor
     constant_loss: Tensor
@@ -45,14 +45,14 @@ class ValueStatistics(NamedTuple):
 
 
 def data_losses(predictions: Predictions, targets: Targets, value_loss: ValueLoss) -> Losses:
-    """Means over the batch of -pi^T log p, the value loss, and the squared errors of ownership and score.
+    """The losses of a batch: -pi^T log p, the value loss, and the squared errors of ownership and score.
 
     The value loss is (z - v)^2, or the cross-entropy of the winning probability (1 + v) / 2 against (1 + z) / 2. The
-    gradient of the cross-entropy with respect to the logit x of v = tanh(x) is v - z. That of the squared error has
-    the additional factor 2 (1 - v^2), so it vanishes where v is near 1 or -1, however wrong v is.
+    gradient of the cross-entropy with respect to the logit x of v = tanh(x) is v - z. The gradient of the squared error
+    has the additional factor 2 (1 - v^2), so it vanishes for v near 1 or -1, however wrong v is.
 
-    The error of ownership is a mean over the points, the score is counted in boards (margin over number of points);
-    both are 0 for the positions of a game that was not played out.
+    The ownership error is a mean over the points. The score is divided by the number of points. Both errors are 0 for
+    positions of a game that was not played out.
     """
     policy = -(targets.policy * functional.log_softmax(predictions.logits, dim=1)).sum(dim=1).mean()
     if value_loss == "cross_entropy":
@@ -71,7 +71,7 @@ def data_losses(predictions: Predictions, targets: Targets, value_loss: ValueLos
 
 
 def weighted_sum(losses: Losses, training: TrainingParams) -> Tensor:
-    """The loss without its L2 term."""
+    """The training loss without its L2 term, a scalar."""
     weights = (1.0, training.value_loss_weight, training.ownership_loss_weight, training.score_loss_weight)
     return torch.stack([weight * part for weight, part in zip(weights, losses, strict=True)]).sum()
 
@@ -80,7 +80,7 @@ def value_statistics(value: Tensor, target: Tensor) -> ValueStatistics:
     """Statistics of the values and targets of a batch, both [B]."""
     return ValueStatistics(
         squared_error=functional.mse_loss(value, target),
-        constant_loss=target.var(correction=min(1, len(target) - 1)),  # unbiased: the loss on new samples
+        constant_loss=target.var(correction=min(1, len(target) - 1)),  # unbiased: the expected loss on new samples
         saturated=(value.abs() >= SATURATED_VALUE).float().mean(),
         deviation=value.std(correction=0),
     )

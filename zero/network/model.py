@@ -1,11 +1,12 @@
-"""The network of the paper (Methods, 'Neural network architecture') at any size: towers, policy head, value head.
+"""The network of the paper (Methods, 'Neural network architecture') at any size: trunk, policy head, value head.
 
-Convolutions are followed by batch normalisation and have no bias of their own. Not here: where weights come from
-(`weights`), how they are played with (`fold`, `inference`) and how they are learned (`learner`).
+Convolutions are followed by batch normalisation and have no bias. Initial weights and weight files are in `weights`,
+inference is in `fold` and `inference`, training is in `learner`. The trunk is called `tower` in the parameters and in
+the tensor names of weight files.
 
-Beyond the paper, and off there: global pooling in blocks and heads, and two heads for training alone, whose targets
-(who owns each point at the end, by how much the game is won) tell the tower more of a game than its result does. All
-are from KataGo (Wu 2019, 'Accelerating Self-Play Learning in Go', sections 3.3, 4.1 and A).
+Beyond the paper, and off in its preset: global pooling in blocks and heads, and two auxiliary heads for training. Their
+targets (the owner of each point at the end, the margin) give the trunk more information about a game than its result
+does. All are from KataGo (Wu 2019, 'Accelerating Self-Play Learning in Go', sections 3.3, 4.1 and A).
 """
 
 from typing import NamedTuple
@@ -22,15 +23,15 @@ from zero.storage.manifests import Manifest
 POLICY_FILTERS = 2
 VALUE_FILTERS = 1
 POOLED_SHARE = 4
-"""One channel in so many is pooled, as in most of KataGo's networks."""
+"""One in this many channels is pooled, as in most of KataGo's networks."""
 HEAD_SHARE = 2
-"""The filters F of pooled heads are the tower's channels over this: 2 F in the policy head, F in the value head."""
+"""Pooled heads have F = channels of the trunk / HEAD_SHARE filters in the value head and 2 F in the policy head."""
 POOLING_MEAN_SIZE, POOLING_SIZE_UNIT = 14.0, 10.0
-"""KataGo's scale of board sizes, -0.5 at 9x9 and 0.5 at 19x19."""
+"""KataGo's normalisation of the board size S, (S - 14) / 10: -0.5 at 9x9 and 0.5 at 19x19."""
 
 
 class NetworkSpec(Manifest):
-    """All that the shapes of a network depend on; written into its weight file."""
+    """Everything that the tensor shapes of a network depend on; stored in its weight file."""
 
     network: NetworkParams
     num_planes: int
@@ -43,12 +44,12 @@ def network_spec(network: NetworkParams, game: GoParams | GomokuParams) -> Netwo
     """The spec of a network that plays `game`.
 
     Raises:
-      ParamsError: global pooling or pooled heads are asked of a network that has no place for them.
+      ParamsError: the network has no blocks for global pooling, or too few channels for pooling.
     """
     if network.global_pooling and network.tower == "shallow":
         raise ParamsError(
-            "network.global_pooling = True needs blocks of two convolutions, and network.tower = 'shallow' has single "
-            "ones; set global_pooling to false or tower to 'plain'"
+            "network.global_pooling = True needs blocks of two convolutions, but network.tower = 'shallow' has single "
+            "convolutions; set global_pooling to false or tower to 'plain'"
         )
     if (network.global_pooling or network.pooled_heads) and network.num_channels < 2:
         name = "global_pooling" if network.global_pooling else "pooled_heads"
@@ -64,13 +65,13 @@ def network_spec(network: NetworkParams, game: GoParams | GomokuParams) -> Netwo
 
 
 class ConvNorm(nn.Module):
-    """A convolution that keeps the board's size, and its batch normalisation."""
+    """A convolution that keeps the board size, followed by batch normalisation."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
         self.norm = nn.BatchNorm2d(out_channels)
-        self.norm.num_batches_tracked = None  # only a momentum of None would read it
+        self.norm.num_batches_tracked = None  # read only if momentum is None, so not a weight here
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C_in, S, S] -> [B, C_out, S, S]."""
@@ -79,7 +80,7 @@ class ConvNorm(nn.Module):
 
 
 class Layer(nn.Module):
-    """One 3x3 convolution with its rectifier."""
+    """A 3x3 convolution and a rectifier."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -91,7 +92,7 @@ class Layer(nn.Module):
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions; with the skip it is the residual block of the paper."""
+    """Two 3x3 convolutions; with the skip connection it is the residual block of the paper."""
 
     def __init__(self, channels: int, skip: bool) -> None:
         super().__init__()
@@ -106,13 +107,13 @@ class Block(nn.Module):
 
 
 class PooledBlock(nn.Module):
-    """A block in which every point hears of the whole board: KataGo's global pooling bias.
+    """A block with KataGo's global pooling bias, by which every point depends on the complete board.
 
-    Of the first convolution's C channels the first P = C / 4 are rectified and pooled over the board: mean, mean times
-    (S - 14) / 10, maximum, each [B, P]. A linear layer without bias makes of these [B, 3 P] one number for each of the
-    other C - P channels, which is added to all of its points; the second convolution reads these channels alone. The
-    convolutions are normalised as everywhere here, so before the sum (KataGo's own are normalised after it).
-    On one board size the second mean is a multiple of the first; it is there so that the form is theirs.
+    Of the first convolution's C channels, the first P = C / 4 are rectified and pooled over the board: mean, mean times
+    (S - 14) / 10, maximum, each [B, P]. A linear layer without bias maps these [B, 3 P] to one number for each of the
+    other C - P channels, which is added to all points of the channel. The second convolution reads only these C - P
+    channels. Normalisation comes before the sum here, and after it in KataGo. On a single board size the second mean is
+    a multiple of the first; it is kept so that the form is KataGo's.
     """
 
     def __init__(self, channels: int, skip: bool) -> None:
@@ -131,21 +132,24 @@ class PooledBlock(nn.Module):
 
 
 def with_pooled_bias(y: Tensor, num_pooled: int, pool: nn.Linear) -> tuple[Tensor, Tensor]:
-    """The first P channels become a bias of the others, rectified: [B, C, S, S] -> [B, C - P, S, S], [B, 3 P]."""
+    """Adds a bias from the first P channels to the others and rectifies: [B, C, S, S] -> [B, C - P, S, S], [B, 3 P].
+
+    The second result are the pooled features of the first P channels.
+    """
     pooled = pool_board(torch.relu(y[:, :num_pooled]))
     bias: Tensor = pool(pooled)
     return torch.relu_(y[:, num_pooled:] + bias[:, :, None, None]), pooled
 
 
 def pool_board(x: Tensor) -> Tensor:
-    """Mean, mean scaled by the board's size, and maximum of each channel: [B, C, S, S] -> [B, 3 C]."""
+    """Mean, mean scaled by the board size, and maximum of each channel: [B, C, S, S] -> [B, 3 C]."""
     size: float = (x.shape[2] * x.shape[3]) ** 0.5
     mean = x.mean(dim=(2, 3))
     return torch.cat([mean, mean * ((size - POOLING_MEAN_SIZE) / POOLING_SIZE_UNIT), x.amax(dim=(2, 3))], dim=1)
 
 
 class PolicyHead(nn.Module):
-    """Logits of all actions."""
+    """Policy head of the paper: logits of all actions."""
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
@@ -159,12 +163,12 @@ class PolicyHead(nn.Module):
 
 
 class PooledPolicyHead(nn.Module):
-    """Logits of all actions, every point judged by the same weights: after KataGo's policy head.
+    """Policy head after KataGo's: logits of all actions, with the same weights for every point.
 
-    Of 2 F filters, F = C / 2, the first F are rectified and pooled over the board to [B, 3 F]. A linear layer makes of
-    these a number for each of the other F, which is added to all of its points; a 1x1 convolution of them is the logit
-    of a point. The pass, where there is one, is a linear layer of what was pooled. Normalised before the sum, as in
-    `PooledBlock`.
+    Of 2 F filters, F = C / 2, the first F are rectified and pooled over the board to [B, 3 F]. A linear layer maps
+    these to a number for each of the other F filters, which is added to all of its points. A 1x1 convolution of the
+    result gives the logit of each point. If the game has a pass, a linear layer on the pooled features gives its logit.
+    Normalisation comes before the sum, as in `PooledBlock`.
     """
 
     def __init__(self, spec: NetworkSpec) -> None:
@@ -185,7 +189,7 @@ class PooledPolicyHead(nn.Module):
 
 
 class ValueHead(nn.Module):
-    """Value in [-1, 1] for the player to move."""
+    """Value head of the paper: value in [-1, 1] for the player to move."""
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
@@ -198,16 +202,16 @@ class ValueHead(nn.Module):
         return torch.tanh(self.logit(x)).squeeze(1)
 
     def logit(self, x: Tensor) -> Tensor:
-        """[B, C, S, S] -> [B, 1], whose tanh is the value."""
+        """The value before tanh: [B, C, S, S] -> [B, 1]."""
         features = torch.relu_(self.hidden(torch.relu_(self.reduce(x)).flatten(1)))
         logit: Tensor = self.output(features)
         return logit
 
 
 class PooledValueHead(nn.Module):
-    """Value in [-1, 1] for the player to move, by what F = C / 2 filters see on the whole board.
+    """Value head after KataGo's: value in [-1, 1] for the player to move, from F = C / 2 pooled filters.
 
-    After KataGo's value head, which has a square of the board's size where this has the maximum.
+    KataGo's head has a mean scaled by the square of the board size in the place of the maximum.
     """
 
     def __init__(self, spec: NetworkSpec) -> None:
@@ -222,14 +226,14 @@ class PooledValueHead(nn.Module):
         return torch.tanh(self.logit(x)).squeeze(1)
 
     def logit(self, x: Tensor) -> Tensor:
-        """[B, C, S, S] -> [B, 1], whose tanh is the value."""
+        """The value before tanh: [B, C, S, S] -> [B, 1]."""
         features = torch.relu_(self.hidden(pool_board(torch.relu_(self.reduce(x)))))
         logit: Tensor = self.output(features)
         return logit
 
 
 class OwnershipHead(nn.Module):
-    """Who owns each point at the end of the game: 1 the player to move, -1 the opponent. For training alone."""
+    """Auxiliary head: the owner of each point at the end of the game, 1 player to move, -1 opponent."""
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
@@ -241,9 +245,9 @@ class OwnershipHead(nn.Module):
 
 
 class ScoreHead(nn.Module):
-    """Margin at the end of the game for the player to move, over the number of points. For training alone.
+    """Auxiliary head: margin at the end of the game for the player to move, divided by the number of points.
 
-    It reads the mean of each channel over the board: a score is a sum over points.
+    It reads the mean of each channel over the board, because a score is a sum over points.
     """
 
     def __init__(self, spec: NetworkSpec) -> None:
@@ -258,35 +262,35 @@ class ScoreHead(nn.Module):
 
 
 class Predictions(NamedTuple):
-    """All that a network says of positions, for the player to move; nothing from a head it does not have."""
+    """Outputs of all heads, seen by the player to move; None for an auxiliary head that the network does not have."""
 
     logits: Tensor  # [B, A]
     value: Tensor  # [B], in [-1, 1]
-    value_logit: Tensor  # [B], whose tanh is the value
+    value_logit: Tensor  # [B], the value before tanh
     ownership: Tensor | None  # [B, S*S], in [-1, 1]
     score: Tensor | None  # [B], margin over the number of points
 
 
 class AlphaZeroNetwork(nn.Module):
-    """Planes to policy logits and value."""
+    """Maps input planes to policy logits and values."""
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.spec = spec
-        self.tower = _tower(spec)
-        self.value_tower = _tower(spec) if spec.network.heads == "separate" else None
+        self.tower = _trunk(spec)
+        self.value_tower = _trunk(spec) if spec.network.heads == "separate" else None
         self.policy_head = PooledPolicyHead(spec) if spec.network.pooled_heads else PolicyHead(spec)
         self.value_head = PooledValueHead(spec) if spec.network.pooled_heads else ValueHead(spec)
         self.ownership_head = OwnershipHead(spec) if spec.network.ownership_head else None
         self.score_head = ScoreHead(spec) if spec.network.score_head else None
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Planes [B, P, S, S] -> policy logits [B, A], values [B] for the player to move: what a player needs."""
+        """Planes [B, P, S, S] -> policy logits [B, A], values [B] for the player to move; without auxiliary heads."""
         features, value_features = self._features(x)
         return self.policy_head(features), self.value_head(value_features)
 
     def predict(self, x: Tensor) -> Predictions:
-        """As `forward`, with the heads that are for training alone; they read the tower of the value."""
+        """Outputs of all heads for planes [B, P, S, S]; the auxiliary heads read the trunk of the value head."""
         features, value_features = self._features(x)
         logits, value_logit = self.policy_head(features), self.value_head.logit(value_features).squeeze(1)
         return Predictions(
@@ -303,15 +307,15 @@ class AlphaZeroNetwork(nn.Module):
 
 
 def channels_last(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
-    """The network itself, its filters laid out [C_out, S, S, C_in]: the fastest layout on CPUs and for tensor cores."""
-    laid_out: AlphaZeroNetwork = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return laid_out
+    """Lays out the filters as [C_out, S, S, C_in], the fastest on CPUs and tensor cores; returns `network`."""
+    result: AlphaZeroNetwork = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return result
 
 
-def _tower(spec: NetworkSpec) -> nn.Sequential:
+def _trunk(spec: NetworkSpec) -> nn.Sequential:
     channels, num_blocks = spec.network.num_channels, spec.network.num_blocks
     stem = Layer(spec.num_planes, channels)
-    if spec.network.tower == "shallow":  # its first convolution is one of the `num_blocks`
+    if spec.network.tower == "shallow":  # here the stem counts as one of the `num_blocks`
         return nn.Sequential(stem, *(Layer(channels, channels) for _ in range(num_blocks - 1)))
     skip = spec.network.tower == "residual"
     num_plain = num_blocks // 2 if spec.network.global_pooling else num_blocks

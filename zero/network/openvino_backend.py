@@ -1,7 +1,7 @@
-"""The network in play by OpenVINO on a CPU: the folded layers as one compiled graph.
+"""Inference with OpenVINO on a CPU: the folded layers as one compiled graph.
 
-The graph is built from the modules of `tower`, one function a module: OpenVINO's own converters go through parts of
-PyTorch that are deprecated, and take seconds. A tower or head without its function here fails loudly, and
+The graph is built from the network's modules, with one function per kind of module. OpenVINO's own converters use
+deprecated parts of PyTorch, and take seconds. A module without a function here raises an error, and
 `tests/network/test_inference.py` compares each kind with PyTorch.
 """
 
@@ -33,7 +33,7 @@ from zero.network.planes import check_batch
 from zero.network.weights import load_network
 
 PRECISIONS = {"fp32": "f32", "bf16": "bf16"}
-"""OpenVINO's names."""
+"""OpenVINO's names of the precisions."""
 TO_CHANNELS_FIRST = [0, 3, 1, 2]
 CHANNELS, BOARD = 1, [2, 3]
 """Axes of a [B, C, S, S] node."""
@@ -43,7 +43,7 @@ Node = Any
 
 
 class CompiledBatch(NamedTuple):
-    """The graph compiled for one batch shape, and the arrays that it reads and writes."""
+    """The graph compiled for one batch shape, with its buffers."""
 
     request: Any
     numbers: np.ndarray  # [B, S*S, P] float32, read
@@ -52,17 +52,18 @@ class CompiledBatch(NamedTuple):
 
 
 class OpenVinoEvaluator:
-    """A folded network, compiled once a batch shape. Its bits depend on that shape and on the number of threads.
+    """Evaluates positions with a folded network, which is compiled once per batch shape.
 
-    On a Sapphire Rapids core without AMX, fp32, batch 64: 1.2 to 1.5 times as fast as eager PyTorch. There bf16 is half
-    as fast as fp32; on Zen 4 it is the faster one.
+    Results depend, to the bit, on the batch shape and on the number of threads. On a Sapphire Rapids core without AMX
+    (fp32, batch 64) it is 1.2 to 1.5 times as fast as eager PyTorch. There bf16 is half as fast as fp32; on Zen 4 bf16
+    is faster than fp32.
     """
 
     def __init__(self, data: bytes, profile: ProfileParams) -> None:
         """Loads a weight file.
 
         Raises:
-          StorageError: the bytes are no weight file.
+          StorageError: the bytes are not a weight file.
           ParamsError: OpenVINO does not compute in the profile's precision on this CPU.
         """
         network = load_network(data)
@@ -73,14 +74,14 @@ class OpenVinoEvaluator:
         self._options = {
             "INFERENCE_NUM_THREADS": profile.selfplay_threads,
             "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,  # or two processes would share one core
+            "ENABLE_CPU_PINNING": False,  # pinning puts two processes on the same core
             "INFERENCE_PRECISION_HINT": PRECISIONS[profile.precision],
         }
         self._compiled: dict[int, CompiledBatch] = {}
         self._compile(1)
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-        """Judges a batch of positions. Writes into `prior` and `value`; see `zero.search.evaluator`.
+        """Evaluates a batch of positions. Writes into `prior` and `value`; see `zero.search.evaluator`.
 
         Raises:
           ParamsError: the positions are of another board, or too many.
@@ -97,11 +98,11 @@ class OpenVinoEvaluator:
         try:
             model = self._core.compile_model(new_graph(self._network, size), "CPU", self._options)
             found = model.get_property("INFERENCE_PRECISION_HINT").to_string()
-        except RuntimeError:  # seen where bf16 is asked of a CPU that is limited to AVX2
-            found = "nothing"
+        except RuntimeError:  # observed for bf16 on a CPU that is limited to AVX2
+            found = "no precision"
         if found != PRECISIONS[self._precision]:
             raise ParamsError(
-                f"profile.precision = {self._precision!r}, but OpenVINO computes in {found} with this instruction set; "
+                f"profile.precision = {self._precision!r}, but OpenVINO supports {found} with this instruction set; "
                 "set profile.precision to 'fp32', or profile.backend to 'torch'"
             )
         batch = CompiledBatch(
@@ -118,33 +119,33 @@ class OpenVinoEvaluator:
 
 
 def import_openvino() -> ModuleType:
-    """OpenVINO without its telemetry, which on import would report to Intel by the network."""
-    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type] # imports fail, as if it were not there
+    """Imports OpenVINO without its telemetry, which would report to Intel over the network."""
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type] # its import now fails, as if absent
     return importlib.import_module("openvino")
 
 
 def new_graph(network: AlphaZeroNetwork, size: int) -> Any:
-    """The graph of a folded network at a batch size: numbers [B, S*S, P] -> prior [B, A], value [B]."""
+    """The graph of a folded network for a batch size B: numbers [B, S*S, P] -> prior [B, A], value [B]."""
     ops = import_openvino().opset15
     spec = network.spec
     numbers = ops.parameter([size, spec.rows * spec.columns, spec.num_planes], np.float32)
     image = ops.reshape(numbers, [size, spec.rows, spec.columns, spec.num_planes], False)
     graph = Graph(ops)
     x = ops.transpose(image, TO_CHANNELS_FIRST)
-    features = graph.tower(network.tower, x)
-    value_features = features if network.value_tower is None else graph.tower(network.value_tower, x)
+    features = graph.trunk(network.tower, x)
+    value_features = features if network.value_tower is None else graph.trunk(network.value_tower, x)
     prior = ops.softmax(graph.policy(network.policy_head, features), 1)
     return import_openvino().Model([prior, graph.value(network.value_head, value_features)], [numbers])
 
 
 class Graph:
-    """Builds nodes from folded modules; each method is the `forward` of the module it takes."""
+    """Builds graph nodes from folded modules; each method corresponds to the `forward` of its module."""
 
     def __init__(self, ops: ModuleType) -> None:
-        """Takes OpenVINO's operations."""
+        """`ops`: OpenVINO's operations, for example `openvino.opset15`."""
         self._ops = ops
 
-    def tower(self, modules: nn.Sequential, x: Node) -> Node:
+    def trunk(self, modules: nn.Sequential, x: Node) -> Node:
         """[B, P, S, S] -> [B, C, S, S]."""
         for module in modules:
             if isinstance(module, Layer):
@@ -182,7 +183,7 @@ class Graph:
         return logits if head.passing is None else self._ops.concat([logits, self._linear(head.passing, pooled)], 1)
 
     def _with_pooled_bias(self, pool: nn.Linear, num_pooled: int, y: Node) -> tuple[Node, Node]:
-        """The first P channels become a bias of the others, rectified: [B, C, S, S] -> [B, C - P, S, S], [B, 3 P]."""
+        """`with_pooled_bias`: [B, C, S, S] -> [B, C - P, S, S], [B, 3 P]."""
         ops = self._ops
         first, rest = ops.variadic_split(y, CHANNELS, [num_pooled, pool.out_features]).outputs()
         pooled = self._pooled(ops.relu(first))
@@ -213,6 +214,6 @@ class Graph:
 
 
 def numbers_of(weight: Tensor | None) -> np.ndarray:
-    """A weight as NumPy sees it."""
+    """A weight as a contiguous NumPy array."""
     assert weight is not None
     return np.ascontiguousarray(weight.numpy())

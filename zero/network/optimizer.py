@@ -1,7 +1,7 @@
-"""The optimiser, its state as bytes, and the learning rate: schedule by step, and adaptation to a KL target.
+"""The optimiser, its state file, and the learning rate: the schedule by step, and the adaptation to a KL target.
 
-The adaptation is that of junxiaosong/AlphaZero_Gomoku (`policy_update`): a factor on the schedule that falls where the
-policy moved more than twice the target, and rises where it moved less than half of it.
+The adaptation is that of junxiaosong/AlphaZero_Gomoku (`policy_update`). A factor on the scheduled rate falls if a step
+changes the policy by more than twice the target, and rises if it changes it by less than half the target.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,18 @@ from zero.network.weights import copy_tensors, parse_tensors, tensors_bytes
 
 ADAM_SECOND_MOMENT_DECAY = 0.999
 KL_FACTOR_STEP = 1.5
+"""Ratio by which one adaptation changes the factor."""
 KL_FACTOR_RANGE = (0.1, 10.0)
 KL_TOLERANCE = 2.0
+"""Ratio of the KL divergence to its target beyond which the factor is adapted."""
 
 
 def new_optimizer(training: TrainingParams, model: AlphaZeroNetwork) -> Optimizer:
-    """The optimiser of the parameters, without state; the learning rate is set at each step.
+    """The optimiser that the parameters select, without state; the learner sets its learning rate at each step.
 
-    The gradient of c * |theta|^2 is 2 * c * theta, which is what torch calls a weight decay of 2 * c. As in the paper
-    it holds for all parameters. Adam takes it off the weights beside the step, not as a part of the gradient
-    (Loshchilov and Hutter, 2019): there it is scaled up like every small gradient, and channels die by the dozen.
+    The gradient of c * |theta|^2 is 2 * c * theta, which torch calls a weight decay of 2 * c. As in the paper it
+    applies to all parameters. With Adam the decay is decoupled from the gradient (AdamW; Loshchilov and Hutter, 2019).
+    As a part of the gradient, Adam would scale it up like every small gradient, and many channels would die.
     """
     decay = 2.0 * training.weight_decay
     if training.optimizer == "sgd":
@@ -36,7 +38,7 @@ def new_optimizer(training: TrainingParams, model: AlphaZeroNetwork) -> Optimize
 
 
 def optimizer_bytes(optimizer: Optimizer, model: AlphaZeroNetwork) -> bytes:
-    """The state file: tensors `<buffer>.<parameter>`; before the first step there are none."""
+    """The state file: tensors named `<buffer>.<parameter>`, none before the first step."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         for buffer, value in optimizer.state.get(parameter, {}).items():
@@ -46,14 +48,13 @@ def optimizer_bytes(optimizer: Optimizer, model: AlphaZeroNetwork) -> bytes:
 
 
 def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -> None:
-    """Puts a saved state into an optimiser without one.
+    """Loads a saved state into an optimiser that has none.
 
-    Buffers get the memory layout of their parameters: vector loops round in the order of memory. Momentum may come and
-    go from one generation to the next.
+    `training.momentum` may change to or from 0 between generations: a missing buffer is not an error.
 
     Raises:
-      StorageError: the bytes are no state file of this model.
-      ParamsError: they are of another kind of optimiser.
+      StorageError: the bytes are not a state file of this model.
+      ParamsError: the state is that of another kind of optimiser.
     """
     tensors, kind = parse_tensors(data, "optimizer state")
     if kind != _kind(optimizer):
@@ -62,8 +63,9 @@ def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -
             "set it back or start a new lineage"
         )
     buffers = _buffers(optimizer)
-    if not tensors or not buffers:  # without momentum now: what there was of it is of no use
+    if not tensors or not buffers:  # no step or no momentum before, or no momentum now
         return
+    # Buffers get the memory layout of their parameters: vector loops run in memory order, and rounding depends on it.
     targets: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         state: dict[str, Tensor] = {}
@@ -77,14 +79,14 @@ def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -
 def scheduled_rate(schedule: Sequence[LearningRateStep], step: int, warmup_steps: int = 0) -> float:
     """Learning rate of the step after `step` steps since generation 0.
 
-    During the warm-up the first step has 1 / `warmup_steps` of the rate of the schedule, the last one all of it.
+    During the warm-up it rises linearly from 1 / `warmup_steps` of the scheduled rate to the full rate.
     """
     rate = [entry.learning_rate for entry in schedule if entry.from_step <= step][-1]
     return rate * min(1.0, (step + 1) / warmup_steps) if warmup_steps else rate
 
 
 def adapted_factor(factor: float, kl: float, kl_target: float) -> float:
-    """The factor after a step that moved the policy by `kl`; the same where `kl_target` is 0."""
+    """The factor after a step that changed the policy by a divergence of `kl`; unchanged if `kl_target` is 0."""
     low, high = KL_FACTOR_RANGE
     if kl_target <= 0.0:
         return factor

@@ -1,4 +1,4 @@
-"""Bitboards to the numbers a network reads, where the network is."""
+"""Conversion of bitboards to the network's input planes, on the CPU or on the device of the network."""
 
 import numpy as np
 import torch
@@ -10,12 +10,12 @@ from zero.games.position import WORD_BITS
 from zero.network.model import NetworkSpec
 
 MAX_BATCH = 65_536
-"""Most positions in a batch; beyond it no device is faster, and a mistyped `num_slots` should not ask for terabytes."""
+"""Largest batch. No device is faster beyond it, and a mistyped `num_slots` must not allocate terabytes."""
 BYTE_BITS = 8
 
 
 def check_batch(spec: NetworkSpec, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-    """Checks that a batch is of the network's board and of a size that can be judged; see `Evaluator.evaluate`.
+    """Checks that a batch fits the network's board and has a valid size; arguments as in `Evaluator.evaluate`.
 
     Raises:
       ParamsError: the network is for another board or game, or the batch is empty or too large.
@@ -23,12 +23,14 @@ def check_batch(spec: NetworkSpec, planes: np.ndarray, prior: np.ndarray, value:
     rows = len(planes)
     words = -(-spec.rows * spec.columns // WORD_BITS)
     if not 1 <= rows <= MAX_BATCH:
-        raise ParamsError(f"a batch of {rows} positions; give 1 to {MAX_BATCH} (selfplay.num_slots, gating.num_slots)")
+        raise ParamsError(
+            f"a batch must have 1 to {MAX_BATCH} positions, got {rows}; change num_slots (selfplay and gating)"
+        )
     if planes.shape[1:] != (spec.num_planes, words) or prior.shape[1:] != (spec.num_actions,):
         raise ParamsError(
             f"the network is for {spec.rows}x{spec.columns} boards ({spec.num_planes} planes of {words} words, "
-            f"{spec.num_actions} actions), the position has {planes.shape[1]} planes of {planes.shape[2]} words and "
-            f"{prior.shape[1]} actions; use weights of this game and board"
+            f"{spec.num_actions} actions), but the position has {planes.shape[1]} planes of {planes.shape[2]} words "
+            f"and {prior.shape[1]} actions; use weights of this game and board"
         )
     assert len(prior) == len(value) == rows and planes.dtype == np.uint64
 
@@ -38,9 +40,10 @@ def network_input(bits: np.ndarray, spec: NetworkSpec, device: torch.device, num
 
     Args:
       bits: [B, P, W] uint64, see `zero.games.planes`.
-      spec: whose planes they are.
-      device: where the result is; on a CPU it shares the memory of `numbers`, elsewhere the bits are sent.
-      numbers: [B, S*S, P] float32, written where `device` is a CPU.
+      spec: spec of the network, which gives the shape.
+      device: device of the result. On a CPU the result shares the memory of `numbers`; otherwise the bits are
+        transferred and expanded there.
+      numbers: [B, S*S, P] float32, written if `device` is a CPU.
     """
     if device.type != "cpu":
         return expand_bits(torch.from_numpy(plane_bytes(bits)).to(device), spec, torch.float32)
@@ -49,14 +52,17 @@ def network_input(bits: np.ndarray, spec: NetworkSpec, device: torch.device, num
 
 
 def plane_bytes(bits: np.ndarray) -> np.ndarray:
-    """[B, P, W] uint64 -> [B, P, 8 W] uint8 of the same memory, point p in bit p & 7 of byte p >> 3."""
-    return bits.view(np.uint8)  # the machines that run torch are little-endian
+    """A view of bitboards as bytes: [B, P, W] uint64 -> [B, P, 8 W] uint8, point p in bit p & 7 of byte p >> 3."""
+    return bits.view(np.uint8)  # assumes a little-endian machine, as all that run torch are
 
 
-def expand_bits(octets: Tensor, spec: NetworkSpec, dtype: torch.dtype) -> Tensor:
-    """What `expand_planes` is on a CPU, for any device: [B, P, 8 W] uint8 -> [B, P, S, S], laid out channels-last."""
-    batch, num_planes, _ = octets.shape
-    shifts = torch.arange(BYTE_BITS, dtype=torch.uint8, device=octets.device)
-    by_point = octets.transpose(1, 2).unsqueeze(2) >> shifts.view(1, 1, -1, 1) & 1  # [B, 8 W, 8, P]
+def expand_bits(bits: Tensor, spec: NetworkSpec, dtype: torch.dtype) -> Tensor:
+    """Expands bits to planes on any device: [B, P, 8 W] uint8 -> [B, P, S, S], laid out channels-last.
+
+    The equivalent of the kernel `expand_planes`.
+    """
+    batch, num_planes, _ = bits.shape
+    shifts = torch.arange(BYTE_BITS, dtype=torch.uint8, device=bits.device)
+    by_point = bits.transpose(1, 2).unsqueeze(2) >> shifts.view(1, 1, -1, 1) & 1  # [B, 8 W, 8, P]
     points = by_point.reshape(batch, -1, num_planes)[:, : spec.rows * spec.columns].to(dtype)
     return points.reshape(batch, spec.rows, spec.columns, num_planes).permute(0, 3, 1, 2)

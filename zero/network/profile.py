@@ -1,6 +1,6 @@
-"""The execution profile: what the bits of a result may depend on, set and read off the machine.
+"""The execution profile: everything about a machine and its libraries that the bits of a result may depend on.
 
-Imports torch only inside functions: an instruction set is chosen by the environment, before torch starts.
+Imports torch only inside functions, because torch reads the instruction set from the environment when it is imported.
 """
 
 import contextlib
@@ -18,91 +18,93 @@ from zero.config.params import PARAMS_FILE, Params, ProfileParams, parse_params,
 from zero.errors import ParamsError
 
 AVX2_ENVIRONMENT = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "AVX2"}
-"""What limits ATen, oneDNN (PyTorch's and OpenVINO's) and MKL, all that compute on a CPU."""
+"""Limits ATen, oneDNN (of PyTorch and of OpenVINO) and MKL, the libraries that compute on a CPU, to AVX2."""
 CUDA_ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-"""cuBLAS is deterministic only with this."""
+"""Makes cuBLAS deterministic."""
 THREADS_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}
-"""How long a thread that waits for another spins. By default it does for milliseconds, and where another process wants
-the core, training was measured 4 to 9 times slower. Changes no bits."""
+"""Limits how long OpenMP threads spin while they wait. By default they spin for milliseconds; if another process needs
+the core, training was measured 4 to 9 times slower. Does not change results."""
 LIBRARIES = ("torch", "numpy", "numba")
 ISA_SUFFIX = {"": "", "AMX": "+AMX", "AVX512-BF16": "+BF16"}
-"""Ending of the instruction set's name in a record, by the instructions that compute bf16."""
+"""Suffix of the instruction set's name in the execution profile, by the unit that computes bf16."""
 
 Device = Literal["cpu", "cuda"]
 
 
 def set_environment(profile: ProfileParams) -> None:
-    """Sets what torch and its libraries read from the environment; before torch is imported, or it has less effect."""
+    """Sets the environment variables of torch and its libraries. Takes full effect only before torch is imported."""
     if profile.isa == "avx2":
         os.environ.update(AVX2_ENVIRONMENT)
     _set_defaults()
 
 
 def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
-    """Makes torch compute alike each time: instruction set, threads, deterministic algorithms. Before importing torch.
+    """Makes torch deterministic: instruction set, threads, algorithms. Must run before torch is imported.
 
     Raises:
-      ParamsError: the machine has not the device or the instruction set of the profile.
+      ParamsError: the machine lacks the device or the instruction set of the profile.
     """
     set_environment(profile)
     import torch
 
     torch.set_num_threads(num_threads)
-    torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms` also imports the compiler: 1.7 s
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined] # 17 % of a step; unread
-    torch.backends.cudnn.benchmark = False  # it would choose algorithms by their speed of the moment
-    torch.backends.cudnn.allow_tf32 = False  # fp32 means fp32
+    torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms` imports the compiler too: 1.7 s
+    # Filling costs 17 % of a step, and this memory is written before it is read.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.benchmark = False  # would choose algorithms by timing, differently in each run
+    torch.backends.cudnn.allow_tf32 = False  # TF32 would lower the precision of fp32
     if profile.device == "cuda" and not torch.cuda.is_available():
         raise ParamsError(NO_CUDA)
     capability = torch.backends.cpu.get_cpu_capability()
-    assert capability == _instruction_set(), "prepare_torch ran after torch had computed something"
+    assert capability == _instruction_set(), "prepare_torch was called after torch had computed something"
     if profile.isa == "avx2" and capability != "AVX2":
         raise ParamsError(f"profile.isa = 'avx2', but this CPU has {capability}; set it to 'native'")
 
 
 @contextlib.contextmanager
-def zero_for_denormals() -> Iterator[None]:
-    """Lets this thread, and those that it starts inside, compute with 0 for numbers below 1e-38.
+def flush_denormals() -> Iterator[None]:
+    """Flushes denormal numbers (below 1e-38) to 0, in this thread and in the threads that it starts inside.
 
-    A step full of them was measured 13 times slower; weights that nothing needs fall to them in thousands of steps.
-    To be entered before anything has computed, since that starts the threads. Where a CPU cannot, they stay.
+    Unused weights decay to denormals within thousands of steps, and a step with many of them was measured 13 times
+    slower. Must be entered before torch computes anything, because that starts the threads. Has no effect on CPUs
+    without the feature.
     """
     import torch
 
-    able = torch.set_flush_denormal(True)
+    supported = torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        if able:
+        if supported:
             torch.set_flush_denormal(False)
 
 
-def profile_here(
+def local_profile(
     made: ProfileParams, num_threads: int, device: Device | None = None, precision: Precision | None = None
 ) -> ProfileParams:
-    """How this process asks a network, whatever machine it was made on: so networks of several makers play together.
+    """A profile with which this machine can evaluate a network that was trained on any machine.
 
-    Of what its maker chose stay the precision, where this machine has it, and the backend, where the device is his.
+    It keeps the original precision if this machine supports it, and the original backend if the device is the same.
 
     Args:
-      made: the profile it was made with.
-      num_threads: of this network.
-      device: by default the GPU, where there is one.
-      precision: by default that of `precision_here`.
+      made: the profile that the network was trained with.
+      num_threads: number of inference threads.
+      device: default: the GPU if there is one, else the CPU.
+      precision: default: `local_precision`.
     """
     device = device or _device_here()
     changes = {
         "device": device,
         "backend": made.backend if made.device == device else FASTEST_BACKEND[device],
-        "precision": precision or precision_here(made, device),
+        "precision": precision or local_precision(made, device),
         "isa": "native",
         "selfplay_threads": num_threads,
     }
     return made.model_copy(update=changes)
 
 
-def precision_here(made: ProfileParams, device: Device | None = None) -> Precision:
-    """The precision that a network's maker chose; fp32 in place of bf16, where nothing here multiplies such numbers."""
+def local_precision(made: ProfileParams, device: Device | None = None) -> Precision:
+    """The precision of a profile, but fp32 instead of bf16 if this machine has no unit for bf16."""
     if made.precision == "fp32":
         return "fp32"
     has_bf16 = _cuda_has_bf16() if (device or _device_here()) == "cuda" else bool(_bf16_unit())
@@ -110,16 +112,16 @@ def precision_here(made: ProfileParams, device: Device | None = None) -> Precisi
 
 
 def this_machine(params_text: str) -> Machine:
-    """Facts about this machine that resolve `auto` in a parameters file.
+    """Properties of this machine that resolve `auto` in a parameters file.
 
-    Looks for a CUDA device only if the file does not name the CPU: this imports torch, which takes 1.5 s.
+    Looks for a CUDA device only if the file does not name the CPU, because importing torch takes 1.5 s.
     """
     has_cuda = device_of(params_text) != "cpu" and _device_here() == "cuda"
     return Machine(get_host_cpu_name(), _bf16_unit(), has_cuda, has_cuda and _cuda_has_bf16())
 
 
 def resolve_here(params_text: str) -> str:
-    """A parameters file with each `auto` replaced by the value that is fastest on this machine."""
+    """A parameters file in which each `auto` is replaced by the value that is fastest on this machine."""
     return resolve_auto(params_text, this_machine(params_text))
 
 
@@ -127,18 +129,19 @@ def load_project_params(home: Path) -> Params:
     """Parameters of the project folder, with `auto` resolved for this machine.
 
     Raises:
-      ParamsError: the file is missing, misspelt or out of range.
+      ParamsError: the file is missing or not valid.
     """
     return parse_params(resolve_here(read_params_text(home)), str(home / PARAMS_FILE))
 
 
 def execution_profile(profile: ProfileParams) -> dict[str, str]:
-    """The profile of this process by name: device, instruction set, backend, threads, versions; for a record.
+    """The execution profile of this process as it is recorded: device, instruction set, backend, threads, versions.
 
-    Imports torch only for a GPU: a stage that leaves the computing to others starts in a third of the time.
+    Imports torch only for a GPU. Without it, a stage whose games are played by other processes starts in a third of the
+    time.
 
     Raises:
-      ParamsError: the profile is for CUDA, which this machine lacks.
+      ParamsError: the profile's device is CUDA, and this machine has none.
     """
     set_environment(profile)
     libraries = (*LIBRARIES, "openvino") if profile.backend == "openvino" else LIBRARIES
@@ -173,7 +176,7 @@ def _gpu_profile() -> dict[str, str]:
 
 
 def _instruction_set() -> str:
-    """What torch calls the vector instructions it uses on this CPU, as it chooses them (ATen's DispatchStub.cpp)."""
+    """Torch's name of the vector instructions that it uses on this CPU, chosen as in ATen's DispatchStub.cpp."""
     if platform.machine() != "x86_64":
         import torch
 
@@ -206,7 +209,7 @@ def _cuda_has_bf16() -> bool:
 
 
 def _bf16_unit() -> Literal["", "AMX", "AVX512-BF16"]:
-    """The instructions that compute bf16 on this CPU; empty if it has none, or if oneDNN may not use them."""
+    """The unit that computes bf16 on this CPU; empty if there is none, or if oneDNN may not use it."""
     limited = os.environ.get("ONEDNN_MAX_CPU_ISA") == AVX2_ENVIRONMENT["ONEDNN_MAX_CPU_ISA"]
     if limited or platform.machine() != "x86_64":
         return ""

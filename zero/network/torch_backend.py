@@ -1,4 +1,4 @@
-"""The network in play by eager PyTorch on a CPU: every machine has it, and the other backends are compared to it."""
+"""Inference with eager PyTorch on a CPU: available on every machine, and the reference for the other backends."""
 
 import numpy as np
 import torch
@@ -13,27 +13,29 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class TorchEvaluator:
-    """A folded network on a CPU, in the profile's precision.
+    """Evaluates positions with a folded network on a CPU, in the profile's precision.
 
-    Its bits depend on the batch's shape, so a shard gives it batches of one shape. On two Sapphire Rapids cores, 4x32,
-    one thread, batch 64: 8,500 evaluations/s channels-last fp32, 5,600 as [B, C, S, S], 5,600 in bf16 (no AMX there).
+    Results depend, to the bit, on the batch shape, so a shard uses batches of one shape. Measured on two Sapphire
+    Rapids cores without AMX (4x32 network, one thread, batch 64): 8,500 evaluations/s in channels-last fp32, 5,600 as
+    [B, C, S, S], 5,600 in bf16.
     """
 
     def __init__(self, data: bytes, profile: ProfileParams) -> None:
         """Loads a weight file.
 
         Raises:
-          StorageError: the bytes are no weight file.
+          StorageError: the bytes are not a weight file.
         """
         network = load_network(data)
         self.spec = network.spec
         self._device = torch.device("cpu")
         self._dtype = DTYPES[profile.precision]
         self._network = channels_last(fold(network).to(self._dtype))
+        # [B, S*S, P], grown on demand
         self._numbers = np.zeros((0, network.spec.rows * network.spec.columns, network.spec.num_planes), np.float32)
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-        """Judges a batch of positions. Writes into `prior` and `value`; see `zero.search.evaluator`.
+        """Evaluates a batch of positions. Writes into `prior` and `value`; see `zero.search.evaluator`.
 
         Raises:
           ParamsError: the positions are of another board, or too many.
@@ -44,5 +46,6 @@ class TorchEvaluator:
         with torch.inference_mode():
             x = network_input(planes, self.spec, self._device, self._numbers[: len(planes)])
             logits, values = self._network(x.to(self._dtype))
+            # softmax in fp32: bf16 has too few digits for probabilities
             torch.from_numpy(prior).copy_(torch.softmax(logits.float(), dim=1))
             torch.from_numpy(value).copy_(values)

@@ -1,7 +1,7 @@
-"""Weights as bytes and back: safetensors with one metadata key, equal bytes for equal weights. Nothing is unpickled.
+"""Weight files: safetensors with one metadata key. Equal weights give equal bytes, and nothing is unpickled.
 
-The metadata key holds the `NetworkSpec`, so that a weight file alone makes a network. The running statistics of the
-normalisations are weights too.
+The metadata holds the `NetworkSpec`, so that a network can be made from a weight file alone. The running statistics of
+the batch normalisations count as weights.
 """
 
 import json
@@ -20,22 +20,22 @@ from zero.search.streams import stream_of
 from zero.storage.files import canonical_line
 
 METADATA_KEY = "zero"
-HEADER_LENGTH_BYTES = 8  # of the safetensors format: a little-endian length, the JSON header, the tensors
+HEADER_LENGTH_BYTES = 8  # a safetensors file: the header's length (little-endian), the JSON header, the tensors
 INIT_PHASE = "weights"
-"""Phase of the initial weights' stream."""
+"""Phase of the random stream of the initial weights."""
 OUTPUT_GAIN = 0.1
-"""Scale of the last layers' first weights: generation 0 has nearly even priors and values near 0, so that its games
-are led by the ends of games that the search sees and not by accidents of the seed."""
+"""Scale of the initial weights of the output layers. Generation 0 then has nearly uniform priors and values near 0, so
+that its games are decided by the game ends that the search finds and not by the seed."""
 POOL_GAIN = 0.1
-"""Scale of the first weights of global pooling, whose biases would else be larger than what they are added to."""
+"""Scale of the initial weights of global pooling. At 1, its biases would exceed the numbers that they are added to."""
 GAINS = {"output": OUTPUT_GAIN, "passing": OUTPUT_GAIN, "pool": POOL_GAIN}
-"""Scales of the first weights by the layer's name; 1 for all others."""
+"""Scales of the initial weights by layer name; 1 for all other layers."""
 
 
 def new_network(network: NetworkParams, game: GoParams | GomokuParams, seed: int) -> AlphaZeroNetwork:
-    """The network of generation 0, a function of its arguments alone; in evaluation mode.
+    """The network of generation 0, in evaluation mode. Its weights depend on the arguments alone.
 
-    He's normal initialisation from a NumPy stream: torch's own draws differ between instruction sets.
+    He's normal initialisation, drawn from a NumPy stream: torch's random numbers differ between instruction sets.
     """
     model = _empty_network(network_spec(network, game))
     key = stream_of(seed, 0, INIT_PHASE, 0)[:2]
@@ -67,29 +67,30 @@ def load_network(data: bytes) -> AlphaZeroNetwork:
     """The network of a weight file, on the CPU, in evaluation mode.
 
     Raises:
-      StorageError: the bytes are no such file, or its tensors are not those of its spec.
+      StorageError: the bytes are not a weight file, or its tensors do not match its spec.
     """
-    tensors, note = parse_tensors(data, "weight file")
+    tensors, metadata = parse_tensors(data, "weight file")
     try:
-        spec = NetworkSpec.model_validate_json(note)
+        spec = NetworkSpec.model_validate_json(metadata)
     except ValidationError as error:
-        raise StorageError(f"the weight file does not say what network it is: {error.errors()[0]['msg']}") from None
+        raise StorageError(f"the weight file has no valid network spec: {error.errors()[0]['msg']}") from None
     model = _empty_network(spec)
     copy_tensors(tensors, model.state_dict(), "weight file")
     return model.eval()
 
 
-def tensors_bytes(tensors: dict[str, Tensor], note: str) -> bytes:
-    """A safetensors file of the tensors by name, and a text in its metadata."""
+def tensors_bytes(tensors: dict[str, Tensor], metadata: str) -> bytes:
+    """A safetensors file of tensors by name, with one metadata text."""
+    # contiguous: the layout in memory, such as channels-last, must not show in the bytes
     plain = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
-    return safetensors.torch.save(plain, metadata={METADATA_KEY: note})
+    return safetensors.torch.save(plain, metadata={METADATA_KEY: metadata})
 
 
 def parse_tensors(data: bytes, what: str) -> tuple[dict[str, Tensor], str]:
-    """The tensors and the text of `tensors_bytes`.
+    """The tensors and the metadata text of a file made by `tensors_bytes`; `what` names the file in errors.
 
     Raises:
-      StorageError: the bytes are cut short, altered or of another format; `what` names them.
+      StorageError: the bytes are truncated, corrupt or of another format.
     """
     try:
         tensors = safetensors.torch.load(data)
@@ -97,20 +98,20 @@ def parse_tensors(data: bytes, what: str) -> tuple[dict[str, Tensor], str]:
         header = json.loads(data[HEADER_LENGTH_BYTES : HEADER_LENGTH_BYTES + length])
         return tensors, str(header["__metadata__"][METADATA_KEY])
     except safetensors.SafetensorError as error:
-        raise StorageError(f"the {what} is broken: {error}; restore it with `dvc checkout --force`") from None
+        raise StorageError(f"the {what} is corrupt: {error}; restore it with `dvc checkout --force`") from None
     except KeyError:
-        raise StorageError(f"the {what} was not written by zero: it has no metadata {METADATA_KEY!r}") from None
+        raise StorageError(f"the {what} was not written by zero: it has no metadata key {METADATA_KEY!r}") from None
 
 
 def copy_tensors(tensors: dict[str, Tensor], targets: dict[str, Tensor], what: str) -> None:
-    """Copies each tensor into the target of its name.
+    """Copies each tensor into the target of the same name; `what` names the source in errors.
 
     Raises:
-      StorageError: names, shapes or types differ, or a number is not finite; `what` names the source.
+      StorageError: names, shapes or types differ, or a number is not finite.
     """
-    if odd := sorted(tensors.keys() ^ targets.keys()):
-        state = "is missing from" if odd[0] in targets else "does not belong into"
-        raise StorageError(f"tensor {odd[0]} {state} the {what}; restore it with `dvc checkout --force`")
+    if different := sorted(tensors.keys() ^ targets.keys()):
+        state = "is missing from" if different[0] in targets else "does not belong in"
+        raise StorageError(f"tensor {different[0]} {state} the {what}; restore it with `dvc checkout --force`")
     with torch.no_grad():
         for name, target in targets.items():
             tensor = tensors[name]
@@ -118,15 +119,15 @@ def copy_tensors(tensors: dict[str, Tensor], targets: dict[str, Tensor], what: s
                 found, expected = (f"{x.dtype} {list(x.shape)}" for x in (tensor, target))
                 raise StorageError(f"tensor {name} of the {what} is {found}, expected {expected}")
             if not bool(torch.isfinite(tensor).all()):
-                raise StorageError(f"tensor {name} of the {what} holds numbers that are not finite")
+                raise StorageError(f"tensor {name} of the {what} contains NaN or infinite numbers")
             target.copy_(tensor)
 
 
 def _empty_network(spec: NetworkSpec) -> AlphaZeroNetwork:
-    with torch.device("meta"):  # so that torch's own initialisation neither runs nor moves the global generator
+    with torch.device("meta"):  # skips torch's own initialisation, which would advance the global generator
         model = AlphaZeroNetwork(spec)
     tensors = model.state_dict()
     for name, tensor in tensors.items():
         tensors[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
-    model.load_state_dict(tensors, assign=True)  # `to_empty` does the same and imports sympy for it: 0.9 s
+    model.load_state_dict(tensors, assign=True)  # like `to_empty`, which imports sympy and takes 0.9 s
     return model

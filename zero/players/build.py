@@ -15,7 +15,7 @@ from zero.config.params import GameParams, GoParams, Params, ProfileParams, Sear
 from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
-from zero.network.profile import load_project_params, precision_here, prepare_torch, profile_here
+from zero.network.profile import load_project_params, local_precision, local_profile, prepare_torch
 from zero.players.networks import ResolvedNetwork, resolve_network
 from zero.players.player import Player, PlayerId
 from zero.players.spec import SEARCH_OPTIONS, PlayerSpec, parse_player
@@ -55,7 +55,7 @@ class NetworkSetup(NamedTuple):
         """
         from zero.network.inference import new_evaluator
 
-        profile = profile_here(self.profile, num_threads)
+        profile = local_profile(self.profile, num_threads)
         prepare_torch(profile, num_threads)
         return new_evaluator(self.network.weights, profile)
 
@@ -91,7 +91,7 @@ def _network_setup(home: Path, spec: PlayerSpec, for_session: bool) -> NetworkSe
     simulations = 0 if spec.kind == "raw" else spec.int_option("simulations", default, 0, MAX_SIMULATIONS)
     resign = spec.resign_threshold()
     params = params.model_copy(update={"search": _search_params(spec, params.search, for_session)})
-    precision = precision_here(params.profile)
+    precision = local_precision(params.profile)
     name = " ".join([network.name, *(f"{key}={spec.options[key]}" for key in SEARCH_OPTIONS if key in spec.options)])
     player_id = network_id(name, sha256_bytes(network.weights), params, simulations, resign, precision)
     return NetworkSetup(player_id, network, params.search, params.profile, simulations, resign)

@@ -131,8 +131,8 @@ def weights_path(generation: "Generation", sha256: str) -> Path | None:
     """Path in DVC's cache of the generation's champion or challenger with this digest; None if it is not there."""
     for folder, manifest in ((CHAMPION_DIR, generation.champion), (CHALLENGER_DIR, generation.challenger)):
         if manifest is not None and manifest.weights.sha256 == sha256:
-            md5 = generation.object_of(folder, manifest.weights.path)
-            if md5 and (path := generation.cache.path(md5)).exists():
+            path = generation.data_path(folder, manifest.weights.path)
+            if path is not None:
                 return path
     return None
 
@@ -165,11 +165,11 @@ def check_player_files(files: dict[str, bytes], name: str) -> None:
     """
     if not signed_by(files[ATTESTATION_FILE], files[PUBLIC_KEY_FILE], name):
         raise LineageError(f"the attestation of {name} is not signed by its key; `zero audit` finds what was changed")
-    statement = read_envelope(files[ATTESTATION_FILE], name).statement
+    statement = read_envelope(files[ATTESTATION_FILE], name).attestation
     digest = sha256_bytes(files[WEIGHTS_FILE])
     if all(each.sha256 != digest for each in statement.subject if each.name in SUBJECTS):
         raise StorageError(f"the weights {digest[:12]} of {name} are not those of its signed attestation")
-    if _differ(files[PARAMS_FILE], statement.asked.parameters):
+    if _differ(files[PARAMS_FILE], statement.external.parameters):
         raise StorageError(f"{PARAMS_FILE} of {name} differs from its signed attestation; copy the player again")
 
 
@@ -218,9 +218,9 @@ def _model(name: str) -> ResolvedNetwork:
 
 def _champion(home: Path, lineage: str, tag: str = "") -> ResolvedNetwork:
     """The champion after a generation of a lineage, by default the newest."""
-    from zero.record.lineages import Chains  # slow to import, and other kinds of names do not need it
+    from zero.record.lineages import ProjectRecord  # slow to import, and other kinds of names do not need it
 
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         recorded = [each for each in chains.generations(lineage) if each.entry and tag in ("", each.tag)]
         if not recorded:
             raise LineageError(f"unknown generation {tag!r}; list them with `git tag --list '*/gen-*'`")

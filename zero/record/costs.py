@@ -1,6 +1,6 @@
-"""What a generation cost, as a git note on its commit. How it is measured: `zero.stages.costs`.
+"""Costs of a generation as a git note on its commit. `zero.stages.costs` measures them.
 
-Costs are never in a hashed output or in a commit, because two equal runs cost different hours.
+Costs are never part of a hashed output or of a commit: two equal runs take different times.
 """
 
 import contextlib
@@ -17,40 +17,36 @@ from zero.storage.vcs import git
 log = logging.getLogger(__name__)
 
 
-class StageCosts(Manifest):
-    """What a stage cost, on all machines and in all attempts."""
+class StageCosts(Manifest, extra="ignore"):  # older notes have an energy, `joules`
+    """Costs of a stage, on all machines and over all attempts."""
 
     seconds: float
-    """Wall clock with anything of it at work."""
+    """Wall-clock time during which any part of the stage ran."""
     cpu_seconds: float
     gpu_seconds: float
-    joules: float | None
-    """None where no machine could tell."""
     games: int
     evaluations: int
-    """Positions that a network judged in self-play or in the match."""
+    """Positions that a network evaluated in self-play or in the match."""
     shards: int
     shards_without_receipt: int
-    """Shards whose costs are not known: the store was off, or is another one."""
+    """Shards of unknown costs: the store was off, or another one was used."""
     workers: tuple[str, ...]
 
 
 class GenerationCosts(Manifest):
-    """What a generation cost, by stage."""
+    """Costs of a generation by stage."""
 
     lineage: str
     generation: int
     stages: dict[str, StageCosts]
 
     def total(self) -> StageCosts:
-        """All stages together."""
+        """Sum over all stages."""
         stages = self.stages.values()
-        known = [stage.joules for stage in stages if stage.joules is not None]
         return StageCosts(
             seconds=sum(stage.seconds for stage in stages),
             cpu_seconds=sum(stage.cpu_seconds for stage in stages),
             gpu_seconds=sum(stage.gpu_seconds for stage in stages),
-            joules=sum(known) if known else None,
             games=sum(stage.games for stage in stages),
             evaluations=sum(stage.evaluations for stage in stages),
             shards=sum(stage.shards for stage in stages),
@@ -60,25 +56,25 @@ class GenerationCosts(Manifest):
 
 
 def notes_ref(lineage: str) -> str:
-    """The git reference that a lineage's costs are under."""
+    """The git reference of a lineage's cost notes."""
     return f"refs/notes/zero-costs/{lineage}"
 
 
 def fetch_notes(folder: Path, lineage: str) -> None:
-    """Fetches a lineage's notes into a clone that does not have them yet: `git clone` leaves notes behind.
+    """Fetches a lineage's notes into a clone that lacks them: `git clone` does not copy notes.
 
     Raises:
-      LineageError: the folder is no clone.
+      LineageError: the folder is not a clone.
     """
     ref = notes_ref(lineage)
     if git(folder, "for-each-ref", ref).strip() or "origin" not in git(folder, "remote").split():
         return
-    with contextlib.suppress(LineageError):  # nothing was noted yet
+    with contextlib.suppress(LineageError):  # the origin has no note yet
         git(folder, "fetch", "--quiet", "origin", f"{ref}:{ref}")
 
 
 def write_note(folder: Path, commit: str, costs: GenerationCosts) -> None:
-    """Writes the costs of a generation as a note on its commit, in place of an earlier one; pushes nothing.
+    """Writes the costs of a generation as a note on its commit. Replaces an earlier note; does not push.
 
     Raises:
       LineageError: git fails.
@@ -89,7 +85,7 @@ def write_note(folder: Path, commit: str, costs: GenerationCosts) -> None:
 
 
 def read_note(folder: Path, lineage: str, commit: str) -> GenerationCosts | None:
-    """Costs of a generation by its commit or tag; None where nobody has noted them."""
+    """Costs of a generation, found by its commit or tag; None without a note that can be read."""
     ref = notes_ref(lineage)
     try:
         fetch_notes(folder, lineage)
@@ -97,5 +93,5 @@ def read_note(folder: Path, lineage: str, commit: str) -> GenerationCosts | None
     except LineageError:
         return None
     except ValidationError:
-        log.warning("the costs noted on %s cannot be read", commit)
+        log.warning("cannot read the costs noted on %s", commit)
         return None

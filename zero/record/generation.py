@@ -1,35 +1,47 @@
-"""One generation as the record tells it: the files of its commit, and its data in DVC's cache."""
+"""`Generation`: the one view of a generation of a lineage, read once and handed on.
+
+It answers everything about a generation: parameters, ledger entry, manifests, metrics, health, costs, attestation, the
+digests of its outputs. What the record lacks, or this version of the program cannot read, is None. There are two
+backends (`zero.record.objects`): a work tree, and a commit with DVC's cache. Values are cached: take a new view after
+the files changed.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from zero.config.params import PARAMS_FILE, Params, overlap_of, parse_params
-from zero.errors import LineageError, ParamsError
+from zero.errors import LineageError, ParamsError, StorageError
+from zero.network.health import Health, recorded_health
+from zero.record.costs import GenerationCosts, read_note
 from zero.record.history import History, Line
-from zero.record.ledger import generation_tag
+from zero.record.ledger import generation_tag, parse_ledger, read_ledger
 from zero.record.metrics import SelfplayMetrics, following_threshold
-from zero.record.objects import DataCache, Digests, source_digest
-from zero.record.provenance import Envelope, read_envelope
-from zero.storage.files import sha256_bytes
+from zero.record.objects import CommittedFiles, DataCache, Digests, Files, Out, WorkTreeFiles, read_bytes, source_digest
+from zero.record.provenance import Attestation, Envelope, read_envelope
+from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
-    DVC_LOCK_FILE,
+    DATA_DIRS,
+    DVC_LOCK,
     GAMES_DIR,
     GATING_METRICS,
     GENERATION_FILE,
+    LEDGER_FILE,
     MATCH_DIR,
     PLAYER_DIR,
     PROVENANCE_FILE,
     REPLAY_DIR,
     SELFPLAY_METRICS,
-    STATE_OUTS,
+    STATE_DIRS,
     TRAINEE_DIR,
+    TRAINING_METRICS,
     WINDOW_DIR,
 )
 from zero.storage.manifests import (
@@ -47,7 +59,6 @@ from zero.storage.manifests import (
     WindowShard,
 )
 
-DATA_OUTS = (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)
 PLAYER_NAME = PLAYER_DIR.removeprefix(f"{CHAMPION_DIR}/")
 MANIFESTS: Mapping[str, type[BaseModel]] = {
     **dict.fromkeys((GAMES_DIR, MATCH_DIR), GameSet),
@@ -55,132 +66,169 @@ MANIFESTS: Mapping[str, type[BaseModel]] = {
     **dict.fromkeys((CHALLENGER_DIR, TRAINEE_DIR), Checkpoint),
     CHAMPION_DIR: Champion,
 }
-"""What the manifests in an out are."""
+"""Type of the manifests in each folder."""
 Model = TypeVar("Model", bound=BaseModel)
-
-
-class Out(NamedTuple):
-    """What DVC holds of a generation: a folder, or a file that git holds."""
-
-    path: str
-    md5: str
-    cached: bool
-    """False for a small file that is in git."""
+Value = TypeVar("Value")
 
 
 class State(NamedTuple):
-    """What the next generation starts from."""
+    """What a generation leaves to the next one."""
 
     champion: str
     champion_generation: int
     trainee: str
     window: tuple[WindowShard, ...] | None
-    """Its games; None where the manifest is not here."""
+    """Shards of the window; None if its manifest is not on this machine."""
     player: str | None
-    """Weights of an earlier champion, or of the same, that play its games if self-play overlaps then; None: none is."""
+    """With `selfplay.overlap`: SHA-256 of the weights that play the next generation's games. Otherwise None."""
     player_generation: int | None
-    """Generation whose challenger that was; None where it is not known, or there is none."""
+    """Generation whose challenger the player was; None if that is unknown, or without a player."""
     resign_threshold: float | None
-    """The next generation's threshold of resignation; None where the record does not tell it."""
+    """Resignation threshold of the next generation; None if the record does not hold it."""
     md5: Mapping[str, str]
-    """MD5 of the folders of the state that are handed on as they are, by path."""
+    """MD5 of the state's folders that are handed on unchanged, by path."""
 
 
 class Generation:
-    """Evidence of one generation, read when it is asked for."""
+    """One generation of a lineage."""
 
     def __init__(
         self,
-        history: History,
-        cache: DataCache,
+        lineage: str,
         number: int,
+        files: Files,
         line: Line | None,
-        commit: str | None,
-        before: "Generation | None",
+        *,
+        previous: "Generation | None" = None,
         source: "Generation | None" = None,
+        history: History | None = None,
     ) -> None:
-        """Takes what the ledger and git know of it.
+        """Stores what the ledger and git say of the generation; everything else is read on first use.
 
         Args:
-          history: its lineage in git.
-          cache: where DVC's objects are.
-          number: its number.
-          line: its line of the newest ledger.
-          commit: the commit that wrote that line.
-          before: the generation of the line before.
-          source: of a rollback or a branch, the generation it goes back to.
+          lineage: name of the lineage.
+          number: number of the generation.
+          files: the backend that reads its files.
+          line: its line of the newest ledger; None if it is not recorded, or only a tag knows it.
+          previous: the generation of the ledger's line before.
+          source: the generation that a rollback or a branch restores.
+          history: its lineage in git; None for a work tree.
         """
-        self.history, self.cache = history, cache
-        self.number, self.line, self.commit, self.before, self.source = number, line, commit, before, source
-        self.lineage = history.lineage
-        self.tag = generation_tag(history.lineage, number)
+        self.lineage, self.number, self.line = lineage, number, line
+        self.files, self.previous, self.source = files, previous, source
+        self.tag = generation_tag(lineage, number)
+        self._history = history
+
+    @property
+    def history(self) -> History:
+        """Its lineage in git."""
+        assert self._history is not None, "a work tree has no history"
+        return self._history
+
+    @property
+    def cache(self) -> DataCache:
+        """DVC's cache, in which its data is."""
+        return self._committed.cache
+
+    @property
+    def _committed(self) -> CommittedFiles:
+        assert isinstance(self.files, CommittedFiles), "a work tree has neither a cache nor a commit"
+        return self.files
+
+    @property
+    def commit(self) -> str | None:
+        """The commit that wrote its line; None if no commit did, and for a work tree."""
+        return self.files.commit if isinstance(self.files, CommittedFiles) else None
 
     @property
     def entry(self) -> LedgerEntry | None:
-        """Its line of the ledger, as far as it can be read."""
+        """Its entry of the ledger; None if there is none that can be read."""
         return self.line.entry if self.line else None
+
+    @cached_property
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """The ledger at its commit, up to its own entry, with the chain of digests checked.
+
+        Raises:
+          LineageError: the ledger is missing or broken.
+        """
+        text = (self.file(LEDGER_FILE) or b"").decode(errors="replace")
+        return parse_ledger(text, f"{self.tag}:{LEDGER_FILE}")
 
     @cached_property
     def parent(self) -> str | None:
         """The commit that the stages ran on."""
-        found = self.history.reader.read(self.commit) if self.commit else None
-        for word, _, name in (line.partition(b" ") for line in (found or b"").splitlines()):
-            if word == b"parent":
-                return name.decode()
-            if not word:
-                break
-        return None
+        return next(iter(self._header("parent")), None)
 
-    def file(self, path: str, commit: str | None = None) -> bytes | None:
-        """A file of the commit that recorded the generation, or of another one."""
-        commit = commit or self.commit
-        return self.history.reader.read(f"{commit}:{path}") if commit else None
+    @cached_property
+    def recorded_ms(self) -> int | None:
+        """Time of its commit, in milliseconds since 1970; None for a work tree."""
+        committer = next(iter(self._header("committer")), None)  # "name <mail> seconds zone"
+        return 1000 * int(committer.split()[-2]) if committer else None
+
+    def _header(self, key: str) -> list[str]:
+        """Values of a key in the header of its commit, which ends at the first empty line."""
+        content = self._committed.reader.read(self.commit) if self.commit else None
+        header = (content or b"").partition(b"\n\n")[0].decode(errors="replace")
+        return [line.removeprefix(f"{key} ") for line in header.splitlines() if line.startswith(f"{key} ")]
+
+    def file(self, path: str) -> bytes | None:
+        """Content of a file that git tracks; None if the generation lacks it."""
+        return self.files.read(path)
 
     @cached_property
     def lock_digest(self) -> str:
-        """SHA-256 of dvc.lock; of the empty text where there is none."""
-        return sha256_bytes(self.file(DVC_LOCK_FILE) or b"")
+        """SHA-256 of dvc.lock; that of the empty text without one."""
+        return sha256_bytes(self.file(DVC_LOCK) or b"")
 
     @cached_property
     def stages(self) -> Mapping[str, Any]:
         """The stages of dvc.lock by name."""
-        tree = _yaml(self.file(DVC_LOCK_FILE))
+        tree = _yaml(self.file(DVC_LOCK))
         stages = tree.get("stages") if isinstance(tree, dict) else None
         return stages if isinstance(stages, dict) else {}
 
     @cached_property
     def outs(self) -> Mapping[str, Out]:
-        """What the stages made, by path; nothing where no stage ran for this generation."""
+        """What its stages wrote, by path; empty if no stage ran for it."""
         if self.entry is None or self.entry.kind != "decision":
             return {}
         found: dict[str, Out] = {}
         for stage in self.stages.values():
             for each in stage.get("outs", ()):
                 path, md5 = str(each.get("path")), str(each.get("md5"))
-                found[path] = Out(path, md5, cached=path in DATA_OUTS or md5.endswith(".dir"))
+                found[path] = Out(path, md5, cached=path in DATA_DIRS or md5.endswith(".dir"))
         return found
 
     @cached_property
-    def states(self) -> Mapping[str, Out]:
-        """Champion, trainee and window at its commit, by path: what it started from, or for others what they set up."""
+    def state_outs(self) -> Mapping[str, Out]:
+        """Champion, trainee and window by path: what the stages started from, or what a rollback or branch restored."""
         found = {}
-        for path in STATE_OUTS:
+        for path in STATE_DIRS:
             tree = _yaml(self.file(f"{path}.dvc"))
-            with suppress(TypeError, LookupError):  # it is no such file, which the check of data tells
+            with suppress(TypeError, LookupError):  # not a file of DVC: the audit of the data reports it
                 found[path] = Out(path, str(tree["outs"][0]["md5"]), cached=True)
         return found
 
+    def read_params(self) -> Params:
+        """Its parameters.
+
+        Raises:
+          ParamsError: params.yaml is missing, or this version of the program cannot read it.
+        """
+        return parse_params(self._params_text, f"{PARAMS_FILE} of {self.tag}")
+
     @cached_property
     def params(self) -> Params | None:
-        """Its parameters; None where this version of the program cannot read them."""
+        """Its parameters."""
         try:
-            return parse_params(self._params_text)
+            return self.read_params()
         except ParamsError:
             return None
 
     @cached_property
     def overlap(self) -> bool:
-        """Whether self-play overlapped, by the parameters that were recorded, of whatever version."""
+        """True if self-play overlapped, by the recorded parameters of whatever version."""
         return overlap_of(self._params_text)
 
     @property
@@ -188,8 +236,8 @@ class Generation:
         return (self.file(PARAMS_FILE) or b"").decode(errors="replace")
 
     @cached_property
-    def identity(self) -> GenerationId | None:
-        """`state/generation.json`: which generation the stages made, and at which value a player resigned."""
+    def generation_id(self) -> GenerationId | None:
+        """`state/generation.json`: number, resignation threshold and player of the generation that the stages make."""
         return read_model(GenerationId, self.file(GENERATION_FILE))
 
     @cached_property
@@ -198,20 +246,46 @@ class Generation:
         return read_model(PromotionDecision, self.file(GATING_METRICS))
 
     @cached_property
+    def selfplay_metrics(self) -> SelfplayMetrics | None:
+        """`metrics/selfplay.json`."""
+        return read_model(SelfplayMetrics, self.file(SELFPLAY_METRICS))
+
+    @cached_property
+    def health(self) -> Health | None:
+        """Health of its training; None without a training, or if it had no health checks.
+
+        Raises:
+          StorageError: metrics/training.json is damaged.
+        """
+        metrics = self.file(TRAINING_METRICS)
+        return recorded_health(metrics, f"{self.tag}:{TRAINING_METRICS}") if metrics is not None else None
+
+    @cached_property
+    def costs(self) -> GenerationCosts | None:
+        """Its costs, from the git note on its commit."""
+        return read_note(self.files.repository, self.lineage, self.commit or self.tag)
+
+    @cached_property
     def envelope(self) -> Envelope | None:
-        """Its signed statement; None where there is none that can be read."""
+        """Its attestation in the signed envelope. The signature is not checked here."""
         data = self.file(PROVENANCE_FILE)
         try:
             return read_envelope(data, PROVENANCE_FILE) if data else None
         except LineageError:
             return None
 
+    @property
+    def attestation(self) -> Attestation | None:
+        """Its attestation."""
+        return self.envelope.attestation if self.envelope else None
+
     @cached_property
-    def engines(self) -> Mapping[str, str]:
-        """Fingerprint of the sources of each stage at the commit it ran on, recomputed."""
+    def code_digests(self) -> Mapping[str, str]:
+        """Digest of the sources of each stage at the commit it ran on, recomputed."""
         if self.parent is None:
             return {}
-        blobs = self.history.reader.files(f"{self.parent}:zero")
+        reader = self._committed.reader
+        blobs = reader.files(f"{self.parent}:zero")
         found = {}
         for name, stage in self.stages.items():
             deps = [str(each.get("path")) for each in stage.get("deps", ())]
@@ -219,36 +293,46 @@ class Generation:
             chosen = [
                 path for path in blobs if path.endswith(".py") and any(f"{path}/".startswith(f"{d}/") for d in below)
             ]
-            found[name] = source_digest({path: self.history.reader.read(blobs[path]) or b"" for path in chosen})
+            found[name] = source_digest({path: reader.read(blobs[path]) or b"" for path in chosen})
         return found
 
     def out(self, path: str) -> Out | None:
-        """An out of a stage, or of the state."""
-        return self.outs.get(path) or self.states.get(path)
+        """An output of a stage, or a folder of the state."""
+        return self.outs.get(path) or self.state_outs.get(path)
 
-    def object_of(self, path: str, name: str) -> str | None:
-        """MD5 of a file in an out that is a folder; None where it has none, or its list is not here."""
-        out = self.out(path)
+    def md5_of(self, folder: str, name: str) -> str | None:
+        """MD5 of a file in a folder that DVC tracks; None if it is not listed, or the list is not on this machine."""
+        out = self.out(folder)
         listing = self.cache.listing(out.md5) if out else None
         return listing.get(name) if listing else None
 
-    def data(self, path: str, name: str) -> bytes | None:
-        """Content of a file in an out that is a folder; None where it is not here."""
-        md5 = self.object_of(path, name)
-        return self.cache.read(md5) if md5 else None
+    def data_path(self, folder: str, name: str) -> Path | None:
+        """Path of a file in a folder that DVC tracks; None if it is not on this machine. The content is not checked."""
+        return self.files.locate(folder, self.out(folder), name)
 
-    def digests(self, path: str, name: str) -> Digests | None:
-        """What such a file holds; None where it is not here."""
-        md5 = self.object_of(path, name)
+    def is_here(self, folder: str) -> bool:
+        """True if all files of a folder that DVC tracks are on this machine, by the list in DVC's cache."""
+        out = self.out(folder)
+        listing = self.cache.listing(out.md5) if out else None
+        return listing is not None and all(self.cache.path(md5).exists() for md5 in listing.values())
+
+    def data(self, folder: str, name: str) -> bytes | None:
+        """Content of such a file."""
+        path = self.data_path(folder, name)
+        return read_bytes(path) if path else None
+
+    def digests(self, folder: str, name: str) -> Digests | None:
+        """Digests of such a file's content in DVC's cache."""
+        md5 = self.md5_of(folder, name)
         return self.cache.digests(md5) if md5 else None
 
-    def manifest_bytes(self, path: str) -> bytes | None:
-        """The manifest of such a folder; None where it is not here."""
-        return self.data(path, MANIFEST_FILE)
+    def manifest_bytes(self, folder: str) -> bytes | None:
+        """Content of such a folder's manifest."""
+        return self.data(folder, MANIFEST_FILE)
 
     @cached_property
     def games(self) -> GameSet | None:
-        """Manifest of `data/games`; like all that follow None where it is not here or is none."""
+        """Manifest of `data/games`."""
         return read_model(GameSet, self.manifest_bytes(GAMES_DIR))
 
     @cached_property
@@ -273,7 +357,7 @@ class Generation:
 
     @cached_property
     def player(self) -> Champion | None:
-        """Manifest of `state/champion/selfplay`; there is one where self-play overlaps."""
+        """Manifest of `state/champion/selfplay`, which exists with `selfplay.overlap`."""
         return read_model(Champion, self.data(CHAMPION_DIR, f"{PLAYER_NAME}/{MANIFEST_FILE}"))
 
     @cached_property
@@ -288,52 +372,51 @@ class Generation:
 
     @cached_property
     def origins(self) -> Mapping[str, Origin]:
-        """What the manifests say of how they were made, by stage."""
+        """Origins in the manifests that its stages wrote, by stage."""
         made = (self.games, self.window, self.challenger, self.match)
         stages = ("selfplay", "replay", "training", "gating")
         return {stage: each.origin for stage, each in zip(stages, made, strict=True) if each is not None}
 
-    def references(self, path: str) -> tuple[FileRef, ...]:
-        """The files that the manifest of an out names."""
-        if path in (GAMES_DIR, MATCH_DIR):
-            games = self.games if path == GAMES_DIR else self.match
+    def file_refs(self, folder: str) -> tuple[FileRef, ...]:
+        """The files that the manifest of a folder names."""
+        if folder in (GAMES_DIR, MATCH_DIR):
+            games = self.games if folder == GAMES_DIR else self.match
             return tuple(each.file for each in games.shards) if games else ()
-        if path in (WINDOW_DIR, REPLAY_DIR):
-            window = self.window if path == WINDOW_DIR else self.replay
+        if folder in (WINDOW_DIR, REPLAY_DIR):
+            window = self.window if folder == WINDOW_DIR else self.replay
             return tuple(each.shard.file for each in window.shards) if window else ()
-        if path == CHAMPION_DIR:
+        if folder == CHAMPION_DIR:
             refs = [self.champion.weights] if self.champion else []
             if self.player is not None:
                 weights = self.player.weights
                 refs.append(weights.model_copy(update={"path": f"{PLAYER_NAME}/{weights.path}"}))
             return tuple(refs)
-        checkpoint = self.challenger if path == CHALLENGER_DIR else self.trainee
+        checkpoint = self.challenger if folder == CHALLENGER_DIR else self.trainee
         return checkpoint.files if checkpoint else ()
 
     @cached_property
-    def after(self) -> State | None:
-        """What the next generation starts from; None where the ledger has no line of this one."""
+    def next_state(self) -> State | None:
+        """What the next generation starts from; None if the ledger has no entry of this one."""
         entry = self.entry
         if entry is None:
             return None
-        left = self.source.after if self.source else None
+        restored = self.source.next_state if self.source else None
         if self.source is not None:
-            shards = left.window if left else None
+            shards = restored.window if restored else None
         else:
             window = self.window if entry.kind == "decision" else self.replay
             shards = window.shards if window else None
-        player, number, threshold = self.identity.player if self.identity else None, None, None
-        handed_on = self.states
+        player, number, threshold = self.generation_id.player if self.generation_id else None, None, None
+        handed_on = self.state_outs
         if entry.decision is not None:
-            before = self.before.entry if self.before and self.overlap else None
+            previous = self.previous.entry if self.previous and self.overlap else None
             player = entry.decision.champion if self.overlap else None
-            number = before.champion_generation if before else None
-            metrics = read_model(SelfplayMetrics, self.file(SELFPLAY_METRICS))
-            threshold = following_threshold(metrics) if metrics else None
+            number = previous.champion_generation if previous else None
+            threshold = following_threshold(self.selfplay_metrics) if self.selfplay_metrics else None
             pairs = ((TRAINEE_DIR, CHALLENGER_DIR), (REPLAY_DIR, WINDOW_DIR))
             handed_on = {state: self.outs[made] for state, made in pairs if made in self.outs}
-        elif left is not None:
-            player, number, threshold = left.player, left.player_generation, left.resign_threshold
+        elif restored is not None:
+            player, number, threshold = restored.player, restored.player_generation, restored.resign_threshold
         elif entry.kind == "start":
             player, threshold = None, NO_RESIGNATION
         return State(
@@ -348,17 +431,49 @@ class Generation:
         )
 
     @property
-    def played_by(self) -> str | None:
-        """Weights that its self-play is by, as the lines of the ledger have it; None where it has none."""
+    def selfplay_weights(self) -> str | None:
+        """SHA-256 of the weights that played its games, by the ledger; None for a generation without games."""
         entry = self.entry
         if entry is None or entry.decision is None:
             return None
-        state = self.before.after if self.before and self.overlap else None
+        state = self.previous.next_state if self.previous and self.overlap else None
         return state.player if state and state.player else entry.decision.champion
 
 
+def recorded_in(folder: Path) -> Generation:
+    """The generation that a clone at a tag holds: that of the last ledger entry.
+
+    Raises:
+      LineageError: the folder has no ledger, or its chain is broken.
+    """
+    entry = read_ledger(folder)[-1]
+    return Generation(entry.lineage, entry.generation, WorkTreeFiles(folder), Line(canonical_line(entry), entry))
+
+
+def in_progress(workspace: Path) -> Generation:
+    """The generation that a workspace makes, which has no ledger entry yet.
+
+    Raises:
+      StorageError: state/generation.json is missing or unreadable.
+    """
+    files = WorkTreeFiles(workspace)
+    current = required(read_model(GenerationId, files.read(GENERATION_FILE)), workspace / GENERATION_FILE)
+    return Generation(current.lineage, current.number, files, None)
+
+
+def required(value: Value | None, name: object) -> Value:
+    """The value, which must not be None. `name`: the file it is read from.
+
+    Raises:
+      StorageError: it is None.
+    """
+    if value is None:
+        raise StorageError(f"{name} is missing or unreadable; run `dvc checkout`, or `dvc pull`, in its folder")
+    return value
+
+
 def read_model(kind: type[Model], data: bytes | None) -> Model | None:
-    """A manifest; None where there is none, or none that this version can read."""
+    """A manifest or metrics file; None if it is missing, or this version of the program cannot read it."""
     try:
         return kind.model_validate_json(data) if data is not None else None
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Where git has a lineage: its branch, its tags, and the commit that wrote each line of its ledger."""
+"""A lineage in git: its branch, its tags, and every version of its ledger."""
 
 import re
 from collections.abc import Iterator
@@ -20,33 +20,33 @@ TAG_PATTERN = re.compile(r"^([a-z][a-z0-9-]*)/gen-\d{4,}$")
 
 
 class Line(NamedTuple):
-    """A line of a ledger."""
+    """One line of a ledger file."""
 
     text: bytes
     entry: LedgerEntry | None
-    """None where it is no entry."""
+    """None if the line is not an entry."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the line, which the next one must name."""
+        """SHA-256 of the line, which the next entry holds as `previous`."""
         return sha256_bytes(self.text)
 
 
 class Version(NamedTuple):
-    """The ledger as one commit left it."""
+    """The ledger at one commit."""
 
     commit: str
     lines: tuple[Line, ...]
 
 
 class Repository(NamedTuple):
-    """What one clone has of a lineage."""
+    """The refs of a lineage in one clone."""
 
     folder: Path
     head: str | None
-    """Commit of the branch; None where there is none."""
+    """Commit of the branch; None without a branch."""
     tags: dict[str, str]
-    """Commits of the lineage's tags."""
+    """Commits by tag."""
 
 
 class History(NamedTuple):
@@ -57,28 +57,28 @@ class History(NamedTuple):
     workspace: Repository | None
     reader: GitReader
     head: str
-    """The newest commit known of the branch: the workspace's, unless the project is ahead of it."""
+    """Newest known commit of the branch: the workspace's, unless the project is ahead."""
     lost: bool
-    """Whether there is no branch, and `head` is the newest tag's commit."""
+    """True if there is no branch; `head` is then the newest tag's commit."""
     agreed: bool
-    """Whether the project's branch is that commit or leads up to it."""
+    """True if the project's branch is an ancestor of `head`, or `head` itself."""
     commits: frozenset[str]
     """All commits up to `head`, along first parents."""
     versions: tuple[Version, ...]
-    """Every version of the ledger since the lineage began, oldest first."""
+    """Every version of the ledger from the lineage's first commit on, oldest first."""
     tagged: tuple[Version, ...]
-    """The ledgers at tags that are not among those."""
+    """Ledgers at tags whose commits are not among `versions`."""
     draft: bytes | None
-    """The ledger as the file in the workspace; None where there is none, or an older one."""
+    """Content of the workspace's ledger file; None without a workspace, or if the project is ahead of it."""
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The newest ledger."""
+        """Lines of the newest ledger."""
         return self.versions[-1].lines
 
 
 def known_lineages(home: Path) -> list[str]:
-    """Names of all lineages that the project has a branch, a workspace or tags of."""
+    """Names of all lineages of which the project has a branch, a workspace or a tag."""
     names = git(home, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").split()
     branches = {name.partition("/lineage/")[2] for name in names if "/lineage/" in name}
     tags = git(home, "for-each-ref", "--format=%(refname:strip=2)", "refs/tags/*/gen-*").split()
@@ -90,10 +90,10 @@ def known_lineages(home: Path) -> list[str]:
 
 @contextmanager
 def open_history(home: Path, lineage: str) -> Iterator[History]:
-    """The history of a lineage, with a process that reads its objects.
+    """History of a lineage, with a process that reads its objects.
 
     Raises:
-      LineageError: there is no such lineage, or its branch has no ledger.
+      LineageError: the lineage is unknown, or its branch has no ledger.
     """
     folder = workspace_dir(home, lineage)
     project = _repository(home, lineage)
@@ -106,7 +106,7 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
         source = project = project._replace(head=project.tags[newest])
     if source.head is None:
         known = ", ".join(known_lineages(home)) or "none yet"
-        raise LineageError(f"unknown lineage {lineage!r}; there are: {known}; make it with `zero new {lineage}`")
+        raise LineageError(f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`")
     commits = git(source.folder, "rev-list", "--first-parent", source.head).split()
     with ExitStack() as stack:
         reader = stack.enter_context(GitReader(source.folder, also=home))
@@ -128,7 +128,7 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
 
 
 def read_lines(text: bytes) -> tuple[Line, ...]:
-    """The lines of a ledger, whatever they are."""
+    """Lines of a ledger file, entries or not."""
     return tuple(Line(line, _entry(line)) for line in text.splitlines(keepends=True))
 
 
@@ -140,7 +140,10 @@ def _entry(line: bytes) -> LedgerEntry | None:
 
 
 def _versions(reader: GitReader, source: Repository, lineage: str) -> tuple[Version, ...]:
-    """Every version of the ledger from the first of this lineage on; before it lies the code it began from."""
+    """Every version of the ledger from this lineage's first one on.
+
+    Older commits belong to the code that the lineage began with; of a branch, to its source's ledger.
+    """
     assert source.head
     commits = git(source.folder, "rev-list", "--first-parent", source.head, "--", LEDGER_FILE).split()
     versions: list[Version] = []
@@ -151,7 +154,9 @@ def _versions(reader: GitReader, source: Repository, lineage: str) -> tuple[Vers
         if first is not None and first.kind in FIRST_KINDS and first.lineage == lineage:
             break
     if not versions:
-        raise LineageError(f"lineage {lineage} in {source.folder} has no {LEDGER_FILE}; see `git log` there")
+        raise LineageError(
+            f"lineage {lineage} in {source.folder} has no {LEDGER_FILE}; look for it with `git log` there"
+        )
     return tuple(versions)
 
 
@@ -173,7 +178,7 @@ def _repository(folder: Path, lineage: str) -> Repository:
 
 
 def _is_behind(workspace: Repository, project: Repository) -> bool:
-    """True where the project's branch goes on from where the workspace stands: another machine's work."""
+    """True if the project's branch is ahead of the workspace's, because another machine pushed to it."""
     if project.head is None or project.head == workspace.head:
         return False
     return workspace.head in git(project.folder, "rev-list", "--first-parent", project.head).split()

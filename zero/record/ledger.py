@@ -1,14 +1,13 @@
-"""The ledger: every decision of a lineage, and what was done to it beside. Values in, values out.
+"""The ledger: an append-only, hash-chained list of every decision, rollback and branch of a lineage.
 
-It is `record/ledger.jsonl`, one `LedgerEntry` a line, refusals included; each line holds the SHA-256 of the line
-before, so that none can be taken out, altered or moved unseen. A line has a generation's number, and each number one
-tag; the first is 0, or that of the generation which a lineage branches from.
+The file is `record/ledger.jsonl`, one `LedgerEntry` on a line; rejected challengers have entries too. Each entry holds
+the SHA-256 of the line before, so that removing, editing or moving a line is detected. Every entry has one generation
+number and one tag. The first number is 0, or that of the generation from which the lineage branched.
 """
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -23,15 +22,19 @@ FIRST_KINDS = ("start", "branch")
 
 
 def generation_tag(lineage: str, number: int) -> str:
-    """Tag of a generation, `go9/gen-0012`."""
+    """Tag of a generation, such as `go9/gen-0012`."""
     return f"{lineage}/gen-{number:04d}"
 
 
 def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
-    """The entries of a ledger, its chain checked.
+    """Entries of a ledger, after a check of the chain.
+
+    Args:
+      text: content of the file.
+      source: its name in errors.
 
     Raises:
-      LineageError: a line is no entry, does not follow the line before, or repeats or skips a generation.
+      LineageError: a line is not an entry, does not follow the line before, or repeats or skips a generation.
     """
     entries: list[LedgerEntry] = []
     previous = FIRST_PREVIOUS
@@ -41,9 +44,9 @@ def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
         try:
             entry = LedgerEntry.model_validate_json(line)
         except ValidationError:
-            raise LineageError(f"{source}, line {number} is no ledger entry; {_restore(source)}") from None
+            raise LineageError(f"{source}, line {number} is not a ledger entry; {_restore(source)}") from None
         if not (line.endswith("\n") and line.isascii()):
-            raise LineageError(f"{source}, line {number} is cut short or altered; {_restore(source)}")
+            raise LineageError(f"{source}, line {number} is truncated or corrupt; {_restore(source)}")
         first = entries[0].generation if entries else entry.generation
         misplaced = (entry.kind in FIRST_KINDS) != (number == 1) or (entry.kind == "start" and entry.generation != 0)
         if entry.previous != previous or entry.generation != first + number - 1 or misplaced:
@@ -54,26 +57,26 @@ def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
 
 
 def read_ledger(folder: Path) -> tuple[LedgerEntry, ...]:
-    """The ledger of a workspace.
+    """Entries of a workspace's ledger.
 
     Raises:
-      LineageError: there is none, or its chain is broken.
+      LineageError: the workspace has no ledger, or its chain is broken.
     """
     path = folder / LEDGER_FILE
     try:
         text = path.read_bytes().decode(errors="replace")
     except OSError:
         raise LineageError(
-            f"{folder} is no lineage's workspace: it has no {LEDGER_FILE}; make one with `zero new`"
+            f"{folder} is not a lineage's workspace, because it has no {LEDGER_FILE}; make one with `zero new`"
         ) from None
     return parse_ledger(text, str(path))
 
 
 def entry_of(ledger: Sequence[LedgerEntry], generation: int) -> LedgerEntry:
-    """The line of a generation.
+    """Entry of a generation.
 
     Raises:
-      LineageError: the ledger has none.
+      LineageError: the ledger has no such entry.
     """
     index = generation - ledger[0].generation
     if not 0 <= index < len(ledger):
@@ -85,17 +88,17 @@ def entry_of(ledger: Sequence[LedgerEntry], generation: int) -> LedgerEntry:
 
 
 def line_digest(entry: LedgerEntry) -> str:
-    """SHA-256 (hex) of an entry's line, by which the next one names it."""
+    """SHA-256 (hex) of an entry's line, which the next entry holds as `previous`."""
     return sha256_bytes(canonical_line(entry))
 
 
 def append_entry(text: str, entry: LedgerEntry) -> str:
-    """The ledger with one line more."""
+    """Text of the ledger with one more entry."""
     return text + canonical_line(entry).decode()
 
 
 def last_line_digest(text: str) -> str:
-    """What the next entry's `previous` must be."""
+    """SHA-256 of the last line, which the next entry must hold as `previous`."""
     lines = text.splitlines(keepends=True)
     return sha256_bytes(lines[-1].encode()) if lines else FIRST_PREVIOUS
 
@@ -107,36 +110,21 @@ def _restore(source: str) -> str:
 NAME_PATTERN = re.compile(r"^[a-z][a-z0-9-]{0,39}$")
 
 
-class Standing(NamedTuple):
-    """Where a lineage stands."""
-
-    lineage: str
-    workspace: Path
-    ledger: tuple[LedgerEntry, ...]
-    next_generation: int
-
-
 def lineages(home: Path) -> list[str]:
-    """Names of the lineages that have a workspace here."""
+    """Names of the lineages with a workspace in this project."""
     folder = home / STATE_FOLDER / "workspaces"
     names = [p.name for p in folder.iterdir() if (p / LEDGER_FILE).exists()] if folder.is_dir() else []
     return sorted(name for name in names if NAME_PATTERN.match(name))
 
 
 def find_workspace(home: Path, lineage: str) -> Path:
-    """The workspace of a lineage.
+    """Workspace of a lineage.
 
     Raises:
-      LineageError: there is no such lineage here.
+      LineageError: this project has no such lineage.
     """
     folder = workspace_dir(home, lineage)
     if not (folder / LEDGER_FILE).exists():
         known = ", ".join(lineages(home)) or "none yet"
-        raise LineageError(f"unknown lineage {lineage!r}; there are: {known}; make it with `zero new {lineage}`")
+        raise LineageError(f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`")
     return folder
-
-
-def standing(workspace: Path) -> Standing:
-    """Reads where a lineage stands."""
-    ledger = read_ledger(workspace)
-    return Standing(ledger[0].lineage, workspace, ledger, ledger[-1].generation + 1)

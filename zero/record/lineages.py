@@ -1,26 +1,29 @@
-"""The generations of lineages in order, each knowing the one before it and the one it goes back to."""
+"""All lineages of a project, each as its generations in order."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from zero.config.settings import STATE_FOLDER
+from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import LineageError
 from zero.record.generation import Generation
 from zero.record.history import History, Line, open_history
-from zero.record.objects import DataCache
+from zero.record.ledger import generation_tag, read_ledger
+from zero.record.objects import CommittedFiles, DataCache, GitReader
+from zero.storage.files import canonical_line
 
 
-class Chains:
-    """Lineages of a project, read when they are asked for; a context, for each keeps a process of git."""
+class ProjectRecord:
+    """The lineages of a project, read on first use. A context manager, because each lineage keeps a git process."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._cache = DataCache(home / STATE_FOLDER / "dvc-cache")
+        self._cache = data_cache(home)
         self._stack = ExitStack()
         self._read: dict[str, tuple[History, list[Generation]]] = {}
 
-    def __enter__(self) -> "Chains":
+    def __enter__(self) -> "ProjectRecord":
         return self
 
     def __exit__(
@@ -32,27 +35,27 @@ class Chains:
         """A lineage in git.
 
         Raises:
-          LineageError: there is no such lineage.
+          LineageError: the lineage is unknown.
         """
         return self._lineage(lineage)[0]
 
     def generations(self, lineage: str) -> list[Generation]:
-        """Every generation that the ledger, its older versions or a tag know of, oldest first.
+        """Every generation that the ledger, an older version of it, or a tag names; oldest first.
 
         Raises:
-          LineageError: there is no such lineage.
+          LineageError: the lineage is unknown.
         """
         return self._lineage(lineage)[1]
 
     def ancestry(self, lineage: str, last: int | None = None) -> list[Generation]:
-        """The generations of a lineage up to number `last`, after those that it branched from, oldest first.
+        """The generations of a lineage up to number `last`, preceded by those from which it branched; oldest first.
 
         Raises:
-          LineageError: there is no such lineage or generation.
+          LineageError: the lineage or generation is unknown.
         """
         own = self.generations(lineage)
         if last is not None and last not in {each.number for each in own}:
-            raise LineageError(f"lineage {lineage} has no generation {last}; `git tag -l '{lineage}/gen-*'` shows them")
+            raise LineageError(f"lineage {lineage} has no generation {last}; `git tag -l '{lineage}/gen-*'` lists them")
         chosen = [each for each in own if last is None or each.number <= last]
         first = chosen[0].entry if chosen else None
         source = chosen[0].source if first is not None and first.kind == "branch" else None
@@ -62,7 +65,10 @@ class Chains:
         if lineage not in self._read:
             history = self._stack.enter_context(open_history(self._home, lineage))
             made: list[Generation] = []
-            self._read[lineage] = history, made  # before its generations: a rollback asks for those before it
+            self._read[lineage] = (
+                history,
+                made,
+            )  # before its generations are filled in: the source of a rollback is found among them
             self._fill(history, made)
         return self._read[lineage]
 
@@ -79,13 +85,13 @@ class Chains:
             recorded = [each for each in made if each.line is not None]
             made.append(
                 Generation(
-                    history=history,
-                    cache=self._cache,
-                    number=number,
-                    line=own,
-                    commit=written.get(number),
-                    before=recorded[-1] if recorded else None,
+                    history.lineage,
+                    number,
+                    CommittedFiles(history.reader, self._cache, written.get(number)),
+                    own,
+                    previous=recorded[-1] if recorded else None,
                     source=self._source(own),
+                    history=history,
                 )
             )
 
@@ -101,8 +107,34 @@ class Chains:
         return next((each for each in known if digits.isdigit() and each.number == int(digits)), None)
 
 
+@contextmanager
+def workspace_generations(workspace: Path) -> Iterator[list[Generation]]:
+    """The generations in a workspace's ledger, oldest first, each read from its tag.
+
+    Unlike `ProjectRecord` this trusts the newest ledger and reads no older version, so its cost doesn't grow with the
+    number of generations.
+
+    Raises:
+      LineageError: the workspace has no ledger, or its chain is broken.
+    """
+    ledger, cache = read_ledger(workspace), data_cache(home_dir(workspace))
+    with GitReader(workspace) as reader:
+        found: list[Generation] = []
+        for entry in ledger:
+            files = CommittedFiles(reader, cache, generation_tag(entry.lineage, entry.generation))
+            line = Line(canonical_line(entry), entry)
+            previous = found[-1] if found else None
+            found.append(Generation(entry.lineage, entry.generation, files, line, previous=previous))
+        yield found
+
+
+def data_cache(home: Path) -> DataCache:
+    """DVC's cache, which all workspaces of a project share."""
+    return DataCache(home / STATE_FOLDER / "dvc-cache")
+
+
 def commits_of_lines(history: History) -> dict[int, str]:
-    """The commit that wrote each generation's line: the first one whose ledger ends with it."""
+    """The commit that wrote each generation's entry: the first one whose ledger ends with it."""
     written: dict[int, str] = {}
     for version in history.versions:
         last = version.lines[-1].entry if version.lines else None

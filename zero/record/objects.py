@@ -1,6 +1,6 @@
-"""Objects of a record where they lie: git's by one `git cat-file --batch`, DVC's in its cache folder by MD5.
+"""Reads a record's objects where they are stored: git's with one `git cat-file --batch`, DVC's from its cache by MD5.
 
-Nothing is cloned, checked out or fetched. What is not here is `None`, which is for the caller to report.
+Reading never clones, checks out or fetches. A missing object is `None`, which the caller reports.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from zero.errors import LineageError
 from zero.storage.files import CHUNK_BYTES
@@ -17,18 +17,22 @@ from zero.storage.vcs import environment, git
 
 TREE = b"40000"
 """Mode of a folder inside a git tree."""
-DIR_SUFFIX = ".dir"
-"""Ending of the MD5 under which DVC lists the files of a folder."""
 
 
 class GitReader:
-    """Objects of one repository; a context, for it keeps a process."""
+    """Objects of one repository. A context manager, because it owns a process."""
 
     def __init__(self, repository: Path, also: Path | None = None) -> None:
-        """Starts the process. `also`: another clone, whose objects are found too."""
+        """Starts the process.
+
+        Args:
+          repository: folder of the clone.
+          also: another clone, whose objects are found too.
+        """
         self.repository = repository
         self._trees: dict[str, dict[str, str]] = {}
         other = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _objects_dir(also)} if also else {}
+        # replaced objects would hide what was recorded, and a lazy fetch would need a network
         self._process = subprocess.Popen(
             ["git", "cat-file", "--batch"],
             cwd=repository,
@@ -49,26 +53,26 @@ class GitReader:
         self._process.wait()
 
     def read(self, name: str) -> bytes | None:
-        """Content of an object, such as `go9/gen-0001:dvc.lock`; None where there is none.
+        """Content of an object, such as `go9/gen-0001:dvc.lock`; None if there is no such object.
 
         Raises:
-          LineageError: git gave up, which it does over a damaged object.
+          LineageError: git ended, which it does on a corrupt object.
         """
-        found = self._ask(name)
+        found = self._request(name)
         return found[1] if found else None
 
     def files(self, tree: str) -> dict[str, str]:
-        """Object names of all files below a tree (`<commit>:zero`), by path relative to it; empty where there is none.
+        """Object names of all files below a tree (`<commit>:zero`), by relative path; empty if there is no such tree.
 
         Raises:
-          LineageError: git gave up.
+          LineageError: git ended.
         """
-        found = self._ask(tree)
+        found = self._request(tree)
         return self._files(*found) if found else {}
 
     def entries(self, tree: str) -> dict[str, str]:
-        """Object names of what lies directly in a tree, by name."""
-        found = self._ask(tree)
+        """Object names of the direct entries of a tree, by name."""
+        found = self._request(tree)
         return {path: child for _, path, child in _entries(*found)} if found else {}
 
     def _files(self, name: str, content: bytes) -> dict[str, str]:
@@ -82,28 +86,31 @@ class GitReader:
             self._trees[name] = files
         return self._trees[name]
 
-    def _ask(self, name: str) -> tuple[str, bytes] | None:
-        """Full name and content of an object."""
+    def _request(self, name: str) -> tuple[str, bytes] | None:
+        """Full name and content of an object.
+
+        git answers `<name> <type> <size>`, then the content and a newline; or `<request> missing`.
+        """
         assert self._process.stdin and self._process.stdout
         try:
             self._process.stdin.write(name.encode() + b"\n")
             self._process.stdin.flush()
-            words = self._process.stdout.readline().split()
+            header = self._process.stdout.readline().split()
         except OSError:
-            words = []
-        if not words:
-            raise LineageError(f"git gave up over {name} in {self.repository}; see `git fsck` there")
-        if words[-1] in (b"missing", b"ambiguous"):
+            header = []
+        if not header:
+            raise _git_ended(name, self.repository)
+        if header[-1] in (b"missing", b"ambiguous"):
             return None
-        size = int(words[-1])
+        size = int(header[-1])
         content = self._process.stdout.read(size + 1)[:size]
         if len(content) < size:
-            raise LineageError(f"git gave up over {name} in {self.repository}; see `git fsck` there")
-        return words[0].decode(), content
+            raise _git_ended(name, self.repository)
+        return header[0].decode(), content
 
 
 class Digests(NamedTuple):
-    """What a file in DVC's cache holds."""
+    """Digests and size of a file in DVC's cache."""
 
     md5: str
     sha256: str
@@ -111,39 +118,107 @@ class Digests(NamedTuple):
 
 
 class DataCache:
-    """DVC's cache of a project, read by MD5. A file is read once for its digests, however many generations have it."""
+    """DVC's cache of a project, read by MD5. A file is hashed once, however many generations refer to it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "files" / "md5"
-        self._digests: dict[str, Digests | None] = {}
-        self._listings: dict[str, Mapping[str, str] | None] = {}
+        self._digests: dict[str, Digests] = {}
+        self._listings: dict[str, Mapping[str, str]] = {}
 
     def path(self, md5: str) -> Path:
-        """Where the object of that MD5 is, if it is here."""
+        """Path of the object with that MD5, whether it exists or not."""
         return self._folder / md5[:2] / md5[2:]
 
     def digests(self, md5: str) -> Digests | None:
-        """What the object of that name holds; None where it is not here."""
-        if md5 not in self._digests:
-            self._digests[md5] = _digests(self.path(md5))
-        return self._digests[md5]
+        """Digests of the content stored under that MD5; None if there is none."""
+        if md5 not in self._digests and (found := _digests(self.path(md5))) is not None:
+            self._digests[md5] = found
+        return self._digests.get(md5)
 
     def read(self, md5: str) -> bytes | None:
-        """Content of an object, whatever it is; None where it is not here."""
-        try:
-            return self.path(md5).read_bytes()
-        except OSError:
-            return None
+        """Content stored under that MD5, unchecked; None if there is none."""
+        return read_bytes(self.path(md5))
 
     def listing(self, md5: str) -> Mapping[str, str] | None:
-        """MD5 of the files of a folder by path; None where the list is not here or is none."""
-        if md5 not in self._listings:
-            self._listings[md5] = _listing(self.read(md5))
-        return self._listings[md5]
+        """MD5 of the files of a folder by path; None if the list is missing or unreadable."""
+        # a missing list isn't kept: `dvc pull` may bring it while this process runs
+        if md5 not in self._listings and (found := _listing(self.read(md5))) is not None:
+            self._listings[md5] = found
+        return self._listings.get(md5)
+
+
+class Out(NamedTuple):
+    """An output of a stage, or a folder of the state, as DVC records it."""
+
+    path: str
+    md5: str
+    cached: bool
+    """False for a small file that is in git."""
+
+
+class Files(Protocol):
+    """Backend of a generation: reads its files. Missing files are None."""
+
+    @property
+    def repository(self) -> Path:
+        """A clone that has the lineage's git notes."""
+
+    def read(self, path: str) -> bytes | None:
+        """Content of a file that git tracks."""
+
+    def locate(self, folder: str, out: Out | None, name: str) -> Path | None:
+        """Path of a file in a folder that DVC tracks, if it is on this machine. `out`: how DVC records the folder."""
+
+
+class WorkTreeFiles:
+    """Files of a generation in a work tree: a workspace, or a clone at a tag."""
+
+    def __init__(self, folder: Path) -> None:
+        self.repository = folder
+
+    def read(self, path: str) -> bytes | None:
+        """Content of a file."""
+        return read_bytes(self.repository / path)
+
+    def locate(self, folder: str, out: Out | None, name: str) -> Path | None:
+        """Path of a file in the work tree."""
+        path = self.repository / folder / name
+        return path if path.exists() else None
+
+
+class CommittedFiles:
+    """Files of a generation in git at one commit, and in DVC's cache."""
+
+    def __init__(self, reader: GitReader, cache: DataCache, commit: str | None) -> None:
+        self.reader, self.cache, self.commit = reader, cache, commit
+
+    @property
+    def repository(self) -> Path:
+        """The clone that the reader reads."""
+        return self.reader.repository
+
+    def read(self, path: str) -> bytes | None:
+        """Content of a file of the commit."""
+        return self.reader.read(f"{self.commit}:{path}") if self.commit else None
+
+    def locate(self, folder: str, out: Out | None, name: str) -> Path | None:
+        """Path of a file in DVC's cache, found through the list of the folder's files."""
+        listing = self.cache.listing(out.md5) if out else None
+        md5 = listing.get(name) if listing else None
+        path = self.cache.path(md5) if md5 else None
+        return path if path is not None and path.exists() else None
+
+
+def read_bytes(path: Path) -> bytes | None:
+    """Content of a file; None if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def source_digest(files: Mapping[str, bytes]) -> str:
-    """Fingerprint of sources by their path below `zero/`, as `zero.shards.spec.code_digest` makes it."""
+    """Digest of sources by their path below `zero/`, equal to that of `zero.shards.spec`."""
     digest = hashlib.sha256()
     for path in sorted(files, key=PurePosixPath):
         digest.update(path.encode() + b"\0" + files[path] + b"\0")
@@ -151,13 +226,18 @@ def source_digest(files: Mapping[str, bytes]) -> str:
 
 
 def _entries(name: str, content: bytes) -> Iterator[tuple[bool, str, str]]:
-    """Whether a folder, name and object name of what is in a git tree."""
+    """Whether it is a folder, name and object name of each entry of a git tree."""
+    # an entry is `<mode> <name>`, a zero byte, and the binary digest, which is half as long as its hex name
     size, at = len(name) // 2, 0
     while at < len(content):
         space, end = content.index(b" ", at), content.index(b"\0", at)
         mode, path = content[at:space], content[space + 1 : end].decode(errors="replace")
         at = end + 1 + size
         yield mode == TREE, path, content[end + 1 : at].hex()
+
+
+def _git_ended(name: str, repository: Path) -> LineageError:
+    return LineageError(f"git ended while reading {name} in {repository}; run `git fsck` there")
 
 
 def _objects_dir(repository: Path) -> str:

@@ -1,34 +1,43 @@
-"""What made a generation, as an in-toto statement with SLSA provenance, signed in a DSSE envelope.
+"""The format of attestations: an in-toto statement with SLSA provenance, signed in a DSSE envelope.
 
-`record/provenance.intoto.jsonl` holds one envelope on one line. Its statement names the weights that came out and
-everything that went in by hash, and among it the statement of the generation before: so the last one vouches for all.
-It can be checked with the lineage's public key alone, also by other tools, for the formats are public:
+`record/provenance.intoto.jsonl` holds one envelope on one line. The attestation names the weights of a generation and
+everything they were made from by digest, the attestation of the generation before included: the last one covers all.
+The lineage's public key is enough to check it, also with other tools, because the formats are public:
 https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md, https://slsa.dev/spec/v1.0/provenance.
-No time, host or path is in it, so equal generations have equal statements, and Ed25519 makes equal signatures.
+An attestation holds no time, host or path, so equal generations have equal attestations; Ed25519 signatures are
+deterministic.
 
-Imports securesystemslib only inside functions: it imports boto3, a third of a second, for keys that are kept at Amazon.
+securesystemslib and cryptography are imported inside functions: `zero status` needs neither, and securesystemslib
+imports boto3 for keys at Amazon, which takes a third of a second.
 """
 
 import json
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from zero.errors import LineageError
-from zero.record.signing import read_public_key
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import KEY_FILE, PROVENANCE_FILE
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "urn:zero:{kind}:1"
-"""What the parameters and dependencies of a statement mean: of a start, a decision, a rollback or a branch."""
+"""Meaning of the parameters and dependencies. `kind`: start, decision, rollback or branch."""
 BUILDER = "urn:zero:registry"
+PARENT = "parent-provenance"
+"""Name of the attestation of the generation before, among the dependencies."""
+SOURCE = "source-provenance"
+"""Name of the attestation of the generation that a rollback or a branch restores."""
+PLAYER = "player"
+"""Name of the weights that played the games, if self-play overlapped and the state named them."""
 
 
 class _Part(BaseModel):
-    """A part of a statement; its names are written as in the specifications, fields without a value not at all."""
+    """Part of an attestation. Names are written as in the specifications; fields without a value are left out."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
@@ -36,41 +45,41 @@ class _Part(BaseModel):
 
 
 class Resource(_Part):
-    """Something by its hashes ('ResourceDescriptor')."""
+    """A file, commit or attestation by its digests ('ResourceDescriptor')."""
 
     name: str
     digest: dict[str, str]
-    """By algorithm: `sha256`, or `gitCommit`."""
+    """Digest by algorithm: `sha256` or `gitCommit`."""
     annotations: dict[str, Any] | None = None
 
     @property
     def sha256(self) -> str:
-        """Its SHA-256; empty where it has none."""
+        """Its SHA-256; empty if it has none."""
         return self.digest.get("sha256", "")
 
 
 class ExternalParameters(_Part):
-    """What was asked for."""
+    """What the user chose: lineage, generation, parameters."""
 
     lineage: str
     generation: int
     parameters: dict[str, Any]
-    """The whole of params.yaml."""
+    """All of params.yaml."""
 
 
 class InternalParameters(_Part):
-    """What was found."""
+    """What the machine and the code determined."""
 
     engine: dict[str, str]
-    """Fingerprint of the sources by stage."""
+    """Code digest by stage."""
     profile: dict[str, str]
     """Execution profile."""
     lock: str
-    """SHA-256 of dvc.lock; of the empty text where no stage has run."""
+    """SHA-256 of dvc.lock; that of the empty text if no stage ran."""
 
 
 class BuildDefinition(_Part):
-    """What went in."""
+    """Parameters and inputs."""
 
     build_type: str
     external_parameters: ExternalParameters
@@ -79,20 +88,20 @@ class BuildDefinition(_Part):
 
 
 class Builder(_Part):
-    """Who recorded it."""
+    """The program that recorded it."""
 
     id: str = BUILDER
 
 
 class Metadata(_Part):
-    """Which run it was."""
+    """The run."""
 
     invocation_id: str
-    """The tag."""
+    """Tag of the generation."""
 
 
 class RunDetails(_Part):
-    """What is told of the run beside its outcome."""
+    """The run and what it wrote beside the weights."""
 
     builder: Builder = Builder()
     metadata: Metadata
@@ -106,7 +115,7 @@ class Predicate(_Part):
     run_details: RunDetails
 
 
-class Statement(_Part):
+class Attestation(_Part):
     """An in-toto statement, version 1."""
 
     type: Literal["https://in-toto.io/Statement/v1"] = Field(default="https://in-toto.io/Statement/v1", alias="_type")
@@ -116,46 +125,46 @@ class Statement(_Part):
 
     @property
     def dependencies(self) -> dict[str, Resource]:
-        """What went in, by name."""
+        """Inputs by name."""
         return {each.name: each for each in self.predicate.build_definition.resolved_dependencies}
 
     @property
     def byproducts(self) -> dict[str, Resource]:
-        """What came out beside the weights, by name."""
+        """Outputs beside the weights, by name."""
         return {each.name: each for each in self.predicate.run_details.byproducts}
 
     @property
-    def asked(self) -> ExternalParameters:
+    def external(self) -> ExternalParameters:
         """Lineage, generation, parameters."""
         return self.predicate.build_definition.external_parameters
 
     @property
-    def found(self) -> InternalParameters:
-        """Fingerprints, profile, lock."""
+    def internal(self) -> InternalParameters:
+        """Code digests, execution profile, lock."""
         return self.predicate.build_definition.internal_parameters
 
 
 class Envelope(NamedTuple):
-    """A signed statement as it was read; whether the signatures hold is for `signed_by`."""
+    """A signed attestation as it was read. `signed_by` checks the signature."""
 
     payload: bytes
-    statement: Statement
+    attestation: Attestation
     key_ids: tuple[str, ...]
 
 
-def statement_bytes(statement: Statement) -> bytes:
-    """The statement as it is signed: JSON with sorted keys and no spaces."""
-    tree = statement.model_dump(mode="json", by_alias=True, exclude_none=True)
+def attestation_bytes(attestation: Attestation) -> bytes:
+    """The signed bytes of an attestation: JSON with sorted keys and no spaces."""
+    tree = attestation.model_dump(mode="json", by_alias=True, exclude_none=True)
     return json.dumps(tree, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def statement_digest(payload: bytes) -> str:
-    """SHA-256 (hex) of a signed statement, by which the ledger and the next generation name it."""
+def attestation_digest(payload: bytes) -> str:
+    """SHA-256 (hex) of a signed attestation, by which the ledger and the next generation name it."""
     return sha256_bytes(payload)
 
 
-def sign(payload: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The line of `record/provenance.intoto.jsonl`."""
+def sign(payload: bytes, key: "Ed25519PrivateKey") -> bytes:
+    """The content of `record/provenance.intoto.jsonl`: the payload in a signed envelope."""
     from securesystemslib.dsse import Envelope as Dsse
     from securesystemslib.signer import CryptoSigner
 
@@ -165,10 +174,14 @@ def sign(payload: bytes, key: Ed25519PrivateKey) -> bytes:
 
 
 def read_envelope(data: bytes, source: str) -> Envelope:
-    """The statement in an envelope.
+    """Reads a signed attestation.
+
+    Args:
+      data: the envelope.
+      source: its name in errors.
 
     Raises:
-      LineageError: it is no envelope with a statement of this project.
+      LineageError: it is not an envelope with an attestation of this project.
     """
     from securesystemslib.dsse import Envelope as Dsse
 
@@ -176,23 +189,25 @@ def read_envelope(data: bytes, source: str) -> Envelope:
         envelope = Dsse.from_dict(json.loads(data))
         if envelope.payload_type != PAYLOAD_TYPE:
             raise ValueError(f"payload of type {envelope.payload_type}")
-        statement = Statement.model_validate_json(envelope.payload)
+        attestation = Attestation.model_validate_json(envelope.payload)
     except ValidationError as error:
         fault = error.errors()[0]
         raise _unreadable(source, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(source, str(error)) from None
-    return Envelope(envelope.payload, statement, tuple(sorted(envelope.signatures)))
+    return Envelope(envelope.payload, attestation, tuple(sorted(envelope.signatures)))
 
 
 def signed_by(data: bytes, public_key: bytes, source: str = PROVENANCE_FILE) -> bool:
-    """Whether an envelope carries a valid signature by that key (PEM).
+    """True if an envelope has a valid signature by a public key (PEM).
 
     Raises:
-      LineageError: one of them cannot be read.
+      LineageError: the envelope or the key cannot be read.
     """
     from securesystemslib.dsse import Envelope as Dsse
     from securesystemslib.exceptions import VerificationError
+
+    from zero.record.signing import read_public_key
 
     read_envelope(data, source)
     try:
@@ -204,5 +219,5 @@ def signed_by(data: bytes, public_key: bytes, source: str = PROVENANCE_FILE) -> 
 
 def _unreadable(source: str, reason: str) -> LineageError:
     return LineageError(
-        f"{source} holds no signed statement ({reason}); restore it with `git checkout HEAD -- {PROVENANCE_FILE}`"
+        f"{source} holds no signed attestation ({reason}); restore it with `git checkout HEAD -- {PROVENANCE_FILE}`"
     )

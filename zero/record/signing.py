@@ -1,8 +1,8 @@
-"""Who signs the record: an Ed25519 key, made on first use, or the user's own.
+"""The Ed25519 key that signs the record: made on first use, or the user's own.
 
-The private key is `<home>/.zero/keys/signing-key.pem` (mode 0600), or the file that `ZERO_SIGNING_KEY` names. The
-public key is in the record of each lineage from its first commit on, so that a signature can be checked with nothing
-else at hand. Signatures are those of DSSE (https://github.com/secure-systems-lab/dsse), by securesystemslib.
+The private key is `<home>/.zero/keys/signing-key.pem` (mode 0600), or the file in `ZERO_SIGNING_KEY`. The public key is
+in the record of each lineage from its first commit on, so that the record alone is enough to check a signature.
+Signatures are those of DSSE (https://github.com/secure-systems-lab/dsse), by securesystemslib.
 """
 
 import os
@@ -31,10 +31,10 @@ KEY_PATH = f"{STATE_FOLDER}/keys/signing-key.pem"
 
 
 def signing_key(home: Path) -> Ed25519PrivateKey:
-    """The key of this project's folder; made where there is none yet.
+    """The signing key of this project's folder; made if there is none.
 
     Raises:
-      LineageError: the file is no Ed25519 key in PEM without a password.
+      LineageError: the file is not an Ed25519 key in PEM without a password.
       StorageError: it cannot be read or written.
     """
     given = Settings().signing_key
@@ -51,13 +51,13 @@ def signing_key(home: Path) -> Ed25519PrivateKey:
         key = None
     if not isinstance(key, Ed25519PrivateKey):
         raise LineageError(
-            f"{path} is no Ed25519 private key without a password; make one with `openssl genpkey -algorithm ed25519`"
+            f"{path} is not an Ed25519 private key without password; make one with `openssl genpkey -algorithm ed25519`"
         )
     return key
 
 
 def public_pem(key: Ed25519PrivateKey) -> bytes:
-    """The public half, as it is in a lineage's record."""
+    """The public key (PEM), as a lineage's record holds it."""
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -65,7 +65,7 @@ def read_public_key(pem: bytes, source: str) -> "SSlibKey":
     """A public key from its PEM text.
 
     Raises:
-      LineageError: it is none, or no Ed25519 key.
+      LineageError: it is not an Ed25519 public key.
     """
     from securesystemslib.signer import SSlibKey
 
@@ -74,12 +74,12 @@ def read_public_key(pem: bytes, source: str) -> "SSlibKey":
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise LineageError(f"{source} is no Ed25519 public key; restore it with `git checkout HEAD -- {source}`")
+        raise LineageError(f"{source} is not an Ed25519 public key; restore it with `git checkout HEAD -- {source}`")
     return SSlibKey.from_crypto(key)
 
 
 def _make_key(path: Path) -> None:
-    """Writes a new key that only its owner can read; of two that are made at once the first one stays."""
+    """Writes a new key that only its owner can read. If two processes do so at once, the first key stays."""
     pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:

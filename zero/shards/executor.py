@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 
 from zero.config.params import Params
 from zero.errors import WorkerError, ZeroError
-from zero.network.gpu_lock import alone_on, visible_gpus
+from zero.network.gpu_lock import lock_gpus, visible_gpus
 from zero.shards.spec import ShardReceipt, ShardSpec
 
 MAX_TRIES = 4
@@ -138,7 +138,7 @@ class LocalExecutor:
         with self._gpus_lock:
             if self._num_gpus and not self._gpus:
                 gpus = visible_gpus()[: self._num_gpus]
-                self._gpu_locks = self._gpu_lock_stack.enter_context(alone_on(gpus, self._check_open))
+                self._gpu_locks = self._gpu_lock_stack.enter_context(lock_gpus(gpus, self._check_open))
                 self._gpus = gpus or [""]
 
     def _check_open(self) -> None:

@@ -24,8 +24,9 @@ BASE_SOURCES = (
 PARQUET_SOURCES = ("data/parquet_sizes.py", "data/records.py")
 RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", *PARQUET_SOURCES, "data/validation.py")
 PLAY_SOURCES = (
-    *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "statistics.py", "storage/store.py"),
+    *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "stages/origin.py", "statistics.py"),
     *("play/batched_games.py", "play/boards.py", "play/moves.py", "play/slots.py"),
+    "storage/store.py",
 )
 SELFPLAY_SOURCES = ("record/metrics.py", "stages/resignation.py", "stages/selfplay.py")
 SOURCES = {
@@ -33,12 +34,12 @@ SOURCES = {
     "replay": (
         *(*BASE_SOURCES, *RECORD_SOURCES, "data/quarantine.py", "data/window.py", "games", "search"),
         *("network/profile.py", "play/moves.py", "play/slots.py", "shards/expected.py", "shards/spec.py"),
-        *("stages/replay.py", "storage/store.py", "storage/vcs.py"),
+        *("stages/origin.py", "stages/replay.py", "storage/store.py", "storage/vcs.py"),
     ),
     "training": (
         *(*BASE_SOURCES, *PARQUET_SOURCES, "data/samples.py", "data/window.py", "games", "network"),
-        *("search/streams.py", "shards/spec.py", "stages/checkpoints.py", "stages/training.py"),
-        "stages/training_inputs.py",
+        *("search/streams.py", "shards/spec.py", "stages/checkpoints.py", "stages/origin.py"),
+        "stages/training.py",
     ),
     "gating": (*PLAY_SOURCES, "stages/gating.py"),
     "verification": (
@@ -101,7 +102,7 @@ class PartialShard(ShardSpec):
         return ShardSpec.model_validate(self.model_dump(exclude={"stop_after"})).key()
 
 
-class ShardReceipt(Manifest):
+class ShardReceipt(Manifest, extra="ignore"):  # older receipts have an energy, `joules`
     """Who played a shard and what it cost; stored beside the shard."""
 
     key: Sha256
@@ -117,8 +118,6 @@ class ShardReceipt(Manifest):
     seconds: float
     cpu_seconds: float
     gpu_seconds: float
-    joules: float | None
-    """None if the machine has no counter that can be read."""
     pid: int
 
 

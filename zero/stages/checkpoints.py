@@ -1,7 +1,7 @@
-"""What an interrupted training goes on from: a checkpoint beside the outs, whole or not used.
+"""Training checkpoints: the state from which an interrupted training continues. They are not outputs of the stage.
 
-It lies in `<workspace>/.zero/training-<key>/`, where neither git nor DVC looks; the key is a digest of all that the
-result depends on, so that a checkpoint is never taken for another training's. Removed when the training is done.
+A checkpoint is stored in `<workspace>/.zero/training-<key>/`, which neither git nor DVC tracks. The key is the training
+input digest, so a checkpoint is never used for another training. It is removed when the training is finished.
 """
 
 import logging
@@ -14,44 +14,45 @@ from zero.network.learner import StepResult
 from zero.storage.files import checked_path, file_ref, read_manifest, write_atomic, write_manifest
 from zero.storage.manifests import FileRef, Manifest
 
-RESUME_ROOT = ".zero"
+CHECKPOINT_ROOT = ".zero"
 PREFIX = "training-"
 
 log = logging.getLogger(__name__)
 
 
-class Progress(Manifest):
-    """How far the training had come."""
+class TrainingProgress(Manifest):
+    """Manifest of a training checkpoint."""
 
     step: int
     """Optimiser steps since generation 0."""
     learning_rate_factor: float
+    """Factor of the KL adaptation on the scheduled learning rate."""
     curve: tuple[StepResult, ...]
     """Lines of the training curve so far."""
     pending: tuple[StepResult, ...]
-    """Steps since the last line."""
+    """Steps after the last line of the curve."""
     weights: FileRef
-    """Of the network in training."""
+    """The network in training."""
     optimizer: FileRef
     average: FileRef | None
-    """The moving average of the weights, where there is one."""
+    """The exponential moving average of the weights; None if it is off."""
 
 
-class SavedTraining(NamedTuple):
-    """A checkpoint that has been read and checked."""
+class TrainingCheckpoint(NamedTuple):
+    """A training checkpoint in memory; its files have been checked against their digests."""
 
-    progress: Progress
+    progress: TrainingProgress
     weights: bytes
     optimizer: bytes
     average: bytes | None
 
 
-def resume_dir(folder: Path, key: str) -> Path:
-    """Where the checkpoint of a training lies in a workspace."""
-    return folder / RESUME_ROOT / f"{PREFIX}{key[:16]}"
+def checkpoint_dir(folder: Path, key: str) -> Path:
+    """Folder of a training's checkpoint in a workspace; `key` is the training input digest."""
+    return folder / CHECKPOINT_ROOT / f"{PREFIX}{key[:16]}"
 
 
-def save_training(
+def save_checkpoint(
     directory: Path,
     step: int,
     learning_rate_factor: float,
@@ -61,17 +62,18 @@ def save_training(
     optimizer: bytes,
     average: bytes | None,
 ) -> None:
-    """Replaces the checkpoint; killed at any point, the old or the new one is there.
+    """Replaces the checkpoint atomically: after a crash at any point, the old or the new one is complete.
 
     Raises:
-      StorageError: it cannot be written.
+      StorageError: a file cannot be written.
     """
+    # The order matters: new files under new names, then the manifest that names them, then removal of the old files.
     files = {"weights": weights, "optimizer": optimizer} | ({} if average is None else {"average": average})
     paths = {name: directory / f"{name}-{step:08d}.safetensors" for name in files}
     for name, data in files.items():
         write_atomic(paths[name], data)
     refs = {name: file_ref(path, directory) for name, path in paths.items()}
-    progress = Progress(
+    progress = TrainingProgress(
         step=step,
         learning_rate_factor=learning_rate_factor,
         curve=curve,
@@ -86,22 +88,22 @@ def save_training(
             path.unlink()
 
 
-def load_training(directory: Path) -> SavedTraining | None:
-    """The checkpoint; None where there is none, or it is broken (then training starts anew)."""
+def load_checkpoint(directory: Path) -> TrainingCheckpoint | None:
+    """The checkpoint; None if there is none or it is corrupt, in which case training starts from the trainee."""
     if not directory.exists():
         return None
     try:
-        progress = read_manifest(directory, Progress)
+        progress = read_manifest(directory, TrainingProgress)
         weights = checked_path(progress.weights, directory).read_bytes()
         optimizer = checked_path(progress.optimizer, directory).read_bytes()
         average = None if progress.average is None else checked_path(progress.average, directory).read_bytes()
     except StorageError as error:
-        log.warning("checkpoint not used, training starts anew: %s", error)
+        log.warning("training checkpoint ignored, training starts from the trainee: %s", error)
         return None
-    return SavedTraining(progress, weights, optimizer, average)
+    return TrainingCheckpoint(progress, weights, optimizer, average)
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Removes the checkpoints of a workspace, also those of trainings that were given up."""
-    for directory in (folder / RESUME_ROOT).glob(f"{PREFIX}*"):
+    """Removes all training checkpoints of a workspace, including those of abandoned trainings."""
+    for directory in (folder / CHECKPOINT_ROOT).glob(f"{PREFIX}*"):
         shutil.rmtree(directory, ignore_errors=True)

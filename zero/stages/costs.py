@@ -1,9 +1,9 @@
-"""What a generation cost, stage by stage. Never in a hashed out nor in a commit: two equal runs cost different hours.
+"""Costs of a generation, by stage. They are never in a hashed output or in a commit, because they differ between runs.
 
-A shard's cost is in the receipt beside it in the store. What else a stage spends goes to
-`<workspace>/.zero/costs/gen-0012.jsonl`, a line every few seconds, so that a stage that is killed loses little of it.
-When the generation is recorded both become a git note on its commit, `refs/notes/zero-costs/<lineage>`, which is pushed
-with the tag; MLflow and `zero status` read the note.
+The cost of a shard is in its receipt in the store. Other costs of a stage are appended to
+`<workspace>/.zero/costs/gen-0012.jsonl`, one line every few seconds, so that a killed stage loses little of them. When
+the generation is recorded, both become a git note on its commit, under `refs/notes/zero-costs/<lineage>`, which is
+pushed with the tag. MLflow and `zero status` read the note.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from zero.config.params import load_params
 from zero.errors import ZeroError
-from zero.network.profile import set_environment
 from zero.record.costs import GenerationCosts, StageCosts
 from zero.shards.meter import Meter, worker_name
 from zero.shards.spec import ShardReceipt
@@ -28,17 +27,17 @@ from zero.storage.store import Store
 
 STAGES = ("selfplay", "replay", "training", "gating", "verification")
 SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
-"""Stages whose shards have receipts; what their own process spends is counted without the processes that play."""
+"""Stages whose shards have receipts. Their own costs exclude the child processes, which the receipts cover."""
 GPU_STAGES = ("training", "verification")
-"""Stages that are on the GPU, where there is one, for as long as they run."""
-BEAT_SECONDS = 5.0
-"""Between two lines: what a stage that is killed may have spent unseen."""
+"""Stages that use the GPU, if the profile has one, for as long as they run."""
+SAMPLE_SECONDS = 5.0
+"""Interval between two lines; a killed stage loses at most this much."""
 
 log = logging.getLogger(__name__)
 
 
-class StageLine(Manifest):
-    """What one process of a stage has spent since it began; its last line counts."""
+class ProcessCosts(Manifest, extra="ignore"):  # older lines have an energy, `joules`
+    """Costs of one process of a stage since it began. The last line of a process is its total."""
 
     stage: str
     worker: str
@@ -47,109 +46,107 @@ class StageLine(Manifest):
     seconds: float
     cpu_seconds: float
     gpu_seconds: float
-    joules: float | None
 
 
 @contextlib.contextmanager
 def stage_costs(folder: Path, stage: str) -> Iterator[None]:
-    """Counts what this process spends on a stage. A stage does not fail because its costs cannot be written."""
+    """Records what this process spends on a stage. Failing to write costs is logged and does not fail the stage."""
     try:
         number = read_manifest(folder, GenerationId, GENERATION_FILE).number
         profile = load_params(folder).profile if stage in GPU_STAGES else None
-    except ZeroError:  # the stage itself says what is wrong
+    except ZeroError:  # the stage reads the same files and reports the error
         yield
         return
     path = _path(folder, number)
-    device = profile.device if profile else "cpu"
-    if profile and device == "cuda":
-        set_environment(profile)  # the meter of a GPU imports torch
-    meter = Meter(device, children=stage not in SHARD_DIRS, since_start=True)
+    meter = Meter(profile.device if profile else "cpu", children=stage not in SHARD_DIRS, since_start=True)
     over = threading.Event()
 
-    def beat() -> None:
-        while not over.wait(BEAT_SECONDS):
-            _append(path, _line(stage, meter))
+    def sample() -> None:
+        while not over.wait(SAMPLE_SECONDS):
+            _append(path, _costs_so_far(stage, meter))
 
-    _append(path, _line(stage, meter))
-    thread = threading.Thread(target=beat, name="costs", daemon=True)
+    _append(path, _costs_so_far(stage, meter))
+    thread = threading.Thread(target=sample, name="costs", daemon=True)
     thread.start()
     try:
         yield
     finally:
         over.set()
         thread.join()
-        _append(path, _line(stage, meter))
+        _append(path, _costs_so_far(stage, meter))
 
 
 def generation_costs(workspace: Path, store: Store, generation: int) -> GenerationCosts:
-    """What the generation cost whose data the workspace holds; what nobody knows is left out.
+    """Costs of the generation whose data the workspace holds; stages without known costs are omitted.
 
     Raises:
-      StorageError: the workspace's generation or a manifest cannot be read, or the store does not answer.
+      StorageError: the workspace's generation or a manifest cannot be read, or the store does not respond.
     """
     lines = _last_lines(_path(workspace, generation))
     lineage = read_manifest(workspace, GenerationId, GENERATION_FILE).lineage
     stages = {}
     for stage in STAGES:
         receipts: list[ShardReceipt] = []
-        without = games = shards = 0
+        num_unknown = num_games = num_shards = 0
         if stage in SHARD_DIRS:
             game_set = read_manifest(workspace / SHARD_DIRS[stage], GameSet)
-            shards, games = len(game_set.shards), game_set.num_games
+            num_shards, num_games = len(game_set.shards), game_set.num_games
             for shard in game_set.shards:
                 found = receipts_of(store, shard.key)
                 receipts += found
-                without += not found
-        spent = [line for line in lines if line.stage == stage]
-        if spent or shards:
-            stages[stage] = _sum(spent, receipts, games, shards, without)
+                num_unknown += not found
+        of_stage = [line for line in lines if line.stage == stage]
+        if of_stage or num_shards:
+            stages[stage] = _sum(of_stage, receipts, num_games, num_shards, num_unknown)
     return GenerationCosts(lineage=lineage, generation=generation, stages=stages)
 
 
-def lines_of(folder: Path, stage: str, generation: int) -> tuple[StageLine, ...]:
-    """What each process of a stage has spent in a folder."""
+def process_costs(folder: Path, stage: str, generation: int) -> tuple[ProcessCosts, ...]:
+    """Costs of each process that worked on a stage in a folder."""
     return tuple(line for line in _last_lines(_path(folder, generation)) if line.stage == stage)
 
 
-def add_lines(folder: Path, generation: int, lines: Iterable[StageLine]) -> None:
-    """Counts what was spent elsewhere for a generation of this workspace; given twice, it counts once."""
+def add_process_costs(folder: Path, generation: int, lines: Iterable[ProcessCosts]) -> None:
+    """Adds costs of processes on other machines to a generation of this workspace; idempotent."""
     for line in lines:
         _append(_path(folder, generation), line)
 
 
 def receipts_of(store: Store, key: str) -> list[ShardReceipt]:
-    """Receipts of a shard, one for each time it was played.
+    """Receipts of a shard, one for each time that it was played.
 
     Raises:
-      StorageError: the store does not answer.
+      StorageError: the store does not respond.
     """
     receipts = []
     for data in store.get_receipts(key):
-        with contextlib.suppress(ValidationError):  # of another version of this program
+        with contextlib.suppress(ValidationError):  # written by another version of this program
             receipts.append(ShardReceipt.model_validate_json(data))
     return receipts
 
 
 def _sum(
-    lines: Iterable[StageLine], receipts: Iterable[ShardReceipt], games: int, shards: int, without: int
+    lines: Iterable[ProcessCosts],
+    receipts: Iterable[ShardReceipt],
+    num_games: int,
+    num_shards: int,
+    num_unknown: int,
 ) -> StageCosts:
-    parts: list[StageLine | ShardReceipt] = [*lines, *receipts]
-    known = [part.joules for part in parts if part.joules is not None]
+    parts: list[ProcessCosts | ShardReceipt] = [*lines, *receipts]
     return StageCosts(
         seconds=round(_union((part.begun, part.begun + part.seconds) for part in parts), 3),
         cpu_seconds=round(sum(part.cpu_seconds for part in parts), 3),
         gpu_seconds=round(sum(part.gpu_seconds for part in parts), 3),
-        joules=round(sum(known), 1) if known else None,
-        games=games,
+        games=num_games,
         evaluations=sum(receipt.num_evaluations for receipt in receipts),
-        shards=shards,
-        shards_without_receipt=without,
+        shards=num_shards,
+        shards_without_receipt=num_unknown,
         workers=tuple(sorted({part.worker for part in parts})),
     )
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:
-    """Length of what the spans cover together."""
+    """Total length of the union of time spans."""
     covered, last = 0.0, float("-inf")
     for begin, end in sorted(spans):
         covered += max(0.0, end - max(begin, last))
@@ -157,11 +154,12 @@ def _union(spans: Iterable[tuple[float, float]]) -> float:
     return covered
 
 
-def _line(stage: str, meter: Meter) -> StageLine:
-    return StageLine(stage=stage, worker=worker_name(), begun=meter.begun, **meter.read()._asdict())
+def _costs_so_far(stage: str, meter: Meter) -> ProcessCosts:
+    return ProcessCosts(stage=stage, worker=worker_name(), begun=meter.begun, **meter.read()._asdict())
 
 
-def _append(path: Path, line: StageLine) -> None:
+def _append(path: Path, line: ProcessCosts) -> None:
+    """Appends a line with one write, so that the lines of several processes do not mix."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -170,22 +168,22 @@ def _append(path: Path, line: StageLine) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        log.warning("costs are not counted: cannot write %s: %s", path, error.strerror)
+        log.warning("costs are not recorded: cannot write %s: %s", path, error.strerror)
 
 
 def _path(folder: Path, generation: int) -> Path:
     return folder / COSTS_DIR / f"gen-{generation:04d}.jsonl"
 
 
-def _last_lines(path: Path) -> list[StageLine]:
-    """The last line of each process, in the order in which they began; a line that was cut short is passed over."""
-    last: dict[tuple[str, str, float], StageLine] = {}
+def _last_lines(path: Path) -> list[ProcessCosts]:
+    """The last line of each process, in the order in which the processes began. Incomplete lines are skipped."""
+    last: dict[tuple[str, str, float], ProcessCosts] = {}
     try:
         text = path.read_text(errors="replace")
     except OSError:
         return []
     for row in text.splitlines():
         with contextlib.suppress(ValidationError):
-            line = StageLine.model_validate_json(row)
+            line = ProcessCosts.model_validate_json(row)
             last[line.stage, line.worker, line.begun] = line
     return sorted(last.values(), key=lambda line: line.begun)

@@ -1,53 +1,48 @@
-"""Stage 4, gating: the challenger plays the champion, and the better player stays.
+"""Stage `gating`: the challenger plays a match against the champion, and the result decides the promotion.
 
-Reads `models/challenger` and `state/champion`, writes `data/match` and `metrics/gating.json`. Players choose the most
-visited move, of a Gumbel root the best of those, without noise; the challenger has Black in the games of even number.
+Reads `models/challenger` and `state/champion`; writes `data/match` and `metrics/gating.json`. Moves are chosen without
+noise: the most visited move, or with a Gumbel root the move that it ranks highest. The challenger plays Black in the
+games of even number.
 """
 
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
-from zero.config.params import load_params, params_digest
+from zero.config.params import Params, load_params
 from zero.data.records import GameColumns
 from zero.shards.collect import collect_games
 from zero.shards.executor import Progress
-from zero.shards.spec import ShardSpec, code_digest, plan_shards
+from zero.shards.spec import ShardSpec, plan_shards
+from zero.stages.origin import origin_of
 from zero.statistics import wilson_interval
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, GATING_METRICS, GENERATION_FILE, MATCH_DIR
-from zero.storage.manifests import Champion, Checkpoint, Colours, GenerationId, MatchResult, Origin, PromotionDecision
+from zero.storage.manifests import Champion, Checkpoint, Colours, GenerationId, MatchResult, PromotionDecision
 from zero.storage.store import Store
 
-
-def plan(folder: Path, store: Store) -> list[ShardSpec]:
-    """The stage's shards; puts both players' weights into the store, where the workers find them."""
-    params = load_params(folder)
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-    challenger = read_manifest(folder / CHALLENGER_DIR, Checkpoint)
-    champion = read_manifest(folder / CHAMPION_DIR, Champion)
-    weights = (
-        store.put_weights(checked_path(challenger.weights, folder / CHALLENGER_DIR).read_bytes()),
-        store.put_weights(checked_path(champion.weights, folder / CHAMPION_DIR).read_bytes()),
-    )
-    return plan_shards(params, "gating", params.gating, generation.number, weights)
+STAGE: Final = "gating"
 
 
 def run(folder: Path, store: Store, progress: Progress | None = None) -> PromotionDecision:
-    """Runs the stage in a lineage's workspace."""
+    """Plays the match of a generation in its workspace, and decides whether the challenger is promoted.
+
+    Args:
+      folder: the workspace.
+      store: finished shards, which are not played again, and weights.
+      progress: called with the number of finished games and the number of games.
+
+    Raises:
+      ParamsError: `params.yaml` is not valid.
+      StorageError: a player is missing or corrupt, or a shard breaks the data contract each time it is played.
+    """
     params = load_params(folder)
     generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-    specs = plan(folder, store)
+
+    specs = plan(folder, params, generation, store)
     challenger, champion = specs[0].weights
-    origin = Origin(
-        stage="gating",
-        lineage=generation.lineage,
-        generation=generation.number,
-        seed=params.seed,
-        params_digest=params_digest(params, "gating"),
-        engine=code_digest("gating"),
-        inputs={"challenger": challenger, "champion": champion},
-    )
+    origin = origin_of(STAGE, params, generation, {"challenger": challenger, "champion": champion})
     collected = collect_games(folder, params, specs, store, origin, folder / MATCH_DIR, progress)
     match = match_result(collected.games)
     decision = PromotionDecision(
@@ -59,29 +54,46 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
         challenger=challenger,
         champion=champion,
     )
+
     write_manifest(folder, decision, GATING_METRICS)
     return decision
 
 
+def plan(folder: Path, params: Params, generation: GenerationId, store: Store) -> list[ShardSpec]:
+    """Specifications of the match's shards. Uploads the weights of both players to the store for the workers.
+
+    Raises:
+      StorageError: a player is missing or corrupt.
+    """
+    challenger = read_manifest(folder / CHALLENGER_DIR, Checkpoint)
+    champion = read_manifest(folder / CHAMPION_DIR, Champion)
+    weights = (
+        store.put_weights(checked_path(challenger.weights, folder / CHALLENGER_DIR).read_bytes()),
+        store.put_weights(checked_path(champion.weights, folder / CHAMPION_DIR).read_bytes()),
+    )
+    return plan_shards(params, STAGE, params.gating, generation.number, weights)
+
+
 def decide(match: MatchResult, threshold: float) -> bool:
-    """True where the challenger becomes champion: its score reaches the threshold."""
+    """True if the challenger's score (wins plus half the draws, over the games) reaches the threshold."""
     games = match.wins + match.losses + match.draws
+    # In half points, so that the left side is exact; the tolerance is for thresholds such as 0.7, which are not.
     return 2 * match.wins + match.draws >= 2 * threshold * games - 1e-9
 
 
 def match_result(games: GameColumns) -> MatchResult:
-    """Counts a match; the challenger had Black in the games of even number."""
-    black = games.game % 2 == 0
-    result = np.where(black, games.outcome, -games.outcome)
+    """Counts a match from the challenger's point of view."""
+    is_black = games.game % 2 == 0
+    result = np.where(is_black, games.outcome, -games.outcome)
     sequences = {games.actions[a:b].tobytes() for a, b in zip(games.move_offsets, games.move_offsets[1:], strict=False)}
-    wins, losses, draws = (int((result == r).sum()) for r in (1, -1, 0))
-    score = (wins + draws / 2) / games.num_games
+    total = _count(result)
+    score = (total.wins + total.draws / 2) / games.num_games
     return MatchResult(
-        wins=wins,
-        losses=losses,
-        draws=draws,
-        as_black=_colours(result[black]),
-        as_white=_colours(result[~black]),
+        wins=total.wins,
+        losses=total.losses,
+        draws=total.draws,
+        as_black=_count(result[is_black]),
+        as_white=_count(result[~is_black]),
         unique_games=len(sequences),
         score=score,
         interval=wilson_interval(score, games.num_games),
@@ -89,6 +101,7 @@ def match_result(games: GameColumns) -> MatchResult:
     )
 
 
-def _colours(result: np.ndarray) -> Colours:
+def _count(result: np.ndarray) -> Colours:
+    """Wins, losses and draws in an array of +1, -1 and 0."""
     wins, losses, draws = (int((result == r).sum()) for r in (1, -1, 0))
     return Colours(wins=wins, losses=losses, draws=draws)

@@ -1,14 +1,15 @@
-"""A training done on another machine: what it reads and what it makes go by way of the store, as files by hash.
+"""Stage `training` on another machine. Its inputs and outputs are exchanged through the store, as files by digest.
 
-The stage `training` takes the outcome from the store where it is there whole, and computes it where it is not, as the
-other stages do with shards. What a worker puts is believed like a shard; `zero reproduce` computes the training again.
+`zero training` fetches the outcome from the store if it is complete there, and otherwise trains on this machine, just
+as the other stages do with shards. The outcome of a worker is trusted like its shards; `zero reproduce` recomputes it.
 
-Torch is imported by who trains alone, and only after the profile's environment was set: some of it is read once.
+Only the function that trains imports torch, after the profile's environment variables are set: torch reads some of
+them once, when it is imported.
 """
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +18,11 @@ from pydantic import ValidationError
 from zero.config.params import PARAMS_FILE, Params, load_params, parse_params
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
+from zero.shards.executor import Progress
 from zero.shards.meter import worker_name
 from zero.shards.spec import check_code, lock_file_digest
-from zero.stages.costs import StageLine, add_lines, lines_of, stage_costs
-from zero.stages.training_inputs import STAGE, training_origin
+from zero.stages.costs import ProcessCosts, add_process_costs, process_costs, stage_costs
+from zero.stages.origin import training_origin
 from zero.storage.files import canonical_json, read_manifest, remove_other_files, sha256_bytes, write_atomic
 from zero.storage.layout import (
     CHALLENGER_DIR,
@@ -34,162 +36,175 @@ from zero.storage.locks import locked
 from zero.storage.manifests import MANIFEST_FILE, Checkpoint, GenerationId, Manifest, Origin, Sha256
 from zero.storage.store import Store
 
-READ = (GENERATION_FILE, TRAINEE_DIR, WINDOW_DIR)
-"""What training reads in a workspace beside the parameters; folders with all that is in them."""
-
-Progress = Callable[[int, int], None]
+STAGE = "training"
+INPUTS = (GENERATION_FILE, TRAINEE_DIR, WINDOW_DIR)
+"""Files and folders of a workspace that training reads, apart from the parameters."""
 
 log = logging.getLogger(__name__)
 
 
 class TrainingSpec(Manifest):
-    """A training to be done: equal specifications give equal files."""
+    """Specification of a training; equal specifications give equal files."""
 
     origin: Origin
     lock_file: Sha256
     """SHA-256 of constraints.txt."""
     profile: dict[str, str]
-    """Execution profile of the machine that planned it, and must do it."""
+    """Execution profile of the machine that planned the training; the worker must have the same."""
     files: dict[str, Sha256]
-    """What it reads, by path in the workspace; in the store under these hashes."""
+    """Digests of the input files by path in the workspace; the store holds them under these digests."""
 
     def key(self) -> str:
-        """SHA-256 (hex) of what the outcome depends on; the origin names the files' content."""
+        """SHA-256 (hex) of everything that the outcome depends on; the origin covers the content of `files`."""
         return sha256_bytes(canonical_json(self.model_copy(update={"files": {}})))
 
 
 class TrainingOutcome(Manifest):
-    """What came out of a training: its files by path in the workspace, in the store under these hashes."""
+    """Outcome of a training, as the store holds it."""
 
     key: Sha256
     files: dict[str, Sha256]
+    """Digests of the output files by path in the workspace; the store holds them under these digests."""
     worker: str
-    costs: tuple[StageLine, ...]
-    """What the processes spent that have worked on it in the folder where it was done."""
+    costs: tuple[ProcessCosts, ...]
+    """Costs of all processes that worked on the training, interrupted ones included."""
 
 
-class Finished(NamedTuple):
-    """An outcome that the store has whole."""
+class FetchedOutcome(NamedTuple):
+    """A complete outcome with the content of its files, which have been checked."""
 
     checkpoint: Checkpoint
     files: dict[str, bytes]
     worker: str
-    costs: tuple[StageLine, ...]
+    costs: tuple[ProcessCosts, ...]
 
 
-def plan(folder: Path, store: Store, missing: bool) -> TrainingSpec | None:
-    """The training of a workspace, everything it reads put into the store; None if only what is `missing` is wanted.
+def plan(
+    folder: Path, params: Params, generation: GenerationId, store: Store, only_missing: bool = False
+) -> TrainingSpec | None:
+    """Specification of a generation's training. Uploads its inputs to the store.
+
+    Args:
+      folder: the workspace.
+      params: its parameters.
+      generation: the generation in progress.
+      store: where the inputs go.
+      only_missing: return None, and upload nothing, if the store has the outcome already.
 
     Raises:
-      ParamsError, StorageError: as `zero.stages.training.run`.
+      StorageError: an input is missing or the store does not respond.
     """
-    spec = _spec(folder)
-    if missing and _finished(spec, store):
+    spec = _spec(folder, params, generation)
+    if only_missing and _find_outcome(spec, store):
         return None
-    paths = [path for place in READ for path in _files(folder, place)]
+    paths = [path for name in INPUTS for path in _files_below(folder, name)]
     files = {path: store.put_file((folder / path).read_bytes()) for path in (PARAMS_FILE, *paths)}
     return spec.model_copy(update={"files": files})
 
 
 def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: Progress | None = None) -> None:
-    """Does a training and puts its outcome into the store, unless it is there.
+    """Executes a training and puts its outcome into the store, unless the store has it already.
 
     Args:
-      spec: what to do.
-      store: where its files are, and where the outcome goes.
-      folder: to work in; what an interrupted try has left there is gone on with. Removed at the end, and with it those
-        beside it that are named by the key of a training which is in the store.
+      spec: the training.
+      store: where its inputs are, and where the outcome goes.
+      folder: working folder, named by the key of the training, from which an interrupted training resumes. It is
+        removed at the end, together with sibling folders whose trainings are in the store.
       progress: see `zero.stages.training.run`.
 
     Raises:
-      LineageError: this machine has other sources, another package lock or another profile than the spec names, or the
-        files are of another training.
-      StorageError: a file is not in the store, it cannot be written, or another process is at this training here.
+      LineageError: the code, package lock or execution profile of this machine are not those of the specification, or
+        the inputs belong to another training.
+      StorageError: an input is not in the store, a file cannot be written, or another process on this machine executes
+        this training.
     """
     check_code(STAGE, spec.origin.engine, spec.lock_file)
-    _remove_leftovers(folder, store)
-    if not _finished(spec, store):
-        places = {path: _inside(folder, path) for path in spec.files}
+    _remove_finished_siblings(folder, store)
+    if not _find_outcome(spec, store):
+        paths = {path: _input_path(folder, path) for path in spec.files}
         params = parse_params(_input(spec, PARAMS_FILE, store).decode())
-        for name, here in execution_profile(params.profile).items():
-            if spec.profile.get(name) != here:
-                raise LineageError(f"this worker's {name} is {here}, the training wants {spec.profile.get(name)}")
+        for name, value in execution_profile(params.profile).items():
+            if spec.profile.get(name) != value:
+                raise LineageError(
+                    f"this worker's {name} is {value}, but the training needs {spec.profile.get(name)}; run it on a "
+                    "machine with the execution profile of the one that planned it"
+                )
         with locked(folder, f"another process is at the training in {folder}; wait for its end"):
-            if not _finished(spec, store):  # who had the lock before may have done it
-                for path, place in places.items():
-                    write_atomic(place, _input(spec, path, store))
+            if not _find_outcome(spec, store):  # the previous owner of the lock may have finished it
+                for path, target in paths.items():
+                    write_atomic(target, _input(spec, path, store))
                 _train(spec, params, store, folder, progress)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _train(spec: TrainingSpec, params: Params, store: Store, folder: Path, progress: Progress | None) -> None:
-    """Trains in a folder that has all it takes, and puts the outcome into the store."""
-    from zero.stages.training import run
+def fetch(folder: Path, store: Store) -> Checkpoint | None:
+    """Copies the outcome of a workspace's training from the store; None if the store has no complete one.
 
-    if training_origin(folder, params) != spec.origin:
-        raise LineageError(f"the files of training {spec.key()[:12]} are of another; start the generation again")
+    Raises:
+      ParamsError: `params.yaml` is not valid.
+      StorageError: an input is missing or the store does not respond.
+    """
+    params = load_params(folder)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+    outcome = _find_outcome(_spec(folder, params, generation), store)
+    if outcome is None:
+        return None
+    for path in _output_files(outcome.checkpoint):
+        write_atomic(folder / path, outcome.files[path])
+    remove_other_files(folder / CHALLENGER_DIR, outcome.checkpoint.files)
+    add_process_costs(folder, generation.number, outcome.costs)
+    log.info("generation %d: training was executed by %s", generation.number, outcome.worker)
+    return outcome.checkpoint
+
+
+def _train(spec: TrainingSpec, params: Params, store: Store, folder: Path, progress: Progress | None) -> None:
+    """Trains in a folder that has all inputs, and puts the outcome into the store."""
+    from zero.stages.training import run  # imports torch
+
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+    if training_origin(folder, params, generation) != spec.origin:
+        raise LineageError(f"the files of training {spec.key()[:12]} belong to another one; start the generation again")
     with stage_costs(folder, STAGE):
-        made = _made(run(folder, progress))
-    files = {path: store.put_file((folder / path).read_bytes()) for path in made}
-    costs = lines_of(folder, STAGE, _generation(folder))
+        paths = _output_files(run(folder, progress))
+    files = {path: store.put_file((folder / path).read_bytes()) for path in paths}
+    costs = process_costs(folder, STAGE, generation.number)
     outcome = TrainingOutcome(key=spec.key(), files=files, worker=worker_name(), costs=costs)
     store.put_training(spec.key(), canonical_json(outcome))
 
 
-def fetch(folder: Path, store: Store) -> Checkpoint | None:
-    """Takes the outcome of a workspace's training from the store; None where it is not there, or not whole.
-
-    Raises:
-      ParamsError, StorageError: as `zero.stages.training.run`.
-    """
-    found = _finished(_spec(folder), store)
-    if found is None:
-        return None
-    for path in _made(found.checkpoint):
-        write_atomic(folder / path, found.files[path])
-    remove_other_files(folder / CHALLENGER_DIR, found.checkpoint.files)
-    add_lines(folder, _generation(folder), found.costs)
-    log.info("training was done by %s", found.worker)
-    return found.checkpoint
-
-
-def _generation(folder: Path) -> int:
-    return read_manifest(folder, GenerationId, GENERATION_FILE).number
-
-
-def _spec(folder: Path) -> TrainingSpec:
-    params = load_params(folder)
+def _spec(folder: Path, params: Params, generation: GenerationId) -> TrainingSpec:
+    """The specification of a workspace's training, without its files."""
     profile = execution_profile(params.profile)
-    origin = training_origin(folder, params)
+    origin = training_origin(folder, params, generation)
     return TrainingSpec(origin=origin, lock_file=lock_file_digest(), profile=profile, files={})
 
 
-def _finished(spec: TrainingSpec, store: Store) -> Finished | None:
-    """The outcome of a training, its files read and checked; the first by name of those that are whole."""
+def _find_outcome(spec: TrainingSpec, store: Store) -> FetchedOutcome | None:
+    """The outcome of a training, if the store has a complete one; of several, the first by name."""
     outcomes = []
     for data in store.get_trainings(spec.key()):
         try:
             outcomes.append(TrainingOutcome.model_validate_json(data))
         except ValidationError:
-            continue  # of another version of this program
+            continue  # written by another version of this program
     found = []
     for outcome in outcomes:
         contents = {path: store.get_file(digest) for path, digest in outcome.files.items()}
         files = {path: content for path, content in contents.items() if content is not None}
         try:
-            found.append(Finished(_checkpoint(spec, outcome, files), files, outcome.worker, outcome.costs))
+            found.append(FetchedOutcome(_checkpoint(spec, outcome, files), files, outcome.worker, outcome.costs))
         except StorageError as error:
-            log.warning("what %s made of training %s is not used: %s", outcome.worker, spec.key()[:12], error)
+            log.warning("outcome of training %s by %s ignored: %s", spec.key()[:12], outcome.worker, error)
     if any(other.files != found[0].files for other in found):
-        log.warning("two workers made different challengers of one training; the first by name is taken")
+        log.warning("two workers made different challengers of training %s; using the first by name", spec.key()[:12])
     return found[0] if found else None
 
 
 def _checkpoint(spec: TrainingSpec, outcome: TrainingOutcome, files: Mapping[str, bytes]) -> Checkpoint:
-    """The checkpoint of an outcome that is one of this training, and whole.
+    """The checkpoint of an outcome.
 
     Raises:
-      StorageError: it is not.
+      StorageError: the outcome is not complete, or is not of this training.
     """
     if lost := sorted(outcome.files.keys() - files.keys()):
         raise StorageError(f"the store lacks {', '.join(lost)}")
@@ -197,20 +212,24 @@ def _checkpoint(spec: TrainingSpec, outcome: TrainingOutcome, files: Mapping[str
     try:
         checkpoint = Checkpoint.model_validate_json(files.get(manifest, b""))
     except ValidationError:
-        raise StorageError(f"{manifest} is no manifest of a challenger") from None
+        raise StorageError(f"{manifest} is not the manifest of a challenger") from None
     if outcome.key != spec.key() or checkpoint.origin != spec.origin:
         raise StorageError("it is of another training")
-    made = _made(checkpoint)
-    if set(made) != set(files) or any(digest not in (None, outcome.files[path]) for path, digest in made.items()):
+    expected = _output_files(checkpoint)
+    if set(expected) != set(files) or any(
+        digest not in (None, outcome.files[path]) for path, digest in expected.items()
+    ):
         raise StorageError(f"its files are not those that {manifest} names")
     return checkpoint
 
 
-def _made(checkpoint: Checkpoint) -> dict[str, str | None]:
-    """The files of a challenger by path in the workspace, with the digests that its manifest tells; that one last.
+def _output_files(checkpoint: Checkpoint) -> dict[str, str | None]:
+    """Paths in the workspace of a training's output files, with their digests if the challenger's manifest has them.
+
+    The manifest comes last, so that a challenger is complete when its manifest exists.
 
     Raises:
-      StorageError: a path leads elsewhere.
+      StorageError: a path leads out of the challenger's folder.
     """
     refs = checkpoint.files
     if any("/" in ref.path or ref.path in ("", ".", "..") for ref in refs):
@@ -220,7 +239,7 @@ def _made(checkpoint: Checkpoint) -> dict[str, str | None]:
 
 
 def _input(spec: TrainingSpec, path: str, store: Store) -> bytes:
-    """A file that a training reads.
+    """Content of an input file.
 
     Raises:
       StorageError: the store lacks it.
@@ -231,28 +250,28 @@ def _input(spec: TrainingSpec, path: str, store: Store) -> bytes:
     return content
 
 
-def _remove_leftovers(folder: Path, store: Store) -> None:
-    """Removes what killed tries of other trainings have left beside `folder`, where the store has their outcome."""
+def _remove_finished_siblings(folder: Path, store: Store) -> None:
+    """Removes the folders that interrupted trainings left beside `folder`, if the store has their outcomes."""
     for other in folder.parent.glob("*"):
         if other != folder and store.get_trainings(other.name):
             shutil.rmtree(other, ignore_errors=True)
 
 
-def _files(folder: Path, place: str) -> list[str]:
-    """Paths in the workspace of a file, or of all files below a folder."""
-    path = folder / place
+def _files_below(folder: Path, name: str) -> list[str]:
+    """Paths relative to `folder` of a file, or of all files below a subfolder."""
+    path = folder / name
     if not path.is_dir():
-        return [place]
+        return [name]
     return sorted(str(file.relative_to(folder)) for file in path.rglob("*") if file.is_file())
 
 
-def _inside(folder: Path, path: str) -> Path:
-    """The place of a file that training reads.
+def _input_path(folder: Path, path: str) -> Path:
+    """Where an input file is written in the working folder.
 
     Raises:
-      StorageError: its path leads elsewhere.
+      StorageError: training does not read this path. A specification comes from outside and must not write elsewhere.
     """
-    known = path == PARAMS_FILE or any(path == place or path.startswith(f"{place}/") for place in READ)
-    if not known or {"", ".", ".."} & set(path.split("/")):
-        raise StorageError(f"{path!r} is no file that training reads; somebody else has asked for this training")
+    is_input = path == PARAMS_FILE or any(path == name or path.startswith(f"{name}/") for name in INPUTS)
+    if not is_input or {"", ".", ".."} & set(path.split("/")):
+        raise StorageError(f"{path!r} is not an input of a training; do not trust the sender of this specification")
     return folder / path

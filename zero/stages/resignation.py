@@ -1,9 +1,9 @@
-"""When a player gives up: the threshold, set so that few of the games given up would have been won.
+"""Calibration of the resignation threshold (paper, Methods, 'Self-play').
 
-In a share of the self-play games nobody resigns. They tell which games a threshold v would have ended (root value and
-best child's value below v, `zero.play.moves.resigns`), and how many of those were not lost by the player who gives up:
-the false positives. A draw counts as one, for it was worth more than the loss. The threshold found in one generation is
-used in the next (paper, Methods, 'Self-play').
+In a share of the self-play games, the calibration games, resignation is disabled. They show which games a threshold
+would have ended, and how many of those the resigning player did not lose: the false positives. A draw is a false
+positive too, because it is worth more than a loss. A player resigns if both the root value and the value of the best
+child are below the threshold (`zero.play.moves.resigns`). The threshold found in one generation is used in the next.
 """
 
 import math
@@ -19,54 +19,55 @@ if TYPE_CHECKING:
     from zero.data.records import GameColumns
 
 HIGHEST_THRESHOLD = -0.8
-"""No position above it is given up, however seldom it was turned: the next player may be another one. The first network
-of a lineage turned none of 257 games below -0.5, its successor 10 of 53 (RESULTS.md); below -0.8 it was 3 of 44."""
+"""Highest threshold that may be chosen, because the next player can differ from the one measured. The first network of
+a lineage lost all of 257 games in which its value fell below -0.5; its successor won or drew 10 of 53 (RESULTS.md), and
+3 of 44 below -0.8."""
 THRESHOLD_STEPS = 20
-"""Thresholds tried between NO_RESIGNATION and the highest, 0.01 apart."""
+"""Number of candidate thresholds between NO_RESIGNATION and the highest, 0.01 apart."""
 FEWEST_GAMES = 20
-"""Calibration games that a threshold must end before it is believed; fewer say nothing about 5 %."""
+"""Calibration games that a threshold must end before its rate counts; fewer cannot show a rate of 5 %."""
 
 
-class Falls(NamedTuple):
-    """How low the values fell in calibration games, G games with M moves in all."""
+class ResignationTraces(NamedTuple):
+    """Values of the G calibration games, with M moves in all, that decide when a player resigns."""
 
-    lowest: np.ndarray  # [M] float32, the greater of root value and best value; +inf where no one may resign
+    value: np.ndarray  # [M] float32, the greater of root value and best child's value; +inf where no one may resign
     mover: np.ndarray  # [M] int8, +1 Black, -1 White
     game: np.ndarray  # [M] int64, index of the game
-    outcome: np.ndarray  # [G] int8
+    outcome: np.ndarray  # [G] int8, +1 Black won, -1 White won
 
 
 def calibrate(games: "GameColumns", threshold: float, target: float) -> Resignation:
-    """Measures the threshold in use, and finds the next one."""
-    falls = falls_of(games)
+    """Measures the threshold in use, and chooses the next one for a target rate of false positives."""
+    traces = resignation_traces(games)
     return Resignation(
         resigned_games=games.end.count(RESIGNATION),
         target=target,
-        used=measure(falls, threshold),
-        following=next_threshold(falls, target),
+        used=measure(traces, threshold),
+        following=next_threshold(traces, target),
     )
 
 
-def next_threshold(falls: Falls, target: float) -> Calibration:
-    """The highest threshold whose rate is within the target; NO_RESIGNATION where none has enough games."""
+def next_threshold(traces: ResignationTraces, target: float) -> Calibration:
+    """The highest threshold with enough games and a rate within the target, or NO_RESIGNATION if there is none."""
     step = (HIGHEST_THRESHOLD - NO_RESIGNATION) / THRESHOLD_STEPS
     for index in range(THRESHOLD_STEPS, 0, -1):
-        found = measure(falls, round(NO_RESIGNATION + step * index, 6))
+        found = measure(traces, round(NO_RESIGNATION + step * index, 6))
         if found.would_resign >= FEWEST_GAMES and found.false_positive_rate <= target:
             return found
-    return measure(falls, NO_RESIGNATION)
+    return measure(traces, NO_RESIGNATION)
 
 
-def measure(falls: Falls, threshold: float) -> Calibration:
-    """What a threshold would have done: the first player below it gives up."""
-    below = np.flatnonzero(falls.lowest < threshold)
-    game, first = np.unique(falls.game[below], return_index=True)
-    result = falls.outcome[game] * falls.mover[below[first]]
+def measure(traces: ResignationTraces, threshold: float) -> Calibration:
+    """Effect of a threshold on the calibration games; in each game the first player below it would resign."""
+    below = np.flatnonzero(traces.value < threshold)
+    game, first = np.unique(traces.game[below], return_index=True)  # `first`: the first move below, per game
+    result = traces.outcome[game] * traces.mover[below[first]]
     would_resign, would_have_won = len(game), int((result >= 0).sum())
     rate = would_have_won / would_resign if would_resign else 0.0
     return Calibration(
         threshold=threshold,
-        num_games=len(falls.outcome),
+        num_games=len(traces.outcome),
         would_resign=would_resign,
         would_have_won=would_have_won,
         false_positive_rate=rate,
@@ -74,19 +75,19 @@ def measure(falls: Falls, threshold: float) -> Calibration:
     )
 
 
-def falls_of(games: "GameColumns") -> Falls:
-    """The values of the calibration games."""
-    from zero.play.moves import FIRST_RESIGNATION  # the kernels; who reads or shows a calibration needs none
+def resignation_traces(games: "GameColumns") -> ResignationTraces:
+    """Extracts the traces of the calibration games."""
+    from zero.play.moves import FIRST_RESIGNATION  # imports the kernels, which reading a calibration does not need
 
     lengths = np.diff(games.move_offsets)
     game = np.repeat(np.arange(games.num_games), lengths)
     move = np.arange(games.num_positions) - np.repeat(games.move_offsets[:-1], lengths)
-    lowest = np.where(move >= FIRST_RESIGNATION, np.maximum(games.root_values, games.best_values), np.float32(math.inf))
-    chosen = games.never_resigns[game]
-    number = np.cumsum(games.never_resigns) - 1
-    return Falls(
-        lowest=lowest[chosen],
-        mover=np.where(move % 2 == 0, 1, -1).astype(np.int8)[chosen],
-        game=number[game[chosen]],
+    value = np.where(move >= FIRST_RESIGNATION, np.maximum(games.root_values, games.best_values), np.float32(math.inf))
+    is_calibration = games.never_resigns[game]
+    calibration_index = np.cumsum(games.never_resigns) - 1  # [all games], index among the calibration games
+    return ResignationTraces(
+        value=value[is_calibration],
+        mover=np.where(move % 2 == 0, 1, -1).astype(np.int8)[is_calibration],
+        game=calibration_index[game[is_calibration]],
         outcome=games.outcome[games.never_resigns],
     )

@@ -1,105 +1,116 @@
-"""Stage 1, self-play: the champion plays against itself. Reads `state/champion`, writes `data/games`.
+"""Stage `selfplay`: the champion plays against itself. Reads `state/champion`; writes `data/games` and its metrics.
 
-With `selfplay.overlap` it is the champion that stood when the generation before began, `state/champion/selfplay`. So
-the next generation's games can be planned as soon as this one's have been played, and who plays them, and when, has no
-part in what they are.
+With `selfplay.overlap` the player is the champion at the start of the previous generation (`state/champion/selfplay`).
+The games of the next generation can then be planned and played as soon as the games of this generation are complete.
+The games depend on their specification alone, not on where or when they are played.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from zero.config.params import Params, SelfplayParams, load_params, params_digest
+from zero.config.params import Params, SelfplayParams, load_params
 from zero.errors import LineageError, StorageError
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.shards.executor import Progress
-from zero.shards.spec import ShardSpec, code_digest, plan_shards
+from zero.shards.spec import ShardSpec, plan_shards
+from zero.stages.origin import origin_of
 from zero.stages.resignation import calibrate
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.layout import CHAMPION_DIR, GAMES_DIR, GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
-from zero.storage.manifests import RESIGNATION, Champion, GameSet, GenerationId, Origin
+from zero.storage.manifests import RESIGNATION, Champion, GameSet, GenerationId
 from zero.storage.store import Store
 
 if TYPE_CHECKING:
     from zero.data.records import GameColumns
 
-
-class Player(NamedTuple):
-    """Who plays, with the folder of its manifest and weights."""
-
-    champion: Champion
-    folder: Path
-
-
-def player_of(folder: Path, params: Params, generation: GenerationId) -> Player:
-    """Who plays the generation's games: the champion, or with `selfplay.overlap` the one that the state names.
-
-    Raises:
-      StorageError: it is not there, or is another one than the state names.
-    """
-    if not params.selfplay.overlap or generation.player is None:
-        return Player(read_manifest(folder / CHAMPION_DIR, Champion), folder / CHAMPION_DIR)
-    champion = read_manifest(folder / PLAYER_DIR, Champion)
-    if champion.weights.sha256 != generation.player:
-        raise StorageError(
-            f"{folder / PLAYER_DIR} is {champion.weights.sha256[:12]}, state/generation.json says "
-            f"{generation.player[:12]}; restore it with `git checkout HEAD -- state dvc.lock && dvc checkout --force`"
-        )
-    return Player(champion, folder / PLAYER_DIR)
-
-
-def plan(folder: Path, store: Store) -> list[ShardSpec]:
-    """The stage's shards; puts the player's weights into the store, where the workers find them."""
-    params = load_params(folder)
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-    player = player_of(folder, params, generation)
-    return _plan(params, generation.number, player, generation.resign_threshold, store)
-
-
-def plan_next(folder: Path, store: Store) -> list[ShardSpec]:
-    """The shards that the next generation will plan, as soon as the games of this one are there.
-
-    They are by the champion that this generation began with, whatever its match says, with the threshold of resignation
-    that its games gave.
-
-    Raises:
-      LineageError: self-play does not overlap, or it is too early, or too late.
-    """
-    params = load_params(folder)
-    if not params.selfplay.overlap:
-        raise LineageError(
-            "the next generation's self-play is by the champion that this one's match decides; set selfplay.overlap to "
-            "true in params.yaml and commit it, to play by the one that stood when this generation began"
-        )
-    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
-    threshold = _threshold_after(folder, generation)
-    champion = read_manifest(folder / CHAMPION_DIR, Champion)
-    if champion.generation >= generation.number:
-        raise LineageError(
-            f"generation {generation.number} of {generation.lineage} has just been decided, and the next one is being "
-            "set up; plan it without --next when `zero advance` is done"
-        )
-    return _plan(params, generation.number + 1, Player(champion, folder / CHAMPION_DIR), threshold, store)
+STAGE: Final = "selfplay"
 
 
 def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet:
-    """Runs the stage in a lineage's workspace."""
-    from zero.shards.collect import collect_games  # with the kernels; who plans shards or reads metrics needs none
+    """Plays the self-play games of a generation in its workspace, and measures them.
+
+    Args:
+      folder: the workspace.
+      store: finished shards, which are not played again, and weights.
+      progress: called with the number of finished games and the number of games.
+
+    Raises:
+      ParamsError: `params.yaml` is not valid.
+      StorageError: the champion is missing or corrupt, or a shard breaks the data contract each time it is played.
+    """
+    from zero.shards.collect import collect_games  # imports the kernels, which planning does not need
 
     params = load_params(folder)
-    specs = plan(folder, store)
-    origin = _origin(params, read_manifest(folder, GenerationId, GENERATION_FILE), specs)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+
+    specs = plan(folder, params, generation, store)
+    origin = origin_of(STAGE, params, generation, {"champion": specs[0].weights[0]})
     collected = collect_games(folder, params, specs, store, origin, folder / GAMES_DIR, progress)
-    metrics = metrics_of(collected.games, params.selfplay, specs[0].resign_threshold)
+    metrics = selfplay_metrics(collected.games, params.selfplay, generation.resign_threshold)
+
     write_manifest(folder, metrics, SELFPLAY_METRICS)
     return collected.game_set
 
 
-def metrics_of(games: "GameColumns", selfplay: SelfplayParams, resign_threshold: float) -> SelfplayMetrics:
-    """What a person wants to know of a set of games that were played with a threshold of resignation."""
+def plan(folder: Path, params: Params, generation: GenerationId, store: Store) -> list[ShardSpec]:
+    """Specifications of the generation's shards. Uploads the player's weights to the store for the workers.
+
+    Raises:
+      StorageError: see `find_player`.
+    """
+    player_dir = find_player(folder, params, generation)
+    return _plan(params, generation.number, player_dir, generation.resign_threshold, store)
+
+
+def plan_next(folder: Path, params: Params, generation: GenerationId, store: Store) -> list[ShardSpec]:
+    """Specifications of the next generation's shards, with overlap: the same that `plan` gives in that generation.
+
+    The player is the present champion, whatever the match of this generation decides. The resignation threshold is the
+    one measured on the games of this generation.
+
+    Raises:
+      LineageError: self-play does not overlap, or this generation's self-play is not finished, or the generation has
+        already been decided.
+    """
+    if not params.selfplay.overlap:
+        raise LineageError(
+            "the player of the next generation's self-play is not known before this generation's match decides; to "
+            "plan ahead, set selfplay.overlap to true in params.yaml and commit it"
+        )
+    threshold = _measured_threshold(folder, generation)
+    champion_dir = folder / CHAMPION_DIR
+    if read_manifest(champion_dir, Champion).generation >= generation.number:
+        raise LineageError(
+            f"generation {generation.number} of {generation.lineage} has just been decided, and `zero advance` is "
+            "setting up the next one; plan it without --next when that is done"
+        )
+    return _plan(params, generation.number + 1, champion_dir, threshold, store)
+
+
+def find_player(folder: Path, params: Params, generation: GenerationId) -> Path:
+    """Folder of the player's manifest and weights: the champion, or with `selfplay.overlap` the one the state names.
+
+    Raises:
+      StorageError: its manifest is missing, or is not the one that the state names.
+    """
+    if not params.selfplay.overlap or generation.player is None:
+        return folder / CHAMPION_DIR
+    digest = read_manifest(folder / PLAYER_DIR, Champion).weights.sha256
+    if digest != generation.player:
+        raise StorageError(
+            f"{folder / PLAYER_DIR} holds weights {digest[:12]}, but state/generation.json names "
+            f"{generation.player[:12]}; restore it with `git checkout HEAD -- state dvc.lock && dvc checkout --force`"
+        )
+    return folder / PLAYER_DIR
+
+
+def selfplay_metrics(games: "GameColumns", selfplay: SelfplayParams, resign_threshold: float) -> SelfplayMetrics:
+    """Statistics of a generation's games, which were played with the given resignation threshold."""
     lengths = np.diff(games.move_offsets)
     sequences = {games.actions[a:b].tobytes() for a, b in zip(games.move_offsets, games.move_offsets[1:], strict=False)}
+    # Black makes the even moves. Root values are seen by the player to move, outcomes by Black.
     mover = np.concatenate([np.where(np.arange(length) % 2 == 0, 1, -1) for length in lengths])
     targets = np.repeat(games.outcome, lengths) * mover
     played_out = np.array([end != RESIGNATION for end in games.end])
@@ -122,39 +133,28 @@ def metrics_of(games: "GameColumns", selfplay: SelfplayParams, resign_threshold:
     )
 
 
-def _plan(params: Params, number: int, player: Player, threshold: float, store: Store) -> list[ShardSpec]:
-    digest = store.put_weights(checked_path(player.champion.weights, player.folder).read_bytes())
-    return plan_shards(params, "selfplay", params.selfplay, number, (digest,), threshold)
+def _plan(params: Params, number: int, player_dir: Path, threshold: float, store: Store) -> list[ShardSpec]:
+    player = read_manifest(player_dir, Champion)
+    digest = store.put_weights(checked_path(player.weights, player_dir).read_bytes())
+    return plan_shards(params, STAGE, params.selfplay, number, (digest,), threshold)
 
 
-def _threshold_after(folder: Path, generation: GenerationId) -> float:
-    """The threshold that the games of this generation's self-play stage give.
+def _measured_threshold(folder: Path, generation: GenerationId) -> float:
+    """The resignation threshold that this generation's games give for the next one.
 
     Raises:
-      LineageError: the stage is not done.
+      LineageError: the self-play stage of this generation is not finished.
     """
-    early = LineageError(
-        f"the self-play of generation {generation.number} of {generation.lineage} is not done, and its games set the "
-        f"next one's threshold of resignation; run `dvc repro selfplay` in {folder} first"
+    unfinished = LineageError(
+        f"the self-play of generation {generation.number} of {generation.lineage} is not finished, and its games set "
+        f"the resignation threshold of the next one; run `dvc repro selfplay` in {folder} first"
     )
     try:
         games = read_manifest(folder / GAMES_DIR, GameSet)
         metrics = read_manifest(folder, SelfplayMetrics, SELFPLAY_METRICS)
     except StorageError:
-        raise early from None
-    made = (games.origin.lineage, games.origin.generation, games.num_games, games.num_positions)
-    if made != (generation.lineage, generation.number, metrics.num_games, metrics.num_positions):
-        raise early  # they are of the generation before, or its metrics are not written yet
+        raise unfinished from None
+    found = (games.origin.lineage, games.origin.generation, games.num_games, games.num_positions)
+    if found != (generation.lineage, generation.number, metrics.num_games, metrics.num_positions):
+        raise unfinished  # the games are of the previous generation, or their metrics are not written yet
     return following_threshold(metrics)
-
-
-def _origin(params: Params, generation: GenerationId, specs: list[ShardSpec]) -> Origin:
-    return Origin(
-        stage="selfplay",
-        lineage=generation.lineage,
-        generation=generation.number,
-        seed=params.seed,
-        params_digest=params_digest(params, "selfplay"),
-        engine=code_digest("selfplay"),
-        inputs={"champion": specs[0].weights[0]},
-    )

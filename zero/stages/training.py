@@ -1,13 +1,13 @@
-"""Stage `training`: the trainee learns from the window; what comes out is the challenger.
+"""Stage `training`: the trainee learns from the window of games and becomes the challenger.
 
-Training always goes on from the trainee, whether its last challenger became champion or not, as in the paper. If the
-health check calls the training dead, the next one starts again from the same trainee (`zero.health`). It reads
-`data/window`, `state/trainee`, `state/generation.json` and `params.yaml` and nothing else. It is done here, or by
-several processes (`profile.training_processes`) that this one looks after; the files are written here alone.
+Training always continues from the trainee, whether its last challenger was promoted or not, as in the paper. After a
+training that the health check calls dead, the next one starts again from the same trainee (`zero.network.health`).
+The stage reads `data/window`, `state/trainee`, `state/generation.json` and `params.yaml`. With
+`profile.training_processes` above 1 it trains in that many child processes; only this process writes the outputs.
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -20,15 +20,21 @@ from zero.data.samples import SampleBatch, SampleGames, Sampler, new_sample_batc
 from zero.data.window import read_window
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
-from zero.network.data_parallel import Peers, run_together
-from zero.network.gpu_lock import alone_on_gpus
+from zero.network.data_parallel import Peers, Progress, run_data_parallel
+from zero.network.gpu_lock import lock_visible_gpus
 from zero.network.health import Health, health_of
 from zero.network.learner import Learner, StepResult
-from zero.network.profile import prepare_torch, zero_for_denormals
+from zero.network.profile import flush_denormals, prepare_torch
 from zero.network.weights import load_network
-from zero.stages.checkpoints import Progress as Checkpointed
-from zero.stages.checkpoints import SavedTraining, load_training, remove_checkpoints, resume_dir, save_training
-from zero.stages.training_inputs import training_origin
+from zero.stages.checkpoints import (
+    TrainingCheckpoint,
+    TrainingProgress,
+    checkpoint_dir,
+    load_checkpoint,
+    remove_checkpoints,
+    save_checkpoint,
+)
+from zero.stages.origin import training_origin
 from zero.storage.files import (
     canonical_json,
     checked_path,
@@ -42,6 +48,7 @@ from zero.storage.files import (
 from zero.storage.layout import (
     AVERAGE_FILE,
     CHALLENGER_DIR,
+    GENERATION_FILE,
     OPTIMIZER_FILE,
     RAW_WEIGHTS_FILE,
     TRAINEE_DIR,
@@ -50,18 +57,16 @@ from zero.storage.layout import (
     WEIGHTS_FILE,
     WINDOW_DIR,
 )
-from zero.storage.manifests import Checkpoint, Manifest, Origin, Window
+from zero.storage.manifests import Checkpoint, GenerationId, Manifest, Origin, Window
 
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
-"""Threads that make batches, by device; changes no bits."""
-
-Progress = Callable[[int, int], None]
+"""Threads that make batches, by device. The number does not change any result."""
 
 log = logging.getLogger(__name__)
 
 
 class TrainingMetrics(Manifest):
-    """`metrics/training.json`: the last line of the curve, the size of the training, and its health."""
+    """`metrics/training.json`: the last line of the curve (`StepResult`), the amount of training, and its health."""
 
     step: int
     loss: float
@@ -87,74 +92,76 @@ class TrainingMetrics(Manifest):
 
 
 class Trained(NamedTuple):
-    """What training has made."""
+    """Result of a training."""
 
     step: int
     learning_rate_factor: float
     curve: tuple[StepResult, ...]
-    weights: bytes  # the player's
-    raw_weights: bytes | None  # without the moving average, where there is one
+    weights: bytes  # of the player: the moving average, if there is one
+    raw_weights: bytes | None  # of the network in training, if the player's differ
     optimizer: bytes
 
 
 def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
-    """Makes `models/challenger`, the metrics and the curve of a workspace; goes on where it was interrupted.
+    """Trains in a workspace. Writes `models/challenger`, the metrics and the curve; resumes an interrupted training.
 
     Args:
       folder: the workspace.
-      progress: called after each step with the steps done and the steps of this generation.
+      progress: called after each step with the number of steps done and the steps of this generation.
 
     Raises:
       ParamsError: `params.yaml` is not valid, does not fit the trainee, or makes training diverge.
-      StorageError: a file is missing or altered, or cannot be written.
-      WorkerError: one of several processes that train died.
+      StorageError: a file is missing or corrupt, or cannot be written.
+      WorkerError: a training process died.
     """
     params = load_params(folder)
-    profile = params.profile
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     window = read_manifest(folder / WINDOW_DIR, Window)
     trainee = read_manifest(folder / TRAINEE_DIR, Checkpoint)
     check_trainee(trainee, params)
-    origin = training_origin(folder, params)
-    prepare_torch(profile, profile.training_threads)
-    if profile.training_processes == 1:
-        with alone_on_gpus(profile):
+    origin = training_origin(folder, params, generation)
+
+    prepare_torch(params.profile, params.profile.training_threads)
+    if params.profile.training_processes == 1:
+        with lock_visible_gpus(params.profile):
             trained = train(folder, params, origin, trainee, window, None, progress)
     else:
-        trained = run_together(train, (folder, params, origin, trainee, window), profile, progress)
+        trained = run_data_parallel(train, (folder, params, origin, trainee, window), params.profile, progress)
     health = health_of(trained.curve, params.training.num_steps)
+
     checkpoint = _write_challenger(folder, params, origin, trainee, trained, health)
     _write_metrics(folder, params, window, trained, health)
     remove_checkpoints(folder)
-    log.info("generation %d: trained to step %d, loss %.4f", origin.generation, trained.step, trained.curve[-1].loss)
+    log.info("generation %d: trained to step %d, loss %.4f", generation.number, trained.step, trained.curve[-1].loss)
     for line in health.lines():
-        log.warning("generation %d: %s", origin.generation, line)
+        log.warning("generation %d: %s", generation.number, line)
     return checkpoint
 
 
 def check_trainee(trainee: Checkpoint, params: Params) -> None:
-    """Checks that the trainee is the network of the parameters.
+    """Checks that the trainee's network has the architecture that the parameters ask for.
 
     Raises:
-      ParamsError: it is another one.
+      ParamsError: a field of `network` differs.
     """
     for name in type(params.network).model_fields:
-        has, wanted = getattr(trainee.network, name), getattr(params.network, name)
-        if has != wanted:
+        found, expected = getattr(trainee.network, name), getattr(params.network, name)
+        if found != expected:
             raise ParamsError(
-                f"network.{name} = {wanted!r}, but the trainee has {has!r}; set it back or start a new lineage"
+                f"network.{name} = {expected!r}, but the trainee has {found!r}; set it back or start a new lineage"
             )
 
 
 def sample_games(columns: GameColumns) -> SampleGames:
-    """The columns that samples are made of.
+    """The columns of games that training samples are made of.
 
     Raises:
-      StorageError: not one move is a policy target.
+      StorageError: the games have no policy target.
     """
     if not len(columns.visit_counts):
         raise StorageError(
-            f"none of the {columns.num_positions} moves of the window was searched in full, so there is nothing to "
-            "learn from; raise selfplay.full_search_fraction or selfplay.num_games"
+            f"none of the {columns.num_positions} moves of the window had a full search, so there is no policy target; "
+            "raise selfplay.full_search_fraction or selfplay.num_games"
         )
     return SampleGames(
         outcome=columns.outcome,
@@ -172,13 +179,13 @@ def sample_games(columns: GameColumns) -> SampleGames:
 
 
 def curve_line(steps: Sequence[StepResult]) -> StepResult:
-    """One line of the curve: means over the steps, step and learning rate of the last."""
+    """One line of the training curve: means over the steps, but step and learning rate of the last one."""
     means = np.mean(np.array(steps), axis=0)
     return StepResult(*means.tolist())._replace(step=steps[-1].step, learning_rate=steps[-1].learning_rate)
 
 
 def curve_text(curve: Sequence[StepResult]) -> str:
-    """The curve as CSV, numbers with six digits."""
+    """The training curve as CSV, numbers with six significant digits."""
     lines = [",".join([str(line.step), *(f"{value:.6g}" for value in line[1:])]) for line in curve]
     return "\n".join([",".join(StepResult._fields), *lines]) + "\n"
 
@@ -192,40 +199,41 @@ def train(
     peers: Peers | None,
     progress: Progress | None,
 ) -> Trained:
-    """Trains from the trainee, or from where it was interrupted, to the end; keeps checkpoints on the way.
+    """Trains from the trainee or from the last training checkpoint, and saves checkpoints at intervals.
 
     Args:
       folder: the workspace.
       params: its parameters.
-      origin: of the result; its digest names the checkpoints.
-      trainee: what training goes on from.
-      window: the games.
-      peers: the processes that do this together; all of them call this, the first one reads and writes for all.
+      origin: origin of the challenger; its digest names the checkpoints.
+      trainee: the network and optimiser state to start from.
+      window: the games to learn from.
+      peers: the processes that train together, or None. Each calls this function; the first one reads the games, and
+        writes the checkpoints, for all.
       progress: see `run`.
 
     Raises:
-      ParamsError: training diverges, or the GPU is too small.
-      StorageError: a file is altered, or cannot be written.
+      ParamsError: training diverges, or the GPU's memory is too small.
+      StorageError: a file is corrupt, or cannot be written.
     """
     training = params.training
-    directory = resume_dir(folder, sha256_bytes(canonical_json(origin)))
+    directory = checkpoint_dir(folder, sha256_bytes(canonical_json(origin)))
     first_step, last_step = trainee.step, trainee.step + training.num_steps
-    saved = load_training(directory) or _first_checkpoint(trainee, folder / TRAINEE_DIR)
-    with zero_for_denormals():
-        learner = _learner(params, saved, peers)
-        curve, pending = list(saved.progress.curve), list(saved.progress.pending)
-        made = _batches(folder, params, origin, window, peers, learner.step, last_step)
-        with closing(made) as batches:
+    start = load_checkpoint(directory) or _trainee_checkpoint(trainee, folder / TRAINEE_DIR)
+    with flush_denormals():
+        learner = _learner(params, start, peers)
+        curve, pending = list(start.progress.curve), list(start.progress.pending)
+        with closing(_batches(folder, params, origin, window, peers, learner.step, last_step)) as batches:
             for step in learner.train(batches):
                 is_line = step % training.log_interval == 0 or step == last_step
                 is_checkpoint = step % training.checkpoint_interval == 0 and step < last_step
+                # Reading results makes the host wait for a GPU, so it happens only where they are needed.
                 if is_line or is_checkpoint:
                     pending += learner.results()
                 if is_line:
                     curve.append(curve_line(pending))
                     pending.clear()
                 if is_checkpoint and (peers is None or peers.rank == 0):
-                    save_training(
+                    save_checkpoint(
                         directory,
                         step,
                         learner.learning_rate_factor,
@@ -256,13 +264,13 @@ def _batches(
     first_step: int,
     last_step: int,
 ) -> Generator[SampleBatch, None, None]:
-    """The batches of the steps from `first_step` on, or this process's share of each."""
+    """The batches of the steps after `first_step`, or this process's share of each batch."""
     rules, training = rules_of(params.game), params.training
     num_steps = last_step - first_step
     if peers is not None:
         share = new_sample_batch(rules, training.batch_size // peers.size)
         if peers.rank > 0:
-            yield from peers.shares(None, share, num_steps)
+            yield from peers.scatter(None, share, num_steps)
             return
     games = sample_games(read_window(window, folder / WINDOW_DIR, rules))
     with Sampler(
@@ -276,12 +284,12 @@ def _batches(
         training.search_value_weight,
     ) as sampler:
         batches = sampler.batches(first_step, num_steps)
-        yield from batches if peers is None else peers.shares(batches, share, num_steps)
+        yield from batches if peers is None else peers.scatter(batches, share, num_steps)
 
 
-def _first_checkpoint(trainee: Checkpoint, trainee_dir: Path) -> SavedTraining:
-    """What training begins with where it was not interrupted."""
-    progress = Checkpointed(
+def _trainee_checkpoint(trainee: Checkpoint, trainee_dir: Path) -> TrainingCheckpoint:
+    """The trainee as the checkpoint of a training that has not made any step."""
+    progress = TrainingProgress(
         step=trainee.step,
         learning_rate_factor=trainee.learning_rate_factor,
         curve=(),
@@ -291,21 +299,21 @@ def _first_checkpoint(trainee: Checkpoint, trainee_dir: Path) -> SavedTraining:
         average=trainee.trainee_average,
     )
     files = (trainee.trainee, trainee.optimizer, trainee.trainee_average)
-    return SavedTraining(progress, *(checked_path(ref, trainee_dir).read_bytes() for ref in files))
+    return TrainingCheckpoint(progress, *(checked_path(ref, trainee_dir).read_bytes() for ref in files))
 
 
-def _learner(params: Params, saved: SavedTraining, peers: Peers | None) -> Learner:
-    progress = saved.progress
+def _learner(params: Params, start: TrainingCheckpoint, peers: Peers | None) -> Learner:
+    progress = start.progress
     if progress.curve or progress.pending:
-        log.info("training goes on from step %d", progress.step)
-    average = saved.average if params.training.ema_decay else None
+        log.info("training resumes from step %d", progress.step)
+    average = start.average if params.training.ema_decay else None
     return Learner(
-        load_network(saved.weights),
+        load_network(start.weights),
         params.training,
         params.profile.device,
         progress.step,
         progress.learning_rate_factor,
-        saved.optimizer,
+        start.optimizer,
         None if average is None else load_network(average),
         params.profile.training_precision,
         peers,
@@ -315,7 +323,7 @@ def _learner(params: Params, saved: SavedTraining, peers: Peers | None) -> Learn
 def _write_challenger(
     folder: Path, params: Params, origin: Origin, trainee: Checkpoint, trained: Trained, health: Health
 ) -> Checkpoint:
-    """Writes the challenger. After a dead training only `weights` is new, and the rest repeats the trainee."""
+    """Writes the challenger. After a dead training only `weights` are new; the rest is copied from the trainee."""
     directory = folder / CHALLENGER_DIR
     restarts = health.verdict == "dead"
     files = {WEIGHTS_FILE: trained.weights, OPTIMIZER_FILE: trained.optimizer}

@@ -1,9 +1,10 @@
-"""Stage 5, verification: double play. Some shards are played a second time, by another process, and compared.
+"""Stage `verification`: re-executes a sample of the shards in another process and compares the games bit by bit.
 
-Reads `data/games`, `data/match` and what they were played by; writes `metrics/verification.json`. Which shards is drawn
-from the lineage's seed and the generation, so nobody can know it while a shard is played without computing it. A shard
-is played in lock-step until a share of its games has ended: those are bit for bit what the whole shard has, and cost a
-small part of it. A difference is an error, so that nothing is recorded; the shard is quarantined and played again.
+Reads `data/games`, `data/match` and the networks that played them; writes `metrics/verification.json`. The sample is
+drawn from the lineage's seed and the generation, so the same shards are checked whenever the stage is run. A shard is
+played in lock-step until a fraction of its games has ended. Those games are bit for bit the same as in the complete
+shard, and cost a small part of it. A difference is an error: the generation is not recorded, and the shard is
+quarantined and played again.
 """
 
 import logging
@@ -24,29 +25,31 @@ from zero.shards.expected import size_limits
 from zero.shards.spec import PartialShard, ShardSpec
 from zero.stages import gating, selfplay
 from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import GAMES_DIR, MATCH_DIR, QUARANTINE_DIR, VERIFICATION_METRICS
-from zero.storage.manifests import GameSet, Manifest, ShardRef
+from zero.storage.layout import GAMES_DIR, GENERATION_FILE, MATCH_DIR, QUARANTINE_DIR, VERIFICATION_METRICS
+from zero.storage.manifests import GameSet, GenerationId, Manifest, ShardRef
 from zero.storage.store import Store
 
 STAGE = "verification"
-COMPARED_FIELDS = (
-    *("black", "white", "never_resigns", "actions", "root_values", "best_values", "visit_counts"),
-    *("end", "outcome", "margin", "ownership"),
-)
-"""Fields of a game in the order in which a difference is told: what came first in play first."""
-OF_MOVES = ("actions", "root_values", "best_values", "visit_counts")
+SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
+HEADER_FIELDS = ("black", "white", "never_resigns")
+MOVE_FIELDS = ("actions", "root_values", "best_values", "visit_counts")
+RESULT_FIELDS = ("end", "outcome", "margin", "ownership")
+COMPARED_FIELDS = (*HEADER_FIELDS, *MOVE_FIELDS, *RESULT_FIELDS)
+"""Compared fields of a game, in the order in which they arise in play: the earliest difference is reported."""
+
+Kind = Literal["selfplay", "gating"]
 
 log = logging.getLogger(__name__)
 
 
 class VerifiedGames(Manifest):
-    """What was played twice of one stage, with equal bits."""
+    """Games of one stage that were re-executed with equal bits."""
 
     shards: tuple[int, ...]
-    """Numbers of the shards that were drawn."""
+    """Numbers of the sampled shards, from 0 in their stage."""
     num_shards: int
     num_games: int
-    """Games that were compared."""
+    """Number of compared games."""
     num_positions: int
 
 
@@ -57,58 +60,66 @@ class VerificationMetrics(Manifest):
     gating: VerifiedGames
 
 
-class Drawn(NamedTuple):
-    """A shard to be played twice."""
+class SampledShard(NamedTuple):
+    """A recorded shard that is re-executed."""
 
-    stage: Literal["selfplay", "gating"]
-    number: int  # of the shard in the stage
+    stage: Kind
+    number: int  # from 0, in its stage
     spec: ShardSpec
     ref: ShardRef
 
 
 class Difference(NamedTuple):
-    """Where two plays of a game part."""
+    """The first place at which the recorded and the re-executed play of a game differ."""
 
     game: int  # number in its generation
-    move: int  # from 0; the game's length where it is not of a move
+    move: int  # from 0; the length of the game for fields of the result
     field: str
     recorded: str
-    again: str
+    reexecuted: str
 
     def __str__(self) -> str:
         return (
-            f"game {self.game}, move {self.move}: {self.field} is {self.recorded} as recorded and {self.again} when "
-            "played again"
+            f"game {self.game}, move {self.move}: {self.field} is {self.recorded} as recorded and {self.reexecuted} "
+            "when re-executed"
         )
 
 
 def run(folder: Path, store: Store, progress: Progress | None = None) -> VerificationMetrics:
-    """Runs the stage in a lineage's workspace.
+    """Re-executes sampled shards of a workspace's generation, and compares them with the recorded ones.
+
+    Args:
+      folder: the workspace.
+      store: its weights and shards. The re-execution uses a temporary store of its own, so that it finds no results.
+      progress: called with the number of finished games and the number of games.
 
     Raises:
-      MismatchError: a shard came out differently; it is quarantined in the workspace and in `store`.
-      LineageError: this machine cannot play what was recorded.
+      MismatchError: a game differs; its shard has been quarantined.
+      LineageError: this machine cannot re-execute the shards, because it would plan them differently.
     """
     params = load_params(folder)
-    drawn = [
-        *_draw(folder, params, "selfplay", selfplay.plan(folder, store)),
-        *_draw(folder, params, "gating", gating.plan(folder, store)),
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
+
+    sample = [
+        *_sample(folder, params, "selfplay", selfplay.plan(folder, params, generation, store)),
+        *_sample(folder, params, "gating", gating.plan(folder, params, generation, store)),
     ]
     with tempfile.TemporaryDirectory(prefix="zero-verification-") as scratch:
         second = Store(scratch)
-        for digest in {digest for each in drawn for digest in each.spec.weights}:
+        for digest in {digest for shard in sample for digest in shard.spec.weights}:
             second.put_weights(store.get_weights(digest))
-        _play(folder, params, drawn, second, progress)
-        compared = [_compare(folder, each, store, second) for each in drawn]
+        _reexecute(folder, params, sample, second, progress)
+        compared = [_compare(folder, shard, store, second) for shard in sample]
+
     metrics = VerificationMetrics(
-        selfplay=_counted("selfplay", drawn, compared), gating=_counted("gating", drawn, compared)
+        selfplay=_verified("selfplay", sample, compared), gating=_verified("gating", sample, compared)
     )
     write_manifest(folder, metrics, VERIFICATION_METRICS)
     return metrics
 
 
-def draw_shards(params: VerificationParams, num_shards: int, stream: np.ndarray) -> list[int]:
-    """Indices of the shards to be played twice, sorted: the share of them rounded, at least one unless it is 0."""
+def sample_shards(params: VerificationParams, num_shards: int, stream: np.ndarray) -> list[int]:
+    """Sorted numbers of the shards to re-execute: `shard_fraction` of them, at least one unless that is 0."""
     if params.shard_fraction == 0.0:
         return []
     number = min(num_shards, max(1, int(params.shard_fraction * num_shards + 0.5)))
@@ -116,125 +127,119 @@ def draw_shards(params: VerificationParams, num_shards: int, stream: np.ndarray)
     return sorted(left.pop(next_below(stream, len(left))) for _ in range(number))
 
 
-def games_to_end(params: VerificationParams, num_games: int) -> int:
-    """Games of a shard that must have ended before its second play stops."""
+def games_to_finish(params: VerificationParams, num_games: int) -> int:
+    """Number of games of a shard that must end before its re-execution stops: `game_fraction`, at least one."""
     return min(num_games, max(1, int(params.game_fraction * num_games + 0.5)))
 
 
-def first_difference(recorded: GameColumns, again: GameColumns) -> Difference | None:
-    """Where the games of `again`, some of those of `recorded`, are not the same bits; None where they are."""
-    places = {int(number): index for index, number in enumerate(recorded.game)}
-    for index, number in enumerate(again.game):
-        if int(number) not in places:
-            return Difference(int(number), 0, "game", "not there", "there")
-        mine, theirs = game_record(recorded, places[int(number)]), game_record(again, index)
-        found = [
-            (move, COMPARED_FIELDS.index(field), field, said, is_so)
-            for field in COMPARED_FIELDS
-            for move, said, is_so in _parting(field, getattr(mine, field), getattr(theirs, field), len(mine.actions))
-        ]
-        if found:
-            move, _, field, said, is_so = min(found, key=lambda difference: difference[:2])
-            return Difference(int(number), move, field, said, is_so)
+def first_difference(recorded: GameColumns, reexecuted: GameColumns) -> Difference | None:
+    """The first difference between re-executed games and the recorded games of the same numbers; None if equal."""
+    index_of = {int(number): index for index, number in enumerate(recorded.game)}
+    for index, number in enumerate(reexecuted.game):
+        if int(number) not in index_of:
+            return Difference(int(number), 0, "game", "missing", "present")
+        one, other = game_record(recorded, index_of[int(number)]), game_record(reexecuted, index)
+        differences = []
+        for field in COMPARED_FIELDS:
+            if found := _field_difference(field, getattr(one, field), getattr(other, field), len(one.actions)):
+                move, *texts = found
+                differences.append(Difference(int(number), move, field, *texts))
+        if differences:
+            return min(differences, key=lambda difference: difference.move)  # of equal moves the first field
     return None
 
 
-def _draw(
-    folder: Path, params: Params, stage: Literal["selfplay", "gating"], specs: Sequence[ShardSpec]
-) -> list[Drawn]:
-    """The shards of a stage that are drawn, each with its recorded file.
+def _sample(folder: Path, params: Params, stage: Kind, specs: Sequence[ShardSpec]) -> list[SampledShard]:
+    """The sampled shards of a stage, each with its recorded file.
 
     Raises:
-      LineageError: they were not played to the specification that this machine makes.
+      LineageError: the recorded shards were played to other specifications than this machine plans.
     """
-    refs = read_manifest(folder / _games_dir(stage), GameSet).shards
+    refs = read_manifest(folder / SHARD_DIRS[stage], GameSet).shards
     stream = stream_of(params.seed, specs[0].generation, STAGE, 0 if stage == "selfplay" else 1)
-    drawn = []
-    for index in draw_shards(params.verification, len(specs), stream):
-        if index >= len(refs) or refs[index].key != specs[index].key():
+    sample = []
+    for number in sample_shards(params.verification, len(specs), stream):
+        if number >= len(refs) or refs[number].key != specs[number].key():
             raise LineageError(
-                f"{_games_dir(stage)} was played by other code, parameters or hardware than this workspace has; play "
+                f"{SHARD_DIRS[stage]} was played by other code, parameters or hardware than this workspace has; play "
                 f"it again with `dvc repro -f {stage}`, or verify it on a machine of the same execution profile"
             )
-        drawn.append(Drawn(stage, index, specs[index], refs[index]))
-    return drawn
+        sample.append(SampledShard(stage, number, specs[number], refs[number]))
+    return sample
 
 
-def _play(folder: Path, params: Params, drawn: Sequence[Drawn], store: Store, progress: Progress | None) -> None:
-    """Plays the beginnings of the shards into a store of their own, as many at once as there are processes."""
+def _reexecute(
+    folder: Path, params: Params, sample: Sequence[SampledShard], store: Store, progress: Progress | None
+) -> None:
+    """Plays the shards into `store` until enough of their games have ended, several shards at a time."""
     partial = [
-        PartialShard(**each.spec.model_dump(), stop_after=games_to_end(params.verification, each.spec.num_games))
-        for each in drawn
+        PartialShard(**shard.spec.model_dump(), stop_after=games_to_finish(params.verification, shard.spec.num_games))
+        for shard in sample
     ]
     if not partial:
         return
     num_processes = min(num_local_processes(params), len(partial))
     num_gpus = num_processes if params.profile.device == "cuda" else 0
-    total = sum(each.stop_after for each in partial)
+    total = sum(spec.stop_after for spec in partial)
 
     def report(done: int, _: int) -> None:
         if progress:
-            progress(min(done, total), total)  # a few games more may end at once
+            progress(min(done, total), total)  # more games than needed may end in the last step
 
     with LocalExecutor(folder, num_processes, store.url, num_gpus) as executor:
         play_all(executor, partial, num_processes, report)
 
 
-def _compare(folder: Path, drawn: Drawn, store: Store, second: Store) -> GameColumns:
-    """The games of the second play, equal to those recorded.
+def _compare(folder: Path, shard: SampledShard, store: Store, second: Store) -> GameColumns:
+    """The re-executed games of a shard, which equal the recorded ones.
 
     Raises:
-      MismatchError: they are not; the recorded shard is quarantined.
+      MismatchError: they differ; the recorded shard has been quarantined.
     """
-    games_dir = _games_dir(drawn.stage)
-    path = checked_path(drawn.ref.file, folder / games_dir)
-    stored = second.get_shard(drawn.spec.key())
+    games_dir = SHARD_DIRS[shard.stage]
+    path = checked_path(shard.ref.file, folder / games_dir)
+    stored = second.get_shard(shard.spec.key())
     if stored is None:
-        raise StorageError(f"the second play of {path} is gone from {second.url}; run `dvc repro` again")
-    again = read_records(stored.data, "the second play", size_limits(drawn.spec))
-    if difference := first_difference(read_records(path.read_bytes(), str(path)), again):
-        reason = f"{games_dir}/{path.name}, played twice, gave two results: {difference}"
-        quarantine_games(folder, games_dir, drawn.ref, reason, store)
+        raise StorageError(f"the re-executed shard of {path} is missing from {second.url}; run `dvc repro` again")
+    reexecuted = read_records(stored.data, "the re-executed shard", size_limits(shard.spec))
+    if difference := first_difference(read_records(path.read_bytes(), str(path)), reexecuted):
+        reason = f"{games_dir}/{path.name} differs from its re-execution: {difference}"
+        quarantine_games(folder, games_dir, shard.ref, reason, store)
         raise MismatchError(
             f"{reason}; nothing is recorded. It is quarantined in {folder / QUARANTINE_DIR}: run `dvc repro` to play "
-            "it again, and if that ends here too, distrust this machine, its workers or their drivers"
+            "it again. If that fails too, check this machine, the workers and their drivers"
         )
-    log.info("%s/%s: %d games played twice with equal bits", games_dir, path.name, again.num_games)
-    return again
+    log.info("%s/%s: %d games re-executed with equal bits", games_dir, path.name, reexecuted.num_games)
+    return reexecuted
 
 
-def _parting(field: str, mine: object, theirs: object, num_moves: int) -> list[tuple[int, str, str]]:
-    """The first move at which a field of a game differs, with both values; empty where it does not."""
-    if field not in OF_MOVES:
-        same = np.array_equal(np.asarray(mine), np.asarray(theirs))
-        return [] if same else [(0 if field in COMPARED_FIELDS[:3] else num_moves, _shown(mine), _shown(theirs))]
-    one, other = np.asarray(mine), np.asarray(theirs)
+def _field_difference(field: str, recorded: object, reexecuted: object, num_moves: int) -> tuple[int, str, str] | None:
+    """The first move at which a field of a game differs, with both values as text; None if they are equal."""
+    one, other = np.asarray(recorded), np.asarray(reexecuted)
+    if field not in MOVE_FIELDS:
+        move = 0 if field in HEADER_FIELDS else num_moves
+        return None if np.array_equal(one, other) else (move, _value_text(one), _value_text(other))
     for move in range(min(len(one), len(other))):
-        if one[move].tobytes() != other[move].tobytes():
-            return [(move, _shown(one[move]), _shown(other[move]))]
+        if one[move].tobytes() != other[move].tobytes():  # as bytes, so that NaN and the sign of zero count
+            return move, _value_text(one[move]), _value_text(other[move])
     if len(one) != len(other):
-        return [(min(len(one), len(other)), f"that of {len(one)} moves", f"that of {len(other)} moves")]
-    return []
+        return min(len(one), len(other)), f"of {len(one)} moves", f"of {len(other)} moves"
+    return None
 
 
-def _shown(value: object) -> str:
-    """A value in few words."""
-    array = np.asarray(value)
-    if array.ndim:
-        used = np.flatnonzero(array)
-        return "{" + ", ".join(f"{i}: {array[i]}" for i in used[:8]) + (", ..." if len(used) > 8 else "") + "}"
-    return repr(array.item()) if array.dtype.kind != "U" else str(value)[:12]
+def _value_text(value: np.ndarray) -> str:
+    """A short text of a value: digests are cut, and of an array only the first entries that are not 0 are shown."""
+    if value.ndim:
+        used = np.flatnonzero(value)
+        return "{" + ", ".join(f"{i}: {value[i]}" for i in used[:8]) + (", ..." if len(used) > 8 else "") + "}"
+    return str(value)[:12] if value.dtype.kind == "U" else repr(value.item())
 
 
-def _counted(stage: str, drawn: Sequence[Drawn], compared: Sequence[GameColumns]) -> VerifiedGames:
-    games = [columns for each, columns in zip(drawn, compared, strict=True) if each.stage == stage]
+def _verified(stage: Kind, sample: Sequence[SampledShard], compared: Sequence[GameColumns]) -> VerifiedGames:
+    games = [columns for shard, columns in zip(sample, compared, strict=True) if shard.stage == stage]
     return VerifiedGames(
-        shards=tuple(each.number for each in drawn if each.stage == stage),
+        shards=tuple(shard.number for shard in sample if shard.stage == stage),
         num_shards=len(games),
         num_games=sum(columns.num_games for columns in games),
         num_positions=sum(columns.num_positions for columns in games),
     )
-
-
-def _games_dir(stage: Literal["selfplay", "gating"]) -> str:
-    return GAMES_DIR if stage == "selfplay" else MATCH_DIR

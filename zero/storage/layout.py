@@ -1,6 +1,6 @@
-"""Paths inside a lineage's workspace, relative to it, each defined once.
+"""Paths in a lineage's workspace, relative to it, each defined once.
 
-Names only: this module imports no library, so that a reader of a manifest does not load torch.
+Names only: this module imports no library, so that a process which needs a path does not load torch.
 """
 
 from pathlib import Path
@@ -9,26 +9,29 @@ from zero.config.settings import STATE_FOLDER
 
 STATE_DIR = "state"
 CHAMPION_DIR = "state/champion"
-PLAYER_DIR = "state/champion/selfplay"
-"""The player of the games with `selfplay.overlap`; in the champion's folder, so that DVC tracks both together."""
 TRAINEE_DIR = "state/trainee"
 REPLAY_DIR = "state/replay"
-STATE_OUTS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
-"""Folders that a generation starts from, tracked by DVC."""
+STATE_DIRS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
+"""What a generation starts from. DVC tracks each by a file beside it, such as `state/champion.dvc`."""
+PLAYER_DIR = "state/champion/selfplay"
+"""The network that plays with `selfplay.overlap`: in the champion's folder, so that DVC tracks both as one output."""
 GENERATION_FILE = "state/generation.json"
 
 GAMES_DIR = "data/games"
 WINDOW_DIR = "data/window"
 CHALLENGER_DIR = "models/challenger"
 MATCH_DIR = "data/match"
+DATA_DIRS = (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)
+"""What the stages of a generation write, in their order."""
 
 WEIGHTS_FILE = "weights.safetensors"
-"""In the folder of a checkpoint or champion: the player."""
+"""In the folder of a checkpoint or champion: the weights of the player."""
 OPTIMIZER_FILE = "optimizer.safetensors"
+"""In the folder of a checkpoint: the momentum buffers."""
 RAW_WEIGHTS_FILE = "raw-weights.safetensors"
-"""In the challenger's folder: the weights that training continues from, if they are not the player's."""
+"""In the challenger's folder: the weights from which training continues, if they are not the player's."""
 AVERAGE_FILE = "average.safetensors"
-"""In the challenger's folder, only after a restart: the moving average that training continues from."""
+"""In the challenger's folder, only after a restart: the moving average from which training continues."""
 
 METRICS_DIR = "metrics"
 SELFPLAY_METRICS = "metrics/selfplay.json"
@@ -36,7 +39,7 @@ REPLAY_METRICS = "metrics/replay.json"
 TRAINING_METRICS = "metrics/training.json"
 GATING_METRICS = "metrics/gating.json"
 VERIFICATION_METRICS = "metrics/verification.json"
-METRICS = (SELFPLAY_METRICS, REPLAY_METRICS, TRAINING_METRICS, GATING_METRICS, VERIFICATION_METRICS)
+METRICS_FILES = (SELFPLAY_METRICS, REPLAY_METRICS, TRAINING_METRICS, GATING_METRICS, VERIFICATION_METRICS)
 PLOTS_DIR = "plots"
 TRAINING_CURVE = "plots/training.csv"
 
@@ -46,7 +49,7 @@ KEY_FILE = "record/signing-key.pub"
 
 CONSTRAINTS_FILE = "constraints.txt"
 PIPELINE_FILE = "dvc.yaml"
-DVC_LOCK_FILE = "dvc.lock"
+DVC_LOCK = "dvc.lock"
 COSTS_DIR = f"{STATE_FOLDER}/costs"
 QUARANTINE_DIR = f"{STATE_FOLDER}/quarantine"
 

@@ -10,13 +10,12 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from zero.errors import LineageError, ServerError
+from zero.record.generation import Generation
 from zero.tracking import pages
-from zero.tracking.files import Generation, read_generation
 
 if TYPE_CHECKING:
     from zero.tracking.client import Notebook
@@ -43,29 +42,22 @@ class TrackingReceipt(NamedTuple):
     """Number of its network in the catalogue."""
 
 
-def track_generation(folder: Path, uri: str, tag: str, recorded_ms: int | None = None) -> TrackingReceipt:
-    """Writes the generation whose files are in `folder` to the MLflow server, or what of it is not there yet.
+def track_generation(generation: Generation, uri: str) -> TrackingReceipt:
+    """Writes a generation to the MLflow server, or the part of it that the server lacks.
 
-    Of the data that DVC holds only `models/challenger` and `state/champion` are read.
-
-    Args:
-      folder: A workspace that stands at the generation, or a clone at its tag.
-      uri: Address of the server.
-      tag: Git tag of the generation.
-      recorded_ms: Milliseconds since 1970 at which the generation was recorded: its runs bear that time, so that they
-        are equal when they are written again. Without it, that of writing.
+    Of the data that DVC tracks only `models/challenger` and `state/champion` are read. The runs bear the time at which
+    the generation was recorded, so that they are equal when they are written again.
 
     Raises:
       ServerError: the server does not answer; nothing is lost, and the call can be repeated.
-      LineageError: the folder is not at the tag, or the server has another history of the lineage.
-      StorageError: a file of the generation is missing or altered.
+      LineageError: the server has another history of the lineage.
+      StorageError: a file of the generation is missing or corrupt.
     """
-    generation = read_generation(folder, tag)
+    page, children = pages.generation_page(generation), pages.stage_pages(generation)  # before anything is written
     with open_client(uri) as client:
-        notebook = client.open_notebook(uri, generation.lineage, recorded_ms)
-        page = pages.generation_page(generation)
+        notebook = client.open_notebook(uri, generation.lineage, generation.recorded_ms)
         run = notebook.open_run(page)
-        for child in pages.stage_pages(generation):
+        for child in children:
             notebook.fill_run(notebook.open_run(child, run.info.run_id), child)
         version = _register(notebook, generation, run.info.run_id)
         games = _earlier_games(notebook, generation)
@@ -136,6 +128,7 @@ def _register(notebook: "Notebook", generation: Generation, run_id: str) -> int:
     The aliases that move follow the newest generation tracked, so an older one that is caught up leaves them alone.
     """
     entry = generation.entry
+    assert entry is not None, "a page was made of it"
     opponent = None
     if entry.decision is not None:  # it is there already, unless an earlier generation was left out
         opponent = notebook.register(pages.champion_version(generation), None)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from zero.storage.files import sha256_file
 from zero.tracking import open_client
-from zero.tracking.files import Point
+from zero.tracking.metrics import Point
 
 RUNS_A_CALL = 100
 """Runs whose history of one metric is asked for together; the server's limit."""

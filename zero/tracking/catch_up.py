@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from zero.errors import LineageError
-from zero.record.ledger import generation_tag, read_ledger
+from zero.record.generation import Generation
+from zero.record.ledger import read_ledger
+from zero.record.lineages import ProjectRecord
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
 from zero.storage.vcs import configure_dvc, dvc, git
 from zero.tracking import TrackingReceipt, track_generation, tracked_generations
 from zero.tracking.rebuild import erase_lineage
 
-"""What tracking reads of the data that DVC holds; a generation without stages has no challenger."""
 TRACKING_LOCK_FILE = "zero-track.lock"
 
 log = logging.getLogger(__name__)
@@ -55,22 +55,26 @@ def _tracking(workspace: Path) -> Iterator[None]:
 
 def _catch_up(home: Path, workspace: Path, uri: str) -> list[TrackingReceipt]:
     ledger = read_ledger(workspace)
-    lineage = ledger[0].lineage
-    known = tracked_generations(lineage, uri)
+    known = tracked_generations(ledger[0].lineage, uri)
     receipts = []
-    for entry in ledger:
-        if entry.kind == "start" or entry.generation in known:
-            continue
-        tag = generation_tag(lineage, entry.generation)
-        outs = (CHAMPION_DIR,) if entry.decision is None else (CHALLENGER_DIR, CHAMPION_DIR)
+    with ProjectRecord(home) as chains:
+        for generation in chains.generations(ledger[0].lineage):
+            entry = generation.entry
+            recorded = entry is not None and entry.kind != "start" and generation.number <= ledger[-1].generation
+            if recorded and generation.number not in known:
+                _fetch_networks(home, workspace, generation)
+                receipts.append(track_generation(generation, uri))
+    return receipts
+
+
+def _fetch_networks(home: Path, workspace: Path, generation: Generation) -> None:
+    """Pulls the networks that tracking reads into DVC's cache if they are not on this machine."""
+    folders = (
+        [CHAMPION_DIR] if generation.entry and generation.entry.decision is None else [CHALLENGER_DIR, CHAMPION_DIR]
+    )
+    if missing := [each for each in folders if not generation.is_here(each)]:
         with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
             clone = Path(scratch) / "clone"
-            git(workspace, "clone", "--quiet", "--branch", tag, str(workspace), str(clone))
+            git(workspace, "clone", "--quiet", "--branch", generation.tag, str(workspace), str(clone))
             configure_dvc(clone, home)
-            try:
-                dvc(clone, "checkout", "--quiet", *outs)
-            except LineageError:  # not in the cache of this machine
-                dvc(clone, "pull", "--quiet", *outs)
-            recorded_ms = 1000 * int(git(clone, "log", "-1", "--format=%ct"))
-            receipts.append(track_generation(clone, uri, tag, recorded_ms))
-    return receipts
+            dvc(clone, "pull", "--quiet", *missing)

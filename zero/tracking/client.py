@@ -28,9 +28,9 @@ from mlflow.entities import (
 from mlflow.models import Model, ModelSignature
 from mlflow.types import Schema, TensorSpec
 
-from zero.errors import LineageError, ServerError
-from zero.storage.files import checked_path
-from zero.tracking.files import Point, TrainingData
+from zero.errors import LineageError, ServerError, StorageError
+from zero.storage.files import checked_path, link_or_copy, write_atomic
+from zero.tracking.metrics import Point, TrainingData
 from zero.tracking.pages import Page, Version
 from zero.tracking.server import unless
 
@@ -91,10 +91,10 @@ class Notebook:
         self._log_points(run_id, page.points, run.info.start_time)
         if page.data is not None:
             self._client.log_inputs(run_id, datasets=[_dataset_input(page.data)])
-        for name in page.files:
-            self._client.log_artifact(run_id, str(page.folder / name), str(Path(name).parent).lstrip(".") or None)
-        for name, text in page.texts.items():
-            self._client.log_text(run_id, text, name)
+        with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
+            for name, content in page.files.items():
+                write_atomic(Path(scratch) / name, content)
+                self._client.log_artifact(run_id, f"{scratch}/{name}", str(Path(name).parent).lstrip(".") or None)
         self._client.set_terminated(run_id, FINISHED, self._recorded_ms)
 
     def add_to_ladder(self, key: dict[str, str], points: list[Point], timestamp: int) -> None:
@@ -243,7 +243,9 @@ class Notebook:
         )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model"
-            _save_player(path, version, Model(model_id=model.model_id, run_id=run_id))
+            _save_player(
+                path, _checked_weights(version, Path(folder)), version, Model(model_id=model.model_id, run_id=run_id)
+            )
             self._client.log_model_artifacts(model.model_id, str(path))
         self._client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
         return str(model.model_id)
@@ -330,7 +332,15 @@ def _dataset_input(data: TrainingData) -> Any:
     return DatasetInput(dataset, tags=[InputTag("mlflow.data.context", "training")])
 
 
-def _save_player(path: Path, version: Version, model: Any) -> None:
+def _checked_weights(version: Version, folder: Path) -> Path:
+    """The version's weight file under its own name in `folder`: in DVC's cache a file is named by its digest."""
+    if version.weights_path is None:
+        raise StorageError(f"the weights of {version.tags['git_tag']} are not on this machine; fetch them: `dvc pull`")
+    link_or_copy(version.weights_path, folder / version.weights.path)
+    return checked_path(version.weights, folder)
+
+
+def _save_player(path: Path, weights: Path, version: Version, model: Any) -> None:
     """Writes the model folder: code, weights, signature, requirements, configuration."""
     planes = TensorSpec(np.dtype(np.float32), (-1, *version.input_shape))
     prior = TensorSpec(np.dtype(np.float32), (-1, version.num_actions), "prior")
@@ -340,7 +350,7 @@ def _save_player(path: Path, version: Version, model: Any) -> None:
         mlflow.pyfunc.save_model(
             path=str(path),
             python_model=str(PLAYER_CODE),
-            artifacts={"weights": str(checked_path(version.weights, version.weights_dir))},
+            artifacts={"weights": str(weights)},
             signature=ModelSignature(inputs=Schema([planes]), outputs=Schema([prior, value])),
             pip_requirements=version.requirements,
             model_config=version.config,

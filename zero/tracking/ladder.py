@@ -4,13 +4,11 @@ Ratings change with every match. So a run is known by the digest of what it show
 another one takes the place of the older, which MLflow keeps as deleted.
 """
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from zero.storage.files import canonical_json, sha256_bytes, write_atomic
+from zero.storage.files import canonical_json, sha256_bytes
 from zero.tracking import open_client
-from zero.tracking.files import Point
+from zero.tracking.metrics import Point
 from zero.tracking.pages import Page
 
 DIGEST_TAG = "zero.shown"
@@ -36,18 +34,14 @@ def track_summary(
     key = {"zero.lineage": lineage, "zero.stage": stage}
     shown = {name: sha256_bytes(data) for name, data in files.items() if name.endswith(".json")}
     digest = sha256_bytes(canonical_json({"files": shown, "points": [list(point) for point in points]}))
-    with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch, open_client(uri) as client:
-        for name, data in files.items():
-            write_atomic(Path(scratch) / name, data)
+    with open_client(uri) as client:
         page = Page(
             name=stage,
             key=key | {DIGEST_TAG: digest},
             tags={"mlflow.note.content": note},
             params={},
             points=list(points),
-            folder=Path(scratch),
-            files=sorted(files),
-            texts={},
+            files=dict(sorted(files.items())),
             data=None,
         )
         notebook = client.open_notebook(uri, lineage)

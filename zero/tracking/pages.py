@@ -10,27 +10,40 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from zero.errors import StorageError
+from zero.errors import LineageError, StorageError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
-from zero.record.attestation import PLAYER
+from zero.record.generation import Generation, required
 from zero.record.ledger import generation_tag
-from zero.storage.files import read_manifest, sha256_bytes
+from zero.record.provenance import PLAYER, Attestation
+from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import (
+    CHALLENGER_DIR,
     CHAMPION_DIR,
-    DVC_LOCK_FILE,
+    CONSTRAINTS_FILE,
+    DVC_LOCK,
     GATING_METRICS,
+    MATCH_DIR,
     PROVENANCE_FILE,
     SELFPLAY_METRICS,
     TRAINING_CURVE,
     TRAINING_METRICS,
 )
-from zero.storage.manifests import Champion, Checkpoint, FileRef, LedgerEntry, PromotionDecision
-from zero.tracking.files import Generation, Point, TrainingData
+from zero.storage.manifests import FileRef, LedgerEntry, PromotionDecision
+from zero.tracking.metrics import (
+    Point,
+    TrainingData,
+    check_metrics,
+    read_numbers,
+    read_text,
+    training_curve,
+    training_data,
+)
 
 WINDOW_MANIFEST = "data/window/manifest.json"
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
 """What a registered player needs beside this package; the versions are those of the generation's constraints.txt."""
+SAMPLE_FILE = "sample.sgf"
 SAMPLE_BYTES = 1 << 20
 """A larger sample of games is left out: the notebook holds small files only."""
 SECTIONS = {
@@ -48,7 +61,7 @@ PARENT_METRICS = {
     "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
 }
 """Metrics of each stage that generations are compared by; the run of the stage shows all."""
-COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "joules", "games", "evaluations")
+COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations")
 
 
 class Page(NamedTuple):
@@ -59,9 +72,7 @@ class Page(NamedTuple):
     tags: dict[str, str]
     params: dict[str, str]
     points: list[Point]
-    folder: Path
-    files: list[str]  # relative to `folder`
-    texts: dict[str, str]  # by file name
+    files: dict[str, bytes]  # content by path
     data: TrainingData | None
     seconds: float = 0.0  # wall clock of what it shows, 0.0 where unknown
 
@@ -74,7 +85,7 @@ class Version(NamedTuple):
     tags: dict[str, str]
     note: str
     weights: FileRef
-    weights_dir: Path
+    weights_path: Path | None  # None if they are not on this machine
     config: dict[str, Any]  # a profile, for `zero.tracking.player`
     requirements: list[str]
     input_shape: tuple[int, ...]  # [P, S, S]
@@ -93,7 +104,7 @@ def ladder_key(lineage: str) -> dict[str, str]:
 
 def generation_page(generation: Generation) -> Page:
     """The parent run: every parameter, the curves, and what came out of each stage."""
-    entry, decision, provenance = generation.entry, generation.entry.decision, generation.provenance
+    entry, decision = _entry(generation), _entry(generation).decision
     tags = _common_tags(generation) | {
         "zero.decision": decision_word(entry),
         "zero.champion": entry.champion,
@@ -106,28 +117,29 @@ def generation_page(generation: Generation) -> Page:
         tags |= {"zero.source": entry.source.tag, "zero.source_commit": entry.source.commit}
     points: list[Point] = []
     files = ["params.yaml"]
-    if decision is not None and provenance is not None:
+    data = None
+    if decision is not None:
+        attestation, data = _attestation(generation), training_data(generation)
         tags |= {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
-        tags |= {f"zero.engine.{stage}": digest for stage, digest in provenance.found.engine.items()}
-        tags |= {f"zero.profile.{name}": value for name, value in provenance.found.profile.items()}
+        tags |= {f"zero.engine.{stage}": digest for stage, digest in attestation.internal.engine.items()}
+        tags |= {f"zero.profile.{name}": value for name, value in attestation.internal.profile.items()}
         tags |= _health_tags(generation)
-        tags |= {"zero.window": provenance.byproducts[WINDOW_MANIFEST].sha256}
+        tags |= {"zero.window": attestation.byproducts[WINDOW_MANIFEST].sha256}
         for stage, found in _stage_points(generation).items():
             shown = [point for point in found if point.name in PARENT_METRICS[stage]]
             points += [Point(f"{stage}/{point.name}", point.value, point.step) for point in shown]
-        points += _at(generation.number, dict(generation.checks))
+        points += _at(generation.number, dict(check_metrics(generation)))
         points += cost_points(generation)
-        files += [DVC_LOCK_FILE, PROVENANCE_FILE]
+        files += [DVC_LOCK, PROVENANCE_FILE]
     return Page(
         name=_short(generation.tag),
         key=run_key(generation.lineage, generation.number, "generation"),
         tags=tags,
-        params=flatten(generation.params),
+        params=flatten(generation.read_params()),
         points=points,
-        folder=generation.folder,
-        files=files,
-        texts={"record/ledger-line.json": generation.line.decode()},
-        data=generation.data,
+        files={name: read_text(generation, name).encode() for name in files}
+        | {"record/ledger-line.json": canonical_line(entry)},
+        data=data,
         seconds=generation.costs.total().seconds if generation.costs else 0.0,
     )
 
@@ -146,28 +158,31 @@ def cost_points(generation: Generation) -> list[Point]:
 
 def stage_pages(generation: Generation) -> list[Page]:
     """The child runs; none at generation 0."""
-    decision, provenance = generation.entry.decision, generation.provenance
-    if decision is None or provenance is None:
+    entry, decision = _entry(generation), _entry(generation).decision
+    if decision is None:
         return []
-    sample = generation.folder / "data" / "match" / "sample.sgf"
-    has_sample = sample.is_file() and sample.stat().st_size <= SAMPLE_BYTES
-    files = {
+    attestation = _attestation(generation)
+    names = {
         "selfplay": [SELFPLAY_METRICS],
         "training": [TRAINING_METRICS, TRAINING_CURVE],
-        "gating": [GATING_METRICS, *(["data/match/sample.sgf"] if has_sample else [])],
+        "gating": [GATING_METRICS],
     }
+    files = {stage: {name: read_text(generation, name).encode() for name in names[stage]} for stage in names}
+    sample = generation.data(MATCH_DIR, SAMPLE_FILE)
+    if sample is not None and len(sample) <= SAMPLE_BYTES:
+        files["gating"][f"{MATCH_DIR}/{SAMPLE_FILE}"] = sample
     match = {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
-    player = provenance.dependencies.get(PLAYER)
+    player = attestation.dependencies.get(PLAYER)
     tags = {
         "selfplay": {"zero.champion": player.sha256 if player else decision.champion},
         "training": {
             "zero.challenger": decision.challenger,
-            "zero.window": provenance.byproducts[WINDOW_MANIFEST].sha256,
+            "zero.window": attestation.byproducts[WINDOW_MANIFEST].sha256,
             **_health_tags(generation),
         },
-        "gating": match | {"zero.decision": decision_word(generation.entry)},
+        "gating": match | {"zero.decision": decision_word(entry)},
     }
-    params = flatten(generation.params)
+    params = flatten(generation.read_params())
     seconds = {name: costs.seconds for name, costs in generation.costs.stages.items()} if generation.costs else {}
     return [
         Page(
@@ -176,10 +191,8 @@ def stage_pages(generation: Generation) -> list[Page]:
             tags=_common_tags(generation) | tags[stage],
             params={name: value for name, value in params.items() if name.startswith(SECTIONS[stage])},
             points=points,
-            folder=generation.folder,
             files=files[stage],
-            texts={},
-            data=generation.data if stage == "training" else None,
+            data=training_data(generation) if stage == "training" else None,
             seconds=seconds.get(stage, 0.0),
         )
         for stage, points in _stage_points(generation).items()
@@ -188,14 +201,15 @@ def stage_pages(generation: Generation) -> list[Page]:
 
 def ladder_points(generation: Generation, earlier_games: float | None) -> list[Point]:
     """The generation's points on the ladder. `earlier_games`: self-play games before it; None where unknown."""
-    numbers: dict[str, float] = {"champion_generation": generation.entry.champion_generation}
-    if generation.entry.decision is not None:
-        match = match_numbers(generation.entry.decision)
+    entry = _entry(generation)
+    numbers: dict[str, float] = {"champion_generation": entry.champion_generation}
+    if entry.decision is not None:
+        match, selfplay = match_numbers(entry.decision), selfplay_numbers(generation)
         numbers |= {name: match[name] for name in ("score", "score_low", "score_high", "promoted")}
-        numbers |= {"loss": generation.training["loss"]}
-        numbers |= {name: generation.selfplay[name] for name in ("mean_length", "num_games")}
+        numbers |= {"loss": training_numbers(generation)["loss"]}
+        numbers |= {name: selfplay[name] for name in ("mean_length", "num_games")}
         if earlier_games is not None:
-            numbers["total_games"] = earlier_games + generation.selfplay["num_games"]
+            numbers["total_games"] = earlier_games + selfplay["num_games"]
     return [Point(f"ladder/{point.name}", point.value, point.step) for point in _at(generation.number, numbers)]
 
 
@@ -205,11 +219,11 @@ def challenger_version(generation: Generation) -> Version:
     Raises:
       StorageError: its folder is missing, or holds another network.
     """
-    if generation.entry.decision is None:
+    entry = _entry(generation)
+    if entry.decision is None:
         return champion_version(generation)
-    folder = generation.folder / "models" / "challenger"
-    weights = read_manifest(folder, Checkpoint).weights
-    return _version(generation, generation.entry, weights, folder, generation.entry.decision.challenger)
+    weights = required(generation.challenger, f"{CHALLENGER_DIR} of {generation.tag}").weights
+    return _version(generation, entry, weights, CHALLENGER_DIR, entry.decision.challenger)
 
 
 def champion_version(generation: Generation) -> Version:
@@ -218,14 +232,13 @@ def champion_version(generation: Generation) -> Version:
     Raises:
       StorageError: its folder is missing, or holds another network.
     """
-    folder = generation.folder / CHAMPION_DIR
-    champion = read_manifest(folder, Champion)
-    decision = generation.entry.decision
+    champion = required(generation.champion, f"{CHAMPION_DIR} of {generation.tag}")
+    own, decision = _entry(generation), _entry(generation).decision
     # A lineage that branched from another begins with a champion of that one: it stands at the branch's own number.
     made = (entry for entry in generation.ledger if entry.decision and entry.generation == champion.generation)
     entry = next(made, generation.ledger[0])
-    expected = decision.champion if decision else generation.entry.champion
-    return _version(generation, entry, champion.weights, folder, expected)
+    expected = decision.champion if decision else own.champion
+    return _version(generation, entry, champion.weights, CHAMPION_DIR, expected)
 
 
 def match_numbers(decision: PromotionDecision) -> dict[str, float]:
@@ -273,6 +286,44 @@ def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
     )
 
 
+def selfplay_numbers(generation: Generation) -> dict[str, float]:
+    """Numbers of `metrics/selfplay.json`.
+
+    Raises:
+      StorageError: the file is missing or damaged.
+    """
+    return read_numbers(generation, SELFPLAY_METRICS, ("num_games", "mean_length"))
+
+
+def training_numbers(generation: Generation) -> dict[str, float]:
+    """Numbers of `metrics/training.json`.
+
+    Raises:
+      StorageError: the file is missing or damaged.
+    """
+    return read_numbers(generation, TRAINING_METRICS, ("step", "loss"))
+
+
+def _entry(generation: Generation) -> LedgerEntry:
+    if generation.entry is None:
+        raise LineageError(f"{generation.tag} has no entry in the ledger; `zero audit` reports why")
+    return generation.entry
+
+
+def _attestation(generation: Generation) -> Attestation:
+    if generation.attestation is None:
+        raise StorageError(
+            f"cannot read {PROVENANCE_FILE} of {generation.tag}; restore it with `git checkout` at the tag"
+        )
+    return generation.attestation
+
+
+def _requirements(generation: Generation) -> list[str]:
+    """Pinned packages that a registered player needs."""
+    lines = [line.partition("#")[0].strip() for line in read_text(generation, CONSTRAINTS_FILE).splitlines()]
+    return [line for line in lines if line.partition("==")[0].lower() in REQUIREMENTS]
+
+
 def _health_tags(generation: Generation) -> dict[str, str]:
     return {} if generation.health is None else {"zero.health": generation.health.verdict}
 
@@ -286,25 +337,27 @@ def _health_notes(generation: Generation) -> list[str]:
 def _common_tags(generation: Generation) -> dict[str, str]:
     tags = {
         "zero.tag": generation.tag,
-        "zero.ledger": sha256_bytes(generation.line),
+        "zero.ledger": sha256_bytes(canonical_line(_entry(generation))),
         "mlflow.source.name": generation.tag,
         "mlflow.source.type": "PROJECT",
     }
-    if generation.provenance is not None:
-        commit = generation.provenance.dependencies["source"].digest["gitCommit"]
+    if _entry(generation).decision is not None:
+        commit = _attestation(generation).dependencies["source"].digest["gitCommit"]
         tags |= {"zero.commit": commit, "mlflow.source.git.commit": commit}
     return tags
 
 
 def _stage_points(generation: Generation) -> dict[str, list[Point]]:
     """Metrics of each stage, in the order of the stages."""
-    assert generation.entry.decision is not None, "generation 0 has no stages"
-    curves = {point.name for point in generation.curve} | {"step"}
-    finals = {name: value for name, value in generation.training.items() if name not in curves}
+    decision = _entry(generation).decision
+    assert decision is not None, "generation 0 has no stages"
+    curve, training = training_curve(generation), training_numbers(generation)
+    curves = {point.name for point in curve} | {"step"}
+    finals = {name: value for name, value in training.items() if name not in curves}
     return {
-        "selfplay": _at(generation.number, generation.selfplay),
-        "training": [*generation.curve, *_at(int(generation.training["step"]), finals)],
-        "gating": _at(generation.number, match_numbers(generation.entry.decision)),
+        "selfplay": _at(generation.number, selfplay_numbers(generation)),
+        "training": [*curve, *_at(int(training["step"]), finals)],
+        "gating": _at(generation.number, match_numbers(decision)),
     }
 
 
@@ -317,28 +370,29 @@ def _at(step: int, numbers: Mapping[str, float]) -> list[Point]:
     return [Point(name, float(value), step) for name, value in numbers.items()]
 
 
-def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folder: Path, expected: str) -> Version:
+def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folder: str, expected: str) -> Version:
     if weights.sha256 != expected:
         raise StorageError(
-            f"{folder} holds network {weights.sha256[:12]}, but {generation.tag} names {expected[:12]}; restore it "
-            "with `dvc checkout`"
+            f"{folder} of {generation.tag} holds network {weights.sha256[:12]}, but the ledger names {expected[:12]}; "
+            "restore it with `dvc checkout`"
         )
-    rules = rules_of(generation.params.game)
+    params = generation.read_params()
+    rules = rules_of(params.game)
     tag = generation_tag(entry.lineage, entry.generation)
     tags = {"generation": str(entry.generation), "decision": decision_word(entry), "git_tag": tag}
     if entry.decision is not None:
         tags["score"] = f"{entry.decision.match.score:.4f}"
     # The catalogue is for any machine and batches of any size, so a player starts on the CPU, with PyTorch.
-    profile = generation.params.profile.model_copy(update={"device": "cpu", "backend": "torch"})
+    profile = params.profile.model_copy(update={"device": "cpu", "backend": "torch"})
     return Version(
         generation=entry.generation,
         alias=_short(tag),
         tags=tags | {"sha256": weights.sha256},
         note=generation_note(generation.ledger, entry),
         weights=weights,
-        weights_dir=folder,
+        weights_path=generation.data_path(folder, weights.path),
         config=profile.model_dump(mode="json"),
-        requirements=[line for line in generation.requirements if line.partition("==")[0].lower() in REQUIREMENTS],
+        requirements=_requirements(generation),
         input_shape=(NUM_PLANES, rules.rows, rules.columns),
         num_actions=rules.num_actions,
     )

@@ -1,4 +1,4 @@
-"""The first difference of two files, in each of which a test altered one thing it knows."""
+"""The first difference of two files, after a test changed one known value."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def test_equal_files_have_no_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "index", "by", "told"),
+    ("name", "index", "by", "message"),
     [
         ("actions", 4, 1, "game 14, move 4, column actions"),
         ("root_values", 2, 1e-7, "game 14, move 2, column root_values"),
@@ -62,30 +62,32 @@ def test_equal_files_have_no_difference() -> None:
         ("ownership", 7, 1, "game 14, column ownership"),
     ],
 )
-def test_an_altered_number_is_told_by_game_move_and_column(name: str, index: object, by: float, told: str) -> None:
-    assert file_difference(shard(), shard(**{name: altered(name, index, by)}), ".parquet") == told
+def test_a_changed_number_is_reported_by_game_move_and_column(
+    name: str, index: object, by: float, message: str
+) -> None:
+    assert file_difference(shard(), shard(**{name: altered(name, index, by)}), ".parquet") == message
 
 
-def test_a_visit_more_shifts_what_follows_but_the_first_move_is_told() -> None:
+def test_an_additional_visit_is_reported_at_its_move() -> None:
     counts = record(14).visit_counts.copy()
     action = int(np.flatnonzero(counts[2] == 0)[0])
     counts[2, action] = 1
-    told = file_difference(shard(), shard(visit_counts=counts), ".parquet")
-    assert told is not None and told.startswith("game 14, move 2, column ")
-    assert "visit_actions" in told or "visit_counts" in told
+    message = file_difference(shard(), shard(visit_counts=counts), ".parquet")
+    assert message is not None and message.startswith("game 14, move 2, column ")
+    assert "visit_actions" in message or "visit_counts" in message
 
 
-def test_columns_that_differ_at_the_same_move_are_told_together() -> None:
+def test_columns_that_differ_at_the_same_move_are_reported_together() -> None:
     changes = {name: altered(name, 1, 1) for name in ("actions", "root_values")}
     assert file_difference(shard(), shard(**changes), ".parquet") == "game 14, move 1, column actions, root_values"
 
 
-def test_an_altered_result_is_told_before_the_moves() -> None:
-    told = file_difference(shard(), shard(outcome=-1, actions=altered("actions", 3, 1)), ".parquet")
-    assert told == "game 14, column outcome"
+def test_a_changed_result_is_reported_before_the_moves() -> None:
+    message = file_difference(shard(), shard(outcome=-1, actions=altered("actions", 3, 1)), ".parquet")
+    assert message == "game 14, column outcome"
 
 
-def test_a_longer_game_is_told_by_the_move_that_is_new() -> None:
+def test_a_longer_game_is_reported_by_its_first_new_move() -> None:
     longer = record(14, num_moves=7)
     short = longer._replace(
         actions=longer.actions[:6],
@@ -93,15 +95,15 @@ def test_a_longer_game_is_told_by_the_move_that_is_new() -> None:
         root_values=longer.root_values[:6],
         best_values=longer.best_values[:6],
     )
-    told = file_difference(write_records([short]), write_records([longer]), ".parquet")
-    assert told is not None and told.startswith("game 14, move 6, column actions, root_values")
+    message = file_difference(write_records([short]), write_records([longer]), ".parquet")
+    assert message is not None and message.startswith("game 14, move 6, column actions, root_values")
 
 
-def test_another_number_of_games_is_told() -> None:
+def test_another_number_of_games_is_reported() -> None:
     assert file_difference(shard(), write_records([record(12)]), ".parquet") == "4 games then, 1 now"
 
 
-def test_bytes_that_no_game_explains_are_told_as_such() -> None:
+def test_differing_bytes_without_a_differing_game_are_reported() -> None:
     found = file_difference(b"no shard", b"no sharp", ".parquet")
     assert found is not None and found.startswith("byte 7 (")
 
@@ -114,32 +116,36 @@ def weights(**changes: float) -> bytes:
     return weights_bytes(network)
 
 
-def test_an_altered_tensor_is_told_with_how_far() -> None:
+def test_a_changed_tensor_is_reported_with_its_distance() -> None:
     name = next(
         n for n, t in new_network(network_params(), preset("smoke").game, 1).state_dict().items() if t.numel() > 9
     )
-    told = file_difference(weights(), weights(**{name.replace(".", "__"): 0.5}), ".safetensors")
-    assert told is not None and told.startswith(f"tensor {name}: 1 of ") and told.endswith("numbers, by up to 0.5")
+    message = file_difference(weights(), weights(**{name.replace(".", "__"): 0.5}), ".safetensors")
+    assert (
+        message is not None
+        and message.startswith(f"tensor {name}: 1 of ")
+        and message.endswith("numbers, by up to 0.5")
+    )
 
 
-def test_a_missing_tensor_is_told() -> None:
+def test_a_missing_tensor_is_reported() -> None:
     import safetensors.torch
 
     tensors = {"a": torch.zeros(3), "b": torch.ones(2)}
     both, one = safetensors.torch.save(tensors), safetensors.torch.save({"a": tensors["a"]})
-    assert file_difference(both, one, ".safetensors") == "tensor b is there then only"
+    assert file_difference(both, one, ".safetensors") == "tensor b exists then only"
 
 
-def test_the_first_field_of_a_metrics_file_is_told() -> None:
-    told = file_difference(b'{"a": 1, "b": {"c": [1, 2.5]}}', b'{"a": 1, "b": {"c": [1, 3]}}', ".json")
-    assert told == "b.c[1]: 2.5 then, 3 now"
+def test_the_first_field_of_a_metrics_file_is_reported() -> None:
+    message = file_difference(b'{"a": 1, "b": {"c": [1, 2.5]}}', b'{"a": 1, "b": {"c": [1, 3]}}', ".json")
+    assert message == "b.c[1]: 2.5 then, 3 now"
 
 
-def test_the_first_line_of_a_curve_is_told() -> None:
+def test_the_first_line_of_a_curve_is_reported() -> None:
     assert file_difference(b"step,loss\n2,1\n4,1\n", b"step,loss\n2,1\n4,2\n", ".csv") == "line 2: 4,1 then, 4,2 now"
 
 
-def test_in_a_folder_the_data_are_told_before_their_manifest(tmp_path: Path) -> None:
+def test_in_a_folder_data_is_reported_before_the_manifest(tmp_path: Path) -> None:
     for name, data in (("then", shard()), ("now", shard(outcome=0))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.json").write_text(f'{{"num_games": "{name}"}}')
@@ -147,8 +153,8 @@ def test_in_a_folder_the_data_are_told_before_their_manifest(tmp_path: Path) -> 
     assert first_difference(tmp_path / "then", tmp_path / "now") == "shard-0000.parquet: game 14, column outcome"
 
 
-def test_a_file_that_is_there_once_is_told(tmp_path: Path) -> None:
+def test_a_file_that_exists_once_is_reported(tmp_path: Path) -> None:
     for name in ("then", "now"):
         (tmp_path / name).mkdir()
     (tmp_path / "now/raw-weights.safetensors").write_bytes(b"x")
-    assert first_difference(tmp_path / "then", tmp_path / "now") == "raw-weights.safetensors is there now only"
+    assert first_difference(tmp_path / "then", tmp_path / "now") == "raw-weights.safetensors exists now only"

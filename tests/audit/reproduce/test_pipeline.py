@@ -42,7 +42,7 @@ def test_our_own_stages_are_in_the_order_of_the_file() -> None:
     assert [*stages_of(SOURCE_DIR)][:4] == ["selfplay", "replay", "training", "gating"]
 
 
-def test_a_circle_is_refused(tmp_path: Path) -> None:
+def test_a_cycle_is_refused(tmp_path: Path) -> None:
     text = "stages:\n  a: {cmd: a, deps: [x], outs: [y]}\n  b: {cmd: b, deps: [y], outs: [x]}\n"
     with pytest.raises(LineageError, match=r"the stages a, b of .* depend on each other"):
         stages_of(pipeline(tmp_path, text))
@@ -56,13 +56,13 @@ def test_hashes_are_read_by_path() -> None:
 
 @pytest.mark.parametrize("declared", [(), ("a",), ("a", "b", "c")])
 def test_a_lock_of_other_stages_is_refused(declared: tuple[str, ...]) -> None:
-    """DVC leaves alone what the lock has of stages that are not declared, so it would come out the same."""
+    """DVC keeps undeclared stages in the lock file, which would therefore come out the same."""
     lock = "schema: '2.0'\nstages:\n  a: {cmd: a}\n  b: {cmd: b}\n"
     check_stages(("b", "a"), lock)
-    with pytest.raises(LineageError, match="not all that was recorded can be computed again"):
+    with pytest.raises(LineageError, match="the record cannot be recomputed completely"):
         check_stages(declared, lock)
 
 
-def test_a_lock_that_is_none_is_refused() -> None:
+def test_a_text_that_is_not_a_lock_file_is_refused() -> None:
     with pytest.raises(LineageError, match="cannot be read"):
         out_hashes("stages: [1, 2]", "replay")

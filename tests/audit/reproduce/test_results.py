@@ -1,4 +1,4 @@
-"""What is concluded from two matches and two profiles."""
+"""Conclusions from two matches and two profiles."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ SAME = Compared(path="data/games", then="1", now="1")
         (reproduction(Compared(path="metrics/gating.json", then="1", now="1", first="promoted")), False),
     ],
 )
-def test_it_is_equal_where_every_hash_and_the_lock_is(found: Reproduction, equal: bool) -> None:
+def test_a_reproduction_is_equal_if_every_digest_and_the_lock_are(found: Reproduction, equal: bool) -> None:
     assert found.equal is equal
 
 
@@ -67,8 +67,8 @@ def test_profiles_are_compared_by_name() -> None:
     assert reproduction(SAME).other_profile == {"torch": ("2.12", "2.13"), "openvino": ("-", "2026.4")}
 
 
-def test_the_scores_of_a_match_that_came_out_otherwise_are_compared(tmp_path: Path) -> None:
-    """By the metrics at the tag and in the clone; where they are equal there is nothing to compare."""
+def test_the_scores_of_a_match_that_came_out_differently_are_compared(tmp_path: Path) -> None:
+    """From the metrics at the tag and in the clone; equal ones are not compared."""
     metrics = tmp_path / GATING_METRICS
     metrics.parent.mkdir()
     then, now = score(10, 16), score(9, 16)
@@ -82,6 +82,6 @@ def test_the_scores_of_a_match_that_came_out_otherwise_are_compared(tmp_path: Pa
     assert _match(tmp_path, reproduction(SAME).stages) is None
     match = _match(tmp_path, found.stages)
     assert match == compare_scores(then, now) and match is not None and match.agrees
-    told = lines_about(found.model_copy(update={"match": match}))
-    assert "the challenger's score in the match was 62.5%, now it is 56.2%: -6.2%" in " ".join(told)
-    assert "so chance explains the difference" in " ".join(told)
+    message = lines_about(found.model_copy(update={"match": match}))
+    assert "the challenger's score in the match was 62.5%, now it is 56.2%: -6.2%" in " ".join(message)
+    assert "so chance explains the difference" in " ".join(message)

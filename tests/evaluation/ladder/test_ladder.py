@@ -27,7 +27,7 @@ from zero.interop.export import export_player
 from zero.players import networks
 from zero.players.build import network_id
 from zero.players.player import PlayerId, Reply
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, write_atomic
 
 GNUGO_10 = PlayerId(name="GNU Go 3.8 level 10", kind="gtp", settings={"engine": "GNU Go 3.8", "level": 10})
@@ -47,7 +47,7 @@ def params(recorded: Lineage) -> Params:
 
 
 def champion_id(home: Path, number: int, simulations: int | None = None) -> PlayerId:
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         player = champion_player(chains.generations("tiny")[number], simulations)
     assert player is not None
     return player
@@ -89,7 +89,7 @@ def said(ladder: Ladder) -> str:
 
 
 def test_the_gates_players_are_those_of_zero_match(home):
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         for number in (0, 1):
             generation = chains.generations("tiny")[number]
             assert generation.entry and generation.params
@@ -246,7 +246,7 @@ def test_a_ladder_grows_where_it_tells_most_and_goes_on_where_it_was_cut_short(h
     more = list(grow(home, "tiny", growth._replace(num_games=8)))
     assert [played.table.result.as_black.wins + played.table.result.as_black.losses for played in more] == [2, 2]
     assert all("network" in {player.kind for player in played.spec.players} for played in more)
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         rated = rate_lineage(home, chains.ancestry("tiny"))
         entries = line_up(home, rated, growth)
         assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001", "rollout:50"]
@@ -298,7 +298,7 @@ def test_a_shipped_player_is_a_fixed_opponent(home, tmp_path, monkeypatch):
 def test_a_shipped_player_that_is_a_champion_is_that_champion(home, tmp_path, monkeypatch):
     export_player(home, "tiny/gen-0001", tmp_path / "shipped/tiny")
     monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         rated = rate_lineage(home, chains.ancestry("tiny"))
         entries = line_up(home, rated, Growth(2, against=("random", "shipped:tiny")))
     assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001"]

@@ -21,7 +21,7 @@ from zero.evaluation.probes.table import yardsticks_dir
 from zero.games.rules import rules_of
 from zero.players.networks import weights_path
 from zero.record.ledger import read_ledger
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.storage.files import read_manifest, write_atomic
 from zero.storage.manifests import GameSet
 
@@ -65,7 +65,7 @@ def test_what_has_become_computable_is_filled_in(lineage: Lineage):
 
 
 def test_a_champion_that_is_elsewhere_has_no_numbers(lineage: Lineage):
-    with Chains(lineage.home) as chains:
+    with ProjectRecord(lineage.home) as chains:
         refused = chains.generations("tiny")[2]
         assert refused.entry is not None
         path = weights_path(refused, refused.entry.champion)
@@ -106,10 +106,10 @@ def test_pictures_are_spread_over_the_generations():
 
 
 def test_data_that_is_elsewhere_is_left_out_and_altered_data_is_said(lineage: Lineage):
-    with Chains(lineage.home) as chains:
+    with ProjectRecord(lineage.home) as chains:
         generations = chains.generations("tiny")
-        manifest = generations[2].object_of("data/games", "manifest.json")
-        shard = generations[1].object_of("data/games", "shard-0000.parquet")
+        manifest = generations[2].md5_of("data/games", "manifest.json")
+        shard = generations[1].md5_of("data/games", "shard-0000.parquet")
         cache = generations[1].cache
     assert manifest and shard
     cache.path(manifest).unlink()
@@ -147,7 +147,7 @@ def test_gnu_gos_games_are_asked_about_where_there_are_some_and_parsed_once(line
 
 def test_what_is_kept_costs_no_network_to_be_read(lineage: Lineage, monkeypatch):
     kept = fill_in(lineage.home, "tiny")
-    with Chains(lineage.home) as chains:
+    with ProjectRecord(lineage.home) as chains:
         made = chains.generations("tiny")[1]
         network = weights_path(made, made.decision.challenger if made.decision else "")
     assert network

@@ -1,4 +1,4 @@
-"""The clone in which a generation is computed again, and the one that holds what was recorded."""
+"""The clone in which a generation is recomputed, and the clone with the recorded data."""
 
 import contextlib
 import shutil
@@ -10,7 +10,7 @@ from zero.audit.reproduce.results import StageResult
 from zero.errors import LineageError, StorageError
 from zero.lineage.workspace import checkout_generation
 from zero.storage.files import read_manifest, write_manifest
-from zero.storage.layout import STATE_OUTS
+from zero.storage.layout import STATE_DIRS
 from zero.storage.manifests import Manifest
 from zero.storage.vcs import dvc, git
 
@@ -18,7 +18,7 @@ NOTES_FILE = "zero-reproduce.json"
 
 
 class Notes(Manifest):
-    """What is kept in the clone's `.git`, so that a second call goes on."""
+    """Progress of a reproduction, kept in the clone's `.git` so that a second call can continue."""
 
     tag: str
     commit: str
@@ -27,16 +27,16 @@ class Notes(Manifest):
 
 @contextlib.contextmanager
 def clone_at(home: Path, tag: str, outs: Sequence[str], keep: Path | None) -> Iterator[Path]:
-    """A clean clone of the project at a tag, with those outs; gone afterwards unless it is kept.
+    """A clean clone of the project at a tag. Deleted afterwards unless `keep` is given.
 
     Args:
       home: the project's folder.
       tag: a generation.
-      outs: what of its data is checked out.
-      keep: folder for the clone; where it holds an unfinished reproduction of that tag, this one is given.
+      outs: the data to check out.
+      keep: folder for the clone. If it holds an unfinished reproduction of the tag, that clone is used.
 
     Raises:
-      LineageError: there is no such tag, or the folder is in use for something else.
+      LineageError: the tag is unknown, or the folder holds something else.
     """
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="zero-reproduce-") as scratch:
@@ -58,7 +58,7 @@ def clone_at(home: Path, tag: str, outs: Sequence[str], keep: Path | None) -> It
 
 
 def read_notes(clone: Path) -> Notes:
-    """What was noted in a clone."""
+    """Progress noted in a clone."""
     return read_manifest(clone / ".git", Notes, NOTES_FILE)
 
 
@@ -69,7 +69,7 @@ def note_done(clone: Path, result: StageResult) -> None:
 
 
 class Recorded:
-    """What a tag recorded, fetched only where something has come out otherwise. A context manager."""
+    """The recorded data of a tag, fetched on first use: only a difference needs it. A context manager."""
 
     def __init__(self, home: Path, tag: str) -> None:
         self._home = home
@@ -77,10 +77,10 @@ class Recorded:
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def path(self, out: str) -> Path | None:
-        """An out as it was recorded; None where its data are neither here nor on the remote."""
+        """A recorded output; None if its data is neither on this machine nor on the remote."""
         if self._scratch is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="zero-recorded-")
-            checkout_generation(self._home, self._tag, Path(self._scratch.name) / "clone", (STATE_OUTS[0],))
+            checkout_generation(self._home, self._tag, Path(self._scratch.name) / "clone", (STATE_DIRS[0],))
         clone = Path(self._scratch.name) / "clone"
         for verb in ("checkout", "pull"):
             if not (clone / out).exists():

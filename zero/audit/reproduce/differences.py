@@ -1,6 +1,6 @@
-"""Where two files that should be equal differ first, in words: the game and move, the tensor, the field, the line.
+"""Describes the first difference of two files that should be equal: the game and move, tensor, field or line.
 
-`then` is what the record has, `now` what was computed again. Games, moves and lines of a record count from 0.
+`then` is the recorded file, `now` the recomputed one. Games, moves and lines count from 0.
 """
 
 import json
@@ -18,12 +18,12 @@ from zero.storage.manifests import MANIFEST_FILE
 
 GAME, ACTIONS, VISIT_OFFSETS = "game", "actions", "visit_offsets"
 VISIT_COLUMNS = ("visit_actions", "visit_counts")
-"""Columns of a shard whose entries belong to the moves that VISIT_OFFSETS says."""
+"""Columns of a shard whose entries belong to the moves given by VISIT_OFFSETS."""
 TENSOR_TYPES = {
     "F64": np.float64,
     "F32": np.float32,
     "F16": np.float16,
-    "BF16": np.uint16,  # NumPy has no bf16: its bits
+    "BF16": np.uint16,  # the bits, because NumPy has no bf16
     "I64": np.int64,
     "I32": np.int32,
     "U8": np.uint8,
@@ -47,38 +47,38 @@ class Column(NamedTuple):
 
 
 def first_difference(then: Path, now: Path) -> str | None:
-    """The first difference of two files, or of two folders; None where they are equal.
+    """The first difference of two files or folders; None if they are equal.
 
-    In a folder the data come before the manifest, which differs because they do.
+    In a folder the data is compared before the manifest, which differs whenever the data does.
     """
     if not then.is_dir():
         return file_difference(then.read_bytes(), now.read_bytes(), then.suffix)
     files = {folder: {path.relative_to(folder).as_posix() for path in _files(folder)} for folder in (then, now)}
     for name in sorted(files[then] | files[now], key=lambda each: (each.endswith(MANIFEST_FILE), each)):
         if name not in files[now] or name not in files[then]:
-            return f"{name} is there {'then' if name in files[then] else 'now'} only"
+            return f"{name} exists {'then' if name in files[then] else 'now'} only"
         if found := file_difference((then / name).read_bytes(), (now / name).read_bytes(), Path(name).suffix):
             return f"{name}: {found}"
     return None
 
 
 def file_difference(then: bytes, now: bytes, suffix: str) -> str | None:
-    """The first difference of two files' contents, told by what they are; None where they are equal."""
+    """The first difference of two files' contents, described by their format; None if they are equal."""
     if then == now:
         return None
-    tell = READERS.get(suffix, _bytes_difference)
+    describe = READERS.get(suffix, _bytes_difference)
     try:
-        found = tell(then, now)
+        found = describe(then, now)
     except (pa.ArrowException, OSError, ValueError, KeyError, IndexError):
-        found = None  # one of them is not what its name says
+        found = None  # one of them does not have the format of its suffix
     return found or _bytes_difference(then, now)
 
 
 def shard_difference(then: bytes, now: bytes) -> str | None:
-    """The first game and move at which two shards differ, and the columns that do there."""
+    """The first game and move at which two shards differ, and the columns that differ there."""
     old, new = _columns(then), _columns(now)
     if odd := sorted(old.keys() ^ new.keys()):
-        return f"column {odd[0]} is there {'then' if odd[0] in old else 'now'} only"
+        return f"column {odd[0]} exists {'then' if odd[0] in old else 'now'} only"
     num_games = {len(each[GAME].values) for each in (old, new)}
     if len(num_games) > 1:
         return f"{len(old[GAME].values)} games then, {len(new[GAME].values)} now"
@@ -93,11 +93,11 @@ def shard_difference(then: bytes, now: bytes) -> str | None:
 
 
 def tensor_difference(then: bytes, now: bytes) -> str | None:
-    """The first tensor in which two safetensors files differ, how many of its numbers do, and how far."""
+    """The first tensor in which two safetensors files differ, and the number and size of its differences."""
     old, new = _tensors(then), _tensors(now)
     for name in [*old, *(each for each in new if each not in old)]:
         if name not in old or name not in new:
-            return f"tensor {name} is there {'then' if name in old else 'now'} only"
+            return f"tensor {name} exists {'then' if name in old else 'now'} only"
         a, b = old[name], new[name]
         if a.dtype != b.dtype or a.shape != b.shape:
             return f"tensor {name} is {a.dtype} {list(a.shape)} then, {b.dtype} {list(b.shape)} now"
@@ -155,7 +155,7 @@ def _same(old: Column, new: Column, index: int) -> bool:
 
 
 def _move(old: dict[str, Column], new: dict[str, Column], name: str, index: int) -> int:
-    """Move of a game at which a column differs first; -1 where its entries do not belong to moves."""
+    """Move of a game at which a column first differs; -1 if its entries do not belong to moves."""
     a, b = old[name].of_game(index), new[name].of_game(index)
     num_entries = min(len(a), len(b))
     different = np.flatnonzero(a[:num_entries] != b[:num_entries])
@@ -174,10 +174,10 @@ def _tensors(data: bytes) -> dict[str, np.ndarray]:
     header = json.loads(data[HEADER_LENGTH_BYTES:start])
     header.pop("__metadata__", None)
     tensors = {}
-    for name, said in sorted(header.items(), key=lambda item: (item[1]["data_offsets"], item[0])):
-        first, last = said["data_offsets"]
-        tensors[name] = np.frombuffer(data[start + first : start + last], TENSOR_TYPES[said["dtype"]]).reshape(
-            said["shape"]
+    for name, entry in sorted(header.items(), key=lambda item: (item[1]["data_offsets"], item[0])):
+        first, last = entry["data_offsets"]
+        tensors[name] = np.frombuffer(data[start + first : start + last], TENSOR_TYPES[entry["dtype"]]).reshape(
+            entry["shape"]
         )
     return tensors
 
@@ -187,7 +187,7 @@ def _tree_differences(then: Any, now: Any, name: str) -> Iterator[str]:
         for key in [*then, *(each for each in now if each not in then)]:
             path = f"{name}.{key}" if name else key
             if key not in then or key not in now:
-                yield f"{path} is there {'then' if key in then else 'now'} only"
+                yield f"{path} exists {'then' if key in then else 'now'} only"
             else:
                 yield from _tree_differences(then[key], now[key], path)
     elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):

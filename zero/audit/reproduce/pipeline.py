@@ -1,4 +1,4 @@
-"""The stages of a tag as its own `dvc.yaml` and `dvc.lock` name them, and how one of them is computed again there."""
+"""Runs a tag's own stages, as its `dvc.yaml` and `dvc.lock` name them, in a clone."""
 
 import json
 import os
@@ -17,19 +17,19 @@ from zero.config.settings import STORE_OFF
 from zero.errors import LineageError
 from zero.progress import progress_of
 from zero.storage.files import canonical_json, sha256_bytes
-from zero.storage.layout import DVC_LOCK_FILE, PIPELINE_FILE
+from zero.storage.layout import DVC_LOCK, PIPELINE_FILE
 from zero.storage.store import Store, StoredShard
 from zero.storage.vcs import environment, git
 
 UNITS = {"training": "steps"}
-"""What the progress of a stage counts, where it is not games."""
+"""Unit of a stage's progress, if it is not games."""
 OUT_KINDS = ("outs", "metrics", "plots")
 NUM_TAIL_LINES = 30
-NO_LOCK = f"{DVC_LOCK_FILE} cannot be read; restore it with `git checkout` at the tag"
+NO_LOCK = f"{DVC_LOCK} cannot be read; restore it with `git checkout` at the tag"
 
 
 def stages_of(clone: Path) -> dict[str, tuple[str, ...]]:
-    """Outs of every stage of the tag, in an order in which they can run.
+    """Outputs of every stage of the tag, in an order in which the stages can run.
 
     Raises:
       LineageError: its `dvc.yaml` cannot be read.
@@ -47,17 +47,17 @@ def stages_of(clone: Path) -> dict[str, tuple[str, ...]]:
 
 
 def recorded_lock(clone: Path) -> str | None:
-    """Text of the tag's `dvc.lock`; None where it has none, because no stage has run."""
-    if not git(clone, "ls-tree", "HEAD", "--", DVC_LOCK_FILE).strip():
+    """Text of the tag's `dvc.lock`; None if no stage ran."""
+    if not git(clone, "ls-tree", "HEAD", "--", DVC_LOCK).strip():
         return None
-    return git(clone, "show", f"HEAD:{DVC_LOCK_FILE}")
+    return git(clone, "show", f"HEAD:{DVC_LOCK}")
 
 
 def out_hashes(lock: str, stage: str) -> dict[str, str]:
-    """Hashes of a stage's outs in the text of a `dvc.lock`, by path.
+    """MD5 of a stage's outputs in the text of a `dvc.lock`, by path.
 
     Raises:
-      LineageError: the text is no lock.
+      LineageError: the text is not a lock file.
     """
     try:
         return {out["path"]: out["md5"] for out in _locked(lock).get(stage, {}).get("outs", [])}
@@ -66,26 +66,29 @@ def out_hashes(lock: str, stage: str) -> dict[str, str]:
 
 
 def check_stages(stages: Iterable[str], lock: str) -> None:
-    """Checks that the stages to be computed are those whose hashes a `dvc.lock` has.
+    """Checks that the stages to recompute are those in a `dvc.lock`.
 
     Raises:
-      LineageError: they are others: then what comes out the same is not all that was recorded; or the text is no lock.
+      LineageError: they differ, so that equal outputs would not cover the record; or the text is not a lock file.
     """
     declared, locked = (", ".join(sorted(names)) or "none" for names in (stages, _locked(lock)))
     if declared != locked:
         raise LineageError(
-            f"{PIPELINE_FILE} has the stages {declared}, {DVC_LOCK_FILE} {locked}, so not all that was recorded can be "
-            "computed again; `zero audit` says more"
+            f"{PIPELINE_FILE} has the stages {declared}, {DVC_LOCK} has {locked}, so the record cannot be recomputed "
+            "completely; `zero audit` reports more"
         )
 
 
 def compute_again(clone: Path, stage: str, outs: tuple[str, ...]) -> float:
-    """Runs a stage by the clone's own code, with no store of shards; the seconds it took.
+    """Runs a stage with the clone's own code and without a store of shards.
 
-    Whatever of its outs lies in the clone is removed before, so that what lies there afterwards was computed.
+    Its outputs are removed first, so that all outputs found afterwards were computed.
+
+    Returns:
+      Seconds that it took.
 
     Raises:
-      LineageError: it failed; with its last words.
+      LineageError: it failed; the message holds the end of its log.
     """
     for out in outs:
         path = clone / out
@@ -97,18 +100,18 @@ def compute_again(clone: Path, stage: str, outs: tuple[str, ...]) -> float:
     lines = _watch(clone, stage, ("-m", "dvc", "repro", "--force", "--single-item", stage), STORE_OFF)
     seconds = time.monotonic() - started
     if missing := [out for out in outs if not (clone / out).exists()]:
-        raise LineageError(f"stage {stage} did not write {missing[0]} in {clone}: {_last_words(lines)}")
+        raise LineageError(f"stage {stage} did not write {missing[0]} in {clone}: {_log_tail(lines)}")
     return seconds
 
 
 def play_shard(clone: Path, stage: str, index: int, store: Path) -> StoredShard:
-    """Plays one shard of a stage by the clone's own code.
+    """Plays one shard of a stage with the clone's own code.
 
     Args:
-      clone: with the weights that play.
+      clone: the clone, with the weights that play.
       stage: selfplay or gating.
-      index: of the shard in the stage's plan.
-      store: folder of a store, which the shard is not in.
+      index: index of the shard in the stage's plan.
+      store: folder of a store without the shard.
 
     Raises:
       LineageError: it cannot be played.
@@ -125,10 +128,10 @@ def play_shard(clone: Path, stage: str, index: int, store: Path) -> StoredShard:
 
 
 def output_of(clone: Path, *command: str, **variables: str) -> str:
-    """Output of a Python command that is run by the clone's own code.
+    """Output of a Python command that runs with the clone's own code.
 
     Raises:
-      LineageError: it failed; with its last words.
+      LineageError: it failed; the message holds the end of its log.
     """
     done = subprocess.run(
         [sys.executable, *command],
@@ -140,12 +143,12 @@ def output_of(clone: Path, *command: str, **variables: str) -> str:
     )
     if done.returncode:
         shown = " ".join(word if len(word) < NUM_TAIL_LINES else "..." for word in command)
-        raise LineageError(f"`python {shown}` failed in {clone}: {_last_words(done.stderr.strip().splitlines())}")
+        raise LineageError(f"`python {shown}` failed in {clone}: {_log_tail(done.stderr.strip().splitlines())}")
     return done.stdout
 
 
 def _watch(clone: Path, stage: str, command: Sequence[str], store: str) -> list[str]:
-    """Runs a Python command of the clone, shows its progress, and gives its last lines."""
+    """Runs a Python command in the clone, shows its progress, and returns the end of its log."""
     tail: list[str] = []
     with (
         progress_of(stage, UNITS.get(stage, "games")) as progress,
@@ -172,12 +175,12 @@ def _watch(clone: Path, stage: str, command: Sequence[str], store: str) -> list[
             process.terminate()
             raise
     if process.returncode:
-        raise LineageError(f"stage {stage} failed in {clone}: {_last_words(tail)}")
+        raise LineageError(f"stage {stage} failed in {clone}: {_log_tail(tail)}")
     return tail
 
 
 def _environment(clone: Path, **variables: str) -> dict[str, str]:
-    """Environment of a command in the clone, which must find neither the project nor its servers."""
+    """Environment of a command in the clone, without the project's servers and settings."""
     hidden = ("MLFLOW_TRACKING_URI", "ZERO_PROGRESS", "ZERO_WRITER")
     return {**{k: v for k, v in environment().items() if k not in hidden}, "ZERO_HOME": str(clone), **variables}
 
@@ -203,16 +206,16 @@ def _tree(clone: Path, name: str) -> dict[str, Any]:
     except (OSError, yaml.YAMLError):
         tree = None
     if not isinstance(tree, dict):
-        raise LineageError(f"{clone / name} cannot be read; the tag is no generation of this program")
+        raise LineageError(f"{clone / name} cannot be read; the tag is not a generation of this program")
     return tree
 
 
 def _paths(entries: Any) -> list[str]:
-    """Paths of a list of DVC, whose entries are paths or `{path: settings}`."""
+    """Paths in a list of dvc.yaml, whose entries are paths or `{path: settings}`."""
     return [os.fspath(next(iter(entry))) if isinstance(entry, dict) else str(entry) for entry in entries or []]
 
 
-def _last_words(lines: list[str]) -> str:
+def _log_tail(lines: list[str]) -> str:
     ours = [line.removeprefix("zero: ") for line in lines if line.startswith("zero: ")]
     errors = [line for line in lines if line.lower().startswith(("error", "fatal"))]
-    return (ours or errors or lines or ["it said nothing"])[-1]
+    return (ours or errors or lines or ["(no output)"])[-1]

@@ -1,4 +1,4 @@
-"""What a reproduction found: values that are printed, or kept beside an unfinished one."""
+"""Results of a reproduction, which are printed, or kept beside an unfinished one."""
 
 import math
 
@@ -6,24 +6,24 @@ from zero.storage.manifests import Manifest
 
 
 class Compared(Manifest):
-    """One thing that was computed again."""
+    """One recomputed output."""
 
     path: str
     then: str
-    """Hash in the record; empty where the record has none."""
+    """Digest in the record; empty if the record has none."""
     now: str
-    """Hash of what was computed; empty where nothing was."""
+    """Digest of the recomputed output; empty if there is none."""
     first: str | None = None
-    """Where it differs first, in words."""
+    """Description of the first difference."""
 
     @property
     def equal(self) -> bool:
-        """True where it came out the same."""
+        """True if it came out the same."""
         return self.then == self.now and self.first is None
 
 
 class StageResult(Manifest):
-    """A stage that was computed again."""
+    """A recomputed stage."""
 
     stage: str
     seconds: float
@@ -31,7 +31,7 @@ class StageResult(Manifest):
 
     @property
     def equal(self) -> bool:
-        """True where all of it came out the same."""
+        """True if all its outputs came out the same."""
         return all(out.equal for out in self.outs)
 
 
@@ -40,59 +40,59 @@ class Score(Manifest):
 
     score: float
     interval: tuple[float, float]
-    """Of 95 %."""
+    """95 % interval."""
 
 
 class MatchComparison(Manifest):
-    """Two matches of the challenger against the champion, where they are not the same games."""
+    """Two matches of the challenger against the champion that differ in their games."""
 
     then: Score
     now: Score
     difference: float
-    """Of the scores, now less then."""
+    """Score now minus score then."""
     interval: tuple[float, float]
-    """Of 95 %, of the difference."""
+    """95 % interval of the difference."""
 
     @property
     def agrees(self) -> bool:
-        """True where chance explains the difference."""
+        """True if chance explains the difference."""
         return self.interval[0] <= 0.0 <= self.interval[1]
 
 
 class Reproduction(Manifest):
-    """A generation that was computed again."""
+    """A recomputed generation."""
 
     tag: str
     commit: str
     kind: str
-    """As in the ledger: start, decision, rollback, branch."""
+    """Kind in the ledger: start, decision, rollback or branch."""
     num_inputs: int
-    """Files whose hashes were checked before."""
+    """Number of input files whose digests were checked first."""
     profile_then: dict[str, str]
     profile_now: dict[str, str]
     stages: tuple[StageResult, ...]
     lock_equal: bool | None
-    """Whether dvc.lock came out the same, byte for byte; None where it was not made again."""
+    """True if dvc.lock came out the same, byte for byte; None if it was not written again."""
     match: MatchComparison | None = None
-    """Only where the match came out differently."""
+    """None if the match came out the same."""
     folder: str | None = None
-    """Where everything is kept."""
+    """Folder in which everything is kept."""
 
     @property
     def equal(self) -> bool:
-        """True where everything that was computed came out the same."""
+        """True if everything came out the same."""
         return all(stage.equal for stage in self.stages) and self.lock_equal is not False
 
     @property
     def other_profile(self) -> dict[str, tuple[str, str]]:
-        """Where the profiles differ: then and now by name."""
+        """Differing entries of the profiles by name: then and now."""
         names = [*self.profile_then, *(name for name in self.profile_now if name not in self.profile_then)]
         pairs = {name: (self.profile_then.get(name, "-"), self.profile_now.get(name, "-")) for name in names}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def compare_scores(then: Score, now: Score) -> MatchComparison:
-    """The difference of two independent scores, with an interval made of theirs (Newcombe 1998, method 10)."""
+    """The difference of two independent scores with its interval (Newcombe 1998, method 10)."""
     difference = now.score - then.score
     below = math.hypot(now.score - now.interval[0], then.interval[1] - then.score)
     above = math.hypot(now.interval[1] - now.score, then.score - then.interval[0])

@@ -1,4 +1,4 @@
-"""Generations without stages, made again: the seeded network, and what a rollback or a branch restored."""
+"""Recomputes generations without stages: the seeded network, and the state restored by a rollback or a branch."""
 
 import tempfile
 import time
@@ -10,33 +10,33 @@ from zero.audit.reproduce.pipeline import output_of
 from zero.audit.reproduce.results import Compared, StageResult
 from zero.config.params import PARAMS_FILE
 from zero.errors import LineageError
-from zero.lineage.rollback import own_window, restore_left
+from zero.lineage.rollback import restore_next_state, rewrite_window_manifest
 from zero.lineage.workspace import current_generation
 from zero.storage.files import canonical_json, sha256_bytes
-from zero.storage.layout import GENERATION_FILE, STATE_OUTS, workspace_dir
+from zero.storage.layout import GENERATION_FILE, STATE_DIRS, workspace_dir
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
 
 
-def make_state_again(home: Path, clone: Path, entry: LedgerEntry, tag: str) -> Iterator[StageResult]:
-    """Makes the state of a generation without stages again and compares it with the clone's.
+def recompute_state(home: Path, clone: Path, entry: LedgerEntry, tag: str) -> Iterator[StageResult]:
+    """Recomputes the state of a generation without stages and compares it with the clone's.
 
     Raises:
-      LineageError: it cannot be made; a rollback's source may be missing.
+      LineageError: it cannot be made, for instance because a rollback's source is missing.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="zero-reproduce-") as scratch:
         folder = Path(scratch) / "again"
         if entry.kind == "start":
-            made = _start_again(home, clone, entry, tag, folder)
+            made = _new_start(home, clone, entry, tag, folder)
         else:
-            made = _restored_again(home, entry, folder)
-        outs = (*(_compare(clone, made, out) for out in STATE_OUTS), _compare_generation(clone, made, entry))
+            made = _new_restored(home, entry, folder)
+        outs = (*(_compare(clone, made, out) for out in STATE_DIRS), _compare_generation(clone, made, entry))
     yield StageResult(stage=entry.kind, seconds=time.monotonic() - started, outs=outs)
 
 
-def _start_again(home: Path, clone: Path, entry: LedgerEntry, tag: str, folder: Path) -> Path:
-    """The workspace of a lineage begun by `zero new`, of the code that it was begun with."""
+def _new_start(home: Path, clone: Path, entry: LedgerEntry, tag: str, folder: Path) -> Path:
+    """The workspace of a lineage that `zero new` makes, with the code of the recorded one."""
     git(clone, "clone", "--quiet", "--single-branch", "--branch", tag, str(home), str(folder))
     git(folder, "checkout", "--quiet", "--detach", "HEAD^")
     git(folder, "tag", "--delete", *git(folder, "tag", "--list", f"{entry.lineage}/gen-*").split())
@@ -45,17 +45,17 @@ def _start_again(home: Path, clone: Path, entry: LedgerEntry, tag: str, folder: 
     return workspace_dir(folder, entry.lineage)
 
 
-def _restored_again(home: Path, entry: LedgerEntry, folder: Path) -> Path:
-    """A clone at the source of a rollback or a branch, with the state that follows from it."""
+def _new_restored(home: Path, entry: LedgerEntry, folder: Path) -> Path:
+    """A clone at the source of a rollback or a branch, with the restored state."""
     assert entry.source is not None
-    left = restore_left(home, entry.source.tag, folder)
-    if left.source != entry.source:
+    restored = restore_next_state(home, entry.source.tag, folder)
+    if restored.source != entry.source:
         raise LineageError(
             f"{entry.source.tag} is not the generation that {entry.lineage} names as its source: the tag was moved, or "
-            "its ledger was altered; `zero audit` says more"
+            "its ledger is corrupt; `zero audit` reports more"
         )
     if entry.kind == "branch":
-        own_window(folder, entry.lineage, left)
+        rewrite_window_manifest(folder, entry.lineage, restored)
     return folder
 
 
@@ -68,7 +68,7 @@ def _compare(clone: Path, made: Path, out: str) -> Compared:
 
 
 def _compare_generation(clone: Path, made: Path, entry: LedgerEntry) -> Compared:
-    """The generation's file: the threshold of resignation, and who plays."""
+    """Compares `state/generation.json`: the resignation threshold and the player."""
     now = current_generation(made)
     if entry.kind != "start":
         now = now.model_copy(update={"lineage": entry.lineage, "number": entry.generation})
@@ -78,5 +78,5 @@ def _compare_generation(clone: Path, made: Path, entry: LedgerEntry) -> Compared
 
 
 def _hash(dvc_file: bytes) -> str:
-    """The hash in a `.dvc` file."""
-    return next(word for line in dvc_file.decode().splitlines() if "md5:" in line for word in line.split()[-1:])
+    """The MD5 in a `.dvc` file."""
+    return next(line.split()[-1] for line in dvc_file.decode().splitlines() if "md5:" in line)

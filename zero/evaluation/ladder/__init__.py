@@ -27,7 +27,7 @@ from zero.evaluation.ladder.results import Result, gate_results, match_results
 from zero.evaluation.ladder.table import Ladder, make_ladder
 from zero.players.player import PlayerId
 from zero.record.generation import Generation
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 
 
 class Rated(NamedTuple):
@@ -53,7 +53,7 @@ def lineage_ladder(home: Path, lineage: str, simulations: int | None = None) -> 
     Raises:
       LineageError: there is no such lineage, or its newest parameters cannot be read.
     """
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         rated = rate_lineage(home, chains.ancestry(lineage))
         return make_ladder(
             lineage,

@@ -3,12 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from zero.record.costs import read_note
 from zero.record.generation import Generation
-from zero.record.metrics import SelfplayMetrics
-from zero.storage.layout import SELFPLAY_METRICS
 
 
 class Effort(NamedTuple):
@@ -36,13 +31,8 @@ def efforts(generations: Sequence[Generation]) -> dict[str, Effort]:
 
 
 def _games(generation: Generation) -> int | None:
-    data = generation.file(SELFPLAY_METRICS)
-    try:
-        return SelfplayMetrics.model_validate_json(data).num_games if data else None
-    except ValidationError:  # of another version of this program
-        return None
+    return generation.selfplay_metrics.num_games if generation.selfplay_metrics else None
 
 
 def _seconds(generation: Generation) -> float | None:
-    costs = read_note(generation.history.reader.repository, generation.lineage, generation.tag)
-    return None if costs is None else costs.total().seconds
+    return generation.costs.total().seconds if generation.costs else None

@@ -8,7 +8,7 @@ have the settings that `zero match go9/gen-0012` gives that network: its games a
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from zero.network.profile import precision_here
+from zero.network.profile import local_precision
 from zero.players.build import network_id
 from zero.players.player import PlayerId
 from zero.record.generation import Generation
@@ -82,7 +82,7 @@ def champion_player(generation: Generation, simulations: int | None = None) -> P
     if generation.entry is None or generation.params is None:
         return None
     wanted = generation.params.gating.num_simulations if simulations is None else simulations
-    params, precision = generation.params, precision_here(generation.params.profile)
+    params, precision = generation.params, local_precision(generation.params.profile)
     return network_id(generation.tag, generation.entry.champion, params, wanted, precision=precision)
 
 

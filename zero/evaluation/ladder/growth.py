@@ -22,7 +22,7 @@ from zero.players.gtp_process import program_path
 from zero.players.networks import SHIPPED_PREFIX
 from zero.players.spec import parse_player
 from zero.record.generation import Generation
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 
 WEAKER = ("random",)
 """Kinds that stand before the first generation in the line-up; other opponents stand behind the last."""
@@ -72,7 +72,7 @@ def grow(
         if number < 2 or number % 2:
             raise ParamsError(f"{number} games cannot be shared between the colours; give an even number from 2 on")
     done = 0
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         generations = chains.ancestry(lineage)
         rated = rate_lineage(home, generations)
         players = line_up(home, rated, growth)

@@ -10,8 +10,8 @@ from zero.evaluation.ladder.files import ladder_files
 from zero.evaluation.ladder.table import Ladder
 from zero.evaluation.match.setup import MATCHES_DIR
 from zero.evaluation.match.tracking import track_matches
-from zero.tracking.files import Point
 from zero.tracking.ladder import track_summary
+from zero.tracking.metrics import Point
 
 STAGE = "elo"
 NOTE = "Ratings of `zero elo`: the step is the generation, the rating that of its champion."

@@ -12,7 +12,7 @@ from zero.statistics import wilson_interval
 from zero.storage.files import read_manifest, sha256_file
 from zero.storage.manifests import Colours
 from zero.tracking import open_client
-from zero.tracking.files import Point
+from zero.tracking.metrics import Point
 from zero.tracking.pages import Page
 
 LONGEST_PARAM = 6000
@@ -62,9 +62,7 @@ def match_page(folder: Path) -> Page:
         tags={},
         params=params,
         points=[Point(name, value, 0) for name, value in metrics_of(table).items()],
-        folder=folder,
-        files=[SPEC_FILE, RESULT_FILE, SGF_FILE],
-        texts={},
+        files={name: (folder / name).read_bytes() for name in (SPEC_FILE, RESULT_FILE, SGF_FILE)},
         data=None,
     )
 

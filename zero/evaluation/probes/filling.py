@@ -22,11 +22,11 @@ from zero.evaluation.probes.table import (
 from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
-from zero.network.profile import prepare_torch, profile_here
+from zero.network.profile import local_profile, prepare_torch
 from zero.players.networks import weights_of, weights_path
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace, generation_tag, read_ledger
-from zero.record.lineages import Chains
+from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
 from zero.storage.vcs import git
 
@@ -62,7 +62,7 @@ def fill_in(home: Path, lineage: str, progress: Progress | None = None) -> list[
       StorageError: games are half there or altered, or the result cannot be kept.
     """
     folder = yardsticks_dir(home, lineage)
-    with Chains(home) as chains:
+    with ProjectRecord(home) as chains:
         here = {each.number: each for each in chains.generations(lineage) if _is_here(each)}
         kept = {number: _begin(folder, generation) for number, generation in here.items()}
         tasks = [task for number in here for task in missing_tasks(number, here, kept[number])]
@@ -118,7 +118,7 @@ def networks_of(generation: Generation) -> dict[Who, str]:
 
 def judging_profile(profile: ProfileParams) -> ProfileParams:
     """How networks are asked here: in fp32 on the CPU, so that the numbers of different machines compare."""
-    return profile_here(profile, profile.selfplay_threads, "cpu", "fp32")
+    return local_profile(profile, profile.selfplay_threads, "cpu", "fp32")
 
 
 class _Bench:

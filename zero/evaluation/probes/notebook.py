@@ -7,8 +7,8 @@ from zero.evaluation.probes.picture import PICTURE_FILE, first_moves_png
 from zero.evaluation.probes.table import GenerationYardsticks, Who
 from zero.games.position import Rules
 from zero.storage.files import canonical_json
-from zero.tracking.files import Point
 from zero.tracking.ladder import track_summary
+from zero.tracking.metrics import Point
 
 STAGE = "yardsticks"
 NOTE = "Yardsticks of `zero yardsticks`: the step is the generation; `later-1` are the games of the next one."

@@ -1,4 +1,4 @@
-"""Ways to change a match, or who played, unseen: each is seen, and named."""
+"""Every change of a match or of its players is detected and named."""
 
 import json
 
@@ -24,7 +24,7 @@ def altered_match(record: Record, column: str, values: object) -> list[Finding]:
     table = table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
     path.chmod(0o644)
     pq.write_table(table, path)
-    return record.drifts()
+    return record.mismatches()
 
 
 def test_results_of_games_turned_over(record: Record) -> None:
@@ -40,8 +40,8 @@ def test_moves_of_a_game_changed(record: Record) -> None:
     actions = pq.read_table(path).column("actions").to_pylist()
     game, stone = next((g, i) for g, moves in enumerate(actions) for i, move in enumerate(moves[:-2]) if move < POINTS)
     actions[game][stone + 1] = actions[game][stone]  # a stone on a stone
-    told = named(altered_match(record, "actions", actions), "match", 1, "an illegal move")
-    assert told.found.endswith(f"at move {stone + 1}")
+    finding = named(altered_match(record, "actions", actions), "match", 1, "an illegal move")
+    assert finding.found.endswith(f"at move {stone + 1}")
 
 
 def test_games_given_to_other_players(record: Record) -> None:
@@ -52,7 +52,7 @@ def test_games_given_to_other_players(record: Record) -> None:
 
 
 def test_names_of_games_are_numbers(record: Record) -> None:
-    """A shard with games of another number than its place."""
+    """A shard whose game numbers do not fit its position."""
     path = record.cached(1, "data/match", "shard-0000.parquet")
     games = np.asarray(pq.read_table(path).column("game").to_numpy()) + 8
     found = altered_match(record, "game", games)
@@ -63,11 +63,11 @@ def test_result_edited(record: Record) -> None:
     tree = json.loads(record.read(2, "metrics/gating.json"))
     tree["match"]["wins"] += 1
     record.rewrite_newest({"metrics/gating.json": canonical_json(tree)})
-    found = record.drifts()
-    assert cells(found) == {("lock", 2), ("statement", 2), ("match", 2)}
+    found = record.mismatches()
+    assert cells(found) == {("lock", 2), ("attestation", 2), ("match", 2)}
     wins = tree["match"]["wins"]
     named(found, "lock", 2, "metrics/gating.json: MD5 against dvc.lock")
-    named(found, "statement", 2, "digest of metrics/gating.json")
+    named(found, "attestation", 2, "digest of metrics/gating.json")
     named(found, "match", 2, "metrics/gating.json: wins of the match", f"found {wins}, expected {wins - 1}")
 
 
@@ -76,14 +76,14 @@ def test_result_edited_in_the_ledger(record: Record) -> None:
     wins = first["decision"]["match"]["wins"]
     first["decision"]["match"]["wins"] = wins + 1
     record.commit_ledger(chained([start, first, second]))
-    found = record.drifts()
+    found = record.mismatches()
     named(found, "match", 1, "record/ledger.jsonl: wins of the match", f"found {wins + 1}, expected {wins}")
 
 
 def test_threshold_edited(record: Record) -> None:
     tree = json.loads(record.read(2, "metrics/gating.json"))
     record.rewrite_newest({"metrics/gating.json": canonical_json(tree | {"threshold": 0.5})})
-    named(record.drifts(), "match", 2, "threshold against the ledger", "found 0.5, expected 1.0")
+    named(record.mismatches(), "match", 2, "threshold against the ledger", "found 0.5, expected 1.0")
 
 
 # Champion and trainee
@@ -91,45 +91,45 @@ def test_threshold_edited(record: Record) -> None:
 
 def test_another_champion_in_the_state(record: Record) -> None:
     record.rewrite_newest({"state/champion.dvc": record.read(0, "state/champion.dvc")})
-    found = record.drifts()
+    found = record.mismatches()
     first, second = record.lines()[0], record.lines()[1]
-    told = named(found, "parent", 2, "state/champion.dvc: champion")
-    assert (told.found, told.expected) == (first["champion"], second["champion"])
+    finding = named(found, "parent", 2, "state/champion.dvc: champion")
+    assert (finding.found, finding.expected) == (first["champion"], second["champion"])
     named(found, "parent", 2, "dvc.lock: selfplay reads state/champion")
 
 
 def test_trainee_at_another_step(record: Record) -> None:
-    """The weights and the optimiser that generation 1 left, under a manifest that says another step of them."""
+    """The weights and optimizer that generation 1 left, under a manifest with another step."""
     listing = record.cached(1, "models/challenger")
     path = record.cached(1, "models/challenger", "manifest.json")
     manifest = json.loads(path.read_bytes()) | {"step": 999_999, "learning_rate_factor": 7.0}
     other = listing.read_text().replace(path.parent.name + path.name, record.put(canonical_json(manifest)))
     md5 = record.put(other.encode(), ".dir")
     record.rewrite_newest({"state/trainee.dvc": f"outs:\n- md5: {md5}\n  path: trainee\n".encode()})
-    named(record.drifts(), "parent", 2, "state/trainee.dvc: MD5 against what tiny/gen-0001 left", md5[:12])
+    named(record.mismatches(), "parent", 2, "state/trainee.dvc: MD5 against what tiny/gen-0001 left", md5[:12])
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("number", 77, "number: found 77, expected 2"),
         ("lineage", "other", "lineage: found other, expected tiny"),
-        ("resign_threshold", 0.5, "threshold of resignation: found 0.5, expected -1.0"),
+        ("resign_threshold", 0.5, "resignation threshold: found 0.5, expected -1.0"),
     ],
 )
-def test_generation_of_the_state_edited(record: Record, name: str, value: object, told: str) -> None:
+def test_generation_of_the_state_edited(record: Record, name: str, value: object, message: str) -> None:
     tree = json.loads(record.read(2, "state/generation.json"))
     record.rewrite_newest({"state/generation.json": canonical_json(tree | {name: value})})
-    named(record.drifts(), "parent", 2, f"state/generation.json: {told}")
+    named(record.mismatches(), "parent", 2, f"state/generation.json: {message}")
 
 
-def test_generation_of_the_state_that_is_none(record: Record) -> None:
+def test_generation_of_the_state_that_cannot_be_read(record: Record) -> None:
     record.rewrite_newest({"state/generation.json": b"{}\n"})
-    named(record.drifts(), "parent", 2, "state/generation.json: generation: found none that can be read")
+    named(record.mismatches(), "parent", 2, "state/generation.json: generation: found none that can be read")
 
 
 def test_another_trainee_in_the_state(record: Record) -> None:
     record.rewrite_newest({"state/trainee.dvc": record.read(0, "state/trainee.dvc")})
-    found = record.drifts()
+    found = record.mismatches()
     named(found, "parent", 2, "state/trainee.dvc: trainee")
-    named(found, "statement", 2, "digest of trainee-optimizer")
+    named(found, "attestation", 2, "digest of trainee-optimizer")

@@ -1,20 +1,21 @@
-"""The audit for a person: one table, and each finding in a line below it."""
+"""Prints an audit: one table, and a line for each finding below it."""
 
 from rich.console import Console
 from rich.table import Table
 
-from zero.audit import Audit, Check, Mark
+from zero.audit.findings import Audit, Check, Mark
 
-TABLE_WIDTH = 150
-STYLES = {Mark.DRIFTED: "bold red", Mark.MISSING: "yellow", Mark.NOT_ASKED: "dim", Mark.NOTHING: "dim"}
+TABLE_WIDTH = 172
+"""Width with a mismatch in every column, so that no cell is cut off."""
+STYLES = {Mark.MISMATCH: "bold red", Mark.MISSING: "yellow", Mark.NOT_CHECKED: "dim", Mark.NOT_APPLICABLE: "dim"}
 
 
 def print_audit(found: Audit, seconds: float) -> None:
-    """Prints an audit that took so long."""
+    """Prints an audit and the seconds that it took."""
     console = Console(width=max(TABLE_WIDTH, Console().width))
     table = Table(title="audit", title_justify="left")
     table.add_column("generation", no_wrap=True)
-    table.add_column("line", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
     for check in Check:
         table.add_column(check.value, no_wrap=True)
     for row in found.rows:
@@ -27,10 +28,10 @@ def print_audit(found: Audit, seconds: float) -> None:
 
 
 def summary(found: Audit, seconds: float) -> str:
-    """The last line: what it comes to."""
-    drifts = sum(finding.mark == Mark.DRIFTED for finding in found.findings)
+    """The last line: number of generations, of mismatches, and of missing objects."""
+    number = sum(finding.mark == Mark.MISMATCH for finding in found.findings)
     missing = sum(finding.mark == Mark.MISSING for finding in found.findings)
-    verdict = f"{drifts} drifted" if drifts else "nothing drifted"
-    lacking = f", {missing} not here to be looked at" if missing else ""
-    server = f"MLflow {found.mlflow}" if found.mlflow else "MLflow not asked"
-    return f"{len(found.rows)} generations in {seconds:.1f} s: {verdict}{lacking} ({server})"
+    verdict = f"{number or 'no'} mismatch{'' if number == 1 else 'es'}"
+    incomplete = f", {missing} missing and not checked" if missing else ""
+    server = f"MLflow {found.mlflow}" if found.mlflow else "MLflow not checked"
+    return f"{len(found.rows)} generations in {seconds:.1f} s: {verdict}{incomplete} ({server})"
