@@ -197,7 +197,7 @@ def test_an_edited_ledger_is_refused(home: Path) -> None:
     assert "line 1 does not follow the line before it" in refused(home, "status", "tiny")
 
 
-def test_a_shard_altered_in_the_store_is_set_aside_and_played_again(home: Path) -> None:
+def test_a_corrupt_shard_in_the_store_is_quarantined_and_played_again(home: Path) -> None:
     zero(workspace_of(home), "selfplay")
     games = workspace_of(home) / "data/games"
     played = {path.name: path.read_bytes() for path in games.iterdir()}
@@ -207,8 +207,8 @@ def test_a_shard_altered_in_the_store_is_set_aside_and_played_again(home: Path) 
     shard.write_bytes(bytes(data))
     zero(workspace_of(home), "selfplay")
     assert {path.name: path.read_bytes() for path in games.iterdir()} == played
-    set_aside = sorted(path.name for path in (home / ".zero/store/set-aside").iterdir())
-    assert len(set_aside) == 2 and [name.endswith(REASON_SUFFIX) for name in set_aside] == [False, True]
+    quarantined = sorted(path.name for path in (home / ".zero/store/quarantine").iterdir())
+    assert len(quarantined) == 2 and [name.endswith(REASON_SUFFIX) for name in quarantined] == [False, True]
 
 
 def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path)
     path.write_text(path.read_text() + "\n# edited\n")
     (tmp_path / "spec.json").write_text(spec)
     message = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
-    assert "this worker's engine is" in message and "check out the lineage's code" in message
+    assert "this worker's code digest for " in message and "check out the lineage's code" in message
 
 
 def test_a_stage_outside_a_workspace_names_the_remedy(tmp_path: Path, begun: Lineage) -> None:
@@ -247,7 +247,7 @@ def test_a_spec_of_another_machine_is_refused_by_a_worker(home: Path, tmp_path: 
     isa = json.loads(spec)["profile"]["isa"]
     (tmp_path / "spec.json").write_text(spec.replace(f'"isa":"{isa}"', '"isa":"VAX"'))
     message = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
-    assert f"this worker's isa is {isa}, the shard wants VAX" in message
+    assert f"this worker's isa is {isa}, the shard has VAX" in message
 
 
 def test_a_lost_workspace_is_restored_from_its_branch_even_if_the_project_was_moved(home: Path) -> None:
