@@ -157,7 +157,7 @@ def test_corrupt_games_are_rejected(tmp_path):
     flip_a_byte(tmp_path / "data/games/shard-0001.parquet")
     assert_rejected(tmp_path, r"shard-0001\.parquet is corrupt.*run `dvc repro` to play it again")
     assert has_missing_shards(tmp_path, "data/games")
-    assert (tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet").exists()
+    assert (tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet").exists()
 
 
 def test_corrupt_older_games_are_rejected(tmp_path):
@@ -262,11 +262,11 @@ def test_games_that_break_the_contract_are_quarantined_in_the_workspace_and_in_t
     assert_rejected(
         tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: the recorded outcome is wrong"
     )
-    aside = tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet"
+    aside = tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet"
     assert aside.read_bytes() == data
     assert "game 4, move" in aside.with_name(f"{aside.name}.reason.txt").read_text()
     assert store.get_shard(key) is None
-    assert [path.read_bytes() for path in sorted((tmp_path / "store/set-aside").glob("*.parquet.????????"))] == [data]
+    assert [path.read_bytes() for path in sorted((tmp_path / "store/quarantine").glob("*.parquet.????????"))] == [data]
     assert has_missing_shards(tmp_path, "data/games")
 
 
@@ -275,7 +275,7 @@ def test_all_rejected_shards_are_quarantined_at_once(tmp_path):
     change_game(tmp_path, 0, with_another_outcome)
     change_game(tmp_path, 2, with_another_outcome)
     assert_rejected(tmp_path, r"shard-0000\.parquet .*\(and 1 more\)")
-    assert len(list((tmp_path / ".zero/set-aside").glob("*.parquet"))) == 2
+    assert len(list((tmp_path / ".zero/quarantine").glob("*.parquet"))) == 2
     assert (tmp_path / "data/games/shard-0001.parquet").exists()
 
 

@@ -144,7 +144,7 @@ def assert_flipped_bit_is_reported_and_quarantined(workspace: Path, games_dir: s
     assert has_missing_shards(workspace, games_dir)
     assert Store(str(workspace / "store")).get_shard(key) is None
     name = f"gen-0003-{Path(games_dir).name}-shard-{shard:04d}.parquet"
-    assert "move 3: root_values" in (workspace / ".zero/set-aside" / f"{name}.reason.txt").read_text()
+    assert "move 3: root_values" in (workspace / ".zero/quarantine" / f"{name}.reason.txt").read_text()
 
 
 def test_a_flipped_bit_in_self_play_is_reported_and_its_shard_quarantined(workspace):
