@@ -1,6 +1,7 @@
-"""How fast the parts are, each beside what it is to be measured by; `python -m benchmarks` or `make bench`.
+"""`python -m benchmarks` (or `make bench`): the speed of each part, next to what it is compared with.
 
-A row of the table (`rows`) is a function in one of these modules. The work itself runs in children (`child`), pinned to
-cores; the parent (`rounds`) lets the two sides of a ratio work in turn, so that both see the same machine. A benchmark
-only counts and takes the time; that results are right is for the tests.
+A row of the table (`rows`) is a function in one of these modules. `harness` runs the work in child processes on fixed
+cores and alternates the two sides of a ratio. Benchmarks only count and measure time; tests check the results.
+
+Other tools: `recipes` (variants of training on one window), `seeds` and `starts` (repeatability over seeds).
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measures the table, prints it, writes it as JSON, compares it with an earlier one."""
+"""`python -m benchmarks`: measures the rows, prints the table, writes it as JSON, compares it with an earlier run."""
 
 import logging
 import os
@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from benchmarks.harness import Context
 from benchmarks.machine import describe_machine
 from benchmarks.results import Results, Settings, read_results, write_results
-from benchmarks.rounds import Context
 from benchmarks.rows import FAILED, ROWS, measure_rows, rows_named
 from benchmarks.setting import GO9, params_of
-from benchmarks.table import comparison, markdown, table
+from benchmarks.table import comparison, table
 from zero.errors import ZeroError
 from zero.progress import progress_of
 
@@ -21,21 +21,18 @@ NAMES = ", ".join(row.name for row in ROWS)
 
 
 def main(
-    rows: Annotated[str, typer.Option(help=f"Rows to measure, with commas between; all when not given: {NAMES}.")] = "",
-    seconds: Annotated[float, typer.Option(min=0.01, help="Seconds of one measurement of one side.")] = 5.0,
+    rows: Annotated[str, typer.Option(help=f"Rows to measure, separated by commas; by default all: {NAMES}.")] = "",
+    seconds: Annotated[float, typer.Option(min=0.01, help="Seconds per measurement of one side.")] = 5.0,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds; medians are shown.")] = 5,
     out: Annotated[Path | None, typer.Option(help="JSON file to write the results into.")] = None,
-    compare: Annotated[
-        Path | None, typer.Option(help="JSON file of an earlier run to show these results beside.")
-    ] = None,
-    show: Annotated[Path | None, typer.Option(help="JSON file of an earlier run to take instead of measuring.")] = None,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
+    compare: Annotated[Path | None, typer.Option(help="JSON file of an earlier run to compare with.")] = None,
+    show: Annotated[Path | None, typer.Option(help="JSON file of an earlier run to show instead of measuring.")] = None,
     backend: Annotated[
-        Literal["torch", "openvino"], typer.Option(help="What runs the networks on the CPU.")
+        Literal["torch", "openvino"], typer.Option(help="Library that runs the networks on the CPU.")
     ] = "openvino",
-    precision: Annotated[Literal["fp32", "bf16"], typer.Option(help="Arithmetic of the networks on the CPU.")] = "fp32",
+    precision: Annotated[Literal["fp32", "bf16"], typer.Option(help="Precision of the networks on the CPU.")] = "fp32",
 ) -> None:
-    """Measures how fast the project is, each row beside what it has to be measured by."""
+    """Measures the speed of the project and prints a Markdown table. Exit status 1 if a row fails."""
     earlier = read_results(compare) if compare else None
     if show:
         results = read_results(show)
@@ -55,7 +52,7 @@ def main(
         results = Results(machine=machine, settings=settings, rows=tuple(measured))
         if out:
             write_results(out, results)
-    typer.echo(markdown(results) if as_markdown else table(results))
+    typer.echo(table(results))
     if earlier:
         typer.echo("\n" + comparison(earlier, results))
     if any(row.note.startswith(FAILED) for row in results.rows):
@@ -63,7 +60,7 @@ def main(
 
 
 def run() -> None:
-    """Runs the command; an error that a user can cause is one line and exit status 1."""
+    """Runs the command. An error that a user can cause is one line and exit status 1."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         typer.run(main)

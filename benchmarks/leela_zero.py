@@ -1,57 +1,61 @@
-"""19x19 on one thread: our simulations a second against those of `leelaz` with the same network."""
+"""19x19 Go on one thread: simulations per second of self-play, compared with Leela Zero and the same network.
+
+Leela Zero 0.17 (`leelaz`, Debian package leela-zero) plays against itself over GTP (version 2). Both sides reuse the
+tree of the move before; its visits do not count again.
+"""
 
 import atexit
+import os
+import re
+import shutil
+import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.children import Child
-from benchmarks.leelaz import MISSING, Leelaz, leelaz_path
+from benchmarks.harness import Child, Context, Measure, Measured, against, not_measured, rate
 from benchmarks.results import Sample
-from benchmarks.rounds import Context, Measured, against, not_measured
 from benchmarks.selfplay import SelfplayWork
 from benchmarks.setting import GO19, params_of, residual_tower
-from benchmarks.work import Measure, rate
-from zero.config.params import Params
-from zero.games.rules import rules_of
-from zero.network.profile import prepare_torch
+from zero.errors import ZeroError
 
+MISSING = "leelaz is not installed (Debian package leela-zero)"
 NUM_SIMULATIONS = 200
 MAX_NODES = 600
 NUM_GAMES = 32
 VALUE_HIDDEN = 256
-"""The one width that Leela Zero has."""
-NUM_LEAVES = 16
-"""Leaves that our player of one game has on their way at once."""
+"""Leela Zero supports this width only."""
+OPTIONS = "-g -t 1 -m 0 -r 0 -s 1 --noponder --cpu-only --timemanage off"
+"""GTP, one thread, no random moves, no resignation, seed 1."""
+REPORT = re.compile(r"(\d+) visits, \d+ nodes, (\d+) playouts, \d+ n/s")
+"""Its report of a search. Visits that the tree had before are not playouts."""
 
 
 def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The work of a `SelfplayWork`: `leelaz`, where it is installed, and `player`, ours of one game; simulations/s.
+    """The measure `leelaz` of a `SelfplayWork`: simulations per second."""
+    from zero.interop.leela_zero import leela_zero_weights
+    from zero.network.weights import new_network
 
-    Both play against themselves and go on from the tree of the move before, whose simulations do not count again.
-    """
     params = SelfplayWork.model_validate_json(arguments).params
-    prepare_torch(params.profile, params.profile.selfplay_threads)
-    measures = {"player": _player(params)}
-    if leelaz_path():
-        measures["leelaz"] = _leelaz(params)
-    for search in measures.values():
-        search()
-    return tuple(Measure(name, _rate_of(search)) for name, search in measures.items())
+    with tempfile.TemporaryDirectory(prefix="zero-bench-") as folder:
+        weights = Path(folder) / "weights.txt"
+        weights.write_bytes(leela_zero_weights(new_network(params.network, params.game, params.seed)))
+        program = Leelaz(weights, params.selfplay.num_simulations)
+    atexit.register(program.close)
+    program.search()
+    return (Measure("leelaz", lambda seconds: Sample(figure=rate(program.search, seconds))),)
 
 
-def lock_step(context: Context) -> Measured:
-    """Our self-play of games in lock-step, which is how many positions are searched, against leelaz with one game."""
-    return _against_leelaz(context, "selfplay", "simulations")
-
-
-def one_game(context: Context) -> Measured:
-    """Our player of one game, with leaves of one tree in the batch, against leelaz."""
-    return _against_leelaz(context, "leela_zero", "player")
+def against_leelaz(context: Context) -> Measured:
+    """Our self-play of 32 games in lock-step against leelaz with one game."""
+    if not leelaz_path():
+        return not_measured(MISSING)
+    work, core = leela_work(context), context.cores[-1:]
+    with Child("selfplay", work, core) as ours, Child("leela_zero", work, core) as rival:
+        return against(context, ours.side("simulations"), rival.side("leelaz"))
 
 
 def leela_work(context: Context) -> SelfplayWork:
-    """6x64 at 19x19, with the first network of the seed."""
+    """6x64 on 19x19, with the first network of the seed."""
     return SelfplayWork(
         params=params_of(
             GO19,
@@ -64,53 +68,74 @@ def leela_work(context: Context) -> SelfplayWork:
     )
 
 
-def _against_leelaz(context: Context, module: str, measure: str) -> Measured:
-    if not leelaz_path():
-        return not_measured(MISSING)
-    work, core = leela_work(context), context.cores[-1:]
-    with Child(module, work, core) as ours, Child("leela_zero", work, core) as rival:
-        return against(context, ours.side(measure), rival.side("leelaz"))
+def leelaz_path() -> str | None:
+    """Path of the program, which Debian installs in /usr/games; None if it is not installed."""
+    return shutil.which("leelaz", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/games"]))
 
 
-def _rate_of(search: Callable[[], int]) -> Callable[[float], Sample]:
-    return lambda seconds: Sample(figure=rate(search, seconds))
+class Leelaz:
+    """A leelaz process that plays one game after another."""
 
+    def __init__(self, weights: Path, num_playouts: int) -> None:
+        """Starts the process.
 
-def _leelaz(params: Params) -> Callable[[], int]:
-    """A function that searches and plays a move of leelaz's game against itself, and gives its simulations."""
-    from zero.interop.leela_zero import leela_zero_weights
-    from zero.network.weights import new_network
+        Raises:
+          ZeroError: leelaz is not installed, or cannot read the weights.
+        """
+        path = leelaz_path()
+        if path is None:
+            raise ZeroError(f"{MISSING}; install it, or omit its row")
+        self._home = tempfile.TemporaryDirectory(prefix="leelaz-")  # it writes into its home folder
+        self._process = subprocess.Popen(
+            [path, *OPTIONS.split(), "-p", str(num_playouts), "--weights", str(weights)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"HOME": self._home.name},
+            text=True,
+        )
+        self._to_play = "b"
+        try:
+            self._send("boardsize 19")
+        except BaseException:
+            self.close()
+            raise
 
-    with tempfile.TemporaryDirectory(prefix="zero-bench-") as folder:
-        weights = Path(folder) / "weights.txt"
-        weights.write_bytes(leela_zero_weights(new_network(params.network, params.game, params.seed)))
-        program = Leelaz(weights, params.selfplay.num_simulations)
-    atexit.register(program.close)
-    return lambda: program.search().playouts
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.communicate()
+        self._home.cleanup()
 
+    def search(self) -> int:
+        """Searches and plays the next move, of a new game if the last one is over; returns the simulations.
 
-def _player(params: Params) -> Callable[[], int]:
-    """The same of our player."""
-    from zero.network.inference import new_evaluator
-    from zero.network.weights import new_network, weights_bytes
-    from zero.play.player import Player
+        Raises:
+          ZeroError: the process died, or its report has another format.
+        """
+        lines = self._send(f"genmove {self._to_play}")
+        move = lines[-1].removeprefix("=").strip()
+        reports = [match for line in lines if (match := REPORT.search(line))]
+        if not reports:
+            raise ZeroError(f"leelaz played {move} without a report of its search; install version 0.17")
+        if move in ("pass", "resign"):
+            self._send("clear_board")
+            self._to_play = "b"
+        else:
+            self._to_play = "w" if self._to_play == "b" else "b"
+        return int(reports[-1].group(2))
 
-    player = Player(
-        rules_of(params.game),
-        new_evaluator(weights_bytes(new_network(params.network, params.game, params.seed)), params.profile),
-        num_simulations=params.selfplay.num_simulations,
-        c_puct=params.search.c_puct,
-        parent_first_play=params.search.first_play == "parent",
-        random_symmetry=params.search.random_symmetry,
-        max_nodes=params.search.max_nodes,
-        num_leaves=NUM_LEAVES,
-    )
-
-    def search() -> int:
-        if player.is_over:
-            player.new_game()
-        done = player.search().num_simulations
-        player.play(player.choose())
-        return done
-
-    return search
+    def _send(self, command: str) -> list[str]:
+        """All lines up to the response. The empty line after it is skipped by the next call."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        lines: list[str] = []
+        for line in self._process.stdout:
+            lines.append(line.rstrip())
+            if line.startswith("="):
+                return lines
+            if line.startswith("?"):
+                break
+        output = [line for line in lines if line]
+        raise ZeroError(f"leelaz failed at `{command}`: {output[-1] if output else '(no output)'}")

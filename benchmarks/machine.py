@@ -1,4 +1,4 @@
-"""The machine that figures belong to, and the state of the sources that ran."""
+"""Description of the machine and of the sources of a run."""
 
 import os
 import platform
@@ -13,33 +13,33 @@ from zero.storage.vcs import git
 PROJECT_DIR = Path(__file__).resolve().parents[1]
 LIBRARIES = ("numpy", "numba", "torch", "openvino", "jax", "mctx", "pgx")
 ISA_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_bf16", "amx_int8")
-"""Flags that decide how fast networks run, as the Linux kernel writes them."""
+"""Processor flags that affect the speed of networks, as the Linux kernel names them."""
 
 
 class Machine(Manifest):
-    """What ran, on what."""
+    """The machine, the libraries and the sources of a run."""
 
     cpu: str
     cores: int
-    """Cores this process may use."""
+    """Cores available to this process."""
     isa: tuple[str, ...]
     memory_bytes: int
     gpu: str
-    """Empty where there is none."""
+    """Names of the GPUs; empty without one."""
     system: str
     load: float
-    """Processes that ran beside this one when it began, a mean over the last minute."""
+    """Mean number of running processes in the last minute before the run."""
     python: str
     libraries: dict[str, str]
-    """Versions by name, of those that are installed."""
+    """Versions of the installed libraries."""
     commit: str
     """Empty outside a git checkout."""
     dirty: bool
-    """True where files differ from the commit."""
+    """True if files differ from the commit."""
 
 
 def describe_machine() -> Machine:
-    """This machine, now."""
+    """The current machine."""
     processor = _processor()
     commit, dirty = _checkout()
     return Machine(
@@ -68,7 +68,7 @@ def _processor() -> dict[str, str]:
 
 
 def _gpu() -> str:
-    """Names of the NVIDIA devices, asked without starting CUDA in this process."""
+    """Names of the NVIDIA devices, without starting CUDA in this process."""
     try:
         command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -88,7 +88,7 @@ def _libraries() -> dict[str, str]:
 
 
 def _checkout() -> tuple[str, bool]:
-    """Commit of the sources, and whether they differ from it."""
+    """The commit of the sources, and whether they differ from it."""
     try:
         return git(PROJECT_DIR, "rev-parse", "HEAD").strip(), bool(git(PROJECT_DIR, "status", "--porcelain").strip())
     except LineageError:

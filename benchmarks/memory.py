@@ -1,14 +1,12 @@
-"""The memory of one game: the bytes of its arrays, and what a process really grew by while games were played."""
+"""Memory of one game: the size of its arrays, and the growth of a process that plays games."""
 
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.children import Child
+from benchmarks.harness import Child, Context, Measure, Measured
 from benchmarks.results import Detail, Sample, spread_of
-from benchmarks.rounds import Context, Measured
 from benchmarks.setting import params_of
-from benchmarks.work import Measure
 from zero.config.params import Params
 from zero.errors import WorkerError
 from zero.evaluation.throughput import selfplay_settings
@@ -25,11 +23,11 @@ MEBIBYTE = 2**20
 KIBIBYTE = 2**10
 RESIDENT = "VmRSS:"
 NUM_GAMES = 8
-"""Games whose growth is shared out: pages, and what the allocator keeps, blur that of one."""
+"""Games over which the growth is averaged: pages and the allocator make that of one game inexact."""
 
 
 class MemoryWork(Manifest):
-    """Self-play by these parameters, for some moves of each game."""
+    """Self-play with these parameters for some moves of each game."""
 
     params: Params
     num_games: int
@@ -37,7 +35,7 @@ class MemoryWork(Manifest):
 
 
 def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The work of a `MemoryWork`: `memory`, MiB a game. To be asked for once: freed memory is used again."""
+    """The measure `memory` of a `MemoryWork`: MiB per game. It is exact once only, because freed memory is reused."""
     work = MemoryWork.model_validate_json(arguments)
     rules, settings = rules_of(work.params.game), selfplay_settings(work.params)
     max_nodes = work.params.search.max_nodes
@@ -51,8 +49,8 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
         arrays = game_bytes(rules, settings, max_nodes) / MEBIBYTE
         details = (
             Detail(name="arrays of a game", value=arrays, unit="MiB"),
-            Detail(name="growth a game of the resident memory", value=growth, unit="MiB"),
-            Detail(name="nodes a tree can hold", value=max_nodes, unit="nodes"),
+            Detail(name="growth of the resident memory per game", value=growth, unit="MiB"),
+            Detail(name="nodes of a tree", value=max_nodes, unit="nodes"),
         )
         return Sample(figure=max(arrays, growth), details=details)
 
@@ -60,23 +58,23 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
 
 
 def game_bytes(rules: Rules, settings: PlaySettings, max_nodes: int) -> int:
-    """Bytes of all arrays that one game alone needs: position, history, tree, questions and answers, record.
+    """Bytes of all arrays of one game: position, history, tree, requests and results, record.
 
-    The questions count twice: a search thread has some of its own, and there are those of the network's batch.
+    The requests count twice: once for the search thread, once for the batch of the network.
     """
     part = play_moves(rules, settings, 1, max_nodes, 0)
     return num_bytes((part.slots, part.batch, part.records)) + num_bytes(new_batch(rules, 1, settings.num_players))
 
 
 def num_bytes(arrays: object) -> int:
-    """Bytes of every array of a tree of NamedTuples."""
+    """Bytes of all arrays in nested NamedTuples."""
     if isinstance(arrays, np.ndarray):
         return arrays.nbytes
     return sum(num_bytes(part) for part in arrays) if isinstance(arrays, tuple) else 0
 
 
 def play_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: int, num_moves: int) -> Part:
-    """Plays some moves of games, or all there are, and gives what they lie in."""
+    """Plays some moves of every game; returns the arrays."""
     streams = np.stack([stream_of(0, 0, "bench", game) for game in range(num_games)])
     part = new_parts(rules, settings, streams, num_games, max_nodes, 1)[0]
     evaluator = UniformEvaluator()
@@ -88,24 +86,24 @@ def play_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: 
 
 
 def resident_bytes() -> int:
-    """Bytes of this process's memory that are in the machine's.
+    """Resident memory of this process, bytes.
 
     Raises:
-      WorkerError: this system does not say so as Linux does.
+      WorkerError: the system is not Linux.
     """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * KIBIBYTE for line in lines if line.startswith(RESIDENT))
     except (OSError, StopIteration):
-        raise WorkerError(f"/proc/self/status does not say {RESIDENT}; memory is measured on Linux alone") from None
+        raise WorkerError(f"/proc/self/status has no {RESIDENT}; memory can be measured on Linux only") from None
 
 
 def memory(context: Context, preset: str, num_simulations: int, num_moves: int) -> Measured:
-    """MiB of a game by a preset that has this number of simulations: the larger of its arrays and the growth."""
+    """MiB per game of a preset: the larger one of the size of the arrays and the growth of the process."""
     params = params_of(preset, context.profile)
     assert params.selfplay.num_simulations == num_simulations
     work = MemoryWork(params=params, num_games=NUM_GAMES, num_moves=num_moves)
     with Child("memory", work, context.cores[-1:]) as child:
-        sample = child.run("memory", context.seconds)
+        sample = child.side("memory")(context.seconds)
     context.tick()
     return Measured(spread_of([sample.figure]), details=sample.details)

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.recipes WORKSPACE VARIANT...`: which way to train makes the stronger player of the same games.
+"""`python -m benchmarks.recipes WORKSPACE VARIANT...`: compares ways to train on the same games.
 
-Each variant and the parameters as they are train a new network on the window of a lineage, all for the same time on one
-thread; the last fifth of it with a tenth of the learning rate, so that none is judged in the middle of its noise. Then
-each variant plays a match against the network of the parameters as they are. Losses of different heads and towers do
-not compare; games do.
+The unchanged parameters and each variant train a new network on the window of a lineage, each for the same time on one
+thread. The last fifth of the time has a tenth of the learning rate, which reduces the noise of the weights. Then each
+variant plays a match against the network of the unchanged parameters: losses of different architectures cannot be
+compared, games can.
 
     python -m benchmarks.recipes .zero/workspaces/go9 network.num_blocks=6 training.optimizer=adam,training.rate=0.001
 """
@@ -26,7 +26,7 @@ from benchmarks.variants import AS_IT_IS, changed
 from zero.config.params import PARAMS_FILE, Params, load_params
 from zero.data.window import read_window
 from zero.errors import ZeroError
-from zero.evaluation.match.setup import Played, contest
+from zero.evaluation.match.setup import FinishedMatch, run_match
 from zero.games.rules import rules_of
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, sample_games
@@ -35,24 +35,24 @@ from zero.storage.layout import WINDOW_DIR
 from zero.storage.manifests import Window
 
 LATE, LATE_FACTOR = 0.8, 0.1
-"""From this share of the time on, the learning rate is multiplied so."""
+"""Share of the time after which the learning rate is reduced, and the factor."""
 MOST_STEPS = 10**7
 WEIGHTS = "weights.safetensors"
 WIDE = 160
-"""Columns of a table that goes to a file."""
+"""Columns of a table that is written to a file."""
 
 
 class Trained(NamedTuple):
-    """What a variant has come to."""
+    """The result of the training of a variant."""
 
     steps: int
     samples_per_second: float
     num_weights: int
-    policy_loss: float  # of the last steps, on games that it learns from
+    policy_loss: float  # of the last steps, on the training games
 
 
 def train_variant(workspace: Path, params: Params, seconds: float, out: Path) -> Trained:
-    """Trains a new network for so many seconds of processor time, and writes it as a player's folder."""
+    """Trains a new network for some seconds of processor time and writes it as a player folder."""
     from zero.data.samples import Sampler
     from zero.network.learner import Learner
     from zero.network.profile import flush_denormals, prepare_torch
@@ -71,7 +71,7 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
         learner = Learner(network, training, profile.device, precision=profile.training_precision)
         began = used = 0.0
         for step in learner.train(sampler.batches(0, MOST_STEPS)):
-            began = began or time.process_time()  # after the first step, which compiles and loads
+            began = began or time.process_time()  # starts after the first step, which compiles
             used = time.process_time() - began
             if step % training.log_interval == 0 or used >= seconds:
                 policy_loss = learner.results()[-1].policy_loss
@@ -87,7 +87,7 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
 
 def compare(
     workspace: Path, variants: list[str], seconds: float, num_games: int, simulations: int, folder: Path
-) -> list[tuple[str, Trained, Played | None]]:
+) -> list[tuple[str, Trained, FinishedMatch | None]]:
     """Trains all, a process a core, and plays the matches; the first row is that of the parameters as they are.
 
     Raises:
@@ -101,15 +101,15 @@ def compare(
         futures = [pool.submit(train_variant, workspace, params, seconds, out) for params, out in jobs]
         trained = [future.result() for future in track(futures, "training", console=Console(stderr=True))]
     players = [f"{out / WEIGHTS},simulations={simulations}" for _, out in jobs]
-    rows: list[tuple[str, Trained, Played | None]] = [(AS_IT_IS, trained[0], None)]
+    rows: list[tuple[str, Trained, FinishedMatch | None]] = [(AS_IT_IS, trained[0], None)]
     matches = list(zip(variants, trained[1:], players[1:], strict=True))
     for name, result, player in track(matches, "matches", console=Console(stderr=True)):
-        rows.append((name, result, contest(folder, (player, players[0]), num_games, opening_moves=2)))
+        rows.append((name, result, run_match(folder, (player, players[0]), num_games, opening_moves=2)))
     return rows
 
 
-def table_of(rows: list[tuple[str, Trained, Played | None]]) -> Table:
-    """The result for a person."""
+def table_of(rows: list[tuple[str, Trained, FinishedMatch | None]]) -> Table:
+    """The results as a table for the console."""
     table = Table()
     for column in ("variant", "weights", "samples/s", "steps", "policy loss", "wins-losses-draws", "score", "95 %"):
         table.add_column(column, justify="left" if column == "variant" else "right")
@@ -125,14 +125,16 @@ def table_of(rows: list[tuple[str, Trained, Played | None]]) -> Table:
 
 
 def main(
-    workspace: Annotated[Path, typer.Argument(help="A lineage's workspace, with a window of games.")],
-    variants: Annotated[list[str], typer.Argument(help="Parameters that differ: section.name=value,...")],
-    seconds: Annotated[float, typer.Option(min=0.0, help="Processor time of each training.")] = 120.0,
-    games: Annotated[int, typer.Option(min=2, help="Of each match.")] = 200,
-    simulations: Annotated[int, typer.Option(min=0, help="A move in the matches.")] = 32,
-    folder: Annotated[Path | None, typer.Option(help="Keeps networks and games; else they pass.")] = None,
+    workspace: Annotated[Path, typer.Argument(help="Workspace of a lineage, with a window of games.")],
+    variants: Annotated[list[str], typer.Argument(help="Changed parameters: section.name=value,...")],
+    seconds: Annotated[float, typer.Option(min=0.0, help="Processor seconds per training.")] = 120.0,
+    games: Annotated[int, typer.Option(min=2, help="Games per match.")] = 200,
+    simulations: Annotated[int, typer.Option(min=0, help="Simulations per move in the matches.")] = 32,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder for networks and games; by default they are deleted.")
+    ] = None,
 ) -> None:
-    """Trains variants on the same games for the same time, and lets them play."""
+    """Trains variants on the same games for the same time and plays matches between them."""
     with tempfile.TemporaryDirectory(prefix="zero-recipes-") as scratch:
         try:
             rows = compare(workspace, variants, seconds, games, simulations, folder or Path(scratch))

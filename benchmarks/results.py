@@ -1,4 +1,4 @@
-"""What a run of the benchmarks leaves: figures with their spread, the machine, and what was asked; as one JSON file."""
+"""The results of a run: figures with their spread, the machine and the settings, as one JSON file."""
 
 import statistics
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from zero.storage.manifests import Manifest
 
 
 class Spread(Manifest):
-    """A figure of several rounds."""
+    """A figure over several rounds."""
 
     median: float
     low: float
@@ -22,7 +22,7 @@ class Spread(Manifest):
 
 
 class Detail(Manifest):
-    """A figure beside the one a row is about."""
+    """An additional figure of a row."""
 
     name: str
     value: float
@@ -30,21 +30,21 @@ class Detail(Manifest):
 
 
 class Sample(Manifest):
-    """What one side of one round counted."""
+    """The result of one side in one round."""
 
     figure: float
     details: tuple[Detail, ...] = ()
 
 
 class Target(Manifest):
-    """What a row should reach."""
+    """The goal of a row."""
 
     of: Literal["figure", "ratio"]
     sense: Literal["at least", "at most"]
     value: float
 
     def reached_by(self, value: float) -> bool:
-        """Whether `value` is at least, or at most, the target."""
+        """True if `value` reaches the target."""
         return value >= self.value if self.sense == "at least" else value <= self.value
 
 
@@ -53,22 +53,22 @@ class Row(Manifest):
 
     name: str
     work: str
-    """What was done, for a person."""
+    """Description of the work."""
     unit: str
     figure: Spread | None
-    """Nothing where it could not be measured; `note` says why."""
+    """None if it could not be measured; `note` has the reason."""
     rival: str
-    """What the ratio is against; empty for a row without a ratio."""
+    """What the ratio compares with; empty for a row without a ratio."""
     rival_figure: Spread | None
     ratio: Spread | None
-    """Of the figures of one round, figure to rival; its median is not the ratio of the medians."""
+    """Our figure divided by the rival's of the same round. Its median is not the ratio of the medians."""
     targets: tuple[Target, ...]
     details: tuple[Detail, ...]
     """Medians over the rounds."""
     note: str
 
     def reached(self) -> bool | None:
-        """Whether all targets are reached; nothing where there are none, or no figure."""
+        """True if all targets are reached; None without targets or without a figure."""
         if self.figure is None or not self.targets:
             return None
         values = {"figure": self.figure, "ratio": self.ratio}
@@ -77,12 +77,12 @@ class Row(Manifest):
 
 
 class Settings(Manifest):
-    """What was asked for."""
+    """The settings of a run."""
 
     seconds: float
-    """Of each measurement."""
+    """Per measurement."""
     repeats: int
-    """Rounds a row."""
+    """Rounds per row."""
     backend: str
     precision: str
 
@@ -102,7 +102,7 @@ def spread_of(values: Sequence[float]) -> Spread:
 
 
 def median_details(samples: Sequence[Sample]) -> tuple[Detail, ...]:
-    """The details of the first sample, each with its median over all samples."""
+    """The details of the samples, each with its median."""
     return tuple(
         detail.model_copy(update={"value": statistics.median(sample.details[i].value for sample in samples)})
         for i, detail in enumerate(samples[0].details)
@@ -110,7 +110,7 @@ def median_details(samples: Sequence[Sample]) -> tuple[Detail, ...]:
 
 
 def write_results(path: Path, results: Results) -> None:
-    """Writes a run, whole or not at all.
+    """Writes the results of a run.
 
     Raises:
       StorageError: the file cannot be written.
@@ -119,10 +119,10 @@ def write_results(path: Path, results: Results) -> None:
 
 
 def read_results(path: Path) -> Results:
-    """A run that was written before.
+    """The results of an earlier run.
 
     Raises:
-      StorageError: the file cannot be read, or is none of `write_results`.
+      StorageError: the file cannot be read, or does not contain results.
     """
     try:
         return Results.model_validate_json(path.read_bytes())
@@ -130,7 +130,7 @@ def read_results(path: Path) -> Results:
         raise StorageError(f"cannot read {path}: {error.strerror}; write one with --out") from None
     except ValidationError as error:
         fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"])) or "the file"
+        field = ".".join(map(str, fault["loc"])) or "the file"
         raise StorageError(
-            f"{path} holds no benchmark results: {place}: {fault['msg']}; write one with --out"
+            f"{path} does not contain benchmark results: {field}: {fault['msg']}; write one with --out"
         ) from None

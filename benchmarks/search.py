@@ -1,15 +1,13 @@
-"""Search alone: the first moves of many games, each from an empty tree, judged by an evaluator that knows nothing."""
+"""Search alone: the first moves of many games, from empty trees, with a uniform evaluator."""
 
 import time
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.children import Child
+from benchmarks.harness import Child, Context, Measure, Measured, alone
 from benchmarks.results import Sample
-from benchmarks.rounds import Context, Measured, alone
 from benchmarks.setting import GO9, params_of
-from benchmarks.work import Measure
 from zero.config.params import Params
 from zero.evaluation.throughput import selfplay_settings
 from zero.games.position import NUM_MOVES, Rules
@@ -25,21 +23,21 @@ NUM_GAMES = 64
 
 
 class SearchWork(Manifest):
-    """Games to search the first moves of."""
+    """Games whose first moves are searched."""
 
     params: Params
     num_games: int
 
 
 class Searched(NamedTuple):
-    """The first moves of all games."""
+    """A search of the first moves of all games."""
 
     simulations: int  # as recorded
     seconds: float
 
 
 def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The work of a `SearchWork`: `search`, simulations a second."""
+    """The measure `search` of a `SearchWork`: simulations per second."""
     work = SearchWork.model_validate_json(arguments)
     rules, settings = rules_of(work.params.game), selfplay_settings(work.params)
     max_nodes = work.params.search.max_nodes
@@ -57,7 +55,7 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
 
 
 def search_first_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: int) -> Searched:
-    """Searches until every game has played its first move; the memory is there, and touched, before."""
+    """Searches until every game has played its first move. Memory is allocated and written before the clock starts."""
     slots = new_slots(rules, settings, num_games, max_nodes)
     batch = new_batch(rules, num_games, 1)
     records = new_records(rules, np.stack([stream_of(0, 0, "bench", game) for game in range(num_games)]))
@@ -72,7 +70,7 @@ def search_first_moves(rules: Rules, settings: PlaySettings, num_games: int, max
 
 
 def touch(arrays: object) -> None:
-    """Writes every array of a tree of NamedTuples over with itself: then the system has given the process its pages."""
+    """Overwrites every array with itself, so that the system has mapped all pages."""
     if isinstance(arrays, np.ndarray):
         arrays[...] = arrays.copy()
     elif isinstance(arrays, tuple):
@@ -80,21 +78,18 @@ def touch(arrays: object) -> None:
             touch(part)
 
 
-def search_work(context: Context, first_play: str, noise: float) -> SearchWork:
-    """Positional superko at 9x9; nothing is drawn at random but the noise."""
+def search_work(context: Context, noise: float) -> SearchWork:
+    """9x9 Go with positional superko; only the noise is random."""
     params = params_of(
         GO9,
         context.profile,
-        search={"first_play": first_play, "random_symmetry": False, "max_nodes": NUM_SIMULATIONS + 2},
+        search={"first_play": "zero", "random_symmetry": False, "max_nodes": NUM_SIMULATIONS + 2},
         selfplay={"num_simulations": NUM_SIMULATIONS, "temperature_moves": 0, "dirichlet_fraction": noise},
     )
     return SearchWork(params=params, num_games=NUM_GAMES)
 
 
-def search(context: Context, first_play: str, noise: float = 0.0) -> Measured:
-    """Simulations a second of a core.
-
-    Without noise all games are searched alike; with noise (the fraction given) each is another.
-    """
-    with Child("search", search_work(context, first_play, noise), context.cores[-1:]) as child:
+def search(context: Context, noise: float = 0.0) -> Measured:
+    """Simulations per second of one core. `noise`: fraction of root noise; with 0 all games are equal."""
+    with Child("search", search_work(context, noise), context.cores[-1:]) as child:
         return alone(context, child.side("search"))

@@ -1,8 +1,8 @@
-"""Files of an experiment with many seeds: its setup, and what is known of each seed.
+"""Files of an experiment with many seeds: its setup and the record of each seed.
 
 | file of the folder | content |
 |---|---|
-| `setup.json` | what all seeds share: commit, parameters, how strength is measured; written once |
+| `setup.json` | shared by all seeds: commit, parameters, measurement of strength; written once |
 | `records/seed-11.json` | generations, measurements and failures of a seed; replaced after each of them |
 | `project/` | the clone of the project that has the lineages, their games and the matches |
 | `logs/seed-11.log` | output of all commands that were run for a seed |
@@ -27,17 +27,17 @@ from zero.storage.vcs import git
 SETUP_FILE = "setup.json"
 RECORDS_DIR, LOGS_DIR, PROJECT_CLONE = "records", "logs", "project"
 DEAD = "dead"
-"""Verdict of `metrics/training.json` on a training that learns nothing any more."""
+"""Verdict of `metrics/training.json` on a training that has stopped learning."""
 GRADIENT_NORMS = ("policy_gradient_norm", "value_gradient_norm", "trunk_gradient_norm")
 
 
 class Strength(Manifest):
-    """How strength is measured."""
+    """The measurement of strength."""
 
     opponents: tuple[str, ...]
-    """Player specs, from the weakest to the strongest; one after the other is to be reached."""
+    """Player specs, from the weakest to the strongest, which must be reached in this order."""
     simulations: int
-    """Simulations a move of the champion."""
+    """Simulations per move of the champion."""
     options: str
     """Further options of the champion's player spec."""
     probe_every: int
@@ -49,7 +49,7 @@ class Strength(Manifest):
 
 
 class Setup(Manifest):
-    """What all seeds of a folder share. It never changes, so that seeds compare."""
+    """The part that all seeds of a folder share. It never changes, so that seeds can be compared."""
 
     version: Literal[1] = 1
     name: str
@@ -89,7 +89,7 @@ class Generation(Manifest):
     attempts: int
     promoted: bool
     score: float
-    """Score of the challenger in the gate's match."""
+    """Score of the challenger in gating."""
     champion: str
     """SHA-256 of the weights of the champion after it."""
     champion_generation: int
@@ -97,12 +97,12 @@ class Generation(Manifest):
     cpu_seconds: float | None
     """Processor seconds of all stages; None if its costs were not noted."""
     games: int | None
-    """Games of self-play, of the gate and of verification."""
+    """Games of self-play, gating and verification."""
     evaluations: int | None
 
 
 class Attempt(Manifest):
-    """One call that worked at a generation, or died at it."""
+    """One call that worked on a generation."""
 
     generation: int
     begun: float
@@ -141,7 +141,7 @@ class Failure(Manifest):
 
 
 class SeedRecord(Manifest):
-    """What is known of a seed."""
+    """The record of a seed."""
 
     version: Literal[1] = 1
     seed: int
@@ -191,18 +191,18 @@ def read_setup(folder: Path) -> Setup:
     return read_manifest(folder, Setup, SETUP_FILE)
 
 
-def keep_setup(folder: Path, asked: Setup) -> Setup:
-    """Writes the setup of a new experiment; returns that of an old one.
+def keep_setup(folder: Path, wanted: Setup) -> Setup:
+    """Writes the setup of a new experiment, or returns the stored one.
 
     Raises:
-      ParamsError: the folder holds an experiment with another setup.
+      ParamsError: the folder contains an experiment with another setup.
     """
     if not (folder / SETUP_FILE).exists():
-        write_manifest(folder, asked, SETUP_FILE)
-        return asked
+        write_manifest(folder, wanted, SETUP_FILE)
+        return wanted
     kept = read_setup(folder)
     for name in ("params", "strength"):
-        old, new = getattr(kept, name).model_dump(), getattr(asked, name).model_dump()
+        old, new = getattr(kept, name).model_dump(), getattr(wanted, name).model_dump()
         for key in (key for key in new if old.get(key) != new[key]):
             raise ParamsError(
                 f"{name}.{key} = {new[key]!r}, but the experiment in {folder} has {old.get(key)!r}; "
@@ -240,10 +240,10 @@ def newest_tagged(home: Path, lineage: str) -> int:
 
 
 def read_generation(home: Path, lineage: str, number: int, attempts: Sequence[Attempt]) -> Generation:
-    """A recorded generation out of git; its time is that of the attempts.
+    """A recorded generation from git, with the time of its attempts.
 
     Raises:
-      LineageError: there is no such generation, or a file of it is missing.
+      LineageError: the generation or one of its files does not exist.
     """
     tag = generation_tag(lineage, number)
     entry = entry_of(parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), tag), number)
@@ -268,7 +268,7 @@ def read_generation(home: Path, lineage: str, number: int, attempts: Sequence[At
 
 
 def training_of(text: str) -> Training:
-    """Numbers of a `metrics/training.json`, whatever version of the program wrote it."""
+    """Numbers of a `metrics/training.json` of any version of the program."""
     tree: dict[str, Any] = json.loads(text)
     health = tree.get("health") or {}
 

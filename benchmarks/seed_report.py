@@ -17,16 +17,16 @@ from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
 
 RESULTS_FILE, CURVE_FILE, PLOT_FILE = "results.json", "curve.csv", "strength.png"
-SECONDS_AN_HOUR = 3600
+SECONDS_PER_HOUR = 3600
 WIDTH, HEIGHT, DPI = 5.6, 4.2, 120
-"""Inches of a panel, and dots an inch."""
+"""Size of a panel in inches, and dots per inch."""
 GRID_POINTS = 200
 """Hours at which the band of the plot is computed."""
 NONE = "–"
 
 
 class Spread(Manifest):
-    """Distribution of a number over seeds. A seed that has none counts as infinite; None stands for infinite."""
+    """Distribution of a number over seeds. A missing number counts as infinite; None means infinite."""
 
     fastest: float | None
     median: float | None
@@ -46,7 +46,7 @@ class Reached(Manifest):
 
 
 class Summary(Manifest):
-    """The answer of an experiment. Lists of seeds name those to which it happened."""
+    """The summary of an experiment. Each list has the seeds to which it applies."""
 
     reached: tuple[Reached, ...]
     first_generation_refused: tuple[int, ...]
@@ -59,7 +59,7 @@ class Summary(Manifest):
 
 
 class Results(Manifest):
-    """`results.json`: everything that is known."""
+    """`results.json`: the complete results."""
 
     setup: Setup
     summary: Summary
@@ -94,7 +94,7 @@ def summary_of(setup: Setup, records: Sequence[SeedRecord]) -> Summary:
 def hours_to(setup: Setup, record: SeedRecord, opponent: str) -> float | None:
     """Hours on the clock of a seed when it reached an opponent; None if it did not."""
     found = record.reached(opponent, setup.strength.goal)
-    return record.seconds(found.generation) / SECONDS_AN_HOUR if found else None
+    return record.seconds(found.generation) / SECONDS_PER_HOUR if found else None
 
 
 def spread_of(values: Sequence[float | None]) -> Spread:
@@ -153,7 +153,7 @@ def measurement_line(record: SeedRecord, match: Measurement) -> str:
 
 
 def seeds_table(setup: Setup, records: Sequence[SeedRecord]) -> Table:
-    """A row a seed, then the distribution."""
+    """A row per seed, then the distribution."""
     strength, summary = setup.strength, summary_of(setup, records)
     title = f"{setup.name} {setup.changes}".strip()
     table = Table(title=f"{title}, commit {setup.commit[:12]}, goal {strength.goal:.0%}", show_footer=False)
@@ -165,15 +165,15 @@ def seeds_table(setup: Setup, records: Sequence[SeedRecord]) -> Table:
         table.add_row(
             str(record.seed),
             str(record.newest),
-            f"{record.seconds() / SECONDS_AN_HOUR:.2f}",
+            f"{record.seconds() / SECONDS_PER_HOUR:.2f}",
             *(_strength_cell(setup, record, opponent) for opponent in strength.opponents),
-            _shown(_total(record, "cpu_seconds"), lambda seconds: f"{seconds / SECONDS_AN_HOUR:.2f}"),
+            _shown(_total(record, "cpu_seconds"), lambda seconds: f"{seconds / SECONDS_PER_HOUR:.2f}"),
             _shown(_total(record, "games"), lambda games: f"{games:,.0f}"),
             _shown(_total(record, "evaluations"), lambda evaluations: f"{evaluations:,.0f}"),
-            ", ".join(_troubles(record)) or "none",
+            ", ".join(_problems(record)) or "none",
         )
     table.add_section()
-    hours = spread_of([record.seconds() / SECONDS_AN_HOUR for record in records])
+    hours = spread_of([record.seconds() / SECONDS_PER_HOUR for record in records])
     costs = [
         spread_of([_total(record, name) for record in records]) for name in ("cpu_seconds", "games", "evaluations")
     ]
@@ -187,7 +187,7 @@ def seeds_table(setup: Setup, records: Sequence[SeedRecord]) -> Table:
                 _shown(getattr(each.hours, name), lambda value: f"{value:.2f}", "not reached")
                 for each in summary.reached
             ),
-            _shown(cpu, lambda seconds: f"{seconds / SECONDS_AN_HOUR:.2f}"),
+            _shown(cpu, lambda seconds: f"{seconds / SECONDS_PER_HOUR:.2f}"),
             *(_shown(value, lambda number: f"{number:,.0f}") for value in (games, evaluations)),
         )
     ratios = (_shown(each.slowest_over_fastest, lambda ratio: f"{ratio:.2f}") for each in summary.reached)
@@ -204,7 +204,7 @@ def seeds_table(setup: Setup, records: Sequence[SeedRecord]) -> Table:
 
 
 def curve_csv(setup: Setup, records: Sequence[SeedRecord]) -> str:
-    """A row a generation: the clock and costs up to it, its gate, its training, and its scores in matches."""
+    """A row per generation: clock and costs so far, gating, training, scores in matches."""
     opponents = setup.strength.opponents
     fixed = "seed generation hours cpu_hours games evaluations promoted gate_score policy_loss value_loss"
     names = [*fixed.split(), "constant_value_loss", "training_health"]
@@ -220,8 +220,8 @@ def curve_csv(setup: Setup, records: Sequence[SeedRecord]) -> str:
                 [
                     record.seed,
                     made.number,
-                    f"{before.seconds() / SECONDS_AN_HOUR:.4f}",
-                    "" if cpu is None else f"{cpu / SECONDS_AN_HOUR:.4f}",
+                    f"{before.seconds() / SECONDS_PER_HOUR:.4f}",
+                    "" if cpu is None else f"{cpu / SECONDS_PER_HOUR:.4f}",
                     _total(before, "games"),
                     _total(before, "evaluations"),
                     int(made.promoted),
@@ -237,7 +237,7 @@ def curve_csv(setup: Setup, records: Sequence[SeedRecord]) -> str:
 
 
 def strength_png(setup: Setup, records: Sequence[SeedRecord]) -> bytes:
-    """A panel an opponent: the score of each seed over the hours of its clock, and the band between the seeds."""
+    """A panel per opponent: the score of each seed over the hours of its clock, and the range over the seeds."""
     opponents = setup.strength.opponents
     figure = Figure((WIDTH * len(opponents), HEIGHT), dpi=DPI, layout="constrained")
     panels = figure.subplots(1, len(opponents), sharey=True, squeeze=False)[0]
@@ -254,7 +254,7 @@ def points_of(record: SeedRecord, opponent: str) -> list[tuple[float, float]]:
     """(hours, score) of each generation that met an opponent, by its longest match."""
     met = sorted({match.generation for match in record.measurements if match.opponent == opponent})
     scores = ((generation, _score(record, generation, opponent)) for generation in met)
-    return [(record.seconds(number) / SECONDS_AN_HOUR, score) for number, score in scores if score is not None]
+    return [(record.seconds(number) / SECONDS_PER_HOUR, score) for number, score in scores if score is not None]
 
 
 def _draw(axes: Axes, setup: Setup, records: Sequence[SeedRecord], opponent: str) -> None:
@@ -287,7 +287,7 @@ def _score(record: SeedRecord, generation: int, opponent: str) -> float | None:
 
 
 def _where(record: SeedRecord, generation: int) -> str:
-    return f"seed {record.seed}, generation {generation}, {record.seconds(generation) / SECONDS_AN_HOUR:.2f} h"
+    return f"seed {record.seed}, generation {generation}, {record.seconds(generation) / SECONDS_PER_HOUR:.2f} h"
 
 
 def _strength_cell(setup: Setup, record: SeedRecord, opponent: str) -> str:
@@ -298,20 +298,20 @@ def _strength_cell(setup: Setup, record: SeedRecord, opponent: str) -> str:
     return f"{NONE} (best {max(scores):.0%})" if scores else NONE
 
 
-def _troubles(record: SeedRecord) -> list[str]:
-    """What went wrong with a seed."""
-    troubles = []
+def _problems(record: SeedRecord) -> list[str]:
+    """The problems of a seed."""
+    problems = []
     if record.generations and not record.generations[0].promoted:
-        troubles.append("generation 1 refused")
+        problems.append("generation 1 refused")
     if dead := [made.number for made in record.generations if made.training.verdict == DEAD]:
-        troubles.append(f"dead training (from generation {dead[0]})")
+        problems.append(f"dead training (from generation {dead[0]})")
     if record.failures:
         newest = record.failures[-1]
-        words = " ".join(newest.command.split()[:2])
-        troubles.append(f"{len(record.failures)} x crashed (`{words}`, generation {newest.generation})")
+        command = " ".join(newest.command.split()[:2])
+        problems.append(f"{len(record.failures)} x crashed (`{command}`, generation {newest.generation})")
     if record.status in ("new", "running"):
-        troubles.append("unfinished")
-    return troubles
+        problems.append("unfinished")
+    return problems
 
 
 def _total(record: SeedRecord, name: str) -> float | None:

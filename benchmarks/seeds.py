@@ -2,7 +2,7 @@
 
 Each seed is a lineage in a clone of the project. A generation is made without Prefect, by `zero prepare`, `dvc repro`
 and `zero advance`. Every few generations the champion plays GNU Go. Seeds run one after the other, so each has the
-whole machine. The command can be killed at any moment; the same command goes on with what is missing.
+complete machine. The command can be killed at any moment; the same command continues it.
 
     python -m benchmarks.seeds --preset go9-laptop --seeds 11,12,13 --generations 24
     python -m benchmarks.seeds --preset go9-laptop --report
@@ -62,15 +62,15 @@ from zero.storage.vcs import environment, git
 SEEDS_DIR = "seeds"
 BEAT_SECONDS = 5.0
 """Seconds between two heartbeats of an attempt: the time that a kill can take from the clock."""
-PATIENCE_SECONDS = 60.0
-"""Seconds to wait for processes of a killed call, which end on their own."""
+WAIT_SECONDS = 60.0
+"""Timeout for processes of a killed call, which end on their own."""
 NUM_LOG_LINES = 20
 PROBE_SEED, CONFIRMATION_SEED = 1, 2
 """Different, so that the confirmation is new evidence: its first games are not those of the probe."""
 OWN_SETTINGS = ("ZERO_STORE", "ZERO_SIGNING_KEY", "ZERO_PROGRESS", "ZERO_WORKER", "MLFLOW_TRACKING_URI")
 """Settings of the machine that commands of a seed do not see. A shared store might have its games already."""
 WIDE = 160
-"""Columns of a table that goes to a file."""
+"""Columns of a table that is written to a file."""
 
 
 class Limits(NamedTuple):
@@ -78,7 +78,7 @@ class Limits(NamedTuple):
 
     generations: int
     hours: float | None
-    """Of its clock."""
+    """Maximum wall-clock hours of its generations."""
     stops_when_reached: bool
     has_final_match: bool
 
@@ -95,7 +95,7 @@ class SeedRun:
     """One seed: its lineage, and its record on disk, which is replaced after each step."""
 
     def __init__(self, folder: Path, setup: Setup, seed: int, say: Callable[[str], None]) -> None:
-        """Reads what is there of the seed; runs nothing yet."""
+        """Reads the record of the seed; runs nothing yet."""
         self._folder, self._setup, self._say = folder, setup, say
         self._home, self._lineage = folder / PROJECT_CLONE, lineage_of(seed)
         self._workspace = workspace_dir(self._home, self._lineage)
@@ -147,7 +147,7 @@ class SeedRun:
         self._zero("new", self._lineage, "--params", str(path.resolve()))
 
     def _make_generation(self) -> None:
-        """Makes the next generation, or what is missing of it."""
+        """Makes the next generation, or completes it."""
         number = self.record.newest + 1
         clock = Attempt(generation=number, begun=time.time(), seconds=0.0)
         earlier, began = self.record.attempts, time.monotonic()
@@ -195,7 +195,7 @@ class SeedRun:
         )
 
     def _match(self, kind: Literal["probe", "confirmation", "final"], opponent: str) -> Measurement:
-        """Result of a match of the newest champion, which is played if it was not yet."""
+        """Result of a match of the newest champion, which is played unless it is finished."""
         generation, strength = self.record.newest, self._setup.strength
         if found := self.record.measured(kind, generation, opponent):
             return found
@@ -203,8 +203,8 @@ class SeedRun:
         seed = PROBE_SEED if kind == "probe" else CONFIRMATION_SEED
         options = f",{strength.options}" if strength.options else ""
         champion = f"{generation_tag(self._lineage, generation)},simulations={strength.simulations}{options}"
-        words = ["match", champion, opponent, "--games", str(games), "--seed", str(seed), "--json"]
-        table = MatchTable.model_validate_json(self._run(self._home, "zero", *words, is_captured=True))
+        arguments = ["match", champion, opponent, "--games", str(games), "--seed", str(seed), "--json"]
+        table = MatchTable.model_validate_json(self._run(self._home, "zero", *arguments, is_captured=True))
         result = table.result
         found = Measurement(
             kind=kind,
@@ -226,36 +226,36 @@ class SeedRun:
         self.record = self.record.model_copy(update=changes)
         write_record(self._folder, self.record)
 
-    def _zero(self, *words: str, beat: Callable[[], None] | None = None) -> None:
-        self._run(self._home, "zero", *words, beat=beat)
+    def _zero(self, *arguments: str, beat: Callable[[], None] | None = None) -> None:
+        self._run(self._home, "zero", *arguments, beat=beat)
 
     def _run(
         self,
         folder: Path,
         module: str,
-        *words: str,
+        *arguments: str,
         beat: Callable[[], None] | None = None,
         is_captured: bool = False,
     ) -> str:
         log = self._folder / LOGS_DIR / f"{self._lineage}.log"
-        return run_module(folder, module, words, environment_of(self._home), log, beat, is_captured)
+        return run_module(folder, module, arguments, environment_of(self._home), log, beat, is_captured)
 
 
 def run_module(
     folder: Path,
     module: str,
-    words: Sequence[str],
+    arguments: Sequence[str],
     variables: dict[str, str],
     log: Path,
     beat: Callable[[], None] | None = None,
     is_captured: bool = False,
 ) -> str:
-    """Runs `python -m MODULE WORDS` in `folder`; it ends when this process does, even by `kill -9`.
+    """Runs `python -m MODULE ARGUMENTS` in `folder`; it ends when this process does, even by `kill -9`.
 
     Args:
       folder: current folder of the command, whose code it runs.
       module: module to run.
-      words: arguments.
+      arguments: of the module.
       variables: environment.
       log: file to which the output is appended, as it comes.
       beat: called every few seconds.
@@ -264,10 +264,10 @@ def run_module(
     Raises:
       CommandFailedError: it failed; with the end of its output.
     """
-    shown = f"{module} {' '.join(words)}"
+    shown = f"{module} {' '.join(arguments)}"
     log.parent.mkdir(parents=True, exist_ok=True)
     connection, ours = os.pipe()  # closed by the death of this process too
-    command = supervised(connection, [sys.executable, "-m", module, *words])
+    command = supervised(connection, [sys.executable, "-m", module, *arguments])
     with log.open("ab") as file, tempfile.TemporaryFile() as output:
         file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
         file.flush()
@@ -323,7 +323,7 @@ def wait_until_free(workspace: Path) -> None:
     Raises:
       LineageError: they do not end.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:
             with writer_lock(workspace):
@@ -369,27 +369,27 @@ def check_players(params: Params, strength: Strength) -> None:
 
 
 def numbers_of(text: str, option: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them, each once.
+    """Different whole numbers from a list separated by commas.
 
     Raises:
-      ParamsError: it is something else.
+      ParamsError: the text has another format.
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise ParamsError(f"{option} {text!r}: give whole numbers with commas between them, such as 11,12,13")
+        raise ParamsError(f"{option} {text!r}: give whole numbers separated by commas, such as 11,12,13")
     return tuple(dict.fromkeys(int(part) for part in parts))
 
 
-def run_seeds(folder: Path, asked: Setup, seeds: Sequence[int], limits: Limits) -> None:
-    """Runs all seeds, or what is missing of them.
+def run_seeds(folder: Path, wanted: Setup, seeds: Sequence[int], limits: Limits) -> None:
+    """Runs all seeds, or continues them.
 
     Raises:
       ZeroError: the experiment of the folder has another setup, or another process runs it.
     """
     with locked(folder, f"another process runs the experiment in {folder}; wait for it, or give another --folder"):
-        setup = keep_setup(folder, asked)
-        if setup.commit != asked.commit:
-            typer.echo(f"note: this experiment runs commit {setup.commit[:12]}, not {asked.commit[:12]}", err=True)
+        setup = keep_setup(folder, wanted)
+        if setup.commit != wanted.commit:
+            typer.echo(f"note: this experiment runs commit {setup.commit[:12]}, not {wanted.commit[:12]}", err=True)
         make_clone(folder, setup.commit)
         typer.echo(f"output of the commands: {folder / LOGS_DIR}", err=True)
         for seed in seeds:
@@ -398,24 +398,24 @@ def run_seeds(folder: Path, asked: Setup, seeds: Sequence[int], limits: Limits) 
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help="Seeds, with commas between them; each is run from nothing.")] = "11,12,13",
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas; each is run from nothing.")] = "11,12,13",
     preset: Annotated[str, typer.Option(help=f"Recipe of all seeds: {', '.join(presets())}.")] = "go9-laptop",
-    params: Annotated[Path | None, typer.Option(help="A parameters file in place of a preset.")] = None,
+    params: Annotated[Path | None, typer.Option(help="A parameters file instead of a preset.")] = None,
     change: Annotated[
         str, typer.Option("--set", help="Parameters that differ from the recipe: section.name=value,...")
     ] = "",
     folder: Annotated[
         Path | None, typer.Option(help="Folder of the experiment; by default .zero/seeds/PRESET.")
     ] = None,
-    generations: Annotated[int, typer.Option(min=1, help="A seed ends after so many generations at most.")] = 24,
+    generations: Annotated[int, typer.Option(min=1, help="Maximum number of generations per seed.")] = 24,
     hours: Annotated[
-        float | None, typer.Option(min=0.0, help="A seed ends with the generation in which its clock passes this.")
+        float | None, typer.Option(min=0.0, help="A seed ends after the generation in which its clock exceeds this.")
     ] = None,
     levels: Annotated[str, typer.Option(help="Levels of GNU Go to reach, from the weakest.")] = "1,10",
     opponents: Annotated[
-        str, typer.Option(help="Player specs to reach in place of --levels, such as random,gnugo:1.")
+        str, typer.Option(help="Player specs to reach instead of --levels, such as random,gnugo:1.")
     ] = "",
-    simulations: Annotated[int, typer.Option(min=0, help="Simulations a move of the champion in matches.")] = 800,
+    simulations: Annotated[int, typer.Option(min=0, help="Simulations per move of the champion in matches.")] = 800,
     options: Annotated[
         str, typer.Option(help="Further options of the champion in matches.")
     ] = "considered_actions=16,pass_wins=true",
@@ -431,11 +431,11 @@ def main(
     final_match: Annotated[
         bool,
         typer.Option(
-            "--final-match", help="Make all generations, then play the strongest opponent whatever the probes."
+            "--final-match", help="Make all generations, then play the strongest opponent regardless of the probes."
         ),
     ] = False,
-    report: Annotated[bool, typer.Option("--report", help="Run nothing; report what is there.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A second place for results.json.")] = None,
+    report: Annotated[bool, typer.Option("--report", help="Run nothing; report the results so far.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Path of a copy of results.json.")] = None,
 ) -> None:
     """Runs a recipe from nothing with several seeds, and reports how long each takes to the levels of GNU Go.
 
@@ -444,8 +444,8 @@ def main(
     generations; matches do not count.
 
     The command can be killed at any moment and repeated: finished generations, games of matches and measured times are
-    kept. A seed whose command failed is tried again by the next call. With larger limits, or more seeds, the same
-    folder goes on. Status 1: at least one seed failed.
+    kept. The next call repeats a seed whose command failed. With larger limits or more seeds it continues the same
+    folder. Exit status 1: at least one seed failed.
     """
     where = folder or PROJECT_DIR / STATE_FOLDER / SEEDS_DIR / (params.stem if params else preset)
     try:
@@ -463,7 +463,7 @@ def main(
                 confirmation_games=confirmation_games,
                 goal=goal,
             )
-            asked = Setup(
+            wanted = Setup(
                 name=name,
                 changes=change,
                 commit=git(PROJECT_DIR, "rev-parse", "HEAD").strip(),
@@ -471,12 +471,12 @@ def main(
                 strength=strength,
                 machine=describe_machine(),
             )
-            check_profile(asked.params.profile, this_machine(text), name)
-            check_players(asked.params, strength)
+            check_profile(wanted.params.profile, this_machine(text), name)
+            check_players(wanted.params, strength)
             if uncommitted := uncommitted_files(PROJECT_DIR):
-                typer.echo(f"note: seeds run committed code; not in it: {', '.join(uncommitted)}", err=True)
+                typer.echo(f"warning: seeds run committed code; not committed: {', '.join(uncommitted)}", err=True)
             limits = Limits(generations, hours, not (no_stop or final_match), final_match)
-            run_seeds(where.resolve(), asked, numbers_of(seeds, "--seeds"), limits)
+            run_seeds(where.resolve(), wanted, numbers_of(seeds, "--seeds"), limits)
         setup, records = read_setup(where), read_records(where)
         results = write_report(where, setup, records)
         if out:

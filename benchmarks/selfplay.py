@@ -1,13 +1,11 @@
-"""Self-play with a network, and the same network alone at the same batch: what the search leaves of it."""
+"""Self-play with a network, compared with the same network alone at the same batch size."""
 
 from collections.abc import Sequence
 from functools import partial
 
-from benchmarks.children import Child
+from benchmarks.harness import Child, Context, Measure, Measured, against, not_measured
 from benchmarks.results import Detail, Sample
-from benchmarks.rounds import Context, Measured, against, not_measured
 from benchmarks.setting import GO9, GPU9, params_of, residual_tower
-from benchmarks.work import Measure
 from zero.config.params import Params
 from zero.evaluation.throughput import Games, network_rate, selfplay_settings
 from zero.games.rules import rules_of
@@ -19,13 +17,13 @@ PREPARING_SECONDS = 0.2
 
 
 class SelfplayWork(Manifest):
-    """Games of self-play by these parameters, with the first network of their seed."""
+    """Self-play with these parameters and the first network of their seed."""
 
     params: Params
 
 
 def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The work of a `SelfplayWork`: `raw` and `selfplay` in evaluations a second, `simulations` of that self-play."""
+    """The measures of a `SelfplayWork`: `raw` and `selfplay` (evaluations per second), `simulations` (of self-play)."""
     params = SelfplayWork.model_validate_json(arguments).params
     profile = params.profile
     prepare_torch(profile, profile.selfplay_threads)
@@ -64,16 +62,16 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
 
 
 def against_raw(context: Context, num_blocks: int, num_channels: int) -> Measured:
-    """Self-play at 9x9 as in go9-paper, against the network alone."""
+    """Self-play on 9x9 as in go9-paper, against the network alone."""
     params = params_of(GO9, context.profile, network=residual_tower(num_blocks, num_channels))
     with Child("selfplay", SelfplayWork(params=params), context.cores[-1:]) as child:
         return against(context, child.side("selfplay"), child.side("raw"))
 
 
 def two_processes(context: Context) -> Measured:
-    """Self-play of two processes, a core each, at once; against the mean of the two, one at a time."""
+    """Two processes on one core each at the same time, against the mean of both one after the other."""
     if len(context.cores) < 2:
-        return not_measured("one core here")
+        return not_measured("one core only")
     work = SelfplayWork(params=params_of(GO9, context.profile, network=residual_tower(4, 32)))
     with Child("selfplay", work, context.cores[-1:]) as first, Child("selfplay", work, context.cores[-2:-1]) as second:
         children = (first, second)
@@ -83,28 +81,28 @@ def two_processes(context: Context) -> Measured:
 
 
 def on_gpu(context: Context) -> Measured:
-    """Self-play at 9x9 with a 10x128 tower as in go9-gpu, against the network alone, on one GPU."""
+    """Self-play on 9x9 with a 10x128 network as in go9-gpu, against the network alone, on one GPU."""
     if not _has_gpu():
-        return not_measured("no GPU here")
+        return not_measured("no GPU")
     preset = params_of(GPU9, None, network=residual_tower(10, 128, 128))
     with Child("selfplay", SelfplayWork(params=preset), context.cores) as child:
         return against(context, child.side("selfplay"), child.side("raw"))
 
 
 def together(children: Sequence[Child], measure: str, seconds: float) -> Sample:
-    """Sum of the figures of children that work at once."""
-    for child in children:
-        child.ask(measure, seconds)
-    return Sample(figure=sum(child.answer().figure for child in children))
+    """Sum of the figures of children that work at the same time."""
+    running = [child.start(measure, seconds) for child in children]
+    figures = [child.finish(each).figure for child, each in zip(children, running, strict=True)]
+    return Sample(figure=sum(figures))
 
 
 def one_by_one(children: Sequence[Child], measure: str, seconds: float) -> Sample:
     """Mean of the figures of children that work one after the other."""
-    return Sample(figure=sum(child.run(measure, seconds).figure for child in children) / len(children))
+    return Sample(figure=sum(child.side(measure)(seconds).figure for child in children) / len(children))
 
 
 def _has_gpu() -> bool:
-    """Whether PyTorch finds one; asked in this process, which does no work of its own."""
+    """True if PyTorch finds a GPU. This process does no other work with it."""
     import torch
 
     return torch.cuda.is_available()

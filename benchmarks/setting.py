@@ -1,4 +1,4 @@
-"""The parameters of a benchmark: a preset with some fields changed; a new parameter has its preset's value here."""
+"""Parameters of a benchmark: a preset with some fields changed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ Fields = Mapping[str, Any]
 
 
 def params_of(preset: str, profile: ProfileParams | None, **sections: Fields) -> Params:
-    """A preset with fields of its sections changed, as `search={"max_nodes": 802}`.
+    """A preset with changed fields of its sections, such as `search={"max_nodes": 802}`.
 
-    Without a profile, it keeps its own, with `auto` resolved for this machine.
+    Without a profile, the profile of the preset is used, with `auto` resolved for this machine.
 
     Raises:
-      ParamsError: there is no such preset.
+      ParamsError: the preset does not exist.
     """
     params = parse_params(resolve_here(preset_text(preset)))
     tree = params.model_dump()
@@ -30,7 +30,7 @@ def params_of(preset: str, profile: ProfileParams | None, **sections: Fields) ->
 
 
 def residual_tower(num_blocks: int, num_channels: int, value_hidden: int = 64) -> Fields:
-    """Section `network` of a tower of the paper's kind: 4x32 is `residual_tower(4, 32)`."""
+    """Section `network` of the paper's architecture: `residual_tower(4, 32)` is 4x32."""
     return {
         "tower": "residual",
         "heads": "joint",

@@ -1,7 +1,7 @@
-r"""`python -m benchmarks.starts WORKSPACE...`: whether a training from nothing survives its first steps, on many seeds.
+r"""`python -m benchmarks.starts WORKSPACE...`: does training from nothing survive its first steps, over many seeds?
 
-Each workspace is a lineage of another seed with the games of its generation 1, such as `benchmarks.seeds` makes. The
-network of generation 0 is trained on these games by the recipe and by each variant, so variants differ in nothing else.
+Each workspace is a lineage with its own seed and the games of its generation 1, as made by `benchmarks.seeds`. The
+network of generation 0 is trained on these games with the recipe and with each variant.
 With `--games` each trained network plays a match against the network that it started from.
 
     python -m benchmarks.starts .zero/seeds/go9-laptop/project/.zero/workspaces/seed-* \
@@ -29,7 +29,7 @@ from zero.data.samples import Sampler
 from zero.data.window import read_window
 from zero.errors import ParamsError, ZeroError
 from zero.evaluation.match.results import MatchTable
-from zero.evaluation.match.setup import contest
+from zero.evaluation.match.setup import run_match
 from zero.games.rules import rules_of
 from zero.network.health import Health, health_of
 from zero.network.learner import Learner, StepResult
@@ -42,9 +42,9 @@ from zero.storage.layout import WINDOW_DIR
 from zero.storage.manifests import Window
 
 WEIGHTS = "weights.safetensors"
-CURVE_FILE, PICTURE_FILE = "starts.csv", "starts.png"
+CURVE_FILE, PLOT_FILE = "starts.csv", "starts.png"
 WIDE = 160
-"""Columns of a table that goes to a file."""
+"""Columns of a table that is written to a file."""
 PANEL_WIDTH, HEIGHT, DPI = 5.0, 3.6, 110
 
 
@@ -58,14 +58,16 @@ class Start(NamedTuple):
 
 
 def train_start(workspace: Path, variant: str, num_steps: int, out: Path) -> Start:
-    """Trains the network of generation 0 and writes it, and the one that it started from, as folders of players."""
+    """Trains the network of generation 0; writes it and the initial network as player folders."""
     params = changed(load_params(workspace), variant)
     training = params.training
     prepare_torch(params.profile, 1)
     rules = rules_of(params.game)
     window = read_manifest(workspace / WINDOW_DIR, Window)
     if window.origin.generation != 1:
-        raise ParamsError(f"{workspace} has the window of generation {window.origin.generation}; give one of 1")
+        raise ParamsError(
+            f"{workspace} has the window of generation {window.origin.generation}; give one of generation 1"
+        )
     games = sample_games(read_window(window, workspace / WINDOW_DIR, rules))
     network = new_network(params.network, params.game, params.seed)
     _write_player(out / "before", params, weights_bytes(network))
@@ -87,13 +89,13 @@ def _write_player(folder: Path, params: Params, weights: bytes) -> None:
 
 
 def play(folder: Path, out: Path, num_games: int) -> MatchTable:
-    """The match of a trained network against the one that it started from, with the simulations of the gate."""
+    """A match of a trained network against its initial network, with the simulations of gating."""
     players = (str(out / "after" / WEIGHTS), str(out / "before" / WEIGHTS))
-    return contest(folder, players, num_games, games_at_once=100).table
+    return run_match(folder, players, num_games, games_at_once=100).table
 
 
 def table_of(starts: list[Start], matches: list[MatchTable]) -> Table:
-    """A row a training."""
+    """A row per training."""
     table = Table()
     columns = ("seed", "variant", "value loss", "best constant", "saturated", "health", "wins-losses-draws", "score")
     for column in columns:
@@ -110,7 +112,7 @@ def table_of(starts: list[Start], matches: list[MatchTable]) -> Table:
 
 
 def curves_csv(starts: list[Start]) -> bytes:
-    """All curves, a line a row."""
+    """All curves as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["seed", "variant", *StepResult._fields])
@@ -121,7 +123,7 @@ def curves_csv(starts: list[Start]) -> bytes:
 
 
 def curves_png(starts: list[Start]) -> bytes:
-    """A panel a variant: the value loss of each seed over the steps, and the loss of the best constant value."""
+    """A panel per variant: the value loss of each seed over the steps, and the loss of the best constant value."""
     variants = list(dict.fromkeys(start.variant for start in starts))
     figure = Figure((PANEL_WIDTH * len(variants), HEIGHT), dpi=DPI, layout="constrained")
     panels = figure.subplots(1, len(variants), sharey=True, squeeze=False)[0]
@@ -146,11 +148,11 @@ def main(
         list[str],
         typer.Argument(help="Workspaces with the games of generation 1, and variants: section.name=value,..."),
     ],
-    steps: Annotated[int, typer.Option(min=1, help="Steps of each training.")] = 300,
-    games: Annotated[int, typer.Option(min=0, help="Games of each network against the one it started from.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for networks, curves and picture.")] = Path(".zero/starts"),
+    steps: Annotated[int, typer.Option(min=1, help="Steps per training.")] = 300,
+    games: Annotated[int, typer.Option(min=0, help="Games of each network against its initial network.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for networks, curves and plot.")] = Path(".zero/starts"),
 ) -> None:
-    """Trains networks from nothing by a recipe and its variants, on the games of each seed, and compares them."""
+    """Trains networks from nothing with a recipe and its variants on the games of each seed, and compares them."""
     workspaces = [Path(each) for each in arguments if Path(each).is_dir()]
     variants = [AS_IT_IS, *(each for each in arguments if not Path(each).is_dir())]
     jobs = [(workspace, variant) for workspace in workspaces for variant in variants]
@@ -169,7 +171,7 @@ def main(
         typer.echo(f"starts: {error}", err=True)
         raise typer.Exit(1) from None
     write_atomic(out / CURVE_FILE, curves_csv(starts))
-    write_atomic(out / PICTURE_FILE, curves_png(starts))
+    write_atomic(out / PLOT_FILE, curves_png(starts))
     Console(width=None if sys.stdout.isatty() else WIDE).print(table_of(starts, matches))
 
 

@@ -1,4 +1,4 @@
-"""Results for people: the table of a run, the page's Markdown, and two runs side by side."""
+"""Shows results as aligned Markdown: the table of a run, and the comparison of two runs."""
 
 from collections.abc import Sequence
 
@@ -7,26 +7,15 @@ from benchmarks.results import Results, Row, Spread, Target
 
 NOTHING = "–"
 GIBIBYTE = 2**30
-"""Machines are told in GiB."""
 
 
 def table(results: Results) -> str:
-    """One table of all rows, below the machine."""
-    head = ("row", "figure", "unit", "ratio (lowest, highest)", "target", "reached")
-    lines = [
-        (row.name, _figure(row.figure), row.unit, _ratio(row.ratio), _targets(row), _reached(row))
-        for row in results.rows
-    ]
-    return "\n".join([*machine_lines(results), "", *_columns([head, *lines], right=(1,))])
-
-
-def markdown(results: Results) -> str:
-    """The same for a page, with what was done and what each row is against."""
-    head = ("row", "work", "figure", "against", "ratio", "target", "reached")
+    """The machine, a row for each benchmark, and the additional figures."""
+    head = ("row", "work", "figure", "against", "ratio (lowest, highest)", "target", "reached")
     lines = [
         (
             *(f"`{row.name}`", row.work, _with_unit(row.figure, row.unit), _rival(row), _ratio(row.ratio)),
-            *(_targets(row), _reached(row)),
+            *(" and ".join(map(_target, row.targets)), _reached(row)),
         )
         for row in results.rows
     ]
@@ -36,44 +25,52 @@ def markdown(results: Results) -> str:
         for row in results.rows
         if row.details
     ]
-    rows = ["| " + " | ".join(cells) + " |" for cells in (head, ("---",) * len(head), *lines)]
-    return "\n".join([*(f"{line}  " for line in machine_lines(results)), "", *rows, "", "Beside these:", "", *details])
+    machine = [f"{line}  " for line in _machine_lines(results)]
+    return "\n".join([*machine, "", *_markdown([head, *lines]), *(["", *details] if details else [])])
 
 
 def comparison(old: Results, new: Results) -> str:
-    """Each row that both runs have: figures, what became of them, and the ratios to the rivals."""
+    """The rows that both runs have: figures, their quotient, and the ratios to the rivals."""
     head = ("row", "old", "new", "unit", "new : old", "ratio, old", "ratio, new")
     before = {row.name: row for row in old.rows}
     lines = [_compared(before[row.name], row) for row in new.rows if row.name in before]
-    warnings = [
-        f"note: the {name} differs: {was} then, {now} now; compare the ratios alone"
+    notes = [
+        f"note: the {name} differs: it was {was}, it is {now}; compare the ratios only"
         for name, was, now in _differences(old.machine, new.machine)
     ]
     if old.settings != new.settings:
-        warnings.append(f"note: the settings differ: {old.settings} then, {new.settings} now")
-    return "\n".join([*warnings, *_columns([head, *lines], right=(1, 2, 4, 5, 6))])
-
-
-def machine_lines(results: Results) -> list[str]:
-    """The machine, the sources and what was asked for."""
-    machine, settings = results.machine, results.settings
-    state = " with changes" if machine.dirty else ""
-    memory = f"{machine.memory_bytes / GIBIBYTE:.0f} GiB"
-    return [
-        f"{machine.cpu}, {machine.cores} cores ({', '.join(machine.isa)}), {memory}, {machine.gpu or 'no GPU'}",
-        f"{machine.system}, Python {machine.python}, "
-        + ", ".join(f"{name} {version}" for name, version in machine.libraries.items()),
-        f"commit {machine.commit[:12] or 'unknown'}{state}; load before the run {machine.load:.1f}",
-        f"networks by {settings.backend} in {settings.precision}; "
-        f"medians of {settings.repeats} rounds of {settings.seconds:g} s a side",
-    ]
+        notes.append(f"note: the settings differ: they were {old.settings}, they are {new.settings}")
+    return "\n".join([*notes, *([""] if notes else []), *_markdown([head, *lines])])
 
 
 def number(value: float) -> str:
-    """Three digits or all before the point, with commas."""
+    """Three significant digits, or all digits before the point, with commas."""
     size = abs(value)
     digits = 0 if size >= 100 else 1 if size >= 10 else 2
     return f"{value:,.{digits}f}"
+
+
+def _machine_lines(results: Results) -> list[str]:
+    machine, settings = results.machine, results.settings
+    state = " with changes" if machine.dirty else ""
+    memory = f"{machine.memory_bytes / GIBIBYTE:.0f} GiB"
+    libraries = ", ".join(f"{name} {version}" for name, version in machine.libraries.items())
+    return [
+        f"{machine.cpu}, {machine.cores} cores ({', '.join(machine.isa)}), {memory}, {machine.gpu or 'no GPU'}",
+        f"{machine.system}, Python {machine.python}, {libraries}",
+        f"commit {machine.commit[:12] or 'unknown'}{state}; load before the run {machine.load:.1f}",
+        f"networks with {settings.backend} in {settings.precision}; "
+        f"medians of {settings.repeats} rounds of {settings.seconds:g} s per side",
+    ]
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table with aligned columns; the first line is its head."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    rows = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    return [rows[0], "| " + " | ".join("-" * width for width in widths) + " |", *rows[1:]]
 
 
 def _figure(spread: Spread | None) -> str:
@@ -89,13 +86,7 @@ def _ratio(spread: Spread | None) -> str:
 
 
 def _rival(row: Row) -> str:
-    if not row.rival:
-        return ""
-    return row.rival if row.rival_figure is None else f"{row.rival}: {_figure(row.rival_figure)}"
-
-
-def _targets(row: Row) -> str:
-    return " and ".join(_target(target) for target in row.targets)
+    return f"{row.rival}: {_figure(row.rival_figure)}" if row.rival and row.rival_figure else row.rival
 
 
 def _target(target: Target) -> str:
@@ -120,17 +111,3 @@ def _differences(old: Machine, new: Machine) -> list[tuple[str, str, str]]:
     names = ("cpu", "cores", "isa", "gpu")
     pairs = [(name, getattr(old, name), getattr(new, name)) for name in names]
     return [(name, str(was), str(now)) for name, was, now in pairs if was != now]
-
-
-def _columns(lines: Sequence[Sequence[str]], right: Sequence[int]) -> list[str]:
-    """Lines with their cells below each other; the first is the head. Columns of `right` end below each other."""
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    padded = [
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    ]
-    rule = "  ".join("-" * width for width in widths)
-    return [padded[0].rstrip(), rule, *(line.rstrip() for line in padded[1:])]

@@ -1,4 +1,4 @@
-"""Training: steps of the learner, fed by the sampler, against the bare loop of PyTorch on batches in memory."""
+"""Training: the learner with the sampler, compared with a plain PyTorch loop on batches in memory."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.children import Child
+from benchmarks.harness import Child, Context, Measure, Measured, against, not_measured, rate
 from benchmarks.results import Sample
-from benchmarks.rounds import Context, Measured, against, not_measured
 from benchmarks.setting import GO9, params_of, residual_tower
-from benchmarks.work import Measure, rate
 from zero.config.params import Params
 from zero.data.samples import SampleBatch, SampleGames, Sampler
 from zero.evaluation.throughput import selfplay_settings
@@ -26,23 +24,23 @@ NUM_THREADS = 2
 BATCH_SIZE = 256
 NUM_GAMES = 256
 NUM_SIMULATIONS = 16
-"""Of the games to learn from, which nobody judges."""
+"""Simulations per move of the games to train on, which have no network."""
 NUM_BATCHES = 8
-"""Batches of the bare loop."""
+"""Batches of the plain loop."""
 MANY_STEPS = 1_000_000
 LEARNING_RATE = 1e-3
-"""Low, so that training goes on for however long it is measured."""
+"""A low rate, so that a long measurement does not diverge."""
 
 
 class TrainingWork(Manifest):
-    """A network to be trained by these parameters, on games made for it."""
+    """Training with these parameters on generated games."""
 
     params: Params
     num_games: int
 
 
 def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The work of a `TrainingWork`: `learner` and `bare`, in samples a second."""
+    """The measures of a `TrainingWork`: `learner` and `bare`, in samples per second."""
     work = TrainingWork.model_validate_json(arguments)
     params, training = work.params, work.params.training
     prepare_torch(params.profile, params.profile.training_threads)
@@ -51,7 +49,7 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
     from zero.network.learner import Learner
     from zero.network.weights import new_network
 
-    torch.set_flush_denormal(True)  # for both sides; training does so, in `flush_denormals`
+    torch.set_flush_denormal(True)  # for both sides, as training does in `flush_denormals`
     games = made_games(params, work.num_games)
     sampler = Sampler(rules_of(params.game), games, params.seed, 0, training.batch_size, training.random_symmetry)
     batches = sampler.batches(0, MANY_STEPS)
@@ -69,19 +67,19 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
         next(losses)
         return training.batch_size
 
-    def whole(seconds: float) -> Sample:
+    def learner_side(seconds: float) -> Sample:
         return Sample(figure=rate(step, seconds))
 
-    def part(seconds: float) -> Sample:
+    def bare_side(seconds: float) -> Sample:
         return Sample(figure=rate(bare_step, seconds))
 
-    return Measure("learner", whole), Measure("bare", part)
+    return Measure("learner", learner_side), Measure("bare", bare_side)
 
 
 def bare_loop(params: Params, batches: Sequence[SampleBatch]) -> Iterator[Any]:
-    """Forward, backward and SGD on one batch after another, for ever, as one would write it in PyTorch.
+    """Forward, backward and SGD on one batch after another, without end, in plain PyTorch.
 
-    The inputs are ready, channels-last like the weights. Gives the loss of each step, a scalar on the device.
+    The inputs are ready, channels-last like the weights. Yields the loss of each step, a scalar on the device.
     """
     import torch
     from torch.nn import functional
@@ -108,7 +106,7 @@ def bare_loop(params: Params, batches: Sequence[SampleBatch]) -> Iterator[Any]:
 
 
 def made_games(params: Params, num_games: int) -> SampleGames:
-    """Games of self-play that nobody judged, as training reads them."""
+    """Self-play games without a network, as training reads them."""
     from zero.data.records import read_records, write_records
     from zero.stages.training import sample_games
 
@@ -126,9 +124,9 @@ def made_games(params: Params, num_games: int) -> SampleGames:
 
 
 def training(context: Context) -> Measured:
-    """A 4x32 tower at 9x9 with batches of 256."""
+    """A 4x32 network on 9x9 with batches of 256."""
     if len(context.cores) < NUM_THREADS:
-        return not_measured(f"fewer than {NUM_THREADS} cores here")
+        return not_measured(f"fewer than {NUM_THREADS} cores")
     params = params_of(
         GO9,
         context.profile.model_copy(update={"training_threads": NUM_THREADS}),

@@ -1,4 +1,4 @@
-"""Variants of a recipe: parameters with some values replaced, written as `section.name=value,...`."""
+"""Variants of parameters, written as `section.name=value,...`."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from zero.errors import ParamsError
 
 AS_IT_IS = "as it is"
 RATE = "training.rate"
-"""Stands for a schedule of one learning rate."""
+"""Short form of a schedule with one learning rate."""
 
 
 def changed(params: Params, variant: str) -> Params:
-    """The parameters with `section.name=value` replaced, several with commas between them.
+    """The parameters with changes `section.name=value`, separated by commas.
 
     Raises:
-      ParamsError: there is no such parameter, or it has no such value.
+      ParamsError: a parameter does not exist, or the value is invalid.
     """
     tree: dict[str, Any] = params.model_dump()
     for change in variant.split(",") if variant != AS_IT_IS else ():
@@ -27,7 +27,7 @@ def changed(params: Params, variant: str) -> Params:
         if name.strip() == RATE:
             field, value = "learning_rate", [{"from_step": 0, "learning_rate": value}]
         if field not in getattr(type(getattr(params, section, None)), "model_fields", ()):
-            raise ParamsError(f"{variant!r}: there is no parameter {name.strip()!r}; docs/parameters.md")
+            raise ParamsError(f"{variant!r}: unknown parameter {name.strip()!r}; see docs/parameters.md")
         tree[section][field] = value
     try:
         return Params.model_validate(tree)

@@ -9,7 +9,7 @@ from flows.orphans import end_with_known_worker
 from flows.pool import end_leftovers, owner_of
 from flows.processes import one_leash, settings_of_children
 from flows.reports import report_generation, summary
-from flows.tasks import play_missing_shards, playing_ahead, prepare, registry, run_stage, train_in_pool, yardsticks
+from flows.tasks import evaluate, play_missing_shards, playing_ahead, prepare, registry, run_stage, train_in_pool
 from zero.config.params import ExecutorKind, load_params
 from zero.config.settings import home_dir
 from zero.errors import ZeroError
@@ -80,7 +80,7 @@ def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> Pr
         get_run_logger().info(line)
     for line in recorded.warnings:
         get_run_logger().warning(line)
-    yardsticks(home, lineage)
+    evaluate(home, lineage)
     return decision
 
 

@@ -272,14 +272,14 @@ def registry(workspace: Path, turn: GenerationId) -> Recorded:
     return Recorded.model_validate(run_zero(workspace, *words, listen=get_run_logger().info)[-1])
 
 
-@task(task_run_name="yardsticks", cache_policy=NO_CACHE)
-def yardsticks(home: Path, lineage: str) -> None:
-    """Fills in the lineage's yardsticks by the project's code. They are no part of the record: trouble is a warning."""
+@task(task_run_name="evaluate", cache_policy=NO_CACHE)
+def evaluate(home: Path, lineage: str) -> None:
+    """Computes missing held-out evaluations with the project's code. Errors are only logged."""
     logger = get_run_logger()
     try:
         with settings_of_children(ZERO_PROGRESS="json"):
-            told = run_zero(home, "yardsticks", lineage, listen=lambda line: None)  # a table a generation is too much
-    except Exception as error:  # whatever it is, the generation is recorded, and the next one fills in what is missing
-        logger.warning(f"not all yardsticks are there: {error}; fill them in with `zero yardsticks {lineage}`")
+            events = run_zero(home, "evaluate", lineage, listen=lambda line: None)  # the tables are too long for a log
+    except Exception as error:  # the generation is recorded; the next one computes what is missing
+        logger.warning(f"held-out evaluation is incomplete: {error}; run `zero evaluate {lineage}`")
         return
-    logger.info(f"{told[-1]['total']} yardsticks more; `zero yardsticks {lineage}` shows them")
+    logger.info(f"{events[-1]['total']} new evaluations; `zero evaluate {lineage}` shows them")

@@ -1,4 +1,4 @@
-"""What a process of a generation imports as it starts, which is most of what a short one costs."""
+"""Imports at the start of a command: most of the run time of a short one."""
 
 import os
 import subprocess
@@ -11,9 +11,9 @@ HEAVY = {
     *("pydantic_settings", "rich", "scipy", "securesystemslib", "sympy", "torch"),
 }
 KERNELS = {"numba", "scipy"}
-"""Numba asks for SciPy's version."""
+"""Numba reads SciPy's version."""
 GAMES = {"fsspec", "pyarrow"}
-"""Whoever reads shards from the store."""
+"""Needed by commands that read shards from the store."""
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ GAMES = {"fsspec", "pyarrow"}
 def test_command_imports_no_large_library_that_it_does_not_need(tmp_path, command, needed):
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "zero", *command.split()],
-        cwd=tmp_path,  # there is nothing to work on: each imports what it works with, and then says so
+        cwd=tmp_path,  # an empty folder: each command imports its modules and then fails
         env=os.environ | {"ZERO_HOME": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,

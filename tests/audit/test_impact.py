@@ -140,7 +140,7 @@ def test_worker_is_found_by_the_notes_of_costs(record: Record) -> None:
     ("asked", "message"),
     [
         ("f" * 64, "no attestation of any lineage in"),
-        ("nobody", "knows 'nobody'"),
+        ("nobody", "names 'nobody'"),
         ("abc123", "'abc123' is too short for a digest; give at least 7 digits"),
     ],
 )

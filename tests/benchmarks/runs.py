@@ -1,8 +1,8 @@
-"""Results of runs that never were, and parameters of work that takes no time."""
+"""Made-up results, and settings of a measurement that takes no time."""
 
+from benchmarks.harness import Context
 from benchmarks.machine import Machine
 from benchmarks.results import Detail, Results, Row, Settings, Spread, Target
-from benchmarks.rounds import Context
 from tests.parameters import profile_params
 
 MACHINE = Machine(
@@ -48,5 +48,5 @@ def run_of(*rows: Row, machine: Machine = MACHINE, settings: Settings = SETTINGS
 
 
 def short_context(repeats: int = 2) -> Context:
-    """One core, and as short as can be."""
+    """One core and the shortest measurement."""
     return Context(seconds=0.01, repeats=repeats, profile=profile_params(), cores=(0,), tick=lambda: None)

@@ -1,4 +1,4 @@
-"""The command `python -m benchmarks`, as a person types it."""
+"""The command `python -m benchmarks`."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness import Measured, not_measured
 from benchmarks.results import read_results, write_results
-from benchmarks.rounds import Measured, not_measured
 from benchmarks.rows import ROWS, RowSpec, at_least, measure_rows, ratio_of
 from tests.benchmarks.runs import FASTEST, row, run_of, short_context, spread
 from zero.errors import WorkerError
@@ -25,12 +25,12 @@ def benchmarks(*words: str) -> "subprocess.CompletedProcess[str]":
 def test_a_short_run_is_printed_written_and_compared(tmp_path):
     earlier, out = tmp_path / "earlier.json", tmp_path / "folder" / "run.json"
     write_results(earlier, run_of(row("search", 1_000.0, None, FASTEST), row("gpu-10x128", None)))
-    rows = ("--rows", "gpu-10x128,search,memory-9x9,startup-search")
+    rows = ("--rows", "gpu-10x128,search,memory-9x9")
     done = benchmarks(*rows, "--seconds", "0.01", "--repeats", "3", "--out", str(out), "--compare", str(earlier))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     results = read_results(out)
-    assert [row.name for row in results.rows] == ["search", "memory-9x9", "startup-search", "gpu-10x128"]
+    assert [row.name for row in results.rows] == ["search", "memory-9x9", "gpu-10x128"]
     by_name = {row.name: row for row in results.rows}
     search = by_name["search"].figure
     assert search is not None and 1_000 < search.low <= search.median <= search.high < 10_000_000
@@ -38,39 +38,35 @@ def test_a_short_run_is_printed_written_and_compared(tmp_path):
     memory = by_name["memory-9x9"]
     assert memory.figure is not None and 0.1 < memory.figure.median < 10
     assert memory.details[0].name == "arrays of a game"
-    assert by_name["startup-search"].figure is not None
-    assert by_name["gpu-10x128"].figure is not None or by_name["gpu-10x128"].note == "no GPU here"
+    assert by_name["gpu-10x128"].figure is not None or by_name["gpu-10x128"].note == "no GPU"
     assert results.machine.cores == len(os.sched_getaffinity(0))
     assert results.machine.memory_bytes > 2**28
     assert results.settings.repeats == 3
 
-    table, compared = done.stdout.split("\n\n")[1:]
-    assert [line.split()[0] for line in table.splitlines()[2:]] == [row.name for row in results.rows]
-    assert compared.splitlines()[-2].split()[:3] == ["search", "1,000", f"{search.median:,.0f}"]
-
-    shown = benchmarks("--show", str(out))
-    assert shown.stdout.split("\n\n")[1] == table + "\n"
-    page = benchmarks("--show", str(out), "--markdown")
-    assert [line for line in page.stdout.splitlines() if line.startswith("| `search` | search alone, 9x9")]
+    table = done.stdout.split("\n\n")[1]
+    assert [line.split()[1] for line in table.splitlines()[2:]] == [f"`{row.name}`" for row in results.rows]
+    compared = done.stdout.splitlines()[-2].split()
+    assert compared[:6] == ["|", "search", "|", "1,000", "|", f"{search.median:,.0f}"]
+    assert benchmarks("--show", str(out)).stdout.split("\n\n")[1] == table
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        (("--rows", "serach"), "there is no benchmark 'serach'; --rows takes some of search,"),
+        (("--rows", "serach"), "unknown row 'serach'; --rows must be some of search,"),
         (("--compare", "none.json"), "cannot read none.json: No such file or directory; write one with --out"),
-        (("--show", "pyproject.toml"), "pyproject.toml holds no benchmark results"),
+        (("--show", "pyproject.toml"), "pyproject.toml does not contain benchmark results"),
     ],
 )
-def test_a_slip_is_one_line(words, said):
+def test_an_error_is_one_line(words, message):
     done = benchmarks(*words)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"benchmarks: {said}")
+    assert done.stderr.startswith(f"benchmarks: {message}")
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
 
 
-def test_a_row_that_fails_says_so_and_the_others_are_measured():
+def test_a_row_that_fails_has_a_note_and_the_others_are_measured():
     def fail(context):
         context.tick()
         raise WorkerError("the child died")
@@ -81,12 +77,12 @@ def test_a_row_that_fails_says_so_and_the_others_are_measured():
         return Measured(spread(7.0))
 
     def cannot(context):
-        return not_measured("no GPU here")
+        return not_measured("no GPU")
 
     specs = [RowSpec(name, "", "s", "", (), measure) for name, measure in (("a", fail), ("b", work), ("c", cannot))]
     done: list[int] = []
     rows = measure_rows(specs, short_context(3), done.append)
-    assert [(row.name, row.note) for row in rows] == [("a", "failed: the child died"), ("b", ""), ("c", "no GPU here")]
+    assert [(row.name, row.note) for row in rows] == [("a", "failed: the child died"), ("b", ""), ("c", "no GPU")]
     assert rows[1].figure == spread(7.0)
     assert done == [1, 3, 4, 5, 6, 6, 9]  # rounds that are over
 

@@ -1,9 +1,8 @@
-"""leelaz as a rival."""
+"""Leela Zero as a rival."""
 
 import pytest
 
-from benchmarks.leela_zero import leela_work, prepare
-from benchmarks.leelaz import Leelaz
+from benchmarks.leela_zero import Leelaz, leela_work, prepare
 from tests.benchmarks.runs import short_context
 from tests.oracle.leelaz import needs_leelaz
 from tests.parameters import network_params
@@ -23,27 +22,27 @@ def weights(tmp_path):
 
 
 @needs_leelaz
-def test_it_says_what_it_simulated_and_plays_on(weights):
-    with Leelaz(weights, 20) as program:
-        searches = [program.search() for _ in range(4)]
-    assert [search.playouts for search in searches] == [20, 20, 20, 20]
-    assert len({search.move for search in searches}) == 4
-    assert all(search.seconds > 0 for search in searches)
+def test_simulations_are_counted(weights):
+    program = Leelaz(weights, 20)
+    try:
+        assert [program.search() for _ in range(4)] == [20, 20, 20, 20]
+    finally:
+        program.close()
 
 
 @needs_leelaz
-def test_weights_that_it_cannot_read_are_an_error_in_its_words(tmp_path):
+def test_unreadable_weights_are_an_error(tmp_path):
     with pytest.raises(ZeroError, match=r"leelaz failed at `boardsize 19`: .*none"):
         Leelaz(tmp_path / "none.txt", 20)
 
 
 @needs_leelaz
-def test_both_sides_are_measured_in_simulations():
+def test_the_rival_is_measured_in_simulations():
     selfplay = WORK.params.selfplay.model_copy(update={"num_simulations": 20, "num_slots": 2})
     params = WORK.params.model_copy(update={"network": TINY, "selfplay": selfplay})
     work = WORK.model_copy(update={"params": params})
     measured = {measure.name: measure.run(0.01).figure for measure in prepare(work.model_dump_json())}
-    assert set(measured) == {"leelaz", "player"}
+    assert set(measured) == {"leelaz"}
     assert min(measured.values()) > 0
 
 

@@ -1,4 +1,4 @@
-"""pgx and mctx as a rival: the network, the positions and the count are ours."""
+"""pgx and mctx as a rival, with our network, positions and count."""
 
 from typing import Any
 
@@ -11,8 +11,7 @@ pgx: Any = pytest.importorskip("pgx", reason="pgx is not installed (extra `test`
 pytest.importorskip("mctx", reason="mctx is not installed (extra `test`)")
 
 from benchmarks import pgx_games  # noqa: E402
-from benchmarks.jax_network import jax_network, judge  # noqa: E402
-from benchmarks.pgx_games import PgxGames, planes_of  # noqa: E402
+from benchmarks.pgx_games import PgxGames, apply_network, jax_network, planes_of  # noqa: E402
 from tests.parameters import network_params  # noqa: E402
 from zero.config.params import GoParams  # noqa: E402
 from zero.games.planes import expand_planes, write_planes  # noqa: E402
@@ -36,7 +35,7 @@ def network():
 
 def test_the_network_is_the_same_function(network):
     planes = np.random.default_rng(1).integers(0, 2, (5, 9, 9, NUM_PLANES)).astype(np.float32)
-    logits, value = judge(jax_network(network), planes)
+    logits, value = apply_network(jax_network(network), planes)
     with torch.inference_mode():
         expected_logits, expected_value = network(torch.from_numpy(planes).permute(0, 3, 1, 2))
     np.testing.assert_allclose(logits, expected_logits.numpy(), atol=2e-5)
@@ -58,17 +57,17 @@ def test_the_planes_are_those_of_the_project():
         play(rules, position, history, action)
 
 
-def test_a_move_asks_the_network_for_the_root_and_each_simulation(network, monkeypatch):
-    asked: list[int] = []
+def test_a_move_evaluates_the_root_and_each_simulation(network, monkeypatch):
+    requests: list[int] = []
 
-    def counting_judge(weights: Any, planes: Any) -> Any:
-        jax.debug.callback(asked.append, len(planes))
-        return judge(weights, planes)
+    def counting(weights: Any, planes: Any) -> Any:
+        jax.debug.callback(requests.append, len(planes))
+        return apply_network(weights, planes)
 
-    monkeypatch.setattr(pgx_games, "judge", counting_judge)
+    monkeypatch.setattr(pgx_games, "apply_network", counting)
     games = PgxGames(jax_network(network), 9, num_games=3, num_simulations=4, seed=1)
     jax.effects_barrier()
-    assert sum(asked) == 15 and games.step() == 15
+    assert sum(requests) == 15 and games.step() == 15
     jax.effects_barrier()
-    assert sum(asked) == 30
+    assert sum(requests) == 30
     assert games._state._step_count.tolist() == [2, 2, 2]

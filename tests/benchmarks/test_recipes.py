@@ -1,4 +1,4 @@
-"""The comparison of ways to train, on a small window."""
+"""The comparison of variants of training, on a small window."""
 
 import pytest
 from typer.testing import CliRunner
@@ -22,7 +22,7 @@ def workspace(tmp_path):
     return folder
 
 
-def test_variants_train_for_the_same_time_and_play_those_of_the_parameters_as_they_are(workspace, tmp_path):
+def test_variants_train_for_the_same_time_and_play_a_match(workspace, tmp_path):
     (first, base, no_match), (name, trained, played) = compare(workspace, [VARIANT], 0.3, 4, 2, tmp_path / "out")
     assert (first, no_match, name) == (AS_IT_IS, None, VARIANT)
     assert trained.num_weights > base.num_weights and min(base.steps, trained.steps) > 1
@@ -32,7 +32,7 @@ def test_variants_train_for_the_same_time_and_play_those_of_the_parameters_as_th
     assert table_of([(first, base, no_match), (name, trained, played)]).row_count == 2
 
 
-def test_a_variant_changes_what_it_names_alone():
+def test_a_variant_changes_only_what_it_names():
     params = made_params()
     new = changed(params, VARIANT)
     assert (new.network.num_channels, new.training.optimizer) == (6, "adam")
@@ -44,19 +44,19 @@ def test_a_variant_changes_what_it_names_alone():
 
 
 @pytest.mark.parametrize(("section", "field"), [("network", "pooled_heads"), ("selfplay", "overlap")])
-def test_what_a_dump_leaves_out_can_be_changed_too(section, field):
+def test_optional_parameters_can_be_changed(section, field):
     assert getattr(getattr(changed(made_params(), f"{section}.{field}=true"), section), field) is True
 
 
 @pytest.mark.parametrize(
     ("variant", "message"),
     [
-        ("network.num_chanels=6", "there is no parameter 'network.num_chanels'"),
-        ("seed=6", "there is no parameter 'seed'"),
+        ("network.num_chanels=6", "unknown parameter 'network.num_chanels'"),
+        ("seed=6", "unknown parameter 'seed'"),
         ("training.batch_size=-1", "greater than"),
     ],
 )
-def test_a_wrong_variant_is_refused_before_any_training(variant, message):
+def test_an_invalid_variant_is_an_error(variant, message):
     with pytest.raises(ParamsError, match=message):
         changed(made_params(), variant)
 

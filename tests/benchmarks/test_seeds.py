@@ -1,4 +1,4 @@
-"""Repeatability over seeds: what is measured when, what survives a kill, and what the report says."""
+"""Repeatability over seeds: when strength is measured, recovery after a kill, and the report."""
 
 import csv
 import io
@@ -71,19 +71,19 @@ WAIT_SECONDS = 600.0
 
 
 class KilledError(BaseException):
-    """Stands for a death that nothing in the program can catch."""
+    """Simulates a kill that the program cannot catch."""
 
 
 class FakeProject:
-    """Commands that take no time: what they were, and a lineage that grows stronger by a generation."""
+    """Commands that take no time, recorded; each generation of the lineage is stronger."""
 
     def __init__(self, scores=None, promoted=True):
         self.scores, self.promoted = scores or {}, promoted
         self.tagged, self.calls, self.made = -1, [], set()
         self.dies_at, self.fails_at = None, None
 
-    def run_module(self, folder, module, words, variables, log, beat=None, is_captured=False):
-        call = " ".join([module, *words])
+    def run_module(self, folder, module, arguments, variables, log, beat=None, is_captured=False):
+        call = " ".join([module, *arguments])
         self.calls.append(call)
         if beat:
             beat()
@@ -91,16 +91,16 @@ class FakeProject:
             raise CommandFailedError(call, 1, ["a line", "error: no memory"])
         if self.dies_at and self.dies_at in call:
             raise KilledError
-        if words[0] == "new":
+        if arguments[0] == "new":
             self.tagged = 0
-        if words[0] == "advance":
-            self.tagged = int(words[-1])
-        return self._table(words) if is_captured else ""
+        if arguments[0] == "advance":
+            self.tagged = int(arguments[-1])
+        return self._table(arguments) if is_captured else ""
 
-    def _table(self, words):
-        generation = int(words[1].partition(",")[0][-4:])
-        games = int(words[words.index("--games") + 1])
-        wins = round(self.scores.get((words[2], generation), 0.0) * games)
+    def _table(self, arguments):
+        generation = int(arguments[1].partition(",")[0][-4:])
+        games = int(arguments[arguments.index("--games") + 1])
+        wins = round(self.scores.get((arguments[2], generation), 0.0) * games)
         nothing = Colours(wins=0, losses=0, draws=0)
         result = MatchResult(
             wins=wins,
@@ -117,9 +117,9 @@ class FakeProject:
         return MatchTable(players=ids, result=result, forfeits=(0, 0), mean_margin=None).model_dump_json()
 
     def matches(self):
-        """(generation, opponent, games) of the matches that were played."""
-        words = [call.split() for call in self.calls if call.startswith("zero match")]
-        return [(int(w[2].partition(",")[0][-4:]), w[3], int(w[5])) for w in words]
+        """(generation, opponent, games) of the played matches."""
+        arguments = [call.split() for call in self.calls if call.startswith("zero match")]
+        return [(int(w[2].partition(",")[0][-4:]), w[3], int(w[5])) for w in arguments]
 
 
 def generation(number, seconds=1800.0, promoted=True, verdict="unknown"):
@@ -160,7 +160,7 @@ def run_seed(folder, limits=LIMITS):
     return read_record(folder, 1)
 
 
-def test_a_good_probe_is_confirmed_by_a_longer_match_and_then_the_next_level_is_probed(project, tmp_path):
+def test_a_good_probe_is_confirmed_before_the_next_level_is_probed(project, tmp_path):
     project.scores = {("gnugo:1", 2): 0.3, ("gnugo:1", 4): 0.6, ("gnugo:10", 4): 0.2, ("gnugo:10", 6): 0.6}
     record = run_seed(tmp_path)
     assert project.matches() == [
@@ -176,10 +176,10 @@ def test_a_good_probe_is_confirmed_by_a_longer_match_and_then_the_next_level_is_
 def test_a_seed_stops_when_all_levels_are_reached(project, tmp_path):
     project.scores = {("gnugo:1", 2): 1.0, ("gnugo:10", 2): 1.0}
     assert run_seed(tmp_path).newest == 2
-    assert run_seed(tmp_path, LIMITS._replace(stops_when_reached=False)).newest == 6  # goes on where it ended
+    assert run_seed(tmp_path, LIMITS._replace(stops_when_reached=False)).newest == 6  # continues
 
 
-def test_a_seed_stops_after_the_generation_in_which_its_hours_are_over_and_is_measured_there(project, tmp_path):
+def test_a_seed_stops_after_the_generation_that_exceeds_its_hours(project, tmp_path):
     assert run_seed(tmp_path, LIMITS._replace(hours=1.2)).newest == 3  # half an hour a generation
     assert project.matches() == [(2, "gnugo:1", 10), (3, "gnugo:1", 10)]
 
@@ -190,13 +190,13 @@ def test_a_champion_is_probed_once(project, tmp_path):
     assert project.matches() == [(2, "gnugo:1", 10)]
 
 
-def test_the_final_match_is_against_the_strongest_whatever_the_probes(project, tmp_path):
+def test_the_final_match_is_against_the_strongest_opponent(project, tmp_path):
     record = run_seed(tmp_path, LIMITS._replace(has_final_match=True))
     assert project.matches()[-1] == (6, "gnugo:10", 20)
     assert record.measurements[-1].kind == "final"
 
 
-def test_a_failed_command_is_recorded_with_its_last_lines_and_tried_again(project, tmp_path):
+def test_a_failed_command_is_recorded_and_repeated(project, tmp_path):
     project.fails_at = "dvc repro"
     record = run_seed(tmp_path)
     assert record.status == "failed" and record.newest == 0
@@ -212,7 +212,7 @@ def test_a_failed_command_is_recorded_with_its_last_lines_and_tried_again(projec
     "moment",
     ["zero new", "zero prepare", "dvc repro", "--generation 3", "gen-0004,simulations=800,pass_wins=true gnugo:1 "],
 )
-def test_a_killed_run_goes_on_to_the_same_result(project, tmp_path, moment):
+def test_a_killed_run_is_continued_with_the_same_result(project, tmp_path, moment):
     project.scores = {("gnugo:1", 4): 0.6, ("gnugo:10", 6): 0.6}
     project.dies_at = moment
     with pytest.raises(KilledError):
@@ -244,7 +244,7 @@ def test_a_folder_has_one_setup(tmp_path):
             keep_setup(tmp_path, other)
 
 
-def test_numbers_that_a_version_does_not_write_are_none():
+def test_numbers_that_are_not_written_are_none():
     old = training_of(OLD_METRICS)
     assert (old.value_loss, old.constant_value_loss, old.verdict, old.gradient_norms) == (0.9, None, "unknown", {})
     health = {"verdict": "dead", "findings": ["The value head is constant."]}
@@ -253,7 +253,7 @@ def test_numbers_that_a_version_does_not_write_are_none():
     assert (new.verdict, new.findings) == ("dead", ("The value head is constant.",))
 
 
-def test_a_seed_that_does_not_get_there_counts_as_infinite():
+def test_a_seed_that_does_not_reach_a_level_counts_as_infinite():
     spread = spread_of([2.0, None, 1.0])
     assert (spread.fastest, spread.median, spread.slowest) == (1.0, 2.0, None)
     assert spread_of([None, 1.0]).median is None
@@ -298,34 +298,34 @@ def test_report_runs_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["--report"], "has no setup.json"),
         (["--seeds", "1,x"], "give whole numbers"),
         (["--preset", "smoke"], "does not read considered_actions"),
-        (["--set", "network.num_chanels=6"], "there is no parameter"),
+        (["--set", "network.num_chanels=6"], "unknown parameter"),
     ],
 )
-def test_a_wrong_call_is_one_line(tmp_path, words, message):
-    done = call(*words, "--folder", str(tmp_path / "new"))
+def test_invalid_arguments_are_one_line(tmp_path, arguments, message):
+    done = call(*arguments, "--folder", str(tmp_path / "new"))
     assert done.exit_code == 1 and message in done.output.splitlines()[-1]
 
 
-def call(*words):
+def call(*arguments):
     import typer
 
     app = typer.Typer()
     app.command()(seeds.main)
-    return CliRunner().invoke(app, list(words))
+    return CliRunner().invoke(app, list(arguments))
 
 
-def test_seeds_are_whole_numbers_each_once():
+def test_seeds_are_different_whole_numbers():
     assert numbers_of("3, 1,3", "--seeds") == (3, 1)
     with pytest.raises(ParamsError, match="--levels"):
         numbers_of("1,", "--levels")
 
 
-def test_options_are_checked_against_the_root_that_the_champion_has():
+def test_options_are_checked_against_the_root_of_the_champion():
     gumbel = STRENGTH.model_copy(update={"options": "root=gumbel,considered_actions=16", "opponents": ("random",)})
     check_players(SETUP.params, gumbel)
     with pytest.raises(ParamsError, match="puct"):
@@ -358,7 +358,7 @@ def test_a_command_and_its_children_end_when_their_caller_is_killed(tmp_path):
     wait_for(lambda: not any(is_running(pid) for pid in pids))
 
 
-def test_a_command_that_fails_gives_the_end_of_what_it_wrote(tmp_path):
+def test_a_failed_command_returns_the_end_of_its_output(tmp_path):
     (tmp_path / "failing.py").write_text("import sys\nprint('out')\nsys.exit('no memory')\n")
     log = tmp_path / "logs" / "log"
     with pytest.raises(CommandFailedError, match="status 1") as error:
@@ -366,7 +366,7 @@ def test_a_command_that_fails_gives_the_end_of_what_it_wrote(tmp_path):
     assert set(error.value.log) == {"out", "no memory"} and "failing" in log.read_text()
 
 
-def test_a_captured_output_is_in_the_log_too(tmp_path):
+def test_captured_output_is_also_in_the_log(tmp_path):
     (tmp_path / "saying.py").write_text("print('{}')\n")
     assert run_module(tmp_path, "saying", [], dict(os.environ), tmp_path / "log", is_captured=True) == "{}\n"
     assert run_module(tmp_path, "saying", [], dict(os.environ), tmp_path / "log") == ""
@@ -387,7 +387,7 @@ def is_running(pid):
         return False
 
 
-def test_a_real_seed_killed_in_a_generation_gives_what_an_uninterrupted_one_gives(tmp_path):
+def test_a_real_seed_that_is_killed_has_the_result_of_an_uninterrupted_one(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     with ExitStack() as running:
         uninterrupted, first = start(whole, running), start(killed, running)
@@ -406,11 +406,22 @@ def test_a_real_seed_killed_in_a_generation_gives_what_an_uninterrupted_one_give
 
 
 def start(folder, running):
-    words = ["--preset", "smoke", "--seeds", "1", "--generations", "1", "--opponents", "random", "--probe-games", "2"]
-    words += ["--confirmation-games", "2", "--simulations", "4", "--options", "", "--folder", str(folder)]
-    words += ["--set", "selfplay.num_games=12,gating.num_games=8,verification.shard_fraction=0.1"]
+    arguments = [
+        "--preset",
+        "smoke",
+        "--seeds",
+        "1",
+        "--generations",
+        "1",
+        "--opponents",
+        "random",
+        "--probe-games",
+        "2",
+    ]
+    arguments += ["--confirmation-games", "2", "--simulations", "4", "--options", "", "--folder", str(folder)]
+    arguments += ["--set", "selfplay.num_games=12,gating.num_games=8,verification.shard_fraction=0.1"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.seeds", *words], cwd=PROJECT_DIR, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "benchmarks.seeds", *arguments], cwd=PROJECT_DIR, stdout=subprocess.DEVNULL
     )
     running.callback(process.wait)
     running.callback(process.kill)

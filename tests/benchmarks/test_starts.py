@@ -1,4 +1,4 @@
-"""Trainings from nothing on the games of a seed: the same as the stage's, compared with variants."""
+"""Training from nothing on the games of a seed: equal to the stage, compared with variants."""
 
 import csv
 from pathlib import Path
@@ -24,7 +24,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_recipe_as_it_is_is_the_training_of_the_stage(workspace: Path, tmp_path: Path) -> None:
+def test_the_unchanged_recipe_equals_the_stage(workspace: Path, tmp_path: Path) -> None:
     start = train_start(workspace, AS_IT_IS, 10, tmp_path)
     checkpoint = run(workspace)
     assert curve_text(start.curve) == (workspace / "plots/training.csv").read_text()
@@ -44,10 +44,10 @@ def test_variants_are_rows_curves_and_panels(workspace: Path, tmp_path: Path) ->
     assert curves_png(starts).startswith(b"\x89PNG")
 
 
-def test_the_window_of_a_later_generation_is_refused(tmp_path: Path) -> None:
+def test_the_window_of_a_later_generation_is_rejected(tmp_path: Path) -> None:
     folder = tmp_path / "seed-1"
     write_workspace(folder, made_params())
     write_games(folder, 2)
     replay.run(folder, Store(str(folder / "store")))
-    with pytest.raises(ParamsError, match="has the window of generation 2; give one of 1"):
+    with pytest.raises(ParamsError, match="has the window of generation 2; give one of generation 1"):
         train_start(folder, AS_IT_IS, 10, tmp_path / "out")

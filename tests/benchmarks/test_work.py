@@ -1,4 +1,4 @@
-"""What the work of each row counts."""
+"""The work of each row."""
 
 import itertools
 import os
@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import work
-from benchmarks.children import Child
+from benchmarks.harness import Child
 from benchmarks.memory import MEBIBYTE, MemoryWork, game_bytes, num_bytes, play_moves
 from benchmarks.search import NUM_SIMULATIONS, search_first_moves, search_work
 from benchmarks.selfplay import SelfplayWork
@@ -17,9 +16,7 @@ from benchmarks.setting import GO9, params_of, residual_tower
 from benchmarks.startup import process_seconds
 from benchmarks.training import TrainingWork, bare_loop, made_games
 from benchmarks.training import prepare as prepare_training
-from benchmarks.work import rate
 from tests.benchmarks.runs import short_context
-from tests.clock import Clock
 from tests.parameters import network_params, preset, profile_params
 from zero.config.params import Params
 from zero.data.samples import Sampler
@@ -36,11 +33,6 @@ CORE = max(os.sched_getaffinity(0))
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    monkeypatch.setattr(work, "time", Clock())
-
-
-@pytest.fixture
 def small() -> Params:
     """A 5x5 board, a tiny network."""
     return preset("smoke").model_copy(update={"network": network_params(), "profile": profile_params()})
@@ -50,22 +42,15 @@ def figures(measures) -> dict[str, float]:
     return {measure.name: measure.run(0.02).figure for measure in measures}
 
 
-@pytest.mark.usefixtures("clock")
-def test_a_rate_is_what_steps_count_a_second():
-    steps = iter([3, 4, 5])
-    assert rate(lambda: next(steps), 3.0) == (3 + 4 + 5) / 3
-    assert rate(lambda: 7, 0.0) == 7.0  # one step at least
-
-
 @pytest.mark.parametrize("noise", [0.0, 0.25])
-def test_search_makes_all_simulations_of_a_first_move_from_an_empty_tree(noise):
-    params = search_work(short_context(), "zero", noise).params
+def test_search_counts_the_simulations_of_the_first_moves(noise):
+    params = search_work(short_context(), noise).params
     settings = selfplay_settings(params)
     assert settings.num_simulations == NUM_SIMULATIONS and not settings.parent_first_play
     assert search_first_moves(rules_of(params.game), settings, 3, params.search.max_nodes).simulations == 3 * 800
 
 
-def test_a_preset_keeps_what_is_not_changed():
+def test_unchanged_fields_are_those_of_the_preset():
     params = params_of(GO9, preset(GO9).profile, network=residual_tower(6, 64))
     assert (params.network.num_blocks, params.network.num_channels, params.network.value_hidden) == (6, 64, 64)
     same = params.model_copy(update={"network": preset(GO9).network})
@@ -80,13 +65,13 @@ def test_self_play_and_the_network_alone_are_measured_in_one_process(small):
 
 def test_the_learner_and_the_bare_loop_are_measured_in_samples(small):
     made = TrainingWork(params=small, num_games=8)
-    with flush_denormals():  # the benchmark sets it for its process; the tests after this one have theirs back
+    with flush_denormals():  # restores the setting that the benchmark changes
         measured = figures(prepare_training(made.model_dump_json()))
     assert set(measured) == {"learner", "bare"}
-    assert min(measured.values()) > small.training.batch_size  # more than a step a second
+    assert min(measured.values()) > small.training.batch_size  # more than one step per second
 
 
-def test_the_bare_loop_learns_its_batches(small):
+def test_the_plain_loop_learns_its_batches(small):
     games = made_games(small, 8)
     with Sampler(rules_of(small.game), games, 1, 0, 32, True) as sampler:
         batches = list(sampler.batches(0, 1))
@@ -95,10 +80,10 @@ def test_the_bare_loop_learns_its_batches(small):
     learner = Learner(new_network(small.network, small.game, small.seed), small.training, "cpu")
     next(learner.train(batches))
     (first,) = learner.results()
-    assert losses[0] == pytest.approx(first.policy_loss + first.value_loss, rel=1e-4)  # the work is the same
+    assert losses[0] == pytest.approx(first.policy_loss + first.value_loss, rel=1e-4)  # both sides do the same work
 
 
-def test_made_games_are_whole_games(small):
+def test_generated_games_are_complete(small):
     games = made_games(small, 6)
     assert len(games.outcome) == 6
     assert games.move_offsets[-1] == len(games.actions) == len(games.visit_offsets) - 1
@@ -116,10 +101,10 @@ def test_every_array_of_a_game_is_counted(small):
     assert isinstance(slots.trees, Trees)
 
 
-def test_memory_grows_by_no_more_than_the_arrays():
+def test_memory_grows_at_most_by_the_arrays():
     params = params_of("go9-simple", profile_params(), search={"max_nodes": 200})
     with Child("memory", MemoryWork(params=params, num_games=64, num_moves=12), [CORE]) as child:
-        sample = child.run("memory", 0.0)
+        sample = child.side("memory")(0.0)
     arrays, growth, nodes = (detail.value for detail in sample.details)
     rules, settings = rules_of(params.game), selfplay_settings(params)
     assert arrays == game_bytes(rules, settings, 200) / MEBIBYTE
@@ -134,9 +119,9 @@ def test_moves_are_played_in_every_game(small):
     assert (part.slots.positions.state[:, 1] >= 4).all()
 
 
-def test_a_process_that_makes_no_simulation_is_an_error():
+def test_a_process_without_a_simulation_is_an_error():
     assert process_seconds([sys.executable, "-c", "print('simulations: 1')"]) > 0
-    with pytest.raises(WorkerError, match="ended with status 0 and said simulations: 0"):
+    with pytest.raises(WorkerError, match="ended with status 0: simulations: 0"):
         process_seconds([sys.executable, "-c", "print('simulations: 0')"])
-    with pytest.raises(WorkerError, match="ended with status 1 and said ZeroDivisionError"):
+    with pytest.raises(WorkerError, match="ended with status 1: ZeroDivisionError"):
         process_seconds([sys.executable, "-c", "1 / 0"])

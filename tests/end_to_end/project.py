@@ -16,13 +16,13 @@ COPIED = (
 )
 DYING = """
 import os, sys
-from zero import commands
-run, (dead_at, *words) = commands._run, sys.argv[1:]
+from zero.storage import vcs
+run, (dead_at, *words) = vcs._run, sys.argv[1:]
 def dying(command, folder):
     if dead_at in " ".join(map(str, command)):
         os._exit(9)
     return run(command, folder)
-commands._run = dying
+vcs._run = dying
 sys.argv = ["zero", *words]
 from zero.cli import main
 main()

@@ -1,4 +1,4 @@
-"""Who plays under a name that a lineage shares with a shipped player, and what the user is told."""
+"""The player that is chosen if a lineage and a shipped player have the same name."""
 
 import shutil
 import subprocess
@@ -13,9 +13,8 @@ from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
 from zero.config.params import load_params
 from zero.config.presets import preset_text
-from zero.evaluation.match.results import MatchGame, MatchSpec, count_match
-from zero.evaluation.match.setup import contest
-from zero.evaluation.match.store import RESULT_FILE, SPEC_FILE
+from zero.evaluation.match.results import RESULT_FILE, SPEC_FILE, MatchGame, MatchSpec, count_match
+from zero.evaluation.match.setup import run_match
 from zero.evaluation.player_choice import QUICK_GAMES, QUICK_SEARCH, choose_player
 from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
@@ -35,13 +34,13 @@ def home(recorded: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def ship(home: Path, source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes this network the only shipped player, by the name `tiny`."""
+    """Makes this network the only shipped player, with the name `tiny`."""
     export_player(home, source, folder / "shipped/tiny")
     monkeypatch.setattr(networks, "SHIPPED_DIR", folder / "shipped")
 
 
 def choose(home: Path, text: str = "tiny") -> tuple[str, list[str]]:
-    """The chosen text and the lines for the user."""
+    """The chosen spec and the lines for the user."""
     lines: list[str] = []
     return choose_player(home, text, "play", lines.append), lines
 
@@ -88,11 +87,11 @@ def test_two_trained_networks_play_a_quick_match_once(home, monkeypatch, capsys)
     assert not out and '"done": 40, "total": 40' in err, "standard output is for GTP"
     before_match, result = lines
     assert before_match == (
-        f"{CHAMPION} and {SHIPPED} play {QUICK_GAMES} quick games, once, to find the stronger; to skip them, start "
-        f"`zero play {CHAMPION}` or `zero play {SHIPPED}`."
+        f"{CHAMPION} and {SHIPPED} play {QUICK_GAMES} quick games, only this time, to find the stronger player; to "
+        f"skip them, run `zero play {CHAMPION}` or `zero play {SHIPPED}`."
     )
     other = {CHAMPION: SHIPPED, SHIPPED: CHAMPION}[chosen]
-    assert result.startswith(f"{chosen} plays: it won ") and f" against {other} (32 simulations a move). " in result
+    assert result.startswith(f"{chosen} plays: it won ") and f" against {other} (32 simulations per move). " in result
     played = matches(home)
     assert len(played) == QUICK_GAMES
     assert choose(home) == (chosen, [result]), "the second time the result is known"
@@ -112,17 +111,17 @@ def test_two_trained_networks_play_a_quick_match_once(home, monkeypatch, capsys)
 def test_the_shipped_player_plays_unless_the_champion_scored_more_than_half(home, wins, losses, draws, chosen, reason):
     write_match(home, wins, losses, draws)
     other, which = (SHIPPED, "shipped player") if chosen == CHAMPION else (CHAMPION, "champion")
-    line = f"{chosen} plays: {reason} (32 simulations a move). To choose the {which}: `zero play {other}`."
+    line = f"{chosen} plays: {reason} (32 simulations per move). To choose the {which}: `zero play {other}`."
     assert choose(home) == (chosen, [line])
 
 
-def test_a_longer_match_decides_whoever_is_named_first_and_by_the_name_of_an_earlier_generation(home):
+def test_a_longer_match_replaces_the_quick_match(home):
     write_match(home, 0, 40)
     texts = f"{SHIPPED},simulations=9,pass_wins=true", "tiny/gen-0001,simulations=9,pass_wins=true"
     write_match(home, 11, 31, texts=texts)
     chosen, (line,) = choose(home)
     assert chosen == CHAMPION
-    assert line.startswith(f"{CHAMPION} plays: it won 31 of 42 games against {SHIPPED} (9 simulations a move).")
+    assert line.startswith(f"{CHAMPION} plays: it won 31 of 42 games against {SHIPPED} (9 simulations per move).")
 
 
 @pytest.mark.parametrize(
@@ -136,15 +135,15 @@ def test_a_longer_match_decides_whoever_is_named_first_and_by_the_name_of_an_ear
     ],
     ids=["unlike simulations", "no pass_wins", "few games", "no random openings", "another search"],
 )
-def test_a_match_of_other_players_or_with_few_games_decides_nothing(home, first, second, wins, opening_moves):
+def test_a_match_of_other_players_or_with_few_games_is_ignored(home, first, second, wins, opening_moves):
     write_match(home, wins, 0, texts=(f"{CHAMPION},{first}", f"{SHIPPED},{second}"), opening_moves=opening_moves)
     write_match(home, 10, 30)
     chosen, (line,) = choose(home)
     assert chosen == SHIPPED and "it won 30 of 40 games" in line
 
 
-def test_the_quick_match_of_the_user_himself_is_found(home):
-    contest(home, (f"tiny,{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"), QUICK_GAMES, 2, seed=7)
+def test_an_equal_match_of_the_user_is_found(home):
+    run_match(home, (f"tiny,{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"), QUICK_GAMES, 2, seed=7)
     played = matches(home)
     _, lines = choose(home)
     assert len(lines) == 1 and matches(home) == played
@@ -167,7 +166,7 @@ def test_the_options_go_to_the_chosen_player(home, text, chosen):
 
 
 @pytest.mark.parametrize("text", [CHAMPION, "tiny/gen-0000", SHIPPED, f"raw:{SHIPPED}", "random", "nobody"])
-def test_a_name_with_one_meaning_is_left_alone(home, text):
+def test_a_name_with_one_meaning_is_not_changed(home, text):
     assert choose(home, text) == (text, [])
 
 
@@ -179,7 +178,7 @@ def test_in_matches_and_exports_the_name_means_the_champion(home):
     assert resolved_network(home, f"raw:{SHIPPED}").id.name == f"{SHIPPED}, raw network"
 
 
-def test_no_file_hides_a_shipped_player(home, tmp_path, monkeypatch):
+def test_a_file_does_not_hide_a_shipped_player(home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path(SHIPPED).write_bytes(b"not a network")
     assert resolve_network(home, SHIPPED).weights == resolve_network(home, "tiny/gen-0000").weights
@@ -198,16 +197,16 @@ def test_without_a_usable_shipped_player_the_champion_plays(home, tmp_path):
     assert chosen == CHAMPION and line.startswith(f"warning: {CHAMPION} plays: cannot read ")
 
 
-def test_without_a_place_for_the_quick_match_the_champion_plays(home):
+def test_if_the_quick_match_fails_the_champion_plays(home):
     (home / ".zero/matches").write_text("a file")
     chosen, (_, line) = choose(home)
     assert chosen == CHAMPION
-    assert line.startswith(f"warning: {CHAMPION} plays: the quick games cannot be played: cannot write ")
+    assert line.startswith(f"warning: {CHAMPION} plays: the quick match failed: cannot write ")
 
 
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with lineages by the names of both shipped players, at generation 0; `gomoku8` plays 5x5 Go."""
+    """A project with lineages that have the names of both shipped players, at generation 0; `gomoku8` plays 5x5 Go."""
     home = make_project(tmp_path_factory.mktemp("newcomer"))
     new_lineage(home, "go9", resolved_preset("go9-laptop"), "go9-laptop")
     new_lineage(home, "gomoku8", preset_text("smoke"), "smoke")
@@ -237,7 +236,7 @@ def test_a_newcomer_plays_against_the_shipped_player(newcomer):
     assert "shipped:go9, 8 simulations (White) plays" in done.stdout
 
 
-def test_gtp_tells_on_standard_error_alone(newcomer):
+def test_gtp_writes_the_choice_to_standard_error(newcomer):
     done = zero_with_input(newcomer, "boardsize 9\nquit\n", "gtp", "go9")
     assert done.stdout == "=\n\n=\n\n"
     assert done.stderr.startswith("shipped:go9 plays: ") and done.stderr.endswith("`zero gtp go9/gen-0000`.\n")
@@ -246,4 +245,4 @@ def test_gtp_tells_on_standard_error_alone(newcomer):
 def test_a_lineage_of_another_game_plays_itself(newcomer):
     chosen, (line,) = choose(newcomer, "gomoku8")
     assert chosen == "gomoku8/gen-0000"
-    assert line.startswith("gomoku8/gen-0000 plays: shipped:gomoku8 was made for another game (go and gomoku). ")
+    assert line.startswith("gomoku8/gen-0000 plays: shipped:gomoku8 plays another game (go and gomoku). ")

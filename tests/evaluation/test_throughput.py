@@ -1,4 +1,4 @@
-"""What `zero bench` counts."""
+"""The counts of `zero bench`."""
 
 import numpy as np
 import pytest
@@ -15,12 +15,12 @@ from zero.search.evaluator import UniformEvaluator
 NUM_SIMULATIONS = 4
 MOVES_OF_A_GAME = 12
 LINE = gomoku_rules(1, MOVES_OF_A_GAME, MOVES_OF_A_GAME)
-"""On a board of one row without a line every game has as many moves."""
+"""On a board with one row and without lines all games have the same length."""
 SETTINGS = SELFPLAY._replace(num_simulations=NUM_SIMULATIONS, tree_reuse=False)
 
 
 class CountingEvaluator(UniformEvaluator):
-    """Counts the rows it judges."""
+    """Counts the rows that it evaluates."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -42,7 +42,7 @@ def made_moves(games: Games) -> int:
     return ended + sum(int(part.slots.positions.state[:, NUM_MOVES].sum()) for part in games._parts)
 
 
-def visits_in_hand(games: Games) -> int:
+def visits_of_searches(games: Games) -> int:
     trees = [part.slots.trees for part in games._parts]
     return sum(int(tree.node_visits[i, 0]) for tree in trees for i in np.flatnonzero(tree.num_nodes))
 
@@ -51,30 +51,30 @@ def visits_in_hand(games: Games) -> int:
 @pytest.mark.parametrize("seconds", [10, 37, 500])
 def test_every_simulation_is_counted_once(seconds):
     games = Games(LINE, SETTINGS, 2, 20, UniformEvaluator())
-    before = made_moves(games) * NUM_SIMULATIONS + visits_in_hand(games)
+    before = made_moves(games) * NUM_SIMULATIONS + visits_of_searches(games)
     counted = 0.0
     while made_moves(games) < 40 * MOVES_OF_A_GAME:  # there are records for 16 games: they are used again
         counted += games.run(seconds).simulations * seconds
-        done = made_moves(games) * NUM_SIMULATIONS + visits_in_hand(games)
+        done = made_moves(games) * NUM_SIMULATIONS + visits_of_searches(games)
         assert counted == pytest.approx(done - before)
 
 
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), (2, False), (1, True)])
-def test_every_row_that_is_judged_is_counted(search_threads, half_batches):
+def test_every_evaluated_row_is_counted(search_threads, half_batches):
     evaluator = CountingEvaluator()
     games = Games(LINE, SETTINGS, 16, 20, evaluator, search_threads, half_batches)
-    games._in_hand.half.finish_search()
+    games._current.half.finish_search()
     before = sum(int(part.records.num_evaluations[0]) for part in games._parts)
-    judged = evaluator.rows
+    evaluated = evaluator.rows
     counted = games.run(200).evaluations * 200
-    games._in_hand.half.finish_search()
+    games._current.half.finish_search()
     after = sum(int(part.records.num_evaluations[0]) for part in games._parts)
-    assert after - before == evaluator.rows - judged
+    assert after - before == evaluator.rows - evaluated
     assert counted == pytest.approx(after - before, abs=16)  # a search for 16 questions may have been on its way
 
 
-def test_ages_are_mixed_and_the_games_go_on_as_before():
+def test_mixed_ages_do_not_change_the_settings():
     evaluator = CountingEvaluator()
     rules = go_rules(5, 5, 0.5, False)
     games = Games(rules, SELFPLAY, 8, 40, evaluator)
@@ -87,7 +87,7 @@ def test_ages_are_mixed_and_the_games_go_on_as_before():
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_network_alone_judges_one_batch_again_and_again():
+def test_the_network_alone_evaluates_one_batch_repeatedly():
     games = Games(LINE, SETTINGS, 8, 20, UniformEvaluator())
     evaluator = CountingEvaluator()
     planes = games.planes()
@@ -96,7 +96,7 @@ def test_the_network_alone_judges_one_batch_again_and_again():
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_rules_alone_play_whole_games():
+def test_the_rules_alone_play_complete_games():
     assert rules_rate(LINE, 5) * 5 == 4 * 20 * MOVES_OF_A_GAME
 
 
@@ -109,7 +109,7 @@ def test_settings_are_those_of_a_shard_of_self_play():
     assert settings.parent_first_play == (params.search.first_play == "parent")
 
 
-def test_one_run_measures_all_and_its_table_shows_it():
+def test_one_run_measures_everything_and_its_table_shows_it():
     result = run_bench(preset("smoke"), seconds=0.02, repeats=3)
     figures = (result.network_evaluations, result.selfplay_evaluations, result.search_simulations, result.rules_moves)
     assert min(figures) > 0

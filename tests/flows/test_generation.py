@@ -16,7 +16,7 @@ import pytest
 
 from tests.end_to_end.project import git, zero
 from tests.infra.servers import Servers
-from zero.evaluation.probes.table import read_yardsticks, yardsticks_dir
+from zero.evaluation.held_out import evaluation_dir, read_evaluation
 from zero.lineage.workspace import writer_lock
 from zero.record.costs import read_note
 from zero.record.ledger import read_ledger
@@ -127,7 +127,7 @@ def test_a_generation_is_completed_and_tagged(servers: Servers, finished: dict[s
 
 def test_each_step_and_each_shard_is_a_task(servers: Servers, finished: dict[str, Any]) -> None:
     stages = ["selfplay", "replay", "training", "gating", "verification"]
-    steps = ["prepare", *stages, "registry", "yardsticks", "plan-selfplay", "plan-gating"]
+    steps = ["prepare", *stages, "registry", "evaluate", "plan-selfplay", "plan-gating"]
     shards = ["selfplay-0000", "selfplay-0001", "gating-0000", "gating-0001"]
     tasks = task_runs(servers, finished)
     assert set(tasks) >= set(steps)
@@ -155,11 +155,11 @@ def test_what_it_cost_is_noted_in_git_and_shown_in_mlflow(
     assert shown["cost/training/cpu_seconds"] == costs.stages["training"].cpu_seconds > 0.0
 
 
-def test_its_yardsticks_are_kept_and_shown(servers: Servers, finished: dict[str, Any]) -> None:
+def test_its_networks_are_evaluated(servers: Servers, finished: dict[str, Any]) -> None:
     number = int(finished["name"][-4:])
-    kept = read_yardsticks(yardsticks_dir(servers.home, "tiny"), number)
-    assert kept is not None and {each.games for each in kept.yardsticks} == {"own"}
-    assert "yardsticks more; `zero yardsticks tiny` shows them" in log_of(servers, finished)
+    result = read_evaluation(evaluation_dir(servers.home, "tiny"), number)
+    assert result is not None and {each.games for each in result.evaluations} == {"own"}
+    assert "new evaluations; `zero evaluate tiny` shows them" in log_of(servers, finished)
 
 
 def test_results_are_json(servers: Servers, finished: dict[str, Any]) -> None:

@@ -102,22 +102,21 @@ def test_what_ends_a_generation_ends_the_games_played_ahead(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     "code, said",
     [
-        ('print(\'a table\'); print(\'{"event": "progress", "done": 4, "total": 4}\')', "4 yardsticks more"),
-        ("sys.exit('zero: MLflow does not answer')", "failed: MLflow does not answer; fill them in with `zero yard"),
-        ("os.kill(os.getpid(), 9)", "was killed; it said nothing; fill them in with `zero yardsticks made`"),
-        ("print('{')", "not all yardsticks are there: "),
+        ('print(\'a table\'); print(\'{"event": "progress", "done": 4, "total": 4}\')', "4 new evaluations"),
+        ("sys.exit('zero: MLflow does not answer')", "failed: MLflow does not answer; run `zero evaluate made`"),
+        ("os.kill(os.getpid(), 9)", "was killed; it said nothing; run `zero evaluate made`"),
+        ("print('{')", "held-out evaluation is incomplete: "),
     ],
 )
-def test_yardsticks_are_filled_in_or_a_warning_says_how(tmp_path, monkeypatch, caplog, code, said):
+def test_missing_evaluations_are_computed_or_a_warning_is_logged(tmp_path, monkeypatch, caplog, code, said):
     (tmp_path / "zero").mkdir()
     (tmp_path / "zero/__init__.py").touch()
     (tmp_path / "zero/__main__.py").write_text(
-        "import os, sys\n"
-        f"assert sys.argv[1:] == ['yardsticks', 'made'] and os.environ['ZERO_PROGRESS'] == 'json'\n{code}"
+        f"import os, sys\nassert sys.argv[1:] == ['evaluate', 'made'] and os.environ['ZERO_PROGRESS'] == 'json'\n{code}"
     )
     monkeypatch.setattr(tasks, "get_run_logger", lambda: logging.getLogger("a flow"))
     caplog.set_level("INFO")
-    tasks.yardsticks.fn(tmp_path, "made")
-    (record,) = [record for record in caplog.records if "yardsticks" in record.message]
+    tasks.evaluate.fn(tmp_path, "made")
+    (record,) = [record for record in caplog.records if "evaluat" in record.message]
     assert said in record.message and "a table" not in caplog.text
-    assert record.levelname == ("INFO" if "more" in said else "WARNING")
+    assert record.levelname == ("INFO" if "new" in said else "WARNING")

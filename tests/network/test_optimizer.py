@@ -33,10 +33,6 @@ def test_the_factor_falls_if_the_policy_changes_too_much_and_rises_if_too_little
     assert adapted_factor(factor, kl, kl_target=0.02) == pytest.approx(adapted)
 
 
-def test_without_a_target_the_factor_does_not_change():
-    assert adapted_factor(1.0, 5.0, kl_target=0.0) == 1.0
-
-
 @pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.9), ("sgd", 0.0), ("adam", 0.9)])
 def test_training_from_a_loaded_state_gives_the_same_bits(optimizer, momentum):
     training = TRAINING.model_copy(update={"optimizer": optimizer, "momentum": momentum})

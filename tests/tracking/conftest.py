@@ -14,7 +14,7 @@ from zero.tracking import track_generation
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """An MLflow server for all tests; a lineage on it belongs to one of them, but for `go9`."""
+    """An MLflow server for all tests; each lineage except `go9` belongs to one test."""
     running = Server(tmp_path_factory.mktemp("mlflow"))
     yield running
     running.stop()
@@ -27,7 +27,7 @@ def client(server: Server) -> MlflowClient:
 
 @pytest.fixture
 def lineage(tmp_path: Path, request: pytest.FixtureRequest) -> Lineage:
-    """A lineage named by its test, with generation 0."""
+    """A lineage with the name of its test, with generation 0."""
     made = Lineage(tmp_path, request.node.name.removeprefix("test_").replace("_", "-"))
     made.start()
     return made
@@ -35,7 +35,7 @@ def lineage(tmp_path: Path, request: pytest.FixtureRequest) -> Lineage:
 
 @pytest.fixture(scope="session")
 def go9(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
-    """Generations 0, 1 (promoted) and 2 (refused), tracked; only read by tests."""
+    """Generations 0, 1 (promoted) and 2 (refused), tracked; tests only read it."""
     made = Lineage(tmp_path_factory.mktemp("go9"), "go9")
     made.start()
     made.add(promoted=True)

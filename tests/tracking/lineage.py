@@ -1,4 +1,4 @@
-"""Generations whose files are in the real formats, without the games and the training behind them."""
+"""Generations with files in the real formats, but without games or training."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from zero.storage.manifests import (
 from zero.tracking import TrackingReceipt
 
 STEPS = 12
-"""Optimiser steps of a generation here; a line of the curve every 2."""
+"""Optimiser steps per generation; the curve has a line every 2 steps."""
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 WINDOW_MD5 = "0123456789abcdef0123456789abcdef.dir"
 CURVES = ("loss", "policy_loss", "value_loss", "learning_rate", "policy_accuracy", "policy_entropy")
@@ -43,7 +43,7 @@ ANY_SHA256 = "a" * 64
 
 
 class Lineage:
-    """A lineage whose generations are folders, each as a clone at its tag would be."""
+    """A lineage with a folder per generation, like a clone at its tag."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.root = root

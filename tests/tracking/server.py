@@ -1,4 +1,4 @@
-"""A real MLflow server for tests, on a port and in a folder of its own, and what it has of a lineage."""
+"""A real MLflow server for tests with its own port and folder, and functions that read a lineage from it."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ START_SECONDS = 120
 
 
 class Server:
-    """An MLflow server in a process group of its own."""
+    """An MLflow server in its own process group."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as probe:
@@ -71,7 +71,7 @@ def aliases(client: MlflowClient, name: str) -> dict[str, int]:
 
 
 def everything(client: MlflowClient, name: str) -> Any:
-    """All that the server has of a lineage, but for ids and times."""
+    """Everything that the server has of a lineage, except ids and times."""
     runs = {
         key: (
             run.info.run_name,

@@ -1,4 +1,4 @@
-"""The catalogue of networks: versions, aliases, addresses, and players that are loaded from it."""
+"""The catalogue of networks: versions, aliases, addresses, loaded players."""
 
 from pathlib import Path
 
@@ -29,12 +29,12 @@ def test_every_challenger_is_a_version_with_its_tags(client, go9):
     assert versions[3]["git_tag"] == "go9/gen-0002"
 
 
-def test_first_generation_tracked_alone_still_has_a_champion(client, server, lineage):
+def test_a_first_generation_without_generation_0_has_a_champion(client, server, lineage):
     track_generation(recorded_in(lineage.add(promoted=False)), server.uri)
     assert aliases(client, lineage.name) == {"gen-0000": 1, "gen-0001": 2, "champion": 1, "challenger": 2}
 
 
-def test_generation_caught_up_late_leaves_the_aliases_alone(client, server, lineage):
+def test_an_older_generation_does_not_move_the_aliases(client, server, lineage):
     lineage.add(promoted=True)
     track_generation(recorded_in(lineage.add(promoted=True)), server.uri)
     assert tracked_generations(lineage.name, server.uri) == {2}
@@ -65,7 +65,7 @@ def test_registered_player_gives_the_priors_and_values_of_its_network(server, go
     assert len(player.predict(planes[:0])["prior"]) == 0
 
 
-def test_registered_player_refuses_planes_of_another_board(server, go9, monkeypatch):
+def test_registered_player_rejects_planes_of_another_board(server, go9, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     player = mlflow.pyfunc.load_model("models:/zero-go9@champion")
     with pytest.raises(MlflowException, match="schema"):
@@ -89,7 +89,7 @@ def test_addresses_are_pages_of_the_server(client, server, go9):
     assert champion_url("go9", server.uri + "/").startswith(f"{server.uri}/#/models/zero-go9/versions/2?")
 
 
-def test_asking_for_an_unknown_lineage_makes_nothing(client, server):
+def test_queries_for_an_unknown_lineage_create_nothing(client, server):
     assert tracked_generations("go99", server.uri) == set()
     with pytest.raises(LineageError, match="no champion of lineage 'go99'"):
         champion_url("go99", server.uri)

@@ -1,4 +1,4 @@
-"""What MLflow shows of a generation, without a server."""
+"""Content of the runs of a generation, without a server."""
 
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from zero.tracking.metrics import Point, check_metrics, training_curve
 from zero.tracking.pages import cost_points, flatten, generation_page
 
 
-def test_flat_parameters_are_all_parameters():
+def test_flat_parameters_are_complete():
     params = preset("smoke")
     flat = flatten(params)
     assert flat["game.size"] == "5"
     assert flat["training.learning_rate.1.from_step"] == "20000"
     assert flat["search.tree_reuse"] == "True"
     single = {f"{name}.{field}" for name, section in params if name != "seed" for field in type(section).model_fields}
-    elsewhere = {"training.learning_rate"}  # one by one
+    elsewhere = {"training.learning_rate"}  # one entry per step
     elsewhere |= {
         "network.pooled_heads",
         "training.search_value_weight",
@@ -30,7 +30,7 @@ def test_flat_parameters_are_all_parameters():
         "search.pass_wins",
         "training.value_loss",
         "training.warmup_steps",
-    }  # only where they are not 0
+    }  # omitted if they are off
     assert {name for name in flat if "learning_rate." not in name} == single - elsewhere | {"seed"}
 
 
@@ -72,7 +72,7 @@ def stage_costs(games: int) -> StageCosts:
     )
 
 
-def test_costs_are_shown_in_all_and_by_stage_at_the_generation(tmp_path):
+def test_costs_are_metrics_in_total_and_by_stage(tmp_path):
     stages = {"selfplay": stage_costs(24), "training": stage_costs(0)}
     points = cost_points(generation_with(tmp_path, GenerationCosts(lineage="go9", generation=7, stages=stages)))
     assert {point.step for point in points} == {7}
@@ -80,7 +80,7 @@ def test_costs_are_shown_in_all_and_by_stage_at_the_generation(tmp_path):
     assert Point("cost/evaluations", 2400.0, 7) in points
 
 
-def test_without_a_note_no_cost_is_shown(tmp_path):
+def test_without_a_note_there_are_no_costs(tmp_path):
     assert cost_points(generation_with(tmp_path)) == []
 
 

@@ -1,4 +1,4 @@
-"""MLflow lost or spoilt: the notebook and the catalogue of a real lineage are made again, equal in all but ids."""
+"""Rebuild of MLflow: runs and catalogue of a real lineage are written again, equal except for ids."""
 
 import hashlib
 import shutil
@@ -18,11 +18,11 @@ from tests.tracking.server import Server
 from zero.record.ledger import read_ledger
 
 OF_THE_SERVER = ("mlflow.log-model.history", "mlflow.user", "mlflow.parentRunId")
-"""Tags of a run with ids of this server, or of who writes."""
+"""Tags with ids of the server or the name of the user."""
 
 
 class Tracked(NamedTuple):
-    """A server on which the lineages `tiny` and `kid` are tracked, and what it held then."""
+    """A server with the tracked lineages `tiny` and `kid`, and its content."""
 
     server: Server
     dumps: dict[str, Any]
@@ -33,7 +33,7 @@ def track(lineage: Lineage, name: str, server: Server, *options: str) -> None:
 
 
 def dump(server: Server, name: str) -> dict[str, Any]:
-    """All that a server has of a lineage: runs with parameters, metrics with steps and times, tags, files; versions."""
+    """Everything that a server has of a lineage: runs with their content, metrics with times; versions."""
     client = server.client()
     experiment = client.get_experiment_by_name(name)
     found = client.search_runs([experiment.experiment_id], max_results=1000)
@@ -100,12 +100,12 @@ def tracked(notebook: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def is_audited(lineage: Lineage, name: str, server: Server) -> bool:
-    """True where the record and what the server has of a lineage agree."""
+    """True if the audit finds no mismatch between the record and the server."""
     return "no mismatches" in zero(lineage.home, "audit", name, MLFLOW_TRACKING_URI=server.uri).stdout
 
 
-def test_an_empty_server_gets_a_lineage_again(gone_on: Lineage, tracked: Tracked, tmp_path: Path) -> None:
-    """The old store is not looked at: another server, another database, another folder."""
+def test_an_empty_server_gets_the_complete_lineage(gone_on: Lineage, tracked: Tracked, tmp_path: Path) -> None:
+    """Another server with another database and folder."""
     server = Server(tmp_path)
     try:
         track(gone_on, "tiny", server, "--rebuild")
@@ -115,7 +115,7 @@ def test_an_empty_server_gets_a_lineage_again(gone_on: Lineage, tracked: Tracked
         server.stop()
 
 
-def test_two_that_track_at_once_make_each_run_once(gone_on: Lineage, tracked: Tracked, tmp_path: Path) -> None:
+def test_two_concurrent_processes_write_each_run_once(gone_on: Lineage, tracked: Tracked, tmp_path: Path) -> None:
     server = Server(tmp_path)
     try:
         with ThreadPoolExecutor(2) as both:
@@ -125,7 +125,7 @@ def test_two_that_track_at_once_make_each_run_once(gone_on: Lineage, tracked: Tr
         server.stop()
 
 
-def test_what_was_spoilt_or_deleted_is_written_again(gone_on: Lineage, tracked: Tracked) -> None:
+def test_corrupt_and_deleted_content_is_rebuilt_and_other_runs_are_kept(gone_on: Lineage, tracked: Tracked) -> None:
     client, before = tracked.server.client(), tracked.dumps["tiny"]
     experiment = client.get_experiment_by_name("tiny")
     runs = {title(run): run for run in client.search_runs([experiment.experiment_id])}
@@ -147,7 +147,7 @@ def test_what_was_spoilt_or_deleted_is_written_again(gone_on: Lineage, tracked: 
 
 
 def dump_without(server: Server, run_id: str) -> dict[str, Any]:
-    """A dump while a run that is none of ours is out of sight."""
+    """A dump without the run of another program."""
     client = server.client()
     client.delete_run(run_id)
     found = dump(server, "tiny")
@@ -155,7 +155,7 @@ def dump_without(server: Server, run_id: str) -> dict[str, Any]:
     return found
 
 
-def test_a_deleted_experiment_is_written_again(gone_on: Lineage, tracked: Tracked) -> None:
+def test_a_deleted_experiment_is_rebuilt(gone_on: Lineage, tracked: Tracked) -> None:
     client = tracked.server.client()
     client.delete_experiment(client.get_experiment_by_name("kid").experiment_id)
     track(gone_on, "kid", tracked.server, "--rebuild")
@@ -163,7 +163,7 @@ def test_a_deleted_experiment_is_written_again(gone_on: Lineage, tracked: Tracke
     assert is_audited(gone_on, "kid", tracked.server)
 
 
-def test_runs_end_when_they_were_committed_and_took_what_their_work_took(gone_on: Lineage, tracked: Tracked) -> None:
+def test_runs_end_at_the_commit_and_last_as_long_as_their_work(gone_on: Lineage, tracked: Tracked) -> None:
     recorded = 1000 * int(git(gone_on.home, "log", "-1", "--format=%ct", "tiny/gen-0001"))
     of_all = tracked.dumps["tiny"]["runs"]["tiny/gen-0001 generation"]
     for name, metric in (("generation", "cost/seconds"), ("training", "cost/training/seconds")):
@@ -187,7 +187,7 @@ def test_a_rollback_is_a_run_and_moves_the_champion_back(gone_on: Lineage, track
     assert [value for _, value, _ in ladder["metrics"]["ladder/total_games"]] == [24.0, 48.0, 72.0]
 
 
-def test_a_branch_begins_with_the_champion_of_its_source(gone_on: Lineage, tracked: Tracked) -> None:
+def test_a_branch_starts_with_the_champion_of_its_source(gone_on: Lineage, tracked: Tracked) -> None:
     versions = tracked.dumps["kid"]["versions"]
     start, made = read_ledger(gone_on.named("kid").workspace)
     assert [tags["sha256"] for _, tags, *_ in versions] == [start.champion, made.decision and made.decision.challenger]

@@ -1,4 +1,4 @@
-"""What is not tracked: another history of the same name, another tag, files that are altered or damaged."""
+"""Errors of tracking: another history with the same name, another tag, corrupt files."""
 
 import re
 
@@ -12,7 +12,7 @@ from zero.record.generation import recorded_in
 from zero.tracking import track_generation, tracked_generations
 
 
-def test_another_history_of_the_same_name_is_refused_until_the_first_is_deleted(client, server, lineage, tmp_path):
+def test_another_history_of_the_same_name_is_rejected_until_the_first_is_deleted(client, server, lineage, tmp_path):
     track_generation(recorded_in(lineage.folder(0)), server.uri)
     before = everything(client, lineage.name)
     other = Lineage(tmp_path / "other", lineage.name)
@@ -23,14 +23,14 @@ def test_another_history_of_the_same_name_is_refused_until_the_first_is_deleted(
     assert everything(client, lineage.name) == before
     for run in runs_of(client, lineage.name).values():
         client.delete_run(run.info.run_id)
-    with pytest.raises(LineageError, match=r"another network for another-history.*: version 1 of zero-another-history"):
+    with pytest.raises(LineageError, match=r"another network for another-history.*\(version 1 of zero-another-history"):
         track_generation(recorded_in(other.folder(0)), server.uri)
     client.delete_registered_model(f"zero-{lineage.name}")
     assert track_generation(recorded_in(other.folder(0)), server.uri).version == 1
     assert tracked_generations(lineage.name, server.uri) == {0}
 
 
-def test_experiment_in_the_bin_is_taken_out_again(client, server, lineage):
+def test_a_deleted_experiment_is_restored(client, server, lineage):
     track_generation(recorded_in(lineage.folder(0)), server.uri)
     client.delete_experiment(client.get_experiment_by_name(lineage.name).experiment_id)
     assert tracked_generations(lineage.name, server.uri) == set()
@@ -38,7 +38,7 @@ def test_experiment_in_the_bin_is_taken_out_again(client, server, lineage):
     assert set(runs_of(client, lineage.name)) == {("0", "generation"), ("", "ladder")}
 
 
-def test_altered_weights_are_not_registered(client, server, lineage):
+def test_corrupt_weights_are_not_registered(client, server, lineage):
     weights = lineage.folder(0) / "state" / "champion" / "weights.safetensors"
     data = weights.read_bytes()
     weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -58,7 +58,7 @@ def test_altered_weights_are_not_registered(client, server, lineage):
         ("dvc.lock", "schema: '2.0'"),
     ],
 )
-def test_damaged_file_is_named(server, lineage, name, text):
+def test_a_corrupt_file_is_named(server, lineage, name, text):
     folder = lineage.add(promoted=True)
     (folder / name).write_text(text)
     with pytest.raises(StorageError, match=re.escape(f"{name} of {lineage.tag(1)} is damaged")):
@@ -68,7 +68,7 @@ def test_damaged_file_is_named(server, lineage, name, text):
         track_generation(recorded_in(folder), server.uri)
 
 
-def test_damaged_ledger_is_named(server, lineage):
+def test_a_corrupt_ledger_is_named(server, lineage):
     (lineage.folder(0) / "record" / "ledger.jsonl").write_text("{}")
     with pytest.raises(LineageError, match=r"ledger\.jsonl, line 1 is not a ledger entry"):
         track_generation(recorded_in(lineage.folder(0)), server.uri)

@@ -1,4 +1,4 @@
-"""A generation tracked twice, or by a process that was killed on the way, is there once and whole."""
+"""Tracking is idempotent, also after it was killed: each generation is there once and complete."""
 
 from typing import Any
 from unittest.mock import ANY
@@ -26,7 +26,7 @@ WRITING_CALLS = [
     "set_registered_model_alias",
     "log_outputs",
 ]
-"""All calls of the client that write, in the order in which they are first made."""
+"""All writing calls of the client, in the order of their first use."""
 
 
 def test_second_tracking_adds_nothing(client, server, go9):
@@ -36,7 +36,7 @@ def test_second_tracking_adds_nothing(client, server, go9):
     assert everything(client, "go9") == before
 
 
-def test_tracking_killed_after_any_call_is_finished_by_the_next(client, server, go9, lineage, monkeypatch):
+def test_tracking_that_was_killed_after_any_call_is_repeated(client, server, go9, lineage, monkeypatch):
     lineage.add(promoted=True)
     for name in WRITING_CALLS:
         real = getattr(MlflowClient, name)

@@ -1,4 +1,4 @@
-"""A generation as runs in MLflow: parameters, metrics, tags, files, and what leads back to the record."""
+"""Runs of a generation in MLflow: parameters, metrics, tags, files."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_generation_0_has_no_stages(client, go9):
     assert {stage for number, stage in runs_of(client, "go9") if number == "0"} == {"generation"}
 
 
-def test_every_parameter_is_on_the_parent_and_its_own_on_a_stage(client, go9):
+def test_the_parent_has_all_parameters_and_a_stage_its_own(client, go9):
     runs = runs_of(client, "go9")
     assert runs["1", "generation"].data.params == flatten(go9.params)
     training = runs["1", "training"].data.params
@@ -49,7 +49,7 @@ def test_curve_has_every_line_of_the_file(client, go9, curve):
     assert history(client, runs["2", "generation"], f"training/{curve}") == expected
 
 
-def test_curve_longer_than_one_call_is_whole(client, server, lineage):
+def test_a_curve_longer_than_one_call_is_complete(client, server, lineage):
     folder = lineage.add(promoted=True)
     lines = [f"{step},1,1,1,1,1,1" for step in range(1, 402)]  # 2406 values; a call takes 1000
     (folder / "plots" / "training.csv").write_text("\n".join([f"step,{','.join(CURVES)}", *lines]))
@@ -67,7 +67,7 @@ def test_parents_are_compared_by_their_match(client, go9):
     assert runs["2", "selfplay"].data.metrics["ended_passes"] == 23
 
 
-def test_tags_lead_back_to_the_record(client, go9):
+def test_tags_point_to_the_record(client, go9):
     tags = runs_of(client, "go9")["2", "generation"].data.tags
     entry = go9.ledger[2]
     assert tags["zero.tag"] == "go9/gen-0002"
@@ -91,7 +91,7 @@ def test_window_is_the_dataset_by_its_digest_in_dvc(client, go9):
     assert training.data.tags["zero.window"] == "b" * 64
 
 
-def test_small_files_of_the_record_are_kept(client, go9, tmp_path):
+def test_small_files_of_the_record_are_artifacts(client, go9, tmp_path):
     runs = runs_of(client, "go9")
     parent = runs["1", "generation"].info.run_id
     line = Path(client.download_artifacts(parent, "record/ledger-line.json", str(tmp_path))).read_bytes()
@@ -101,7 +101,7 @@ def test_small_files_of_the_record_are_kept(client, go9, tmp_path):
     assert Path(curve).read_bytes() == (go9.folder(1) / "plots" / "training.csv").read_bytes()
 
 
-def test_sample_of_the_match_is_kept_where_there_is_one(client, server, lineage):
+def test_the_sample_of_the_match_is_an_artifact(client, server, lineage):
     folder = lineage.add(promoted=True)
     write_atomic(folder / "data" / "match" / "sample.sgf", b"(;GM[1])")
     track_generation(recorded_in(folder), server.uri)
@@ -109,7 +109,7 @@ def test_sample_of_the_match_is_kept_where_there_is_one(client, server, lineage)
     assert [file.path for file in client.list_artifacts(run.info.run_id, "data/match")] == ["data/match/sample.sgf"]
 
 
-def test_ladder_has_one_step_a_generation(client, go9):
+def test_the_ladder_has_one_step_per_generation(client, go9):
     ladder = runs_of(client, "go9")["", "ladder"]
     assert history(client, ladder, "ladder/champion_generation") == [(0, 0), (1, 1), (2, 1)]
     assert history(client, ladder, "ladder/promoted") == [(1, 1), (2, 0)]

@@ -1,4 +1,4 @@
-"""Servers that do not answer, or answer nonsense, and the library that asks them."""
+"""Servers that do not answer or are not healthy, and the MLflow library."""
 
 import os
 import socket
@@ -27,14 +27,14 @@ def dead_uri():
         yield f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
-def test_dead_server_is_named_soon(dead_uri, lineage):
+def test_a_dead_server_is_reported_soon(dead_uri, lineage):
     start = time.monotonic()
-    with pytest.raises(ServerError, match=f"{dead_uri}, does not answer .*`make up`"):
+    with pytest.raises(ServerError, match=f"{dead_uri} does not answer .*`make up`"):
         track_generation(recorded_in(lineage.folder(0)), dead_uri)
     assert time.monotonic() - start < 15
 
 
-def test_server_that_never_answers_is_given_up(lineage, monkeypatch):
+def test_a_hanging_server_is_reported(lineage, monkeypatch):
     monkeypatch.setattr("zero.tracking.server.PROBE_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -42,13 +42,13 @@ def test_server_that_never_answers_is_given_up(lineage, monkeypatch):
             tracked_generations(lineage.name, uri)
 
 
-def test_address_of_no_server_is_refused(lineage):
-    with pytest.raises(ServerError, match=r"'sqlite:///mlflow.db' is no http:// address"):
+def test_an_address_without_http_is_rejected(lineage):
+    with pytest.raises(ServerError, match=r"'sqlite:///mlflow.db' is not an http:// address"):
         track_generation(recorded_in(lineage.folder(0)), "sqlite:///mlflow.db")
 
 
-@pytest.mark.parametrize(("health", "message"), [(404, "is no MLflow server"), (200, "MLflow at .* failed: .*500")])
-def test_server_that_is_not_well_is_reported(lineage, monkeypatch, health, message):
+@pytest.mark.parametrize(("health", "message"), [(404, "is not a healthy MLflow"), (200, "MLflow at .* failed: .*500")])
+def test_an_unhealthy_server_is_reported(lineage, monkeypatch, health, message):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(health if self.path == "/health" else 500)
@@ -73,7 +73,7 @@ def test_server_that_is_not_well_is_reported(lineage, monkeypatch, health, messa
             thread.join()
 
 
-def test_library_is_imported_quietly_and_only_when_a_server_is_asked(tmp_path, dead_uri):
+def test_the_library_is_imported_only_when_a_server_is_used(tmp_path, dead_uri):
     code = f"""
 import sys
 import zero.tracking

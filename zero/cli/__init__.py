@@ -1,4 +1,4 @@
-"""The command `zero`. One line an error; the experiment is in `params.yaml` and never in a flag."""
+"""The command `zero`. An error is one line; parameters of the experiment are in `params.yaml`, never options."""
 
 import errno
 import logging
@@ -7,10 +7,9 @@ from typing import Any
 
 import typer
 
-from zero.cli import (  # each adds its commands to the app
+from zero.cli import (  # each module adds its commands to the app
     audit,  # noqa: F401
     lineages,  # noqa: F401
-    operations,  # noqa: F401
     players,  # noqa: F401
     reproduce,  # noqa: F401
     shards,  # noqa: F401
@@ -20,16 +19,16 @@ from zero.cli import (  # each adds its commands to the app
 from zero.cli.app import app
 from zero.errors import ZeroError
 
-NO_ROOM = {
-    errno.ENOSPC: "make room",
-    errno.EDQUOT: "make room, or ask for more",
-    errno.EROFS: "make it writable",
+NOT_WRITABLE = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space or raise the quota",
+    errno.EROFS: "mount it writable",
 }
-"""What the disk says, wherever a command is just writing, and the remedy."""
+"""Remedies for the errors that any write can raise."""
 
 
 def main() -> Any:
-    """Runs the command; an error that a user can cause is one line and exit status 1."""
+    """Runs the command. An error that a user can cause is one line on standard error and exit status 1."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         app()
@@ -37,9 +36,9 @@ def main() -> Any:
         typer.echo(f"zero: {error}", err=True)
         sys.exit(1)
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if error.errno not in NOT_WRITABLE:
             raise
-        where = f"cannot write {error.filename}" if error.filename else "cannot write"
-        remedy = f"{NO_ROOM[error.errno]} and run the same command again"
-        typer.echo(f"zero: {where}: {error.strerror}; {remedy}", err=True)
+        what = f"cannot write {error.filename}" if error.filename else "cannot write"
+        remedy = f"{NOT_WRITABLE[error.errno]} and run the same command again"
+        typer.echo(f"zero: {what}: {error.strerror}; {remedy}", err=True)
         sys.exit(1)

@@ -1,19 +1,26 @@
-"""The command `zero` itself, the panels of its help, and the arguments that many commands have."""
+"""The command `zero`: its help panels, arguments that several commands have, and the warning about MLflow."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+
+from zero.errors import ZeroError
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="""Trains AlphaGo Zero players whose every generation can be rebuilt and audited.
+    help="""Trains AlphaGo Zero players. Every generation can be rebuilt bit for bit and audited.
 
-A **lineage** is a chain of generations. Make one with `zero new go9`, make a generation with
-`prefect deployment run zero-generation` (or with `dvc repro` in its workspace and `zero advance go9`),
-see where it stands with `zero status`.""",
+A **lineage** is a chain of generations. `zero new go9` creates one. `prefect deployment run zero-generation` makes its
+next generation; without Prefect, run `dvc repro` in its workspace and then `zero advance go9`. `zero status` shows the
+result.
+
+**Exit status**: 0 success; 1 an error, reported in one line on standard error, or a check that failed; 2 wrong
+arguments; 3 an audit that found no mismatch but could not check everything.""",
 )
 STAGES = "Stages (run by `dvc repro` in a lineage's workspace)"
 LINEAGES = "Lineages"
@@ -22,4 +29,13 @@ PLAYERS = "Players"
 TOOLS = "Tools"
 
 Lineage = Annotated[str, typer.Argument(help="Name of the lineage.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of prose.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@contextmanager
+def tracking_is_optional(remedy: str) -> Iterator[None]:
+    """Turns an error of tracking into a warning with `remedy`: the result itself is already on disk."""
+    try:
+        yield
+    except ZeroError as error:
+        typer.echo(f"not tracked: {error}; {remedy}", err=True)

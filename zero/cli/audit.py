@@ -11,16 +11,17 @@ from zero.config.settings import Settings, home_dir
 from zero.errors import ZeroError
 
 MISMATCH, INCOMPLETE = 1, 3
-"""Exit status of an audit with mismatches; of one without, that could not check everything."""
+"""Exit status of an audit with mismatches, and of one without that could not check everything."""
 
 
 @app.command(rich_help_panel=LINEAGES)
 def audit(
     target: Annotated[
-        str, typer.Argument(metavar="[LINEAGE | TAG]", help="A lineage, or a generation with its ancestors; else all.")
+        str,
+        typer.Argument(metavar="[LINEAGE | TAG]", help="A lineage, or a generation with its ancestors."),
     ] = "",
     key: Annotated[
-        Path | None, typer.Option(help="Public key (PEM) that must have signed, beside the one in the record.")
+        Path | None, typer.Option(help="Public key (PEM) that must have signed, in addition to the key in the record.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -49,9 +50,9 @@ def audit(
 
 @app.command(rich_help_panel=LINEAGES)
 def impact(
-    asked: Annotated[
+    subject: Annotated[
         str,
-        typer.Argument(metavar="SHA | COMMIT | WORKER", help="7 or more digits of a digest or commit, or a worker."),
+        typer.Argument(metavar="SHA | COMMIT | WORKER", help="At least 7 digits of a digest or commit, or a worker."),
     ],
     as_json: Json = False,
 ) -> None:
@@ -61,7 +62,7 @@ def impact(
 
     home = home_dir()
     with open_store(home) as store:
-        found = impact_of(home, asked, store)
+        found = impact_of(home, subject, store)
     if as_json:
         typer.echo(found.model_dump_json(indent=1))
         return
@@ -80,6 +81,6 @@ def _key(path: Path | None) -> bytes | None:
     try:
         pem = path.read_bytes()
     except OSError as error:
-        raise ZeroError(f"cannot read the key {path}: {error.strerror}; name a public key file (PEM)") from None
+        raise ZeroError(f"cannot read the key {path}: {error.strerror}; give a public key file (PEM)") from None
     read_public_key(pem, str(path))
     return pem

@@ -1,4 +1,4 @@
-"""Commands about lineages: make one, see it, record its generations."""
+"""Commands for lineages: create, show, record, track, restore, roll back and branch them."""
 
 import json
 from pathlib import Path
@@ -6,22 +6,24 @@ from typing import Annotated
 
 import typer
 
-from zero.cli.app import LINEAGES, Json, Lineage, app
+from zero.cli.app import LINEAGES, Json, Lineage, app, tracking_is_optional
 from zero.config.presets import preset_text, presets
 from zero.config.settings import Settings, home_dir
-from zero.errors import ServerError, ZeroError
+from zero.errors import LineageError, ServerError, ZeroError
+
+Generation = Annotated[str, typer.Argument(help="Tag of a generation, such as go9/gen-0004.")]
 
 
 @app.command(rich_help_panel=LINEAGES)
 def new(
     lineage: Lineage = "go9",
-    preset: Annotated[str, typer.Option(help=f"Parameters to begin with: {', '.join(presets())}.")] = "",
+    preset: Annotated[str, typer.Option(help=f"Initial parameters: {', '.join(presets())}.")] = "",
     params: Annotated[Path | None, typer.Option(help="A parameters file instead of a preset.")] = None,
 ) -> None:
-    """Makes a lineage: its workspace, its branch, and generation 0, the seeded random network.
+    """Creates a lineage: its workspace, its branch, and generation 0, a random network with a fixed seed.
 
-    Without `--preset` or `--params` it begins with the project's `params.yaml`. Each `auto` in the file becomes the
-    value that is fastest on this machine, and the lineage records that value.
+    The default of the parameters is the project's `params.yaml`. Each `auto` in the file is replaced by the fastest
+    value for this machine, and the lineage records that value.
     """
     from zero.config.auto import check_profile, explain, resolve_auto
     from zero.config.params import parse_params
@@ -30,7 +32,7 @@ def new(
 
     home = home_dir()
     if preset and params:
-        raise ZeroError("give --preset or --params, not both")
+        raise ZeroError("--preset and --params exclude each other; give one of them")
     if preset:
         text, source = preset_text(preset), f"preset {preset}"
     else:
@@ -47,8 +49,8 @@ def new(
     check_profile(profile, machine, source)
     workspace = new_lineage(home, lineage, resolved, source)
     if uncommitted := uncommitted_files(home):
-        typer.echo(f"note: a lineage begins from committed code; not in it: {', '.join(uncommitted)}", err=True)
-    typer.echo(f"lineage {lineage} begins at {lineage}/gen-0000 in {workspace}")
+        typer.echo(f"warning: a lineage starts from committed code; not committed: {', '.join(uncommitted)}", err=True)
+    typer.echo(f"lineage {lineage} starts with {lineage}/gen-0000 in {workspace}")
     if resolved != text:
         typer.echo(explain(profile, machine))
     typer.echo("next: prefect deployment run zero-generation --watch" + _lineage_parameter(lineage))
@@ -56,10 +58,10 @@ def new(
 
 @app.command(rich_help_panel=LINEAGES)
 def status(
-    lineage: Annotated[str, typer.Argument(help="Name of the lineage; all when not given.")] = "",
+    lineage: Annotated[str, typer.Argument(help="Name of the lineage; by default all lineages.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Shows where the lineages stand: champion, last decisions, and what is next."""
+    """Shows the state of the lineages: champion, last decisions, next step."""
     from zero.lineage.status import print_status, servers, status_json
 
     home = home_dir()
@@ -77,7 +79,7 @@ def status(
 
 @app.command(rich_help_panel=LINEAGES)
 def resignation(lineage: Lineage = "go9") -> None:
-    """Shows what resignation cost in each generation: calibration games, false positives, thresholds."""
+    """Shows resignation of each generation: calibration games, false positives, thresholds."""
     from zero.lineage.status import print_resignation
 
     print_resignation(home_dir(), lineage)
@@ -85,7 +87,7 @@ def resignation(lineage: Lineage = "go9") -> None:
 
 @app.command(rich_help_panel=LINEAGES)
 def prepare(lineage: Lineage = "go9") -> None:
-    """Checks a lineage's workspace and sets it up for its next generation."""
+    """Checks a lineage's workspace and prepares it for the next generation."""
     from zero.lineage.registry import prepare as prepare_workspace
     from zero.lineage.workspace import writer_lock
     from zero.record.ledger import find_workspace
@@ -100,13 +102,14 @@ def prepare(lineage: Lineage = "go9") -> None:
 def advance(
     lineage: Lineage = "go9",
     generation: Annotated[
-        int | None, typer.Option(help="Generation to record; the one in the making if not given.")
+        int | None, typer.Option(help="Number of the generation to record; by default the current one.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Records a finished generation (the registry stage) and sets up the next.
+    """Records a finished generation (the registry stage) and prepares the next one.
 
-    Ledger line, provenance, commit, tag, `dvc push`, MLflow version and aliases, state rolled forward. Can be repeated.
+    Steps: ledger line, provenance, commit, tag, `dvc push`, MLflow version and aliases, new state. Each step can be
+    repeated.
     """
     from zero.lineage.registry import advance as advance_workspace
     from zero.lineage.status import decision_lines, warning_lines
@@ -119,11 +122,9 @@ def advance(
     with writer_lock(workspace):
         done = advance_workspace(workspace, generation)
     url = None
-    if Settings().tracking_uri:
-        try:
-            url = _track(home, workspace, Settings().tracking_uri)
-        except ZeroError as error:  # the record is made; tracking can be caught up
-            typer.echo(f"not tracked: {error}; catch up later with `zero track {lineage}`", err=True)
+    if uri := Settings().tracking_uri:
+        with tracking_is_optional(f"write it later with `zero track {lineage}`"):
+            url = _track(home, workspace, uri)
     with workspace_generations(workspace) as generations:
         warnings = warning_lines(next(each for each in generations if each.tag == done.tag))
     if as_json:
@@ -154,32 +155,30 @@ def advance(
 def track(
     lineage: Lineage = "go9",
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Delete what MLflow has of the lineage and write all of it again.")
+        bool,
+        typer.Option("--rebuild", help="Delete the lineage's runs and models in MLflow and write them again."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Writes to MLflow the recorded generations it does not have yet.
+    """Writes the recorded generations to MLflow that are missing there.
 
-    The server is that of MLFLOW_TRACKING_URI, else the one that `make up` started.
+    The server is MLFLOW_TRACKING_URI or, without it, the one that `make up` started.
     """
     from zero.lineage.status import servers
     from zero.record.ledger import find_workspace
-    from zero.tracking.catch_up import rebuild as rebuild_notebook
 
     home = home_dir()
     uri = Settings().tracking_uri or servers(home).get("mlflow", "")
     if not uri:
-        raise ServerError("no MLflow server: start one with `make up`, or set MLFLOW_TRACKING_URI to an address")
+        raise ServerError("MLFLOW_TRACKING_URI is not set and no local server runs; set it, or run `make up`")
     workspace = find_workspace(home, lineage)
-    if rebuild:
-        rebuild_notebook(home, workspace, uri)
-    url = _track(home, workspace, uri)
+    url = _track(home, workspace, uri, rebuild)
     typer.echo(json.dumps({"lineage": lineage, "mlflow_url": url}) if as_json else f"{lineage} is tracked: {url}")
 
 
 @app.command(rich_help_panel=LINEAGES)
 def restore(lineage: Lineage = "go9") -> None:
-    """Makes a lineage's workspace again out of its branch and the DVC remote, where it was lost."""
+    """Restores a lost workspace of a lineage from its branch and the DVC remote."""
     from zero.lineage.workspace import restore_lineage
     from zero.record.ledger import read_ledger
 
@@ -190,18 +189,18 @@ def restore(lineage: Lineage = "go9") -> None:
 
 @app.command(rich_help_panel=LINEAGES)
 def stop(lineage: Lineage = "go9") -> None:
-    """Asks a running campaign to stop after the generation in hand."""
+    """Requests a running campaign to stop after the current generation."""
     from zero.lineage.workspace import request_stop
     from zero.record.ledger import find_workspace
 
     request_stop(find_workspace(home_dir(), lineage))
-    typer.echo(f"the campaign of {lineage} stops after the generation in hand")
+    typer.echo(f"the campaign of {lineage} stops after the current generation")
 
 
 @app.command(rich_help_panel=LINEAGES)
 def provenance(
-    tag: Annotated[str, typer.Argument(help="A generation, such as go9/gen-0001.")],
-    key: Annotated[Path | None, typer.Option(help="Public key (PEM) to check with.")] = None,
+    tag: Annotated[str, typer.Argument(help="Tag of a generation, such as go9/gen-0001.")],
+    key: Annotated[Path | None, typer.Option(help="Public key (PEM) for the check.")] = None,
 ) -> None:
     """Prints the attestation of a generation: the digests of its weights and of everything they were made from.
 
@@ -218,21 +217,76 @@ def provenance(
 
 @app.command(rich_help_panel=LINEAGES)
 def checkout(
-    tag: Annotated[str, typer.Argument(help="A generation, such as go9/gen-0001.")],
+    tag: Generation,
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
 ) -> None:
-    """Clones a generation with its data into a folder of its own, to look at it or to run `dvc repro` there."""
+    """Clones a generation with its data into a new folder, to inspect it or to run `dvc repro` there."""
     from zero.lineage.workspace import checkout_generation
 
     checkout_generation(home_dir(), tag, folder.resolve())
-    typer.echo(f"{tag} is in {folder}; `cd {folder} && dvc repro` says that nothing has changed")
+    typer.echo(f"{tag} is in {folder}; `cd {folder} && dvc repro` reports that nothing has changed")
 
 
-def _track(home: Path, workspace: Path, uri: str) -> str:
+@app.command(rich_help_panel=LINEAGES)
+def rollback(
+    lineage: Annotated[str, typer.Argument(help="Name of the lineage.")], tag: Generation, as_json: Json = False
+) -> None:
+    """Continues a lineage from one of its earlier generations: champion, trainee and window are restored.
+
+    The rollback is recorded as a generation; nothing is deleted. Code and parameters do not change. Can be repeated.
+    """
+    from zero.lineage.rollback import rollback as roll_back
+    from zero.lineage.workspace import writer_lock
+    from zero.record.ledger import find_workspace
+
+    home = home_dir()
+    workspace = find_workspace(home, lineage)
+    with writer_lock(workspace):
+        done = roll_back(home, workspace, tag)
+    _report(lineage, done.tag, done.commit, tag, "is rolled back to", as_json)
+
+
+@app.command(rich_help_panel=LINEAGES)
+def branch(
+    lineage: Annotated[str, typer.Argument(help="Name of the lineage.")],
+    tag: Generation,
+    new: Annotated[str, typer.Argument(help="Name of the new lineage.")],
+    as_json: Json = False,
+) -> None:
+    """Creates a lineage from a generation of another one, with its code, parameters, champion, trainee and window.
+
+    With unchanged parameters the next generation is that of the other lineage, bit for bit.
+    """
+    from zero.lineage.rollback import branch as branch_off
+
+    if not tag.startswith(f"{lineage}/"):
+        raise LineageError(
+            f"{tag} is not a generation of lineage {lineage!r}; give one of its tags, such as {lineage}/gen-0000"
+        )
+    done = branch_off(home_dir(), tag, new)
+    _report(new, done.tag, done.commit, tag, "branches from", as_json)
+
+
+def _report(lineage: str, made: str, commit: str, source: str, verb: str, as_json: bool) -> None:
+    from zero.record.ledger import find_workspace
+
+    home = home_dir()
+    if uri := Settings().tracking_uri:
+        with tracking_is_optional(f"write it later with `zero track {lineage}`"):
+            _track(home, find_workspace(home, lineage), uri)
+    if as_json:
+        typer.echo(json.dumps({"lineage": lineage, "tag": made, "commit": commit, "source": source}))
+    else:
+        typer.echo(f"{lineage} {verb} {source}; recorded as {made}")
+        typer.echo(f"next: prefect deployment run zero-generation --watch --param lineage={lineage}")
+
+
+def _track(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
+    """Writes the missing generations to MLflow; returns the address of the newest run or of the champion."""
     from zero.tracking import champion_url
-    from zero.tracking.catch_up import catch_up
+    from zero.tracking.backfill import backfill
 
-    receipts = catch_up(home, workspace, uri)
+    receipts = backfill(home, workspace, uri, rebuild)
     if receipts:
         return receipts[-1].url
     from zero.record.ledger import read_ledger

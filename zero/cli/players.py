@@ -1,32 +1,21 @@
-"""Players against each other, against people, and in other programs."""
+"""Commands for players: matches, ratings, held-out evaluation, games with a person, GTP."""
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from zero.cli.app import PLAYERS, Json, Lineage, app
+from zero.cli.app import PLAYERS, Json, Lineage, app, tracking_is_optional
 from zero.config.settings import Settings, home_dir
-from zero.errors import ZeroError
 
 PLAYER_HELP = (
     "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, `shipped:go9`, a weight file, `models:/zero-go9@champion`, "
     "`gnugo:10`, `leelaz:weights.txt`, `gtp:COMMAND`, `rollout:5000` or `random`."
 )
-STRONGER_HELP = f"{PLAYER_HELP} `go9` starts the stronger of the lineage's champion and the shipped player."
-
-
-@contextmanager
-def _kept(remedy: str) -> Iterator[None]:
-    """What fails in it failed after the work was done and kept here: a line that says so, and no error."""
-    try:
-        yield
-    except ZeroError as error:
-        typer.echo(f"not tracked: {error}; {remedy}", err=True)
+STRONGER_HELP = f"{PLAYER_HELP} `go9` starts the stronger one of the lineage's champion and the shipped player."
+KOMI_HELP = "Komi; by default that of the player's parameters."
 
 
 def _to_stderr(line: str) -> None:
@@ -36,27 +25,27 @@ def _to_stderr(line: str) -> None:
 @app.command(rich_help_panel=PLAYERS)
 def match(
     first: Annotated[str, typer.Argument(help=PLAYER_HELP)],
-    second: Annotated[str, typer.Argument(help="The other player, likewise.")],
+    second: Annotated[str, typer.Argument(help="The other player, in the same format.")],
     games: Annotated[int, typer.Option(min=2, help="Games, an even number: half with each colour.")] = 400,
     openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 0,
-    seed: Annotated[int, typer.Option(help="Of openings, symmetries and engines.")] = 1,
-    komi: Annotated[float | None, typer.Option(help="Komi; by default that of the players' parameters.")] = None,
-    size: Annotated[int | None, typer.Option(help="Board; by default that of the players' parameters.")] = None,
-    at_once: Annotated[int, typer.Option(min=1, help="Games in play at once.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of openings, searches and engines.")] = 1,
+    komi: Annotated[float | None, typer.Option(help=KOMI_HELP)] = None,
+    size: Annotated[int | None, typer.Option(help="Board size; by default that of the player's parameters.")] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="Games in play at the same time.")] = 32,
     out: Annotated[Path | None, typer.Option(help="Folder of the match; by default one below .zero/matches.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Plays a match between two players of any kind, and goes on where it was cut short.
+    """Plays a match between two players. The same command continues an interrupted match.
 
-    Each game is kept as soon as it is over; a player that fails forfeits it, and the match goes on. The count, all
-    games as SGF and, where `MLFLOW_TRACKING_URI` is set, a run in MLflow are written at the end.
+    Each game is written when it is over. A player that fails forfeits the game, and the match continues. At the end
+    the command writes the result, all games as SGF and, if `MLFLOW_TRACKING_URI` is set, a run in MLflow.
     """
-    from zero.evaluation.match.screen import match_lines
-    from zero.evaluation.match.setup import contest
+    from zero.evaluation.match.output import match_lines, track_matches
+    from zero.evaluation.match.setup import run_match
     from zero.progress import progress_of
 
     with progress_of("match", "games") as progress:
-        played = contest(
+        played = run_match(
             home_dir(),
             (first, second),
             num_games=games,
@@ -74,46 +63,48 @@ def match(
         for line in match_lines(played.table, played.folder):
             typer.echo(line)
     if uri := Settings().tracking_uri:
-        from zero.evaluation.match.tracking import track_match
-
-        with _kept("the match is kept, the same command catches up"):
-            typer.echo(f"MLflow: {track_match(played.folder, uri)}", err=as_json)
+        with tracking_is_optional("the match is on disk; run the same command again later"):
+            typer.echo(f"MLflow: {track_matches([played.folder], uri)[0]}", err=as_json)
 
 
 @app.command(rich_help_panel=PLAYERS)
 def elo(
     lineage: Lineage,
-    games: Annotated[int, typer.Option(min=0, help="Games to add, where they tell most; 0: only what there is.")] = 0,
+    games: Annotated[
+        int, typer.Option(min=0, help="Games to add between the players whose games are most informative.")
+    ] = 0,
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="Fixed opponent, such as shipped:go9, once each; by default GNU Go 10 and 1, or rollouts, and random."
+            help="Fixed opponent, such as shipped:go9; can be repeated. Default: GNU Go 10 and 1, or rollouts; random."
         ),
     ] = None,
-    simulations: Annotated[int | None, typer.Option(min=0, help="Of a move; by default the gate's.")] = None,
-    match_games: Annotated[int, typer.Option(min=2, help="Games of a match; all is rated anew after each.")] = 20,
+    simulations: Annotated[
+        int | None, typer.Option(min=0, help="Simulations per move; by default those of gating.")
+    ] = None,
+    match_games: Annotated[int, typer.Option(min=2, help="Games per match; ratings are updated after each.")] = 20,
     openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
-    at_once: Annotated[int, typer.Option(min=1, help="Games in play at once.")] = 32,
+    at_once: Annotated[int, typer.Option(min=1, help="Games in play at the same time.")] = 32,
     out: Annotated[Path | None, typer.Option(help="Folder of the ladder; by default below .zero/ladders.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Rates all champions of a lineage and the fixed opponents, with intervals; docs/strength.md says how.
+    """Rates all champions of a lineage and fixed opponents, with intervals; see docs/strength.md.
 
-    The gate's matches and all finished matches count. With `--games` it first plays more; cut short, it goes on.
+    All gating matches and all finished matches count. With `--games` it plays more matches first; the same command
+    continues an interrupted one.
     """
     from rich.console import Console
 
-    from zero.evaluation.ladder import lineage_ladder
-    from zero.evaluation.ladder.files import write_ladder
-    from zero.evaluation.ladder.growth import Growth, grow
-    from zero.evaluation.ladder.screen import ladder_lines, ladder_tables
+    from zero.evaluation.ladder.output import ladder_lines, ladder_tables, track_ladder, write_ladder
+    from zero.evaluation.ladder.scheduling import Schedule, play_schedule
+    from zero.evaluation.ladder.table import lineage_ladder
     from zero.progress import progress_of
 
-    home, uri = home_dir(), Settings().tracking_uri
+    home = home_dir()
     if games:
-        growth = Growth(games, match_games, openings, tuple(against) if against else None, simulations, at_once)
+        schedule = Schedule(games, match_games, openings, tuple(against) if against else None, simulations, at_once)
         with progress_of("elo", "games") as progress:
-            for _ in grow(home, lineage, growth, progress):
+            for _ in play_schedule(home, lineage, schedule, progress):
                 pass
     ladder = lineage_ladder(home, lineage, simulations)
     folder = write_ladder(home, ladder, out)
@@ -122,58 +113,54 @@ def elo(
     else:
         for table in ladder_tables(ladder):
             Console().print(table)
-        for line in [*ladder_lines(ladder), f"table and curve: {folder}"]:
+        for line in [*ladder_lines(ladder), f"ladder and plot: {folder}"]:
             typer.echo(line)
-    if uri:
-        from zero.evaluation.ladder.notebook import track_ladder
-
-        with _kept(f"catch up later with `zero elo {lineage}`"):
+    if uri := Settings().tracking_uri:
+        with tracking_is_optional(f"write it later with `zero elo {lineage}`"):
             typer.echo(f"MLflow: {track_ladder(home, uri, ladder)}", err=as_json)
 
 
 @app.command(rich_help_panel=PLAYERS)
-def yardsticks(lineage: Lineage, as_json: Json = False) -> None:
-    """Holds the networks of each generation against games that were played anyway; docs/strength.md says which.
+def evaluate(lineage: Lineage, as_json: Json = False) -> None:
+    """Evaluates the networks of each generation on held-out games; see docs/strength.md.
 
-    Computes what is missing and has become computable, in seconds a generation; nothing is played.
+    The games are self-play of the same and of later generations, and games of GNU Go. Only missing results are
+    computed, in seconds per generation; no games are played.
     """
     from rich.console import Console
 
-    from zero.evaluation.probes.filling import fill_in, newest_rules
-    from zero.evaluation.probes.notebook import track_yardsticks
-    from zero.evaluation.probes.picture import write_picture
-    from zero.evaluation.probes.screen import yardstick_tables
-    from zero.evaluation.probes.table import yardsticks_dir
+    from zero.evaluation.held_out import backfill, evaluation_dir
+    from zero.evaluation.held_out_output import evaluation_tables, track_evaluation, write_first_moves
     from zero.progress import progress_of
 
     home = home_dir()
-    rules = newest_rules(home, lineage)
-    with progress_of("yardsticks", "networks") as progress:
-        found = fill_in(home, lineage, progress)
-    if found:
-        write_picture(yardsticks_dir(home, lineage), rules, found)
+    with progress_of("evaluate", "networks") as progress:
+        results = backfill(home, lineage, progress)
+    if results:
+        write_first_moves(evaluation_dir(home, lineage), results)
     if as_json:
-        typer.echo(json.dumps([each.model_dump(mode="json") for each in found], indent=1))
+        typer.echo(json.dumps([each.model_dump(mode="json") for each in results], indent=1))
     else:
-        for table in yardstick_tables(found):
+        for table in evaluation_tables(results):
             Console().print(table)
     if uri := Settings().tracking_uri:
-        with _kept("what was computed is kept, the same command catches up"):
-            typer.echo(f"MLflow: {track_yardsticks(uri, lineage, rules, found)}", err=as_json)
+        with tracking_is_optional(f"write it later with `zero evaluate {lineage}`"):
+            typer.echo(f"MLflow: {track_evaluation(uri, lineage, results)}", err=as_json)
 
 
 @app.command(rich_help_panel=PLAYERS)
 def play(
     player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
     colour: Annotated[
-        Literal["black", "white", "both"], typer.Option(help="What you play; with both the player gives hints.")
+        Literal["black", "white", "both"],
+        typer.Option(help="Your colour; with both the player gives hints."),
     ] = "black",
-    size: Annotated[int | None, typer.Option(help="Board, for players without a network.")] = None,
-    komi: Annotated[float | None, typer.Option(help="Komi; by default that of the player's parameters.")] = None,
-    leaves: Annotated[int, typer.Option(min=1, help="Leaves judged at once: more are faster and weaker.")] = 4,
-    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 1,
+    size: Annotated[int | None, typer.Option(help="Board size, for players without a network.")] = None,
+    komi: Annotated[float | None, typer.Option(help=KOMI_HELP)] = None,
+    leaves: Annotated[int, typer.Option(min=1, help="Leaves per network call: more are faster and weaker.")] = 4,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
-    """Plays a game with you in the terminal; `help` there lists what you can type."""
+    """Plays a game with you in the terminal; type `help` there for the commands."""
     from rich.console import Console
 
     from zero.evaluation.player_choice import choose_player
@@ -194,13 +181,13 @@ def play(
 @app.command(rich_help_panel=PLAYERS)
 def gtp(
     player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
-    size: Annotated[int | None, typer.Option(help="First board, for players without a network.")] = None,
+    size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
-    leaves: Annotated[int, typer.Option(min=1, help="Leaves judged at once: more are faster and weaker.")] = 4,
-    seconds: Annotated[float | None, typer.Option(help="Limit of a move, with a PUCT root.")] = None,
-    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 1,
+    leaves: Annotated[int, typer.Option(min=1, help="Leaves per network call: more are faster and weaker.")] = 4,
+    seconds: Annotated[float | None, typer.Option(help="Time limit per move; needs a PUCT root.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
-    """Speaks the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; `docs/play.md` says how."""
+    """Serves the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; see docs/play.md."""
     from zero.evaluation.player_choice import choose_player
     from zero.interop.gtp.engine import Engine
     from zero.interop.gtp.serve import serve_gtp

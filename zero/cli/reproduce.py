@@ -1,4 +1,4 @@
-"""The command that computes a recorded generation again."""
+"""The command that reproduces a recorded generation."""
 
 import json
 from pathlib import Path
@@ -21,22 +21,22 @@ HASH_DIGITS = 12
 def reproduce(
     tag: Annotated[str, typer.Argument(help="A generation, such as go9/gen-0012.")],
     sample: Annotated[
-        int, typer.Option(min=0, help="Only play this many random shards of self-play and of the match again.")
+        int, typer.Option(min=0, help="Only replay this many random shards of self-play and of the match.")
     ] = 0,
     keep: Annotated[
-        Path | None, typer.Option(help="Keep the clone in this folder; a second call goes on where the first stopped.")
+        Path | None, typer.Option(help="Keep the clone in this folder; a second call continues an interrupted one.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Computes a generation again in a clean clone, by its own code, and compares every hash with the record.
+    """Computes a generation again in a clean clone with its own code and compares every hash with the record.
 
-    The exit status is 0 only where everything came out the same.
+    Exit status 0: all hashes are equal; 1: at least one differs.
     """
     from zero.audit.reproduce import reproduce as reproduce_generation
     from zero.audit.reproduce import sample as sample_generation
 
     if sample and keep:
-        raise ZeroError("a sample keeps nothing; give --sample or --keep, not both")
+        raise ZeroError("--sample and --keep exclude each other (a sample has no clone); give one of them")
 
     def listen(line: str) -> None:
         typer.echo(line, err=True)
@@ -57,8 +57,8 @@ def _show(found: "Reproduction") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{found.tag} computed again", title_justify="left")
-    for column in ("stage", "what", "then", "now", "", "seconds"):
+    table = Table(title=f"reproduction of {found.tag}", title_justify="left")
+    for column in ("stage", "output", "recorded", "reproduced", "", "seconds"):
         table.add_column(column, no_wrap=True, justify="right" if column == "seconds" else "left")
     for stage in found.stages:
         for index, out in enumerate(stage.outs):
@@ -71,28 +71,28 @@ def _show(found: "Reproduction") -> None:
 
 
 def lines_about(found: "Reproduction") -> list[str]:
-    """What the table does not say: where it differs first, the profiles, the verdict."""
+    """Lines below the table: first differences, execution profiles, verdict."""
     lines = [f"{out.path}: {out.first}" for stage in found.stages for out in stage.outs if out.first]
     lines[:0] = ["first differences:"] if lines else []
     profile = ", ".join(f"{name} {value}" for name, value in found.profile_now.items())
     if found.other_profile:
-        changes = ", ".join(f"{name} {then} then, {now} now" for name, (then, now) in found.other_profile.items())
-        lines.append(f"another execution profile: {changes}; equal bytes are promised on one profile only")
+        changes = ", ".join(f"{name} was {then}, is {now}" for name, (then, now) in found.other_profile.items())
+        lines.append(f"the execution profile differs: {changes}; equal bytes are guaranteed for equal profiles only")
     else:
-        lines.append(f"execution profile, then as now: {profile}")
+        lines.append(f"equal execution profile: {profile}")
     if found.match:
         match = found.match
-        verdict = "so chance explains the difference" if match.agrees else "which chance does not explain"
+        verdict = "compatible with chance" if match.agrees else "not compatible with chance"
         lines.append(
-            f"the challenger's score in the match was {match.then.score:.1%}, now it is {match.now.score:.1%}: "
+            f"score of the challenger: recorded {match.then.score:.1%}, reproduced {match.now.score:.1%}, difference "
             f"{match.difference:+.1%} (95 % interval {match.interval[0]:+.1%} to {match.interval[1]:+.1%}), {verdict}"
         )
     if found.lock_equal is not None:
-        lines.append("dvc.lock is " + ("the same, byte for byte" if found.lock_equal else "another one"))
+        lines.append("dvc.lock " + ("is equal, byte for byte" if found.lock_equal else "differs"))
     seconds = sum(stage.seconds for stage in found.stages)
     lines.append(f"{found.tag} {'equals the record' if found.equal else 'DIFFERS from the record'} ({seconds:.0f} s)")
     if found.folder:
-        lines.append(f"everything is in {found.folder}")
+        lines.append(f"the clone is {found.folder}")
     return lines
 
 

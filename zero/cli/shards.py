@@ -1,4 +1,4 @@
-"""Commands that plan and play single shards."""
+"""Commands that plan and play shards."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,7 +17,7 @@ from zero.storage.store import open_store
 
 @app.command(rich_help_panel=SHARDS, hidden=True)
 def worker() -> None:
-    """Plays the shard specifications that come in on standard input; see `zero.shards.worker`."""
+    """Plays the shard specifications that it reads from standard input; see `zero.shards.worker`."""
     from zero.shards.worker import main as serve
 
     with open_store(Path.cwd()) as store:
@@ -26,7 +26,7 @@ def worker() -> None:
 
 @app.command(rich_help_panel=SHARDS)
 def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, as printed by `zero plan`.")]) -> None:
-    """Plays one shard into the store and prints its receipt."""
+    """Plays one shard, uploads it to the store and prints its receipt."""
     from pydantic import ValidationError
 
     from zero.network.gpu_lock import lock_visible_gpus
@@ -36,11 +36,12 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
     try:
         spec = ShardSpec.model_validate_json(spec_file.read_bytes())
     except OSError as error:
-        raise ZeroError(f"cannot read {spec_file}: {error.strerror}") from None
+        raise ZeroError(f"cannot read {spec_file}: {error.strerror}; give a line of `zero plan` in a file") from None
     except ValidationError as error:
         fault = error.errors()[0]
         raise ZeroError(
-            f"{spec_file} is no shard specification: {'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+            f"{spec_file} is not a shard specification: {'.'.join(map(str, fault['loc']))}: {fault['msg']}; give a "
+            "line of `zero plan` in a file"
         ) from None
     with (
         lock_visible_gpus(spec.device),
@@ -54,14 +55,14 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
 @app.command(rich_help_panel=SHARDS)
 def plan(
     stage: Annotated[Literal["selfplay", "training", "gating"], typer.Argument(help="The stage to plan.")],
-    missing: Annotated[bool, typer.Option("--missing", help="Only those that the store lacks.")] = False,
+    missing: Annotated[bool, typer.Option("--missing", help="Only those that are not in the store.")] = False,
     ahead: Annotated[
-        bool, typer.Option("--next", help="Self-play of the next generation; where selfplay.overlap is true.")
+        bool, typer.Option("--next", help="Self-play of the next generation; needs selfplay.overlap = true.")
     ] = False,
 ) -> None:
-    """Prints the specifications of a stage's shards, or of a training, one JSON object a line."""
+    """Prints the specifications of a stage's shards, or of its training, one JSON object per line."""
     if ahead and stage != "selfplay":
-        raise ZeroError(f"{stage} of the next generation cannot be planned yet; `--next` is for selfplay")
+        raise ZeroError(f"{stage} of the next generation cannot be planned yet; `--next` works with selfplay only")
     here = Path.cwd()
     params = load_params(here)
     generation = read_manifest(here, GenerationId, GENERATION_FILE)

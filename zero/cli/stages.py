@@ -1,4 +1,4 @@
-"""The stages of a generation, as `dvc repro` runs them in a lineage's workspace."""
+"""Commands that `dvc repro` runs in a lineage's workspace: the stages of a generation."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,50 +16,56 @@ from zero.storage.store import open_store
 
 @app.command(rich_help_panel=STAGES)
 def selfplay() -> None:
-    """Stage 1: the champion plays against itself."""
+    """Stage 1: the champion plays games against itself."""
     _play_stage("selfplay")
 
 
 @app.command(rich_help_panel=STAGES)
 def replay() -> None:
-    """Stage 2: the window of games to train on."""
+    """Stage 2: selects the window of games for training."""
     from zero.stages.replay import run
 
-    with _at_work("replay") as here, open_store(here) as store:
+    with _stage_workspace("replay") as here, open_store(here) as store:
         window = run(here, store)
     typer.echo(f"window: {window.num_games} games, {window.num_positions} positions")
 
 
 @app.command(rich_help_panel=STAGES)
 def training() -> None:
-    """Stage 3: the trainee learns from the window and becomes the challenger."""
+    """Stage 3: trains the latest network on the window; the result is the challenger."""
     from zero.stages.remote_training import fetch
 
-    with _at_work("training") as here, open_store(here) as store, progress_of("training", "steps") as progress:
+    with _stage_workspace("training") as here, open_store(here) as store, progress_of("training", "steps") as progress:
         checkpoint = fetch(here, store) or _train(here, progress)
-    start = "it starts again" if checkpoint.restarts else "it continues"
-    typer.echo(f"challenger {checkpoint.weights.sha256[:12]}; {start} from step {checkpoint.step}")
+    verb = "restarted" if checkpoint.restarts else "trained"
+    typer.echo(f"challenger {checkpoint.weights.sha256[:12]}, {verb} up to step {checkpoint.step}")
 
 
 @app.command(rich_help_panel=STAGES)
 def gating() -> None:
-    """Stage 4: the challenger plays the champion, and the better player stays."""
+    """Stage 4: the challenger plays a match against the champion and replaces it if it scores enough."""
     _play_stage("gating")
 
 
 @app.command(rich_help_panel=STAGES)
 def verification() -> None:
-    """Stage 5: some shards are played twice and compared."""
+    """Stage 5: plays some shards again and compares the results (re-execution check)."""
     from zero.stages.verification import run
 
-    with _at_work("verification") as here, open_store(here) as store, progress_of("verification", "games") as progress:
+    with (
+        _stage_workspace("verification") as here,
+        open_store(here) as store,
+        progress_of("verification", "games") as progress,
+    ):
         metrics = run(here, store, progress)
     games = metrics.selfplay.num_games + metrics.gating.num_games
-    typer.echo(f"{games} games of {metrics.selfplay.num_shards + metrics.gating.num_shards} shards played twice")
+    typer.echo(
+        f"{games} games of {metrics.selfplay.num_shards + metrics.gating.num_shards} shards played again and equal"
+    )
 
 
 def _train(here: Path, progress: Callable[[int, int], None]) -> Checkpoint:
-    """Trains here; with torch, whose environment is set first."""
+    """Trains in this process. Sets the environment of PyTorch before its import."""
     from zero.network.profile import prepare_torch
 
     profile = load_params(here).profile
@@ -73,7 +79,7 @@ def _play_stage(stage: Literal["selfplay", "gating"]) -> None:
     from zero.stages import gating as gating_stage
     from zero.stages import selfplay as selfplay_stage
 
-    with _at_work(stage) as here, open_store(here) as store, progress_of(stage, "games") as progress:
+    with _stage_workspace(stage) as here, open_store(here) as store, progress_of(stage, "games") as progress:
         if stage == "selfplay":
             games = selfplay_stage.run(here, store, progress)
             summary = f"{games.num_games} games, {games.num_positions} positions"
@@ -86,8 +92,8 @@ def _play_stage(stage: Literal["selfplay", "gating"]) -> None:
 
 
 @contextmanager
-def _at_work(stage: str) -> Iterator[Path]:
-    """The workspace of a stage, which no other process writes meanwhile; what the stage costs is counted."""
+def _stage_workspace(stage: str) -> Iterator[Path]:
+    """The workspace, locked against other writers; the costs of the stage are measured."""
     from zero.lineage.workspace import writer_lock
     from zero.stages.costs import stage_costs
 

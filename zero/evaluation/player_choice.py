@@ -1,7 +1,7 @@
-"""Chooses who plays under a name that a lineage here shares with a shipped player: the stronger of the two.
+"""Chooses the stronger player if a local lineage and a shipped player have the same name.
 
-Only `zero play` and `zero gtp` choose. In matches, ratings and exports such a name always means the lineage's champion:
-they are evidence, and must not change their subject when other games are played.
+Only `zero play` and `zero gtp` choose. In matches, ratings and exports the name always means the champion of the
+lineage: they are evidence, and their subject must not depend on which games were played.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zero.config.params import PARAMS_FILE, GameParams
 from zero.errors import StorageError, ZeroError
 from zero.evaluation.match.results import MatchSpec, MatchTable
-from zero.evaluation.match.setup import contest, finished_matches
+from zero.evaluation.match.setup import finished_matches, run_match
 from zero.players.build import NetworkSetup, difference, resolve_player
 from zero.players.networks import SHIPPED_PREFIX, is_ambiguous
 from zero.players.player import PlayerId
@@ -22,29 +22,29 @@ from zero.record.ledger import find_workspace, generation_tag, read_ledger
 
 QUICK_GAMES, QUICK_OPENING_MOVES = 40, 2
 QUICK_SEARCH = "simulations=32,pass_wins=true"
-"""With this search, 40 games on a 9x9 board take 10 to 30 seconds on two cores. Both networks search as in a session,
-where `pass_wins` is the default too: without it the shipped `go9` loses games even to a random network, by passing."""
+"""Search of the quick match: 40 games on a 9x9 board take 10 to 30 seconds on two cores. `pass_wins` is the default of
+`zero play` and `zero gtp`. Without it the shipped `go9` loses games to a random network, because it passes."""
 
 
 class Choice(NamedTuple):
-    """Who plays, and why."""
+    """The chosen player and the reason."""
 
     player: str
     """Spec of the chosen player."""
     reason: str
-    """One line for a person."""
+    """The reason, one line."""
     other: str
-    """Spec of the player that was not chosen."""
+    """Spec of the other player."""
 
 
 class Score(NamedTuple):
-    """Games between the champion and the shipped player, as the champion sees them."""
+    """Games between the champion and the shipped player, from the view of the champion."""
 
     wins: int
     losses: int
     draws: int
     simulations: int
-    """Of each move of either player."""
+    """Simulations per move of both players."""
 
     @property
     def games(self) -> int:
@@ -52,19 +52,19 @@ class Score(NamedTuple):
         return self.wins + self.losses + self.draws
 
 
-def choose_player(home: Path, text: str, command: str, tell: Callable[[str], None]) -> str:
-    """Spec of the player to start for `text`; the same text unless it names both a lineage and a shipped player.
+def choose_player(home: Path, text: str, command: str, log_line: Callable[[str], None]) -> str:
+    """The spec of the player to start; `text` itself unless it names both a lineage and a shipped player.
 
-    The first call for a pair of networks may play a match; later calls find its result in `.zero/matches`.
+    The first call for two networks may play a quick match; later calls find its result in `.zero/matches`.
 
     Args:
       home: the project's folder.
-      text: the player as the user typed it, see `zero.players.spec`.
+      text: the spec that the user gave, see `zero.players.spec`.
       command: the command that starts the player, for the hints: "play" or "gtp".
-      tell: receives the lines for the user.
+      log_line: receives the lines for the user.
 
     Raises:
-      ParamsError: the text has an option that the player does not have.
+      ParamsError: the spec has an option that the player does not have.
     """
     spec = parse_player(text)
     if not spec.has_network or not is_ambiguous(home, spec.argument):
@@ -74,14 +74,14 @@ def choose_player(home: Path, text: str, command: str, tell: Callable[[str], Non
         return f"`zero {command} {spec.with_argument(player)}`"
 
     def before_match(champion: str, shipped: str) -> None:
-        tell(
-            f"{champion} and {shipped} play {QUICK_GAMES} quick games, once, to find the stronger; to skip them, start "
-            f"{command_line(champion)} or {command_line(shipped)}."
+        log_line(
+            f"{champion} and {shipped} play {QUICK_GAMES} quick games, only this time, to find the stronger player; to "
+            f"skip them, run {command_line(champion)} or {command_line(shipped)}."
         )
 
     choice = _choose(home, spec.argument, before_match)
-    which = "shipped player" if choice.other.startswith(SHIPPED_PREFIX) else "champion"
-    tell(f"{choice.reason} To choose the {which}: {command_line(choice.other)}.")
+    other = "shipped player" if choice.other.startswith(SHIPPED_PREFIX) else "champion"
+    log_line(f"{choice.reason} To choose the {other}: {command_line(choice.other)}.")
     return spec.with_argument(choice.player)
 
 
@@ -105,7 +105,7 @@ def _choose(home: Path, name: str, before_match: Callable[[str, str], None]) -> 
 
     game, shipped_game = _game_of(champion), _game_of(shipped)
     if game != shipped_game:
-        return champion_plays(f"{shipped_text} was made for another game ({difference(game, shipped_game)})")
+        return champion_plays(f"{shipped_text} plays another game ({difference(game, shipped_game)})")
     if champion.id.settings["weights"] == shipped.id.settings["weights"]:
         return champion_plays(f"{shipped_text} is the same network")
     if newest.champion_generation == 0:
@@ -115,18 +115,18 @@ def _choose(home: Path, name: str, before_match: Callable[[str, str], None]) -> 
         if score is None:
             before_match(tag, shipped_text)
             score = _play_quick_match(home, champion, shipped)
-    except (ZeroError, OSError) as error:  # for example a full disk, or another process that plays the same match
-        return Choice(tag, f"warning: {tag} plays: the quick games cannot be played: {error}.", shipped_text)
+    except (ZeroError, OSError) as error:  # for example a full disk, or another process plays the same match
+        return Choice(tag, f"warning: {tag} plays: the quick match failed: {error}.", shipped_text)
     if score.wins > score.losses:
         return champion_plays(_result_line(score.wins, score, shipped_text))
     return shipped_plays(_result_line(score.losses, score, tag))
 
 
 def _quick_player(home: Path, name: str) -> NetworkSetup:
-    """The player of that name with the search of the quick match.
+    """The player with that name and the search of the quick match.
 
     Raises:
-      ZeroError: its network or its parameters are missing or unusable.
+      ZeroError: its network or its parameters are missing or invalid.
     """
     player = resolve_player(home, parse_player(f"{name},{QUICK_SEARCH}")).network
     assert player is not None, "a lineage or a shipped player has a network"
@@ -141,11 +141,10 @@ def _game_of(player: NetworkSetup) -> GameParams:
 
 
 def _known_score(home: Path, game: GameParams, champion: NetworkSetup, shipped: NetworkSetup) -> Score | None:
-    """The result of the longest finished match of the two networks that tells as much as the quick one; None without.
+    """The result of the longest finished match that is at least as informative as the quick one; None without such one.
 
-    Such a match has at least as many games, random openings, and the same two searches, with any number of simulations
-    that is the same for both. Players are compared by their settings, because the name of a champion changes with
-    every generation that it survives.
+    It must have at least as many games, random openings, the same two searches, and the same number of simulations for
+    both players. Players are compared by their settings, because a champion is known by several generations.
     """
     pair = champion.id, shipped.id
     found = [
@@ -162,9 +161,9 @@ def _known_score(home: Path, game: GameParams, champion: NetworkSetup, shipped: 
 
 def _play_quick_match(home: Path, champion: NetworkSetup, shipped: NetworkSetup) -> Score:
     texts = [f"{player.network.name},{QUICK_SEARCH}" for player in (champion, shipped)]
-    # standard output is for the game or for GTP
+    # Progress goes to standard error: standard output belongs to the game or to GTP.
     with progress_of("match", "games", stream=sys.stderr) as progress:
-        played = contest(
+        played = run_match(
             home,
             (texts[0], texts[1]),
             QUICK_GAMES,
@@ -184,10 +183,10 @@ def _score(spec: MatchSpec, table: MatchTable, pair: tuple[PlayerId, PlayerId]) 
 
 
 def _network_and_search(player: PlayerId) -> list[tuple[str, str]]:
-    """The settings of a player without its number of simulations, in an order that can be compared."""
+    """The sorted settings of a player without its number of simulations."""
     return sorted((name, str(value)) for name, value in player.settings.items() if name != "simulations")
 
 
 def _result_line(wins: int, score: Score, loser: str) -> str:
     draws = f" and drew {score.draws}" if score.draws else ""
-    return f"it won {wins} of {score.games} games{draws} against {loser} ({score.simulations} simulations a move)"
+    return f"it won {wins} of {score.games} games{draws} against {loser} ({score.simulations} simulations per move)"

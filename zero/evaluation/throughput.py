@@ -1,7 +1,7 @@
-"""`zero bench`: how fast this machine plays by `params.yaml`, on one core, in half a minute. The parts side by side.
+"""`zero bench`: speed of network, self-play, search and rules on one core with the settings of `params.yaml`.
 
-Each figure is measured in turn (network, self-play, search, rules, network, self-play, ...), so that all see the same
-machine; medians are shown. The project's own targets and its rivals are in `benchmarks/`, which measures with these.
+The measurements alternate (network, self-play, search, rules, network, ...), so that a change of the machine's speed
+affects all of them; medians are shown. `benchmarks/` uses these functions and compares with other programs.
 """
 
 import itertools
@@ -29,13 +29,13 @@ from zero.storage.manifests import Manifest
 SEARCH_GAMES = 64
 WARM_UP_SECONDS = 0.5
 GAMES_PER_SLOT = 8
-"""Games that there are records for, a slot; then the records are written over."""
+"""Games per slot that there are records for; then the records are used again."""
 MIXING_SIMULATIONS = 16
-"""Most simulations a move while the ages of the games are mixed."""
+"""Maximum number of simulations per move while the ages of the games are mixed."""
 
 
 class BenchResult(Manifest):
-    """Medians of one run; all rates are per second of one process."""
+    """Medians of one run. Rates are per second of one process."""
 
     profile: dict[str, str]
     board: str
@@ -43,27 +43,27 @@ class BenchResult(Manifest):
     network_evaluations: float
     selfplay_evaluations: float
     ratio: float
-    """Self-play evaluations over network evaluations, from the same round: what the search leaves of the network."""
+    """Self-play evaluations divided by network evaluations of the same round: 1 if the search cost nothing."""
     search_simulations: float
     rules_moves: float
 
 
 class Counts(NamedTuple):
-    """What games have taken so far, or a second."""
+    """Evaluations and simulations, in total or per second."""
 
-    evaluations: float  # questions to the network
+    evaluations: float  # positions that the network evaluated
     simulations: float
 
 
-class _InHand(NamedTuple):
-    """A half of the games, or all of them."""
+class _Turn(NamedTuple):
+    """A half of the games, or all of them, in one step."""
 
     parts: list[Part]
     half: Half
 
 
 class Games:
-    """Endless self-play in small steps, by the loop of `zero.play.batched_games`, without fast moves."""
+    """Endless self-play in small steps with the loop of `zero.play.batched_games`, without cheap searches."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Games:
         search_threads: int = 1,
         half_batches: bool = False,
     ) -> None:
-        """Sets up `num_slots` games and searches to their first requests; see `zero.play.batched_games.play_games`."""
+        """Starts `num_slots` games and searches to their first requests; see `zero.play.batched_games.play_games`."""
         assert settings.num_players == 1 and settings.full_search_fraction == 1.0
         num_parts = search_threads * (2 if half_batches else 1)
         streams = np.stack([stream_of(0, 0, "bench", game) for game in range(GAMES_PER_SLOT * num_slots)])
@@ -83,27 +83,28 @@ class Games:
         self._parts = new_parts(rules, settings, streams, num_slots, max_nodes, num_parts)
         self._pool = ThreadPoolExecutor(search_threads, "search") if len(self._parts) > 1 else None
         self._recycled_moves = 0  # of games whose records are free again
-        self._judge_by(evaluator)
+        self._use_evaluator(evaluator)
 
     def mix_ages(self) -> None:
-        """Plays on, judged by nobody and with few simulations, until as many games have ended as there are slots.
+        """Plays without a network and with few simulations until as many games have ended as there are slots.
 
-        All games begin at once, and the cost of a simulation depends on a game's age. A shard has them mixed.
+        All games start at the same time, and the cost of a simulation depends on the age of a game. The games of a
+        shard have mixed ages.
         """
-        self._in_hand.half.finish_search()
+        self._current.half.finish_search()
         parts, evaluator = self._parts, self._evaluator
         quick = min(parts[0].settings.num_simulations, MIXING_SIMULATIONS)
         self._parts = [part._replace(settings=part.settings._replace(num_simulations=quick)) for part in parts]
-        self._judge_by(UniformEvaluator())
+        self._use_evaluator(UniformEvaluator())
         ended_before = self._num_ended()
         while self._num_ended() - ended_before < sum(len(part.slots.game) for part in parts):
             self._turn()
-        self._in_hand.half.finish_search()
+        self._current.half.finish_search()
         self._parts = parts
-        self._judge_by(evaluator)
+        self._use_evaluator(evaluator)
 
     def run(self, seconds: float) -> Counts:
-        """Plays for some seconds; evaluations and simulations a second."""
+        """Plays for some seconds; returns evaluations and simulations per second."""
         before = self._counts()
         started = time.perf_counter()
         while (elapsed := time.perf_counter() - started) < seconds:
@@ -112,22 +113,22 @@ class Games:
         return Counts(*((after - earlier) / elapsed for after, earlier in zip(now, before, strict=True)))
 
     def planes(self) -> np.ndarray:
-        """A batch of questions as the network gets it, [B, P, W] uint64."""
-        self._in_hand.half.finish_search()
-        return np.concatenate([part.batch.planes[0] for part in self._in_hand.parts])
+        """A batch of positions as the network receives it, [B, P, W] uint64."""
+        self._current.half.finish_search()
+        return np.concatenate([part.batch.planes[0] for part in self._current.parts])
 
-    def _judge_by(self, evaluator: Evaluator) -> None:
-        """Goes on with another evaluator; a question that waits gets the answer that was given in its row before."""
+    def _use_evaluator(self, evaluator: Evaluator) -> None:
+        """Switches to another evaluator; a pending request receives the previous result of its row."""
         self._evaluator = evaluator
         per_half = -(-len(self._parts) // 2) if self._half_batches else len(self._parts)
         groups = [self._parts[first : first + per_half] for first in range(0, len(self._parts), per_half)]
-        self._turns = itertools.cycle([_InHand(parts, Half(self._rules, parts, [evaluator])) for parts in groups])
-        self._in_hand = next(self._turns)
-        self._in_hand.half.begin_search(self._pool)
+        self._turns = itertools.cycle([_Turn(parts, Half(self._rules, parts, [evaluator])) for parts in groups])
+        self._current = next(self._turns)
+        self._current.half.begin_search(self._pool)
 
     def _turn(self) -> None:
-        """As a turn of `zero.play.batched_games.play_halves`."""
-        (parts, half), following = self._in_hand, next(self._turns)
+        """One step, the same as in `zero.play.batched_games.play_halves`."""
+        (parts, half), following = self._current, next(self._turns)
         half.finish_search()
         for part in parts:
             self._recycle(part)
@@ -137,10 +138,10 @@ class Games:
         half.wait()
         if following.half is half:
             half.begin_search(self._pool)
-        self._in_hand = following
+        self._current = following
 
     def _recycle(self, part: Part) -> None:
-        """Lets the slots begin with the first game again before there is none left. Its stream has gone on since."""
+        """Starts with the first record again before the records run out. Its random stream continues."""
         if len(part.records.end) - part.slots.next_game[0] < 2 * len(part.slots.game):
             self._recycled_moves += int(part.records.num_moves.sum())
             part.records.num_moves[:] = 0
@@ -150,7 +151,7 @@ class Games:
         return sum(int(part.records.num_done[0]) for part in self._parts)
 
     def _counts(self) -> Counts:
-        """Since the beginning: moves of ended games and of games in play, and the search for the move in hand."""
+        """Totals over ended games, games in play, and the searches that are running."""
         evaluations, simulations = 0, 0
         for part in self._parts:
             live = part.slots.game != IDLE
@@ -163,7 +164,7 @@ class Games:
 
 
 def selfplay_settings(params: Params) -> PlaySettings:
-    """How a shard of self-play is played by these parameters, all moves searched in full; nobody resigns."""
+    """Settings of self-play with these parameters, but with full searches only and without resignation."""
     few = params.selfplay.model_copy(update={"num_games": 1, "full_search_fraction": 1.0})
     shard = plan_shards(params, "selfplay", few, 0, (sha256_bytes(b""),))[0]
     return shard_settings(shard)
@@ -208,7 +209,7 @@ def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:
 
 
 def network_rate(rules: Rules, evaluator: Evaluator, planes: np.ndarray, seconds: float) -> float:
-    """Evaluations a second of the network alone, of one batch ([B, P, W] uint64) again and again."""
+    """Evaluations per second of the network alone on one batch, [B, P, W] uint64."""
     batch = len(planes)
     prior, value = np.zeros((batch, rules.num_actions), np.float32), np.zeros(batch, np.float32)
     count = 0
@@ -220,7 +221,7 @@ def network_rate(rules: Rules, evaluator: Evaluator, planes: np.ndarray, seconds
 
 
 def rules_rate(rules: Rules, seconds: float) -> float:
-    """Moves a second of games of random legal moves, with all legal moves found before each."""
+    """Moves per second of random games; the legal moves are computed before each move."""
     position, history, mask = new_position(rules), new_history(rules), np.zeros(rules.num_actions, np.bool_)
     stream = stream_of(0, 0, "bench", 0)
     moves = 0
@@ -234,7 +235,7 @@ def rules_rate(rules: Rules, seconds: float) -> float:
 def random_games(
     rules: Rules, position: Position, history: History, mask: np.ndarray, stream: np.ndarray, num_games: int
 ) -> int:
-    """Plays games of random legal moves and returns their number. Writes into all arrays but those of the rules."""
+    """Plays games of random legal moves and returns the number of moves. Writes into all arrays except the rules'."""
     moves = 0
     for _ in range(num_games):
         reset(rules, position, history)
@@ -250,7 +251,7 @@ def random_games(
 
 
 def table(result: BenchResult) -> str:
-    """The result for a person."""
+    """The result as lines for the console."""
     rows = (
         ("network alone", f"{result.network_evaluations:12,.0f}", "evaluations/s"),
         ("self-play", f"{result.selfplay_evaluations:12,.0f}", "evaluations/s"),

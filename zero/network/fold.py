@@ -29,7 +29,7 @@ def fold_layer(layer: ConvNorm) -> nn.Conv2d:
     scale = norm.weight.double() / torch.sqrt(norm.running_var.double() + norm.eps)
     weight = conv.weight.double() * scale.reshape(-1, 1, 1, 1)
     bias = norm.bias.double() - norm.running_mean.double() * scale
-    with torch.device("meta"):
+    with torch.device("meta"):  # no initialisation: the tensors are assigned below
         size = conv.kernel_size[0]
         folded = nn.Conv2d(conv.in_channels, conv.out_channels, size, padding=size // 2)
     folded.load_state_dict({"weight": weight.float().contiguous(), "bias": bias.float()}, assign=True)

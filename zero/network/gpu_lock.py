@@ -110,7 +110,7 @@ def _open(gpu: str) -> Connection:
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir()
-            folder.chmod(0o1777)
+            folder.chmod(0o1777)  # set separately, because mkdir and open apply the umask
         with contextlib.suppress(FileExistsError):
             created = os.open(path, os.O_CREAT | os.O_EXCL)
             os.fchmod(created, 0o666)
@@ -138,6 +138,7 @@ def _acquire(lock: Connection, gpu: str, check: Callable[[], None], report: Call
                 report(f"GPU {gpu} is in use by {owner}; waiting until it ends")
                 reported = True
         time.sleep(RETRY_SECONDS)
+    # The content is only for messages; flock alone decides who has the lock.
     os.ftruncate(lock.fileno(), 0)
     owner = f"process {os.getpid()} of {socket.gethostname()}, or a process that it started"
     os.pwrite(lock.fileno(), owner.encode(), 0)

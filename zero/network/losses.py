@@ -17,7 +17,7 @@ SATURATED_VALUE = 0.99
 
 
 class Targets(NamedTuple):
-    """Training targets of a batch, seen by the player to move; see `zero.data.samples.SampleBatch`."""
+    """Training targets of a batch, for the player to move; see `zero.data.samples.SampleBatch`."""
 
     policy: Tensor  # [B, A], sums to 1
     value: Tensor  # [B], outcome

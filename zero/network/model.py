@@ -262,7 +262,7 @@ class ScoreHead(nn.Module):
 
 
 class Predictions(NamedTuple):
-    """Outputs of all heads, seen by the player to move; None for an auxiliary head that the network does not have."""
+    """Outputs of all heads, for the player to move; None for an auxiliary head that the network does not have."""
 
     logits: Tensor  # [B, A]
     value: Tensor  # [B], in [-1, 1]

@@ -86,10 +86,8 @@ def scheduled_rate(schedule: Sequence[LearningRateStep], step: int, warmup_steps
 
 
 def adapted_factor(factor: float, kl: float, kl_target: float) -> float:
-    """The factor after a step that changed the policy by a divergence of `kl`; unchanged if `kl_target` is 0."""
+    """The factor after a step that changed the policy by a divergence of `kl`."""
     low, high = KL_FACTOR_RANGE
-    if kl_target <= 0.0:
-        return factor
     if kl > kl_target * KL_TOLERANCE:
         return max(low, factor / KL_FACTOR_STEP)
     if kl < kl_target / KL_TOLERANCE:

@@ -41,6 +41,7 @@ def new_network(network: NetworkParams, game: GoParams | GomokuParams, seed: int
     key = stream_of(seed, 0, INIT_PHASE, 0)[:2]
     stream = np.random.Generator(np.random.Philox(key=key))
     with torch.no_grad():
+        # The order of the modules is the order of the draws: reordering their definitions changes the weights.
         for name, module in model.named_modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.weight.fill_(1.0)

@@ -65,10 +65,7 @@ class ProjectRecord:
         if lineage not in self._read:
             history = self._stack.enter_context(open_history(self._home, lineage))
             made: list[Generation] = []
-            self._read[lineage] = (
-                history,
-                made,
-            )  # before its generations are filled in: the source of a rollback is found among them
+            self._read[lineage] = history, made  # first, because the source of a rollback is one of these generations
             self._fill(history, made)
         return self._read[lineage]
 
@@ -111,8 +108,8 @@ class ProjectRecord:
 def workspace_generations(workspace: Path) -> Iterator[list[Generation]]:
     """The generations in a workspace's ledger, oldest first, each read from its tag.
 
-    Unlike `ProjectRecord` this trusts the newest ledger and reads no older version, so its cost doesn't grow with the
-    number of generations.
+    Unlike `ProjectRecord` this trusts the newest ledger and does not read its older versions, which saves much time in
+    a long lineage.
 
     Raises:
       LineageError: the workspace has no ledger, or its chain is broken.

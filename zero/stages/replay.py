@@ -159,7 +159,7 @@ def last_games(shards: tuple[WindowShard, ...], window_games: int) -> tuple[Wind
     """The shards, oldest first, with the last `window_games` games; the oldest shard may be in use only partly."""
     kept: list[WindowShard] = []
     room = window_games
-    for entry in reversed(shards):
+    for entry in reversed(shards):  # from the newest game backwards, until the window is full
         if room == 0:
             break
         taken = min(room, entry.shard.num_games - entry.skip_games)
@@ -189,7 +189,7 @@ def check_games(
     openings: list[Opening] = []
     agreements: list[ValueAgreement] = []
     num_targets = num_planes = num_resigned = 0
-    for ref in games.shards:
+    for ref in games.shards:  # all of them before the error, so that one run quarantines every bad shard
         expected = selfplay_expected(params, generation, games.origin.inputs.get("champion", ""), ref)
         checked = _check_shard(folder / GAMES_DIR, params, expected, ref)
         if isinstance(checked, RejectedShard):
@@ -326,9 +326,10 @@ def _write_window(
     shards: tuple[WindowShard, ...],
     sources: Mapping[str, Path],
 ) -> Window:
-    """Links the files of the window, then writes its manifest; `sources` maps names in the window to files."""
+    """Writes `data/window` of a workspace; `sources` maps the file names of the window to the files to link."""
     window_dir = folder / WINDOW_DIR
     skipped = _skipped_positions(shards[0], sources[shards[0].shard.file.path])
+    # After all checks: a failed stage leaves the previous window. The manifest comes last and makes the window valid.
     shutil.rmtree(window_dir, ignore_errors=True)
     for entry in shards:
         link_or_copy(sources[entry.shard.file.path], window_dir / entry.shard.file.path)

@@ -110,7 +110,7 @@ def selfplay_metrics(games: "GameColumns", selfplay: SelfplayParams, resign_thre
     """Statistics of a generation's games, which were played with the given resignation threshold."""
     lengths = np.diff(games.move_offsets)
     sequences = {games.actions[a:b].tobytes() for a, b in zip(games.move_offsets, games.move_offsets[1:], strict=False)}
-    # Black makes the even moves. Root values are seen by the player to move, outcomes by Black.
+    # Black makes the even moves. Root values are for the player to move, outcomes for Black.
     mover = np.concatenate([np.where(np.arange(length) % 2 == 0, 1, -1) for length in lengths])
     targets = np.repeat(games.outcome, lengths) * mover
     played_out = np.array([end != RESIGNATION for end in games.end])

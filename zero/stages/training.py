@@ -131,7 +131,7 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
 
     checkpoint = _write_challenger(folder, params, origin, trainee, trained, health)
     _write_metrics(folder, params, window, trained, health)
-    remove_checkpoints(folder)
+    remove_checkpoints(folder)  # only now: after a crash during the writes above, training resumes
     log.info("generation %d: trained to step %d, loss %.4f", generation.number, trained.step, trained.curve[-1].loss)
     for line in health.lines():
         log.warning("generation %d: %s", generation.number, line)
@@ -267,7 +267,7 @@ def _batches(
     """The batches of the steps after `first_step`, or this process's share of each batch."""
     rules, training = rules_of(params.game), params.training
     num_steps = last_step - first_step
-    if peers is not None:
+    if peers is not None:  # process 0 makes the batches, and all receive their shares from it
         share = new_sample_batch(rules, training.batch_size // peers.size)
         if peers.rank > 0:
             yield from peers.scatter(None, share, num_steps)
@@ -326,6 +326,8 @@ def _write_challenger(
     """Writes the challenger. After a dead training only `weights` are new; the rest is copied from the trainee."""
     directory = folder / CHALLENGER_DIR
     restarts = health.verdict == "dead"
+    # The match is played with the trained weights in either case. The next training starts from `raw_weights`, the
+    # optimiser state and `average`, so after a dead training these three repeat the trainee.
     files = {WEIGHTS_FILE: trained.weights, OPTIMIZER_FILE: trained.optimizer}
     if restarts:
         kept = {

@@ -1,4 +1,4 @@
-"""What an MLflow server has of a lineage, read whole and changed in nothing: for the audit."""
+"""Reads everything that an MLflow server has of a lineage, for the audit. Changes nothing."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -10,18 +10,18 @@ from zero.tracking import open_client
 from zero.tracking.metrics import Point
 
 RUNS_A_CALL = 100
-"""Runs whose history of one metric is asked for together; the server's limit."""
+"""Maximum number of runs in one request for the history of a metric; the server's limit."""
 HISTORY_LIMIT = 25000
-"""Values that such a call answers at most."""
+"""Maximum number of values in the response."""
 RUNS_A_PAGE = 1000
 HISTORY_PATH = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
-"""The pages of MLflow draw their curves with it; the public call asks for one metric of one run."""
+"""Used by MLflow's own web pages. The public call returns one metric of one run."""
 MODEL_SOURCE = "models:/"
 WEIGHTS_PATH = "artifacts/weights.safetensors"
 
 
 class FoundRun(NamedTuple):
-    """One run."""
+    """One run on the server."""
 
     run_id: str
     status: str
@@ -38,26 +38,26 @@ class FoundVersion(NamedTuple):
     tags: dict[str, str]
     run_id: str | None
     sha256: str | None
-    """Of its weights as the server has them; None where it has none."""
+    """SHA-256 of its weights on the server; None if they cannot be downloaded."""
 
 
 class Catalogue(NamedTuple):
-    """All of a lineage on one server."""
+    """Everything that one server has of a lineage."""
 
     uri: str
     deleted: bool
-    """The experiment is in the bin."""
+    """True if the experiment is deleted."""
     runs: tuple[FoundRun, ...]
     versions: tuple[FoundVersion, ...]
     aliases: dict[str, int]
 
     def runs_of(self, key: dict[str, str]) -> list[FoundRun]:
-        """Runs that carry those tags."""
+        """Runs with these tags."""
         return [run for run in self.runs if key.items() <= run.tags.items()]
 
 
 def read_catalogue(lineage: str, uri: str) -> Catalogue | None:
-    """What the server has of a lineage; None where it never heard of it.
+    """Everything that the server has of a lineage; None if it has neither an experiment nor a model.
 
     Raises:
       ServerError: the server does not answer.
@@ -107,7 +107,7 @@ def _runs(client: Any, uri: str, experiment_id: str) -> tuple[FoundRun, ...]:
 
 
 def _histories(uri: str, client: Any, name: str, run_ids: list[str]) -> Iterator[tuple[str, Point]]:
-    """Every value of a metric in those runs."""
+    """All values of a metric in these runs. Splits the request if the response reaches the server's limit."""
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 
@@ -115,8 +115,8 @@ def _histories(uri: str, client: Any, name: str, run_ids: list[str]) -> Iterator
         for start in range(0, len(run_ids), RUNS_A_CALL):
             yield from _histories(uri, client, name, run_ids[start : start + RUNS_A_CALL])
         return
-    asked = {"run_id": run_ids, "metric_key": name, "max_results": HISTORY_LIMIT}
-    answer = http_request(get_default_host_creds(uri), HISTORY_PATH, "GET", params=asked).json()
+    query = {"run_id": run_ids, "metric_key": name, "max_results": HISTORY_LIMIT}
+    answer = http_request(get_default_host_creds(uri), HISTORY_PATH, "GET", params=query).json()
     metrics = answer.get("metrics", [])
     if len(metrics) < HISTORY_LIMIT:
         for each in metrics:
@@ -145,16 +145,18 @@ def _versions(client: Any, uri: str, model: str) -> tuple[FoundVersion, ...]:
 
 
 def _weights_digest(client: Any, source: str, uri: str, scratch: Path) -> str | None:
-    """SHA-256 of the weights of a saved model; None where they cannot be had.
+    """SHA-256 of the weights of a logged model; None if they cannot be downloaded.
 
-    The model is asked for by its own place: over `models:/...` the library opens a local database beside the server.
+    The download uses the location of the model: with `models:/...` the library would open a local database.
     """
     import mlflow.artifacts
     from mlflow.exceptions import MlflowException
 
     try:
-        place = client.get_logged_model(source.removeprefix(MODEL_SOURCE)).artifact_location
-        found = mlflow.artifacts.download_artifacts(f"{place}/{WEIGHTS_PATH}", dst_path=str(scratch), tracking_uri=uri)
+        location = client.get_logged_model(source.removeprefix(MODEL_SOURCE)).artifact_location
+        found = mlflow.artifacts.download_artifacts(
+            f"{location}/{WEIGHTS_PATH}", dst_path=str(scratch), tracking_uri=uri
+        )
     except (MlflowException, OSError):
         return None
     path = Path(found)
@@ -164,7 +166,7 @@ def _weights_digest(client: Any, source: str, uri: str, scratch: Path) -> str | 
 
 
 def _aliases(client: Any, model: str) -> dict[str, int] | None:
-    """Version of each alias; None where there is no such model."""
+    """The version of each alias; None if the model does not exist."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -177,6 +179,8 @@ def _aliases(client: Any, model: str) -> dict[str, int] | None:
 
 
 def _pages(call: Any, *arguments: Any) -> Iterable[Any]:
+    """The results of all pages of a search."""
+    """The results of all pages of a search."""
     token: str | None = None
     while True:
         page = call(*arguments, page_token=token)

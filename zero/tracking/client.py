@@ -1,14 +1,14 @@
-"""How pages and versions are written to an MLflow server: by explicit ids, whole or finished later, never twice.
+"""Writes runs and model versions to an MLflow server: by explicit ids, complete or deleted and written again.
 
-A run is found by its tags, and its state is RUNNING until everything in it is written. Its metrics carry its own start
-time, so that the server takes a value that is written again for the one it has. No run is ever "active" in a thread.
+A run is identified by its tags and is RUNNING until everything in it is written. A write that was interrupted leaves a
+RUNNING run, which the next write deletes. No run is ever "active" in a thread.
 """
 
 import json
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,7 @@ import mlflow.artifacts
 import mlflow.pyfunc
 import numpy as np
 from mlflow import MlflowClient
-from mlflow.entities import (
-    Dataset,
-    DatasetInput,
-    InputTag,
-    LoggedModelOutput,
-    LoggedModelStatus,
-    Metric,
-    Param,
-)
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, LoggedModelStatus, Metric, Param
 from mlflow.models import Model, ModelSignature
 from mlflow.types import Schema, TensorSpec
 
@@ -36,21 +28,21 @@ from zero.tracking.server import unless
 
 MODEL_SOURCE = "models:/"
 MATCHES = "matches of players"
-"""Experiment of the matches; no lineage can have such a name."""
+"""Experiment of the matches; not a valid name of a lineage."""
 PARENT_TAG = "mlflow.parentRunId"
-OUR_TAGS = "zero."
-"""How the tags begin by which a run is known as written here."""
+OWN_PREFIX = "zero."
+"""Prefix of the tags that only runs of this program have."""
 FINISHED = "FINISHED"
-METRICS_A_CALL = 1000
-PARAMS_A_CALL = 100
+METRICS_PER_CALL = 1000
+PARAMS_PER_CALL = 100
 """Both are limits of the server."""
 VIEW = "workflowType=machine_learning"
-"""Without it a new browser opens MLflow's pages for language models around ours."""
+"""Without it, a new browser shows MLflow's pages for language models."""
 PLAYER_CODE = Path(__file__).with_name("player.py")
 
 
-class Notebook:
-    """The pages of one lineage on one MLflow server."""
+class Experiment:
+    """The runs and the registered model of one lineage on one MLflow server."""
 
     def __init__(self, client: Any, uri: str, lineage: str, experiment_id: str, recorded_ms: int | None = None) -> None:
         self.uri = uri.rstrip("/")
@@ -58,36 +50,20 @@ class Notebook:
         self.experiment_id = experiment_id
         self.model = f"zero-{lineage}"
         self._client = client
-        self._recorded_ms = recorded_ms  # time of what is being written; None: the clock's
+        self._recorded_ms = recorded_ms  # end time of new runs; None: the current time
 
-    def open_run(self, page: Page, parent_id: str | None = None) -> Any:
-        """The run of a page, as it is on the server; an empty one is made where there is none.
-
-        Raises:
-          LineageError: the server has that run of another history of the lineage.
-        """
-        run = next(iter(self._runs(page.key)), None)
-        if run is None:
-            tags = page.key | page.tags | ({PARENT_TAG: parent_id} if parent_id else {})
-            return self._create_run(page.name, tags, page.seconds)
-        if run.data.tags.get("zero.ledger") != page.tags.get("zero.ledger"):
-            raise LineageError(
-                f"MLflow at {self.uri} has another history of {page.tags['zero.tag']} (run {run.info.run_id}), of a "
-                f"lineage of the same name; delete all runs of experiment {self.lineage} and the model {self.model} "
-                "there, or start this lineage under another name"
-            )
-        if parent_id and run.data.tags.get(PARENT_TAG) != parent_id:
-            self._client.set_tag(run.info.run_id, PARENT_TAG, parent_id)  # the parent was deleted and written again
-        return run
+    def create_run(self, page: Page, parent_id: str | None = None) -> Any:
+        """Creates the run of a page, without content."""
+        ends = int(1000 * time.time()) if self._recorded_ms is None else self._recorded_ms
+        tags = page.key | page.tags | ({PARENT_TAG: parent_id} if parent_id else {})
+        return self._client.create_run(self.experiment_id, ends - int(1000 * page.seconds), tags, page.name)
 
     def fill_run(self, run: Any, page: Page) -> None:
-        """Writes what the run lacks, then marks it finished."""
+        """Writes the content of a new run and marks it finished."""
         run_id = run.info.run_id
-        if run.info.status == FINISHED:
-            return
-        missing = [Param(name, value) for name, value in page.params.items() if name not in run.data.params]
-        for start in range(0, len(missing), PARAMS_A_CALL):
-            self._client.log_batch(run_id, params=missing[start : start + PARAMS_A_CALL])
+        params = [Param(name, value) for name, value in page.params.items()]
+        for start in range(0, len(params), PARAMS_PER_CALL):
+            self._client.log_batch(run_id, params=params[start : start + PARAMS_PER_CALL])
         self._log_points(run_id, page.points, run.info.start_time)
         if page.data is not None:
             self._client.log_inputs(run_id, datasets=[_dataset_input(page.data)])
@@ -97,147 +73,127 @@ class Notebook:
                 self._client.log_artifact(run_id, f"{scratch}/{name}", str(Path(name).parent).lstrip(".") or None)
         self._client.set_terminated(run_id, FINISHED, self._recorded_ms)
 
+    def write_once(self, page: Page) -> Any:
+        """The finished run of a page, which is written unless it exists."""
+        finished = self.finished_runs(page.key)
+        if finished:
+            return finished[0]
+        self.delete_runs(page.key)
+        run = self.create_run(page)
+        self.fill_run(run, page)
+        return run
+
+    def finished_runs(self, key: Mapping[str, str]) -> list[Any]:
+        """All finished runs with these tags."""
+        return [run for run in self.runs(key) if run.info.status == FINISHED]
+
+    def delete_runs(self, key: Mapping[str, str], keep: str | None = None) -> None:
+        """Deletes the runs of this program with these tags, except the run with the id `keep`."""
+        for run in list(self.runs(key)):
+            if run.info.run_id != keep and any(name.startswith(OWN_PREFIX) for name in run.data.tags):
+                self._client.delete_run(run.info.run_id)
+
+    def runs(self, key: Mapping[str, str]) -> Iterator[Any]:
+        """Runs with these tags, oldest first."""
+        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in key.items())
+        order = ["attributes.start_time ASC"]
+        ids = [self.experiment_id]
+        return _all(lambda token: self._client.search_runs(ids, wanted, order_by=order, page_token=token))
+
     def add_to_ladder(self, key: dict[str, str], points: list[Point], timestamp: int) -> None:
-        """Adds a generation's points to the ladder, once."""
-        run = next(iter(self._runs(key)), None)
+        """Adds the points of a generation to the run of the ladder, unless they are there."""
+        run = next(self.runs(key), None)
         if run is None:
-            note = "One point a generation: the step is the generation. The record is the ledger in git."
-            tags = key | {"mlflow.note.content": note}
-            run = self._create_run("ladder", tags)
+            note = "One point per generation: the step is the generation. The record is the ledger in git."
+            tags = {"mlflow.note.content": note}
+            page = Page(name="ladder", key=key, tags=tags, params={}, points=[], files={}, data=None)
+            run = self.create_run(page)
         history = self._client.get_metric_history(run.info.run_id, points[0].name)
         if all(metric.step != points[0].step for metric in history):
             self._log_points(run.info.run_id, points, timestamp)
         if run.info.status != FINISHED:
             self._client.set_terminated(run.info.run_id, FINISHED, self._recorded_ms)
 
-    def finished_runs(self, key: dict[str, str]) -> list[Any]:
-        """All finished runs with those tags."""
-        return [run for run in self._runs(key) if run.info.status == FINISHED]
-
-    def delete_others(self, key: dict[str, str], run_id: str) -> None:
-        """Deletes the runs with those tags, finished or not, but for that one."""
-        for run in list(self._runs(key)):
-            if run.info.run_id != run_id:
-                self._client.delete_run(run.info.run_id)
-
     def register(self, version: Version, run_id: str | None) -> int:
-        """Number of the version of that network, which is registered where it is not there yet.
+        """The number of the model version of a network, which is registered unless it exists.
 
         Args:
-          version: The network.
-          run_id: The run that it is shown as a result of; None where that run is not being written.
+          version: the network.
+          run_id: the new run that shows the network as its output; None without one.
 
         Raises:
           LineageError: the server has another network for that generation.
-          StorageError: the weights are missing or altered.
+          StorageError: the weights are missing or corrupt.
         """
         wanted = f"name = '{self.model}' and tags.generation = '{version.generation}'"
         found = sorted(self._client.search_model_versions(wanted), key=lambda each: int(each.version))
         others = [each.version for each in found if each.tags.get("sha256") != version.weights.sha256]
         if others:
             raise LineageError(
-                f"MLflow at {self.uri} has another network for {version.tags['git_tag']}: version {others[0]} of "
-                f"{self.model}; delete that model there, or start this lineage under another name"
+                f"MLflow at {self.uri} has another network for {version.tags['git_tag']} (version {others[0]} of "
+                f"{self.model}); delete that model there, or give this lineage another name"
             )
         registered = found[0] if found else self._register_new(version, run_id)
-        model_id = registered.source.removeprefix(MODEL_SOURCE)
-        if run_id is not None and model_id not in self._outputs(run_id):
+        if run_id is not None:
+            model_id = registered.source.removeprefix(MODEL_SOURCE)
             self._client.log_outputs(run_id, [LoggedModelOutput(model_id, step=version.generation)])
         self.point_alias(version.alias, int(registered.version))
         return int(registered.version)
 
     def point_alias(self, alias: str, version: int) -> None:
-        """Points an alias at a version; nothing is written where it does already."""
+        """Points an alias at a version, unless it does so already."""
         if self.aliases().get(alias) != version:
             self._client.set_registered_model_alias(self.model, alias, str(version))
 
     def aliases(self) -> dict[str, int]:
-        """Version of every alias."""
+        """The version of every alias."""
         return {alias: int(version) for alias, version in self._client.get_registered_model(self.model).aliases.items()}
 
     def generation_of(self, alias: str) -> int | None:
-        """Generation of the version that an alias points at."""
+        """The generation of an alias; None if the alias does not exist."""
         version = self.aliases().get(alias)
         if version is None:
             return None
         return int(self._client.get_model_version(self.model, str(version)).tags["generation"])
 
     def run_url(self, run_id: str) -> str:
-        """Page of a run."""
+        """Address of a run."""
         return f"{self.uri}/#/experiments/{self.experiment_id}/runs/{run_id}?{VIEW}"
 
     def version_url(self, alias: str) -> str | None:
-        """Page of the version that an alias points at; None where there is no such alias."""
+        """Address of the version of an alias; None if the alias does not exist."""
         version = self.aliases().get(alias)
         return f"{self.uri}/#/models/{self.model}/versions/{version}?{VIEW}" if version else None
 
     def erase(self) -> None:
-        """Deletes the lineage's runs, saved models and registered model; other runs of the experiment stay.
+        """Deletes the runs, logged models and registered model of the lineage. Runs of other programs are kept.
 
-        Runs first: what a killed call leaves is then written again with them, and not taken for whole.
+        Runs are deleted first: without them an interrupted call is repeated in full.
         """
-        for run in list(self._runs({})):
-            if any(name.startswith(OUR_TAGS) for name in run.data.tags):
-                self._client.delete_run(run.info.run_id)
-        models: list[Any] = []
-        token: str | None = None
-        while True:
-            page = self._client.search_logged_models([self.experiment_id], page_token=token)
-            models += page
-            token = page.token
-            if not token:
-                break
-        for model in models:
-            if "git_tag" in model.tags:
-                self._client.delete_logged_model(model.model_id)
+        self.delete_runs({})
+        self._delete_logged_models("")
         with unless("RESOURCE_DOES_NOT_EXIST"):
             self._client.delete_registered_model(self.model)
 
-    def _create_run(self, name: str, tags: dict[str, str], seconds: float = 0.0) -> Any:
-        ends = int(1000 * time.time()) if self._recorded_ms is None else self._recorded_ms
-        return self._client.create_run(self.experiment_id, ends - int(1000 * seconds), tags, name)
-
-    def _runs(self, key: dict[str, str]) -> Iterator[Any]:
-        """Runs with those tags, oldest first."""
-        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in key.items())
-        token: str | None = None
-        while True:
-            page = self._client.search_runs(
-                [self.experiment_id], wanted, order_by=["attributes.start_time ASC"], page_token=token
+    def _delete_logged_models(self, wanted: str) -> None:
+        """Deletes the logged models of this program that a filter selects; an empty filter selects all."""
+        found = _all(
+            lambda token: self._client.search_logged_models(
+                [self.experiment_id], filter_string=wanted or None, page_token=token
             )
-            yield from page
-            token = page.token
-            if not token:
-                return
+        )
+        for model in list(found):
+            if "git_tag" in model.tags:
+                self._client.delete_logged_model(model.model_id)
 
     def _log_points(self, run_id: str, points: list[Point], timestamp: int) -> None:
         metrics = [Metric(point.name, point.value, timestamp, point.step) for point in points]
-        for start in range(0, len(metrics), METRICS_A_CALL):
-            self._client.log_batch(run_id, metrics=metrics[start : start + METRICS_A_CALL])
-
-    def _outputs(self, run_id: str) -> list[str]:
-        outputs = self._client.get_run(run_id).outputs
-        return [each.model_id for each in outputs.model_outputs] if outputs else []
+        for start in range(0, len(metrics), METRICS_PER_CALL):
+            self._client.log_batch(run_id, metrics=metrics[start : start + METRICS_PER_CALL])
 
     def _register_new(self, version: Version, run_id: str | None) -> Any:
-        model_id = self._saved_model(version, run_id)
-        return self._client.create_model_version(
-            self.model,
-            source=f"{MODEL_SOURCE}{model_id}",
-            run_id=run_id,
-            tags=version.tags,
-            description=version.note,
-            await_creation_for=0,
-            model_id=model_id,
-        )
-
-    def _saved_model(self, version: Version, run_id: str | None) -> str:
-        """Id of the uploaded model; what a killed upload left behind is removed."""
-        same = f"tags.generation = '{version.generation}' AND tags.sha256 = '{version.weights.sha256}'"
-        for model in self._client.search_logged_models([self.experiment_id], filter_string=same):
-            if model.status == LoggedModelStatus.READY:
-                return str(model.model_id)
-            self._client.delete_logged_model(model.model_id)
+        # A logged model without a version is left from an interrupted call: it is deleted and uploaded again.
+        self._delete_logged_models(f"tags.generation = '{version.generation}'")
         model = self._client.create_logged_model(
             self.experiment_id, version.alias, run_id, tags=version.tags, model_type="AlphaGo Zero player"
         )
@@ -248,11 +204,19 @@ class Notebook:
             )
             self._client.log_model_artifacts(model.model_id, str(path))
         self._client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-        return str(model.model_id)
+        return self._client.create_model_version(
+            self.model,
+            source=f"{MODEL_SOURCE}{model.model_id}",
+            run_id=run_id,
+            tags=version.tags,
+            description=version.note,
+            await_creation_for=0,
+            model_id=model.model_id,
+        )
 
 
-def find_notebook(uri: str, lineage: str, deleted: bool = False) -> Notebook | None:
-    """The notebook of a lineage; None where nothing was written. `deleted`: also one in the bin, which is restored."""
+def find_experiment(uri: str, lineage: str, deleted: bool = False) -> Experiment | None:
+    """The experiment of a lineage; None if it does not exist. `deleted`: a deleted experiment is restored."""
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     experiment = client.get_experiment_by_name(lineage)
     if experiment is None:
@@ -261,54 +225,44 @@ def find_notebook(uri: str, lineage: str, deleted: bool = False) -> Notebook | N
         if not deleted:
             return None
         client.restore_experiment(experiment.experiment_id)
-    return Notebook(client, uri, lineage, str(experiment.experiment_id))
+    return Experiment(client, uri, lineage, str(experiment.experiment_id))
 
 
-def open_notebook(uri: str, lineage: str, recorded_ms: int | None = None) -> Notebook:
-    """The notebook of a lineage; its experiment and its registered model are made where they are missing.
+def open_experiment(uri: str, lineage: str, recorded_ms: int | None = None) -> Experiment:
+    """The experiment of a lineage; it and its registered model are created if they do not exist.
 
     Args:
-      uri: Address of the server.
-      lineage: Name of the lineage.
-      recorded_ms: Time that the runs bear which are made through it, milliseconds since 1970; None: the clock's.
+      uri: address of the server.
+      lineage: name of the lineage.
+      recorded_ms: end time of new runs, milliseconds since 1970; None: the current time.
     """
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     tags = {
         "zero.lineage": lineage,
-        "mlflow.experimentKind": "custom_model_development",  # else its pages are those for language models
-        "mlflow.note.content": f"Lineage `{lineage}`: a run a generation with its stages inside, and the `ladder` over "
-        f"all of them. The record is the git branch `lineage/{lineage}`; `zero track {lineage}` writes from it what is "
-        "missing here.",
+        "mlflow.experimentKind": "custom_model_development",  # else MLflow shows its pages for language models
+        "mlflow.note.content": f"Lineage `{lineage}`: one run per generation with its stages as child runs, and the "
+        f"`ladder` over all of them. The record is the git branch `lineage/{lineage}`; `zero track {lineage}` writes "
+        "from it what is missing here.",
     }
-    notebook = Notebook(client, uri, lineage, _experiment_id(client, lineage, tags), recorded_ms)
+    experiment = Experiment(client, uri, lineage, _experiment_id(client, lineage, tags), recorded_ms)
     with unless("RESOURCE_ALREADY_EXISTS"):
-        note = f"The players of lineage `{lineage}`, one a generation; docs/mlflow.md says how to load one."
-        client.create_registered_model(notebook.model, tags={"zero.lineage": lineage}, description=note)
-    return notebook
+        note = f"The players of lineage `{lineage}`, one per generation; docs/mlflow.md explains how to load one."
+        client.create_registered_model(experiment.model, tags={"zero.lineage": lineage}, description=note)
+    return experiment
 
 
-def open_matches(uri: str) -> Notebook:
-    """The notebook of the matches between players of any kind; its experiment is made where it is missing."""
+def open_matches(uri: str) -> Experiment:
+    """The experiment of all matches; it is created if it does not exist."""
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     tags = {
         "mlflow.experimentKind": "custom_model_development",
-        "mlflow.note.content": "Matches of `zero match` and `zero elo`, a run a match; the first player's score.",
+        "mlflow.note.content": "Matches of `zero match` and `zero elo`, one run per match; scores of the first player.",
     }
-    return Notebook(client, uri, MATCHES, _experiment_id(client, MATCHES, tags))
-
-
-def _experiment_id(client: MlflowClient, name: str, tags: dict[str, str]) -> str:
-    """Id of an experiment, which is made or restored where it has to be."""
-    with unless("RESOURCE_ALREADY_EXISTS"):
-        client.create_experiment(name, tags=tags)
-    experiment = client.get_experiment_by_name(name)
-    if experiment.lifecycle_stage != "active":
-        client.restore_experiment(experiment.experiment_id)
-    return str(experiment.experiment_id)
+    return Experiment(client, uri, MATCHES, _experiment_id(client, MATCHES, tags))
 
 
 def model_weights(uri: str, name: str, alias: str | None, version: str | None) -> bytes | None:
-    """The weight file of a version in the catalogue; None where there is no such version."""
+    """The weight file of a model version; None if the version does not exist."""
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     found = None
     with unless("RESOURCE_DOES_NOT_EXIST"), unless("INVALID_PARAMETER_VALUE"):
@@ -320,9 +274,30 @@ def model_weights(uri: str, name: str, alias: str | None, version: str | None) -
         path = next(Path(folder).rglob("*.safetensors"), None)
         if path is None:
             raise ServerError(
-                f"MLflow at {uri}: version {found.version} of {name} has no weight file; name another one"
+                f"MLflow at {uri}: version {found.version} of {name} has no weight file; give another version"
             )
         return path.read_bytes()
+
+
+def _experiment_id(client: MlflowClient, name: str, tags: dict[str, str]) -> str:
+    """The id of an experiment, which is created or restored if necessary."""
+    with unless("RESOURCE_ALREADY_EXISTS"):
+        client.create_experiment(name, tags=tags)
+    experiment = client.get_experiment_by_name(name)
+    if experiment.lifecycle_stage != "active":
+        client.restore_experiment(experiment.experiment_id)
+    return str(experiment.experiment_id)
+
+
+def _all(search: Any) -> Iterator[Any]:
+    """The results of all pages of a search; `search` takes the token of a page."""
+    token: str | None = None
+    while True:
+        page = search(token)
+        yield from page
+        token = page.token
+        if not token:
+            return
 
 
 def _dataset_input(data: TrainingData) -> Any:
@@ -346,7 +321,7 @@ def _save_player(path: Path, weights: Path, version: Version, model: Any) -> Non
     prior = TensorSpec(np.dtype(np.float32), (-1, version.num_actions), "prior")
     value = TensorSpec(np.dtype(np.float32), (-1,), "value")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*input example")  # one would have to be predicted, with PyTorch
+        warnings.filterwarnings("ignore", message=".*input example")  # an example would need PyTorch for a prediction
         mlflow.pyfunc.save_model(
             path=str(path),
             python_model=str(PLAYER_CODE),

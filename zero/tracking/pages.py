@@ -1,7 +1,7 @@
-"""What MLflow shows of a generation: a page a run, a version a network. No server is asked and no clock is read here.
+"""Content of the MLflow runs and model versions of a generation, without a server or a clock.
 
-Metrics of a stage's own run have plain names (`loss`); on the parent run they carry the stage (`training/loss`), by
-which MLflow's pages group them; those of the ladder are `ladder/...`, with step = generation.
+Metrics in the run of a stage have plain names (`loss`). In the parent run they have the stage as a prefix
+(`training/loss`), by which MLflow groups them. Those of the ladder are `ladder/...`, with step = generation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,16 +42,16 @@ from zero.tracking.metrics import (
 
 WINDOW_MANIFEST = "data/window/manifest.json"
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
-"""What a registered player needs beside this package; the versions are those of the generation's constraints.txt."""
+"""Packages that a registered player needs; the versions are those of the generation's constraints.txt."""
 SAMPLE_FILE = "sample.sgf"
 SAMPLE_BYTES = 1 << 20
-"""A larger sample of games is left out: the notebook holds small files only."""
+"""Maximum size of the sample of games; a larger one is omitted."""
 SECTIONS = {
     "selfplay": ("selfplay.", "search."),
     "training": ("training.", "replay.", "network."),
     "gating": ("gating.", "search."),
 }
-"""Parameters that the run of a stage shows; the parent shows all."""
+"""Parameters in the run of a stage; the parent run has all."""
 PARENT_METRICS = {
     "selfplay": ("num_games", "num_positions", "mean_length", "unique_games"),
     "training": (
@@ -60,12 +60,12 @@ PARENT_METRICS = {
     ),
     "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
 }
-"""Metrics of each stage that generations are compared by; the run of the stage shows all."""
+"""Metrics of each stage in the parent run; the run of the stage has all."""
 COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations")
 
 
 class Page(NamedTuple):
-    """All that one run shows. A run is found again by its `key`."""
+    """Content of one run, which is identified by its `key`."""
 
     name: str
     key: dict[str, str]
@@ -74,14 +74,14 @@ class Page(NamedTuple):
     points: list[Point]
     files: dict[str, bytes]  # content by path
     data: TrainingData | None
-    seconds: float = 0.0  # wall clock of what it shows, 0.0 where unknown
+    seconds: float = 0.0  # wall-clock seconds of its work, 0.0 if unknown
 
 
 class Version(NamedTuple):
-    """A network as the catalogue shows it."""
+    """A network in the catalogue."""
 
     generation: int
-    alias: str  # the one that never moves
+    alias: str  # the alias of its generation, which never moves
     tags: dict[str, str]
     note: str
     weights: FileRef
@@ -93,18 +93,23 @@ class Version(NamedTuple):
 
 
 def run_key(lineage: str, number: int, stage: str) -> dict[str, str]:
-    """Tags that a run of a generation is found by."""
-    return {"zero.lineage": lineage, "zero.generation": str(number), "zero.stage": stage}
+    """Tags that identify a run of a generation."""
+    return generation_key(lineage, number) | {"zero.stage": stage}
+
+
+def generation_key(lineage: str, number: int) -> dict[str, str]:
+    """Tags that all runs of a generation have."""
+    return {"zero.lineage": lineage, "zero.generation": str(number)}
 
 
 def ladder_key(lineage: str) -> dict[str, str]:
-    """Tags that the ladder run is found by."""
+    """Tags that identify the run of the ladder."""
     return {"zero.lineage": lineage, "zero.stage": "ladder"}
 
 
 def generation_page(generation: Generation) -> Page:
-    """The parent run: every parameter, the curves, and what came out of each stage."""
-    entry, decision = _entry(generation), _entry(generation).decision
+    """The parent run: all parameters, the curves, and the results of each stage."""
+    entry, decision = entry_of(generation), entry_of(generation).decision
     tags = _common_tags(generation) | {
         "zero.decision": decision_word(entry),
         "zero.champion": entry.champion,
@@ -145,7 +150,7 @@ def generation_page(generation: Generation) -> Page:
 
 
 def cost_points(generation: Generation) -> list[Point]:
-    """What the generation cost, in all and by stage; nothing where nobody has noted it."""
+    """Costs of the generation, in total and by stage; empty if they are not noted."""
     if generation.costs is None:
         return []
     numbers: dict[str, float] = {}
@@ -157,8 +162,8 @@ def cost_points(generation: Generation) -> list[Point]:
 
 
 def stage_pages(generation: Generation) -> list[Page]:
-    """The child runs; none at generation 0."""
-    entry, decision = _entry(generation), _entry(generation).decision
+    """The runs of the stages; empty for generation 0."""
+    entry, decision = entry_of(generation), entry_of(generation).decision
     if decision is None:
         return []
     attestation = _attestation(generation)
@@ -200,8 +205,8 @@ def stage_pages(generation: Generation) -> list[Page]:
 
 
 def ladder_points(generation: Generation, earlier_games: float | None) -> list[Point]:
-    """The generation's points on the ladder. `earlier_games`: self-play games before it; None where unknown."""
-    entry = _entry(generation)
+    """The points of a generation in the run of the ladder. `earlier_games`: games before it; None if unknown."""
+    entry = entry_of(generation)
     numbers: dict[str, float] = {"champion_generation": entry.champion_generation}
     if entry.decision is not None:
         match, selfplay = match_numbers(entry.decision), selfplay_numbers(generation)
@@ -214,12 +219,12 @@ def ladder_points(generation: Generation, earlier_games: float | None) -> list[P
 
 
 def challenger_version(generation: Generation) -> Version:
-    """The network of this generation; at generation 0 the seeded random one.
+    """The network of this generation; for generation 0 the initial random network.
 
     Raises:
-      StorageError: its folder is missing, or holds another network.
+      StorageError: its folder is missing or has another network.
     """
-    entry = _entry(generation)
+    entry = entry_of(generation)
     if entry.decision is None:
         return champion_version(generation)
     weights = required(generation.challenger, f"{CHALLENGER_DIR} of {generation.tag}").weights
@@ -227,14 +232,14 @@ def challenger_version(generation: Generation) -> Version:
 
 
 def champion_version(generation: Generation) -> Version:
-    """The champion that the generation began with.
+    """The champion at the start of the generation.
 
     Raises:
-      StorageError: its folder is missing, or holds another network.
+      StorageError: its folder is missing or has another network.
     """
     champion = required(generation.champion, f"{CHAMPION_DIR} of {generation.tag}")
-    own, decision = _entry(generation), _entry(generation).decision
-    # A lineage that branched from another begins with a champion of that one: it stands at the branch's own number.
+    own, decision = entry_of(generation), entry_of(generation).decision
+    # A branched lineage starts with a champion of the other lineage, which is registered under the branch's own number.
     made = (entry for entry in generation.ledger if entry.decision and entry.generation == champion.generation)
     entry = next(made, generation.ledger[0])
     expected = decision.champion if decision else own.champion
@@ -242,7 +247,7 @@ def champion_version(generation: Generation) -> Version:
 
 
 def match_numbers(decision: PromotionDecision) -> dict[str, float]:
-    """The match as numbers."""
+    """The metrics of the match."""
     match = decision.match
     return {
         "promoted": float(decision.promoted),
@@ -262,27 +267,27 @@ def match_numbers(decision: PromotionDecision) -> dict[str, float]:
 
 
 def decision_word(entry: LedgerEntry) -> str:
-    """`promoted` or `refused`; of a line that decides nothing its kind: `start`, `rollback`, `branch`."""
+    """`promoted` or `refused`; without a decision the kind of the entry: `start`, `rollback`, `branch`."""
     if entry.decision is None:
         return entry.kind
     return "promoted" if entry.decision.promoted else "refused"
 
 
 def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
-    """What became of a generation, in a sentence."""
+    """The result of a generation in one sentence."""
     if entry.source is not None:
         return (
             f"{'Rolled back to' if entry.kind == 'rollback' else 'Branched from'} {entry.source.tag}: its champion (of "
             f"generation {entry.champion_generation}), trainee and window."
         )
     if entry.decision is None:
-        return f"The seeded random network that lineage {entry.lineage} starts from."
+        return f"The initial random network of lineage {entry.lineage}."
     champions = {earlier.generation: earlier.champion_generation for earlier in ledger}
     match, (low, high) = entry.decision.match, entry.decision.match.interval
     return (
         f"{decision_word(entry).capitalize()} at {match.score:.3f} ({low:.3f} to {high:.3f}, threshold "
         f"{entry.decision.threshold:g}) against generation {champions[entry.generation - 1]}: {match.wins} won, "
-        f"{match.losses} lost, {match.draws} drawn, {match.unique_games} different games."
+        f"{match.losses} lost, {match.draws} drawn, {match.unique_games} unique games."
     )
 
 
@@ -304,7 +309,12 @@ def training_numbers(generation: Generation) -> dict[str, float]:
     return read_numbers(generation, TRAINING_METRICS, ("step", "loss"))
 
 
-def _entry(generation: Generation) -> LedgerEntry:
+def entry_of(generation: Generation) -> LedgerEntry:
+    """The ledger entry of a generation.
+
+    Raises:
+      LineageError: the generation has none.
+    """
     if generation.entry is None:
         raise LineageError(f"{generation.tag} has no entry in the ledger; `zero audit` reports why")
     return generation.entry
@@ -329,7 +339,7 @@ def _health_tags(generation: Generation) -> dict[str, str]:
 
 
 def _health_notes(generation: Generation) -> list[str]:
-    """What the health checks found, for the description of a run."""
+    """Findings of the health checks, for the description of a run."""
     lines = generation.health.lines() if generation.health else []
     return [f"**Warning: {line}.**" for line in lines]
 
@@ -337,11 +347,11 @@ def _health_notes(generation: Generation) -> list[str]:
 def _common_tags(generation: Generation) -> dict[str, str]:
     tags = {
         "zero.tag": generation.tag,
-        "zero.ledger": sha256_bytes(canonical_line(_entry(generation))),
+        "zero.ledger": sha256_bytes(canonical_line(entry_of(generation))),
         "mlflow.source.name": generation.tag,
         "mlflow.source.type": "PROJECT",
     }
-    if _entry(generation).decision is not None:
+    if entry_of(generation).decision is not None:
         commit = _attestation(generation).dependencies["source"].digest["gitCommit"]
         tags |= {"zero.commit": commit, "mlflow.source.git.commit": commit}
     return tags
@@ -349,7 +359,7 @@ def _common_tags(generation: Generation) -> dict[str, str]:
 
 def _stage_points(generation: Generation) -> dict[str, list[Point]]:
     """Metrics of each stage, in the order of the stages."""
-    decision = _entry(generation).decision
+    decision = entry_of(generation).decision
     assert decision is not None, "generation 0 has no stages"
     curve, training = training_curve(generation), training_numbers(generation)
     curves = {point.name for point in curve} | {"step"}
@@ -362,7 +372,7 @@ def _stage_points(generation: Generation) -> dict[str, list[Point]]:
 
 
 def _short(tag: str) -> str:
-    """Name of a generation's run and alias of its network: its tag without the lineage."""
+    """Name of the run and alias of the network: the tag without the lineage."""
     return tag.rpartition("/")[2]
 
 
@@ -373,8 +383,8 @@ def _at(step: int, numbers: Mapping[str, float]) -> list[Point]:
 def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folder: str, expected: str) -> Version:
     if weights.sha256 != expected:
         raise StorageError(
-            f"{folder} of {generation.tag} holds network {weights.sha256[:12]}, but the ledger names {expected[:12]}; "
-            "restore it with `dvc checkout`"
+            f"{folder} of {generation.tag} has network {weights.sha256[:12]}, but the ledger has {expected[:12]}; "
+            "run `dvc checkout`"
         )
     params = generation.read_params()
     rules = rules_of(params.game)
@@ -382,7 +392,7 @@ def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folde
     tags = {"generation": str(entry.generation), "decision": decision_word(entry), "git_tag": tag}
     if entry.decision is not None:
         tags["score"] = f"{entry.decision.match.score:.4f}"
-    # The catalogue is for any machine and batches of any size, so a player starts on the CPU, with PyTorch.
+    # A registered player must run on any machine and with any batch size, so its default is PyTorch on the CPU.
     profile = params.profile.model_copy(update={"device": "cpu", "backend": "torch"})
     return Version(
         generation=entry.generation,
@@ -399,7 +409,7 @@ def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folde
 
 
 def flatten(section: BaseModel, prefix: str = "") -> dict[str, str]:
-    """Flat `{"training.batch_size": "256", ...}` of every parameter, for a tracker's params."""
+    """All parameters as flat strings, such as `{"training.batch_size": "256"}`."""
     flat: dict[str, str] = {}
 
     def visit(name: str, value: Any) -> None:

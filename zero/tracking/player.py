@@ -1,12 +1,12 @@
-"""The player as MLflow's catalogue keeps it: a "models from code" file, saved beside the weights and never unpickled.
+"""Code of a registered player: a "models from code" file, stored with the weights. Nothing is unpickled.
 
-MLflow runs a copy of this file when a registered version is loaded, so it stands on the installed package alone:
+MLflow runs a copy of this file when a registered version is loaded. It needs only the installed package:
 
     player = mlflow.pyfunc.load_model("models:/zero-go9@champion")
     player.predict(planes)    # planes [B, P, S, S] float32 -> {"prior": [B, A], "value": [B]}
 
-The prior is over all actions, illegal ones included (the search masks them); the value is for the player to move.
-`load_model(..., model_config={"device": "cuda"})` evaluates on a GPU; any field of the profile can be given so.
+The prior covers all actions, also illegal ones (the search masks them); the value is for the player to move.
+`load_model(..., model_config={"device": "cuda"})` evaluates on a GPU; every field of the profile can be set.
 """
 
 import threading
@@ -19,10 +19,10 @@ from mlflow.pyfunc import PythonModel, PythonModelContext
 
 
 class Player(PythonModel):  # type: ignore[misc]  # MLflow is not typed
-    """One network as priors and values."""
+    """Priors and values of one network."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        """Reads the weights. PyTorch is imported here: writing to the catalogue runs this file and does not need it."""
+        """Reads the weights. PyTorch is imported here, because registering a player runs this file without it."""
         from zero.config.params import ProfileParams
         from zero.network.inference import new_evaluator
 

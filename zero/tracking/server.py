@@ -1,4 +1,4 @@
-"""Whether an MLflow server answers, and what it says where it refuses."""
+"""Checks that an MLflow server answers, and turns its errors into one line."""
 
 import contextlib
 import time
@@ -12,14 +12,14 @@ from zero.errors import ServerError
 PROBES = 3
 PROBE_SECONDS = 5
 RETRY_SECONDS = 1
-"""A server that is not there is reported after 2 seconds, one that hangs after 17."""
+"""Seconds between probes. A missing server is reported after 2 seconds, one that hangs after 17."""
 
 
 def check_server(uri: str) -> None:
-    """Returns where an MLflow server answers at `uri`.
+    """Returns if an MLflow server answers at `uri`.
 
     Raises:
-      ServerError: none does.
+      ServerError: it does not answer, or is not an MLflow server.
     """
     reason = ""
     for probe in range(PROBES):
@@ -32,28 +32,28 @@ def check_server(uri: str) -> None:
         else:
             if answer.ok and answer.text.strip() == "OK":
                 return
-            reason = f"is no MLflow server, or is not well (HTTP {answer.status_code} for /health)"
-    raise ServerError(f"what MLFLOW_TRACKING_URI names, {uri}, {reason}; start the servers with `make up`")
+            reason = f"is not a healthy MLflow server (HTTP {answer.status_code} for /health)"
+    raise ServerError(f"MLFLOW_TRACKING_URI = {uri} {reason}; start the servers with `make up`")
 
 
 @contextlib.contextmanager
 def answering(uri: str) -> Iterator[None]:
-    """Turns whatever the MLflow library raises into one line.
+    """Turns the errors of the MLflow library into one line.
 
     Raises:
-      ServerError: the server did not answer, or refused what was written.
+      ServerError: the server does not answer, or rejected a call.
     """
     check_server(uri)
     try:
         yield
     except (MlflowException, requests.RequestException) as error:
         reason = " ".join(str(error).split())[:300]
-        raise ServerError(f"MLflow at {uri} failed: {reason}; see that it runs (`make up`) and try again") from error
+        raise ServerError(f"MLflow at {uri} failed: {reason}; check that it runs (`make up`) and repeat") from error
 
 
 @contextlib.contextmanager
 def unless(code: str) -> Iterator[None]:
-    """Passes over an answer of the server that says only `code`."""
+    """Ignores the server's error `code`."""
     try:
         yield
     except MlflowException as error:

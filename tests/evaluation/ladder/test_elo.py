@@ -1,4 +1,4 @@
-"""Ratings: recovered from simulated games, equal from either side and in any order, finite, and none across a gap."""
+"""Ratings: recovered from simulated games, independent of sides and order, finite, and separate for each group."""
 
 import math
 import random
@@ -23,12 +23,12 @@ from zero.evaluation.ladder.elo import (
 def played(
     truth: dict[str, float], pairs: list[tuple[str, str]], games: int, draws: np.random.Generator
 ) -> list[Score]:
-    """Simulated results of players of given ratings."""
+    """Simulated results of players with given ratings."""
     return [Score(a, b, float(draws.binomial(games, expected_score(truth[a], truth[b]))), games) for a, b in pairs]
 
 
 def chain(num: int, reach: int = 2) -> tuple[list[str], list[tuple[str, str]]]:
-    """Players of a ladder, each of whom plays the next ones."""
+    """Players of a ladder, in which each one plays the next ones."""
     players = [f"gen-{k:02d}" for k in range(num)]
     return players, [(a, b) for k, a in enumerate(players) for b in players[k + 1 : k + 1 + reach]]
 
@@ -48,7 +48,7 @@ def table_of(scores: list[Score]) -> oracle.Table:
     return oracle.with_prior({(s.first, s.second): (s.points, s.games) for s in scores}, PRIOR_GAMES)
 
 
-def test_true_ratings_lie_in_the_interval_as_often_as_it_says():
+def test_intervals_have_their_nominal_coverage():
     players, pairs = chain(10)
     truth = {player: 120.0 * k for k, player in enumerate(players)}
     draws = np.random.default_rng(1)
@@ -80,7 +80,7 @@ def test_a_score_of_three_quarters_is_191_points():
     assert group.rating("a").elo == pytest.approx(400 * math.log10(3), abs=0.01)
 
 
-def test_either_side_of_a_result_gives_the_same_rating():
+def test_the_order_of_a_pair_does_not_change_the_rating():
     scores = some_scores()
     turned = [Score(s.second, s.first, s.games - s.points, s.games) for s in scores]
     assert [r[:2] for r in one_group(scores).ratings] == [r[:2] for r in one_group(turned).ratings]
@@ -95,7 +95,7 @@ def same(ones: tuple[Group, ...], others: tuple[Group, ...]) -> bool:
     )
 
 
-def test_any_order_gives_the_same_bits():
+def test_the_order_of_results_does_not_change_a_bit():
     scores = [*some_scores(), *some_scores(), Score("x", "y", 0.3, 1.0), Score("x", "y", 0.1, 1.0)]
     expected = rate(scores, {})
     for seed in range(5):
@@ -115,22 +115,22 @@ def test_mirrored_results_are_mirrored_ratings():
 
 
 @pytest.mark.parametrize("games", [1, 20, 400])
-def test_who_won_everything_is_finite_and_far_above(games):
+def test_a_player_that_won_everything_has_a_finite_rating(games):
     rating = one_group([Score("best", "b", games, games)], b=0.0).rating("best")
     expected = ELO_OF_LOGIT * math.log((games + PRIOR_GAMES / 2) / (PRIOR_GAMES / 2))
     assert rating.elo == pytest.approx(expected, abs=1e-4)
     assert rating.low < rating.elo < rating.high < math.inf
 
 
-def test_players_that_never_met_are_in_groups_of_their_own():
+def test_players_that_are_not_connected_are_in_different_groups():
     groups = rate([Score("a", "b", 3, 4), Score("b", "c", 3, 4), Score("x", "y", 2, 4)], {"c": 500.0})
     assert [[rating.player for rating in group.ratings] for group in groups] == [["a", "b", "c"], ["x", "y"]]
     assert [(group.reference, group.rating(group.reference).elo) for group in groups] == [("c", 500.0), ("x", 0.0)]
     assert information(groups, Pair("a", "x")) == math.inf
 
 
-def test_the_first_reference_there_is_holds_the_scale():
-    group = one_group(some_scores(), nobody=7.0, **{"gen-03": 1800.0, "gen-00": 0.0})
+def test_the_first_reference_of_a_group_sets_the_scale():
+    group = one_group(some_scores(), absent=7.0, **{"gen-03": 1800.0, "gen-00": 0.0})
     held = group.rating("gen-03")
     assert (held.elo, held.low, held.high) == (1800.0, 1800.0, 1800.0)
     assert group.rating("gen-00").elo != 0.0
@@ -141,11 +141,11 @@ def test_games_and_opponents_are_counted():
     assert [(r.player, r.games, r.opponents) for r in group.ratings] == [("a", 6, 1), ("b", 12, 2), ("c", 6, 1)]
 
 
-def test_no_results_no_ratings():
+def test_without_results_there_are_no_ratings():
     assert rate([], {"a": 1.0}) == ()
 
 
-def test_the_next_pair_is_the_one_that_brute_force_finds():
+def test_the_most_informative_pair_equals_a_brute_force_search():
     players, pairs = chain(5, 2)
     truth = {player: 200.0 * k for k, player in enumerate(players)}
     chosen = set()
@@ -164,7 +164,7 @@ def test_the_next_pair_is_the_one_that_brute_force_finds():
     assert len(chosen) > 1
 
 
-def test_of_pairs_that_tell_as_much_the_first_is_played():
+def test_of_equally_informative_pairs_the_first_is_chosen():
     group = one_group([Score("a", "b", 2, 4), Score("b", "c", 2, 4)])
     assert most_informative([group], [Pair("c", "b"), Pair("a", "b")]) == Pair("c", "b")
     groups = rate([Score("a", "b", 2, 4), Score("x", "y", 2, 4)], {})

@@ -1,4 +1,4 @@
-"""The ladder of a real lineage: who is on it, which results count, what is said of it, and how it grows."""
+"""The ladder of a real lineage: players, results that count, console output, match scheduling."""
 
 import shutil
 from pathlib import Path
@@ -12,16 +12,12 @@ from tests.players.resolved import resolved_network
 from zero.cli.app import app
 from zero.config.params import GameParams, Params, load_params
 from zero.errors import ParamsError
-from zero.evaluation.ladder import lineage_ladder, rate_lineage
-from zero.evaluation.ladder.entries import ANCHORS, champion_player, champions, key_of, told_apart
-from zero.evaluation.ladder.growth import Growth, free_seed, grow, line_up, next_match
-from zero.evaluation.ladder.notebook import ladder_points
-from zero.evaluation.ladder.plot import ladder_png
-from zero.evaluation.ladder.results import Result
-from zero.evaluation.ladder.screen import ladder_lines, ladder_tables
-from zero.evaluation.ladder.table import Ladder, Row
-from zero.evaluation.match import play_match
+from zero.evaluation.ladder.output import ladder_lines, ladder_png, ladder_points, ladder_tables
+from zero.evaluation.ladder.results import ANCHORS, Result, champion_player, champions_of, disambiguate, key_of
+from zero.evaluation.ladder.scheduling import Schedule, free_seed, line_up, next_match, play_schedule
+from zero.evaluation.ladder.table import Ladder, Row, lineage_ladder, rate_lineage
 from zero.evaluation.match.results import MatchSpec
+from zero.evaluation.match.setup import play_match
 from zero.games.rules import rules_of
 from zero.interop.export import export_player
 from zero.players import networks
@@ -37,7 +33,7 @@ AGAINST = ("random", "rollout:50")
 
 @pytest.fixture
 def home(recorded: Lineage, tmp_path: Path) -> Path:
-    """A copy of its project; nothing here writes to git or through DVC."""
+    """A copy of its project; the tests write neither to git nor through DVC."""
     return Path(shutil.copytree(recorded.home, tmp_path / "home", symlinks=True))
 
 
@@ -47,8 +43,8 @@ def params(recorded: Lineage) -> Params:
 
 
 def champion_id(home: Path, number: int, simulations: int | None = None) -> PlayerId:
-    with ProjectRecord(home) as chains:
-        player = champion_player(chains.generations("tiny")[number], simulations)
+    with ProjectRecord(home) as record:
+        player = champion_player(record.generations("tiny")[number], simulations)
     assert player is not None
     return player
 
@@ -61,7 +57,7 @@ def write_match(
     num_games: int = 10,
     seed: int = 1,
 ) -> Path:
-    """A finished match, all of whose games the first player wins or loses; they differ by where it plays."""
+    """A finished match in which the first player wins or loses all games, each with another move."""
     spec = MatchSpec(game=game, players=players, num_games=num_games, opening_moves=0, seed=seed)
     rules = rules_of(game)
     folder = home / ".zero/matches" / spec.key()[:16]
@@ -84,14 +80,14 @@ def row_of(ladder: Ladder, name: str) -> Row:
     return row
 
 
-def said(ladder: Ladder) -> str:
+def lines_of(ladder: Ladder) -> str:
     return "\n".join(ladder_lines(ladder))
 
 
-def test_the_gates_players_are_those_of_zero_match(home):
-    with ProjectRecord(home) as chains:
+def test_players_of_gating_are_those_of_zero_match(home):
+    with ProjectRecord(home) as record:
         for number in (0, 1):
-            generation = chains.generations("tiny")[number]
+            generation = record.generations("tiny")[number]
             assert generation.entry and generation.params
             simulations = generation.params.gating.num_simulations
             made = network_id(generation.tag, generation.entry.champion, generation.params, simulations)
@@ -100,7 +96,7 @@ def test_the_gates_players_are_those_of_zero_match(home):
             assert network_id(generation.tag, generation.entry.champion, generation.params, 0) == raw
 
 
-def test_the_record_alone_rates_the_champions(home):
+def test_champions_are_rated_from_the_record_alone(home):
     ladder = lineage_ladder(home, "tiny")
     assert {row.entry.generation for row in ladder.rows} == {0, 1} and len(ladder.rows) == 2, (
         "the refused challenger is not on it"
@@ -115,36 +111,36 @@ def test_the_record_alone_rates_the_champions(home):
     assert [point.games for point in ladder.curve] == [0, 24, 48]
     seconds = [point.seconds for point in ladder.curve if point.seconds is not None]
     assert len(seconds) == 3 and seconds[2] > seconds[1] > seconds[0] == 0
-    assert "every result is of a gate" in said(ladder) and "no fixed opponent holds the scale" in said(ladder)
+    assert "all results are of gating" in lines_of(ladder) and "no group has an anchor" in lines_of(ladder)
     assert Ladder.model_validate_json(canonical_json(ladder)) == ladder
 
 
-def test_an_anchor_holds_the_scale_and_losing_every_game_is_finite(home, params):
+def test_an_anchor_sets_the_scale_and_losing_every_game_is_finite(home, params):
     write_match(home, params.game, (champion_id(home, 1), GNUGO_10), won=False)
     ladder = lineage_ladder(home, "tiny")
     assert row_of(ladder, "GNU Go").elo == ANCHORS["gnugo"]
     assert (ladder.scales[0].is_anchor, ladder.scales[0].num_players) == (True, 3)
     beaten = row_of(ladder, "tiny/gen-0001")
     assert -1000 < beaten.low < beaten.elo < ANCHORS["gnugo"] - 100
-    assert (beaten.games, beaten.opponents) == (16 + 6, 2), "five games were given up on the empty board"
-    assert "holds the scale" not in said(ladder) and "every result" not in said(ladder)
+    assert (beaten.games, beaten.opponents) == (16 + 6, 2), "five equal games were resigned on the empty board"
+    assert "has an anchor" not in lines_of(ladder) and "all results" not in lines_of(ladder)
 
 
-def test_other_simulations_are_another_player_and_the_gap_is_said(home, params):
+def test_other_simulations_are_another_player_in_its_own_group(home, params):
     write_match(home, params.game, (champion_id(home, 1, 50), RANDOM))
     ladder = lineage_ladder(home, "tiny")
     assert [len([row for row in ladder.rows if row.group == group]) for group in (0, 1)] == [2, 2]
     assert row_of(ladder, "tiny/gen-0001, 50 simulations").group != row_of(ladder, "tiny/gen-0001, 6 ").group
-    assert "the players fall into 2 groups that never met" in said(ladder)
+    assert "the players form 2 groups without games between them" in lines_of(ladder)
     assert len(list(ladder_tables(ladder))) == 2
     assert ladder.simulations == 6
     other = lineage_ladder(home, "tiny", simulations=50)
     assert other.simulations == 50 and [point.generation for point in other.curve] == [1, 2]
-    nobody = lineage_ladder(home, "tiny", simulations=51)
-    assert nobody.curve == () and "no champion has played with that many simulations" in said(nobody)
+    without = lineage_ladder(home, "tiny", simulations=51)
+    assert without.curve == () and "no champion has games with that number of simulations" in lines_of(without)
 
 
-def test_a_curve_goes_on_in_another_precision_with_the_point_that_is_known_better(home, params):
+def test_of_two_precisions_the_curve_has_the_narrower_interval(home, params):
     one = champion_id(home, 1)
     other = one.model_copy(update={"settings": one.settings | {"precision": "bf16", "made_for_precision": "fp32"}})
     write_match(home, params.game, (other, one), won=False)
@@ -164,10 +160,10 @@ def test_matches_of_another_game_or_lineage_do_not_count(home, params, caplog):
     broken = write_match(home, params.game, (champion_id(home, 1), RANDOM), num_games=4)
     write_atomic(broken / "result.json", b"{}")
     assert lineage_ladder(home, "tiny") == before
-    assert "match left out: " in caplog.text
+    assert "match skipped: " in caplog.text
 
 
-def test_a_match_whose_games_begin_a_longer_one_does_not_count(home, params):
+def test_only_the_longest_of_equal_matches_counts(home, params):
     pair = (champion_id(home, 1), RANDOM)
     write_match(home, params.game, pair, num_games=4)
     longest = write_match(home, params.game, pair, num_games=8)
@@ -177,8 +173,8 @@ def test_a_match_whose_games_begin_a_longer_one_does_not_count(home, params):
     assert {(result.source, result.games) for result in matches} == {(longest.name, 8), (other.name, 4)}
 
 
-def test_the_curve_is_of_those_that_most_champions_were_rated_with(home, params):
-    """Each counts once, in however many precisions it was rated."""
+def test_the_curve_has_the_conditions_of_most_champions(home, params):
+    """A champion counts once, also if it was rated with several precisions."""
     for precision in ("bf16", "fp32"):
         one = champion_id(home, 1, 50)
         settings = one.settings | {"precision": precision, "made_for_precision": "fp32"}
@@ -189,7 +185,7 @@ def test_the_curve_is_of_those_that_most_champions_were_rated_with(home, params)
     assert ladder.simulations == 6 and [point.generation for point in ladder.curve] == [0, 1, 2]
 
 
-def test_a_game_that_is_repeated_counts_once():
+def test_a_repeated_game_counts_once():
     result = Result(
         source="x",
         kind="match",
@@ -203,29 +199,29 @@ def test_a_game_that_is_repeated_counts_once():
     assert result.score[2:] == (1.5, 2)
 
 
-def test_players_of_one_name_say_in_what_they_differ():
+def test_equal_names_are_disambiguated():
     ids = [RANDOM.model_copy(update={"settings": {"c_puct": c, "root": "puct"}}) for c in (1.5, 2.0)]
-    assert sorted(told_apart([*ids, ids[0]]).values()) == ["random, c_puct 1.5", "random, c_puct 2.0"]
-    assert told_apart([RANDOM, RANDOM]) == {key_of(RANDOM): "random"}
+    assert sorted(disambiguate([*ids, ids[0]]).values()) == ["random, c_puct 1.5", "random, c_puct 2.0"]
+    assert disambiguate([RANDOM, RANDOM]) == {key_of(RANDOM): "random"}
 
 
-def test_a_ladder_is_drawn_alike_each_time(home):
+def test_equal_ladders_have_equal_plots(home):
     ladder = lineage_ladder(home, "tiny")
     png = ladder_png(ladder)
     assert png.startswith(b"\x89PNG") and png == ladder_png(ladder)
     empty = ladder.model_copy(update={"rows": (), "curve": (), "scales": (), "results": ()})
     assert ladder_png(empty).startswith(b"\x89PNG")
-    assert "no results" in said(empty)
+    assert "has no results" in lines_of(empty)
 
 
-def test_metrics_are_a_point_a_generation(home):
+def test_metrics_have_one_point_per_generation(home):
     points = ladder_points(lineage_ladder(home, "tiny"))
     names = {"elo", "elo_low", "elo_high", "total_games", "total_seconds"}
     assert {(p.name, p.step) for p in points} == {(f"ladder/{name}", k) for name in names for k in range(3)}
 
 
-def test_a_ladder_grows_where_it_tells_most_and_goes_on_where_it_was_cut_short(home):
-    growth = Growth(num_games=12, match_games=4, opening_moves=2, against=AGAINST)
+def test_an_interrupted_schedule_is_continued(home):
+    schedule = Schedule(num_games=12, match_games=4, opening_moves=2, against=AGAINST)
     seen = []
 
     def killed(done: int, total: int) -> None:
@@ -234,33 +230,33 @@ def test_a_ladder_grows_where_it_tells_most_and_goes_on_where_it_was_cut_short(h
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(grow(home, "tiny", growth, killed))
+        list(play_schedule(home, "tiny", schedule, killed))
     assert seen == [(k, 12) for k in range(1, 7)]
     folders = set((home / ".zero/matches").iterdir())
     assert len(folders) == 2 and len([folder for folder in folders if (folder / "result.json").exists()]) == 1
-    first = next(iter(grow(home, "tiny", growth)))
-    assert first.folder in folders and set((home / ".zero/matches").iterdir()) == folders, "the one it was in"
+    first = next(iter(play_schedule(home, "tiny", schedule)))
+    assert first.folder in folders and set((home / ".zero/matches").iterdir()) == folders, "the interrupted match"
     ladder = lineage_ladder(home, "tiny")
-    assert len(ladder.scales) == 1 and len(ladder.rows) == 4, "opponents are joined to the lineage first"
+    assert len(ladder.scales) == 1 and len(ladder.rows) == 4, "groups are connected first"
     assert row_of(ladder, "rollout").elo == ANCHORS["rollout"]
-    more = list(grow(home, "tiny", growth._replace(num_games=8)))
+    more = list(play_schedule(home, "tiny", schedule._replace(num_games=8)))
     assert [played.table.result.as_black.wins + played.table.result.as_black.losses for played in more] == [2, 2]
     assert all("network" in {player.kind for player in played.spec.players} for played in more)
-    with ProjectRecord(home) as chains:
-        rated = rate_lineage(home, chains.ancestry("tiny"))
-        entries = line_up(home, rated, growth)
+    with ProjectRecord(home) as record:
+        rated = rate_lineage(home, record.ancestry("tiny"))
+        entries = line_up(home, rated, schedule)
         assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001", "rollout:50"]
         assert {entry.key for entry in entries} == rated.entries.keys()
         one, other = next_match(rated, entries)
         assert one.key != other.key
-        assert champions(rated.generations).keys() == {entry.champion for entry in chains_entries(chains)}
+        assert champions_of(rated.generations).keys() == {entry.champion for entry in ledger_entries(record)}
 
 
-def chains_entries(chains):
-    return [generation.entry for generation in chains.generations("tiny")]
+def ledger_entries(record):
+    return [generation.entry for generation in record.generations("tiny")]
 
 
-def test_each_match_of_a_pair_has_a_seed_of_its_own(home, params):
+def test_each_match_of_a_pair_has_its_own_seed(home, params):
     pair = (champion_id(home, 1), RANDOM)
     keys = {key_of(player) for player in pair}
     assert free_seed(home, keys) == 1
@@ -272,46 +268,46 @@ def test_each_match_of_a_pair_has_a_seed_of_its_own(home, params):
 
 
 @pytest.mark.parametrize("games, size", [(3, 2), (0, 2), (4, 3)])
-def test_games_that_cannot_be_shared_are_refused(home, games, size):
-    with pytest.raises(ParamsError, match="give an even number from 2 on"):
-        list(grow(home, "tiny", Growth(games, size, against=AGAINST)))
+def test_an_odd_number_of_games_is_rejected(home, games, size):
+    with pytest.raises(ParamsError, match="give an even number of at least 2"):
+        list(play_schedule(home, "tiny", Schedule(games, size, against=AGAINST)))
 
 
-def test_a_network_is_no_fixed_opponent(home):
+def test_a_generation_is_not_a_fixed_opponent(home):
     with pytest.raises(ParamsError, match="'tiny/gen-0000' is not a fixed opponent"):
-        list(grow(home, "tiny", Growth(2, against=("tiny/gen-0000",))))
+        list(play_schedule(home, "tiny", Schedule(2, against=("tiny/gen-0000",))))
 
 
 def test_a_shipped_player_is_a_fixed_opponent(home, tmp_path, monkeypatch):
     export_player(home, "tiny/gen-0000", tmp_path / "shipped/tiny")
     monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
-    growth = Growth(8, 2, opening_moves=2, against=("random", "shipped:tiny,simulations=3"))
+    schedule = Schedule(8, 2, opening_moves=2, against=("random", "shipped:tiny,simulations=3"))
     champions_keys = {key_of(champion_id(home, number)) for number in (0, 1)}
     names = set()
-    for played in grow(home, "tiny", growth):
-        assert champions_keys & {key_of(player) for player in played.spec.players}, "opponents do not meet"
+    for played in play_schedule(home, "tiny", schedule):
+        assert champions_keys & {key_of(player) for player in played.spec.players}, "each match has a champion"
         names |= {player.name for player in played.spec.players}
     assert "shipped:tiny, 3 simulations" in names
     assert len(lineage_ladder(home, "tiny").scales) == 1
 
 
-def test_a_shipped_player_that_is_a_champion_is_that_champion(home, tmp_path, monkeypatch):
+def test_a_shipped_player_that_is_a_champion_is_listed_once(home, tmp_path, monkeypatch):
     export_player(home, "tiny/gen-0001", tmp_path / "shipped/tiny")
     monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
-    with ProjectRecord(home) as chains:
-        rated = rate_lineage(home, chains.ancestry("tiny"))
-        entries = line_up(home, rated, Growth(2, against=("random", "shipped:tiny")))
+    with ProjectRecord(home) as record:
+        rated = rate_lineage(home, record.ancestry("tiny"))
+        entries = line_up(home, rated, Schedule(2, against=("random", "shipped:tiny")))
     assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001"]
 
 
-def test_a_shipped_player_of_another_game_is_refused(home):
-    with pytest.raises(ParamsError, match=r"'shipped:go9' was made for another game \(size 9 and 5"):
-        list(grow(home, "tiny", Growth(2, against=("shipped:go9",))))
+def test_a_shipped_player_of_another_game_is_rejected(home):
+    with pytest.raises(ParamsError, match=r"'shipped:go9' plays another game \(size 9 and 5"):
+        list(play_schedule(home, "tiny", Schedule(2, against=("shipped:go9",))))
 
 
-def test_without_mlflow_the_ladder_is_shown_and_a_line_says_how_to_catch_up(home, monkeypatch):
+def test_without_mlflow_the_ladder_is_shown_with_a_warning(home, monkeypatch):
     monkeypatch.chdir(home)
     done = CliRunner().invoke(app, ["elo", "tiny"], env={"ZERO_HOME": str(home), "MLFLOW_TRACKING_URI": "nowhere"})
     assert done.exit_code == 0 and (home / ".zero/ladders/tiny/ladder.json").exists()
     assert "not tracked: MLFLOW_TRACKING_URI = 'nowhere'" in done.stderr
-    assert "catch up later with `zero elo tiny`" in done.stderr
+    assert "write it later with `zero elo tiny`" in done.stderr

@@ -1,4 +1,4 @@
-"""Players for tests of matches: they keep what they were told, and do as a function says."""
+"""Scripted players for tests of matches; they record the calls they receive."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,14 +6,14 @@ from zero.players.player import PlayerId, Reply
 
 
 class Scripted:
-    """In each game it does what `says` answers for (game, moves so far)."""
+    """Replies in each game with `reply(game, moves so far)`."""
 
-    def __init__(self, name: str, says: Callable[[int, tuple[int, ...]], Reply]) -> None:
+    def __init__(self, name: str, reply: Callable[[int, tuple[int, ...]], Reply]) -> None:
         self.id = PlayerId(name=name, kind="random", settings={})
-        self.says = says
+        self.reply = reply
         self.moves: dict[int, list[int]] = {}
         self.ended: list[int] = []
-        self.asked: list[list[int]] = []
+        self.requests: list[list[int]] = []
         self.begun: list[list[int]] = []
         self.is_closed = False
 
@@ -22,8 +22,8 @@ class Scripted:
         self.moves |= {game: [] for game in games}
 
     def choose(self, games: Sequence[int]) -> list[Reply]:
-        self.asked.append(list(games))
-        return [self.says(game, tuple(self.moves[game])) for game in games]
+        self.requests.append(list(games))
+        return [self.reply(game, tuple(self.moves[game])) for game in games]
 
     def play(self, game: int, action: int) -> None:
         self.moves[game].append(action)
@@ -36,10 +36,10 @@ class Scripted:
 
 
 def passes(rules) -> Callable[[int, tuple[int, ...]], Reply]:
-    """It passes."""
+    """Always passes."""
     return lambda game, moves: Reply(rules.num_points)
 
 
 def plays(*actions: int) -> Callable[[int, tuple[int, ...]], Reply]:
-    """It plays these, one at each of its turns."""
+    """Plays these actions, one per turn."""
     return lambda game, moves: Reply(actions[len(moves) // 2])

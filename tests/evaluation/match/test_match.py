@@ -1,4 +1,4 @@
-"""A match on disk: it goes on where it was cut short, is counted by colour, and refuses what was altered."""
+"""A match on disk: it can be interrupted, is counted by colour, and rejects corrupt files."""
 
 import json
 
@@ -8,9 +8,9 @@ from tests.evaluation.match.players import Scripted, passes, plays
 from zero.config.params import GoParams
 from zero.data.sgf import read_collection
 from zero.errors import StorageError
-from zero.evaluation.match import play_match
+from zero.evaluation.match.output import match_lines
 from zero.evaluation.match.results import MatchGame, MatchSpec, count_match
-from zero.evaluation.match.screen import match_lines
+from zero.evaluation.match.setup import play_match
 from zero.games.rules import go_rules
 from zero.players.player import PlayerId, Reply
 from zero.statistics import wilson_interval
@@ -38,7 +38,7 @@ def spec_of(num_games=6, **changes) -> MatchSpec:
 
 
 def make_players():
-    """The first takes the centre and passes, the second passes."""
+    """The first player plays in the centre and then passes, the second one passes."""
     return Scripted("centre", plays(4, PASS)), Scripted("pass", passes(GO3))
 
 
@@ -54,7 +54,7 @@ def test_a_match_is_counted_by_colour_and_written_as_sgf(tmp_path):
     assert games[1].actions == (PASS, 4, PASS, PASS)
 
 
-def test_a_match_goes_on_where_it_was_cut_short(tmp_path):
+def test_an_interrupted_match_is_continued(tmp_path):
     def killed(done, total, game):
         if done == 3:
             raise KilledError
@@ -78,54 +78,54 @@ def test_a_match_goes_on_where_it_was_cut_short(tmp_path):
 def test_a_finished_match_needs_no_players(tmp_path):
     first = play_match(tmp_path / "m", spec_of(), make_players, 4)
 
-    def nobody():
+    def no_players():
         raise AssertionError("players were made")
 
-    assert play_match(tmp_path / "m", spec_of(), nobody, 4) == first
+    assert play_match(tmp_path / "m", spec_of(), no_players, 4) == first
 
 
-def test_players_are_closed_when_a_match_breaks_off(tmp_path):
+def test_players_are_closed_when_a_match_fails(tmp_path):
     made = make_players()
-    made[1].says = lambda game, moves: 1 / 0
+    made[1].reply = lambda game, moves: 1 / 0
     with pytest.raises(ZeroDivisionError):
         play_match(tmp_path / "m", spec_of(), lambda: made, 4)
     assert all(player.is_closed for player in made)
 
 
-def test_two_do_not_play_one_match(tmp_path):
-    refusals = []
+def test_a_match_is_played_by_one_process(tmp_path):
+    rejected = []
 
     def again(done, total, game):
         with pytest.raises(StorageError, match=r"the match in .*/m is being played by another process; wait for it"):
             play_match(tmp_path / "m", spec_of(), make_players, 4)
-        refusals.append(game.game)
+        rejected.append(game.game)
 
     play_match(tmp_path / "m", spec_of(2), make_players, 4, again)
-    assert len(refusals) == 2
+    assert len(rejected) == 2
     play_match(tmp_path / "m", spec_of(2), make_players, 4)
 
 
-def test_a_match_where_nothing_can_be_written_is_refused(tmp_path):
+def test_an_unwritable_folder_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"cannot write .*/file/m"):
         play_match(tmp_path / "file/m", spec_of(), make_players, 4)
 
 
-def test_another_match_is_not_mixed_in(tmp_path):
+def test_a_folder_of_another_match_is_rejected(tmp_path):
     play_match(tmp_path / "m", spec_of(), make_players, 4)
-    with pytest.raises(StorageError, match="holds another match; give another folder"):
+    with pytest.raises(StorageError, match="contains another match; give another folder"):
         play_match(tmp_path / "m", spec_of(seed=2), make_players, 4)
     (tmp_path / "m/match.json").unlink()
-    with pytest.raises(StorageError, match=r"holds games of a match whose match\.json is gone; give another folder"):
+    with pytest.raises(StorageError, match=r"contains games of a match without match\.json; give another folder"):
         play_match(tmp_path / "m", spec_of(), make_players, 4)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b'{"game": 1}', None])
-def test_a_broken_game_is_named(tmp_path, data):
+def test_a_corrupt_game_is_named(tmp_path, data):
     play_match(tmp_path / "m", spec_of(), make_players, 4)
     path = tmp_path / "m/games/0002.json"
     path.write_bytes(data if data is not None else (tmp_path / "m/games/0001.json").read_bytes())
-    with pytest.raises(StorageError, match=r"0002\.json is no game of this match; delete it, and it is played again"):
+    with pytest.raises(StorageError, match=r"0002\.json is not game 2 of this match; delete the file"):
         play_match(tmp_path / "m", spec_of(), make_players, 4)
     path.unlink()
     assert play_match(tmp_path / "m", spec_of(), make_players, 4).result.wins == 6
@@ -141,7 +141,7 @@ def game(number, outcome, end="passes", margin=0.0):
     return MatchGame(game=number, actions=(number,), outcome=outcome, margin=margin, end=end)
 
 
-def test_draws_are_half_a_win_and_colours_take_turns():
+def test_draws_are_half_a_win_and_colours_alternate():
     games = [game(0, 1), game(1, 1), game(2, 0), game(3, -1)]
     result = count_match(spec_of(4), games).result
     assert (result.wins, result.losses, result.draws, result.score) == (2, 1, 1, 0.625)
@@ -149,17 +149,17 @@ def test_draws_are_half_a_win_and_colours_take_turns():
     assert (result.as_white.wins, result.as_white.losses) == (1, 1)
 
 
-def test_forfeits_are_counted_by_who_failed():
+def test_forfeits_are_counted_by_player():
     games = [game(0, -1, "forfeit"), game(1, -1, "forfeit"), game(2, 1), game(3, -1, "forfeit")]
     assert count_match(spec_of(4), games).forfeits == (1, 2)
 
 
-def test_margins_are_those_of_games_played_out():
+def test_only_games_played_out_have_a_margin():
     games = [game(0, 1, margin=5.5), game(1, 1, margin=2.5), game(2, 1, "resignation"), game(3, -1, "forfeit")]
     assert count_match(spec_of(4), games).mean_margin == pytest.approx(1.5)
 
 
-def test_what_a_person_reads(tmp_path):
+def test_lines_for_the_console(tmp_path):
     made = Scripted("centre", plays(4, PASS)), Scripted("pass", lambda game, _: Reply(fault="it died"))
     table = play_match(tmp_path, spec_of(2), lambda: made, 2)
     assert list(match_lines(table, tmp_path)) == [
@@ -167,8 +167,8 @@ def test_what_a_person_reads(tmp_path):
         "2 won, 0 lost, 0 drawn: 100.0% (95 % interval 34.2% to 100.0%)",
         "as Black 1-0-0, 100.0% (20.7% to 100.0%); as White 1-0-0, 100.0% (20.7% to 100.0%)",
         "2 unique games of 0 moves on average",
-        "pass forfeited 2 games; the reasons are in the SGF",
-        f"games and count: {tmp_path}",
+        "pass forfeited 2 games; the reasons are in games.sgf",
+        f"games and result: {tmp_path}",
     ]
     assert json.loads((tmp_path / "games/0001.json").read_text())["fault"] == "pass: it died"
     assert "it died" in (tmp_path / "games.sgf").read_text()

@@ -1,4 +1,4 @@
-"""The referee: turns, colours, results, forfeits, openings; the games of two networks are those of the gate."""
+"""The referee: turns, colours, results, forfeits, openings; two networks play the same games as in gating."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from tests.evaluation.match.players import Scripted, passes, plays
 from tests.search.evaluators import HashEvaluator
 from zero.config.params import SearchParams, match_play
 from zero.errors import ParamsError
-from zero.evaluation.match.referee import Referee, most_opening_moves
+from zero.evaluation.match.referee import Referee, max_opening_moves
 from zero.evaluation.match.results import FORFEIT
 from zero.games.rules import go_rules, gomoku_rules
 from zero.play.batched_games import play_games
@@ -43,7 +43,7 @@ def test_a_row_wins_at_gomoku():
     assert (game.actions, game.outcome, game.end) == ((0, 3, 1, 4, 2), 1, "line")
 
 
-def test_who_resigns_loses():
+def test_a_player_that_resigns_loses():
     black, white = games_of(GO3, Scripted("a", lambda game, moves: Reply()), Scripted("b", passes(GO3)))
     assert (black.end, black.outcome, black.actions) == ("resignation", -1, ())
     assert (white.end, white.outcome, white.result) == ("resignation", 1, -1)
@@ -69,14 +69,14 @@ def test_suicide_forfeits_the_game():
     assert "suicide" in game.fault
 
 
-def test_a_failed_player_loses_that_game_alone():
+def test_a_failed_player_loses_only_that_game():
     fails_in_1 = Scripted("a", lambda game, moves: Reply(fault="it died") if game == 1 else Reply(PASS))
     games = games_of(GO3, fails_in_1, Scripted("b", passes(GO3)), numbers=range(4))
     assert [game.end for game in games] == ["passes", FORFEIT, "passes", "passes"]
     assert (games[1].fault, games[1].result) == ("a: it died", -1)
 
 
-def test_both_players_hear_of_every_move_and_of_every_end():
+def test_both_players_receive_every_move_and_every_end():
     first, second = Scripted("a", plays(4, PASS)), Scripted("b", passes(GO3))
     games = games_of(GO3, first, second, numbers=range(6))
     for player in (first, second):
@@ -84,13 +84,13 @@ def test_both_players_hear_of_every_move_and_of_every_end():
         assert sorted(player.ended) == list(range(6))
 
 
-def test_no_more_games_are_open_than_there_is_room_for():
+def test_games_in_play_are_limited():
     first, second = Scripted("a", plays(4, PASS)), Scripted("b", passes(GO3))
     assert len(games_of(GO3, first, second, numbers=range(11), at_once=3)) == 11
-    assert max(map(len, first.asked + second.asked)) <= 3
+    assert max(map(len, first.requests + second.requests)) <= 3
 
 
-def test_a_pair_of_games_has_one_opening_and_each_pair_its_own():
+def test_the_two_games_of_a_pair_share_their_opening():
     rules = go_rules(5, 5, 0.5)
     openings = [
         game.actions[:4]
@@ -101,20 +101,20 @@ def test_a_pair_of_games_has_one_opening_and_each_pair_its_own():
     assert all(action < 25 for opening in openings for action in opening)
 
 
-def test_games_that_are_opened_together_begin_together():
+def test_players_set_up_several_games_in_one_call():
     first, second = Scripted("a", lambda game, _: Reply(PASS if game else -1)), Scripted("b", passes(GO3))
     games_of(GO3, first, second, numbers=range(5), at_once=3)
     assert first.begun == second.begun == [[0, 1, 2], [3], [4]]
 
 
-def test_an_opening_that_leaves_no_game_is_refused():
-    assert most_opening_moves(GO3) == 4
-    rules = gomoku_rules(2, 2, 2)  # two moves of Black's are a line
-    with pytest.raises(ParamsError, match="opening_moves = 3: none of 100 random openings left a game to play; give f"):
+def test_an_opening_that_ends_the_game_is_rejected():
+    assert max_opening_moves(GO3) == 4
+    rules = gomoku_rules(2, 2, 2)  # two black stones are always a line
+    with pytest.raises(ParamsError, match="opening_moves = 3: all of 100 random openings ended the game"):
         games_of(rules, Scripted("a", passes(rules)), Scripted("b", passes(rules)), opening_moves=3)
 
 
-def test_an_error_of_ours_in_a_player_is_not_swallowed():
+def test_a_bug_in_a_player_is_raised():
     def breaks(game, moves):
         raise AssertionError("broken")
 
@@ -140,7 +140,7 @@ def searcher(rules, salt, root):
 
 
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
-def test_two_networks_play_the_games_of_the_gate(root):
+def test_two_networks_play_the_games_of_gating(root):
     rules = go_rules(4, 4, 0.5)
     search = SearchParams(first_play="parent", random_symmetry=False, root=root, considered_actions=6)
     settings = play_settings(search, match_play(3, SIMULATIONS), num_players=2)

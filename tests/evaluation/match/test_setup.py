@@ -1,4 +1,4 @@
-"""`zero match` as a user runs it: real players, the report, what it keeps, and what it refuses."""
+"""`zero match` with real players: its output, its files, and its errors."""
 
 import json
 import os
@@ -18,12 +18,12 @@ from zero.config.params import parse_params
 from zero.config.presets import preset_text
 from zero.data.sgf import read_collection
 from zero.errors import ParamsError
-from zero.evaluation.match.setup import contest
+from zero.evaluation.match.setup import run_match
 from zero.network.weights import new_network, weights_bytes
 from zero.players.build import make_player
 
 SMOKE = parse_params(preset_text("smoke"))
-CANNOT_BE_PLAYED = {
+INVALID = {
     "random nobody": "unknown lineage 'nobody'",
     "random rollout:0": "'rollout:0': rollout must be an integer from 1 to 1000000, got '0'",
     "random random --games 3": "games = 3 is odd",
@@ -34,7 +34,7 @@ CANNOT_BE_PLAYED = {
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A project's folder with parameters and a network of its own."""
+    """A project folder with parameters and a network."""
     (tmp_path / "params.yaml").write_text(preset_text("smoke"))
     (tmp_path / "weights.safetensors").write_bytes(weights_bytes(new_network(SMOKE.network, SMOKE.game, 1)))
     return tmp_path
@@ -60,14 +60,14 @@ def zero_match(home: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_the_command_reports_and_keeps_the_games(home):
+def test_the_command_shows_the_result_and_writes_the_games(home):
     match = zero_match(home, "weights.safetensors,simulations=4", "random", "--games", "10", "--openings", "2")
     out, err = match.communicate(timeout=300)
     assert match.returncode == 0, err
     lines = out.splitlines()
     assert lines[0] == "weights.safetensors, 4 simulations against random: 10 games"
     assert "95 % interval" in lines[1] and lines[2].startswith("as Black ")
-    folder = Path(lines[-1].removeprefix("games and count: "))
+    folder = Path(lines[-1].removeprefix("games and result: "))
     assert folder.parent == home / ".zero/matches"
     games = read_collection((folder / "games.sgf").read_text())
     assert [game.black_name for game in games[:2]] == ["weights.safetensors, 4 simulations", "random"]
@@ -76,7 +76,7 @@ def test_the_command_reports_and_keeps_the_games(home):
     assert count["wins"] + count["losses"] + count["draws"] == 10
 
 
-def test_a_killed_match_goes_on_and_comes_out_the_same(home):
+def test_a_killed_match_is_continued_with_equal_games(home):
     arguments = ("weights.safetensors,simulations=8", "random", "--games", "40", "--at-once", "1")
     killed = zero_match(home, *arguments, "--out", "killed")
     deadline = time.monotonic() + 300
@@ -96,26 +96,26 @@ def test_a_killed_match_goes_on_and_comes_out_the_same(home):
 
 
 @pytest.fixture(scope="module")
-def refused(tmp_path_factory: pytest.TempPathFactory) -> "dict[str, subprocess.CompletedProcess[str]]":
-    """What `zero match` says of what cannot be played."""
+def failed(tmp_path_factory: pytest.TempPathFactory) -> "dict[str, subprocess.CompletedProcess[str]]":
+    """Runs of `zero match` with invalid arguments."""
     home = tmp_path_factory.mktemp("home")
     (home / "params.yaml").write_text(preset_text("smoke"))
-    done = zero_in_turn(home, *(["match", *words.split()] for words in CANNOT_BE_PLAYED), ZERO_HOME=str(home))
-    return dict(zip(CANNOT_BE_PLAYED, done, strict=True))
+    done = zero_in_turn(home, *(["match", *words.split()] for words in INVALID), ZERO_HOME=str(home))
+    return dict(zip(INVALID, done, strict=True))
 
 
-@pytest.mark.parametrize("words, message", CANNOT_BE_PLAYED.items())
-def test_what_cannot_be_played_is_one_line(refused, words, message):
-    done = refused[words]
+@pytest.mark.parametrize("words, message", INVALID.items())
+def test_an_invalid_match_is_one_line(failed, words, message):
+    done = failed[words]
     assert done.returncode == 1
     assert message in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
 
-def test_the_same_match_has_the_same_folder(home):
-    first = contest(home, ("random", "random"), 4)
-    assert contest(home, ("random", "random"), 4).folder == first.folder
-    assert contest(home, ("random", "random"), 4, seed=2).folder != first.folder
-    assert contest(home, ("random", "random"), 4, komi=1.5).folder != first.folder
+def test_equal_matches_have_one_folder(home):
+    first = run_match(home, ("random", "random"), 4)
+    assert run_match(home, ("random", "random"), 4).folder == first.folder
+    assert run_match(home, ("random", "random"), 4, seed=2).folder != first.folder
+    assert run_match(home, ("random", "random"), 4, komi=1.5).folder != first.folder
 
 
 def test_each_player_is_made_once_and_closed(home, monkeypatch):
@@ -130,30 +130,30 @@ def test_each_player_is_made_once_and_closed(home, monkeypatch):
         return player
 
     monkeypatch.setattr("zero.evaluation.match.setup.make_player", make)
-    contest(home, ("random", "random"), 2)
+    run_match(home, ("random", "random"), 2)
     assert len(made) == len(closed) == 2
-    contest(home, ("random", "random"), 2)  # it is over: they only tell who they are
+    run_match(home, ("random", "random"), 2)  # finished: the players are started to report their names
     assert len(made) == len(closed) == 4
     with pytest.raises(ParamsError, match="broken"):
-        contest(home, ("random", "rollout:1"), 2)
+        run_match(home, ("random", "rollout:1"), 2)
     assert len(made) == len(closed) == 5
 
 
 def test_openings_are_bounded_by_the_board(home):
-    with pytest.raises(ParamsError, match="opening_moves = 13 are too many for 25 points; give at most 12"):
-        contest(home, ("random", "random"), 2, opening_moves=13, folder=home / "match")
+    with pytest.raises(ParamsError, match="opening_moves must be at most 12 for 25 points, got 13"):
+        run_match(home, ("random", "random"), 2, opening_moves=13, folder=home / "match")
     assert not (home / "match").exists()
 
 
 def test_komi_is_for_go(tmp_path):
     (tmp_path / "params.yaml").write_text(preset_text("gomoku8"))
     with pytest.raises(ParamsError, match=r"komi = 7\.5 is for Go only; gomoku has no komi"):
-        contest(tmp_path, ("random", "random"), 2, komi=7.5)
+        run_match(tmp_path, ("random", "random"), 2, komi=7.5)
 
 
 @needs_gnugo
-def test_gnugo_beats_random_and_loses_nothing_by_forfeit(home):
-    table = contest(home, ("gnugo:1", "random"), 8).table
+def test_gnugo_beats_random_without_forfeits(home):
+    table = run_match(home, ("gnugo:1", "random"), 8).table
     assert table.result.wins == 8
     assert table.forfeits == (0, 0)
 
@@ -161,11 +161,11 @@ def test_gnugo_beats_random_and_loses_nothing_by_forfeit(home):
 def test_a_match_is_a_run_in_mlflow(home, server):
     from mlflow import MlflowClient
 
-    from zero.evaluation.match.tracking import track_match
+    from zero.evaluation.match.output import track_matches
 
-    played = contest(home, (f"{home}/weights.safetensors,simulations=2", "random"), 6)
-    url = track_match(played.folder, server)
-    assert track_match(played.folder, server) == url, "written once"
+    played = run_match(home, (f"{home}/weights.safetensors,simulations=2", "random"), 6)
+    urls = track_matches([played.folder], server)
+    assert track_matches([played.folder], server) == urls, "written once"
     client = MlflowClient(server)
     experiment = client.get_experiment_by_name("matches of players")
     runs = client.search_runs([experiment.experiment_id], f"tags.`zero.match` = '{played.spec.key()}'")

@@ -1,12 +1,12 @@
-"""Ratings from results by the model of Bradley and Terry (1952), with intervals. Values in, values out.
+"""Ratings from results by the model of Bradley and Terry (1952), with intervals. Pure functions.
 
-A player of rating R scores 1 / (1 + 10^((Q - R) / 400)) against one of rating Q; a draw is half a win and half a loss.
-The ratings are those of the greatest posterior (SciPy's `trust-exact` on the exact gradient and Hessian), the intervals
-those of its normal approximation, the inverse Hessian. The prior is one drawn game more for each player, shared among
-its opponents as its games are: it keeps a player finite that won or lost everything, and is lost among 400 games.
+A player with rating R scores 1 / (1 + 10^((Q - R) / 400)) against one with rating Q; a draw counts as half a win and
+half a loss. Ratings maximise the posterior (SciPy's `trust-exact` with the exact gradient and Hessian). Intervals are
+those of its normal approximation, the inverse Hessian. The prior is one additional drawn game per player, shared among
+its opponents in proportion to its games. It keeps the rating of a player finite that won or lost all games.
 
-Players that no chain of games connects cannot be compared: they are in groups, each with a scale of its own. (The
-library `choix` 0.4 fits the model too, but without draws, fixed players or the covariance at the maximum.)
+Players that no chain of games connects cannot be compared. They form groups, each with its own scale. (The library
+`choix` 0.4 fits this model, but without draws, fixed players, or the covariance at the maximum.)
 """
 
 import math
@@ -21,69 +21,69 @@ from scipy.optimize import minimize
 from zero.statistics import NORMAL_95
 
 ELO_OF_LOGIT = 400 / math.log(10)
-"""Rating points of one unit of log odds."""
+"""Rating points per unit of log odds."""
 PRIOR_GAMES = 1.0
-"""Drawn games that the prior adds for each player, on average."""
+"""Drawn games per player that the prior adds, on average."""
 TOLERANCE = 1e-10
-"""Of the gradient, in games."""
+"""Tolerance of the gradient, in games."""
 
-TOLD_DIGITS = 9
-"""Decimals by which information is compared: in a chain all neighbours' games tell the same, but for rounding."""
+INFORMATION_DIGITS = 9
+"""Decimals of the comparison of information: in a chain all neighbours are equal except for rounding errors."""
 
 
 class Score(NamedTuple):
-    """What a player made of its games with another."""
+    """Points of a player in its games against another."""
 
     first: str
     second: str
     points: float
-    """Of the first: wins and half the draws."""
+    """Points of the first player: its wins and half of the draws."""
     games: float
 
 
 class Rating(NamedTuple):
-    """A player's place on the scale of its group."""
+    """Rating of a player on the scale of its group."""
 
     player: str
     elo: float
     low: float
-    """95 % interval of the difference to the group's reference."""
+    """95 % interval of the difference to the reference of the group."""
     high: float
     games: float
     opponents: int
 
 
 class Group(NamedTuple):
-    """Players that chains of games connect."""
+    """Players that are connected by chains of games."""
 
     reference: str
-    """Its rating is given; those of the others are relative to it."""
+    """Player with a given rating; the other ratings are relative to it."""
     ratings: tuple[Rating, ...]  # K, by name
     covariance: np.ndarray  # [K, K] float64, of the log odds; zero for the reference
 
     def rating(self, player: str) -> Rating:
-        """That of a player of the group."""
-        return self.ratings[self.place(player)]
+        """The rating of a player of the group."""
+        return self.ratings[self.index_of(player)]
 
-    def place(self, player: str) -> int:
-        """Its place in the group."""
+    def index_of(self, player: str) -> int:
+        """The index of a player in `ratings` and `covariance`."""
         return next(k for k, rating in enumerate(self.ratings) if rating.player == player)
 
 
 class Pair(NamedTuple):
-    """Two players that could play."""
+    """Two players of a possible match."""
 
     first: str
     second: str
 
 
 def rate(scores: Iterable[Score], references: Mapping[str, float]) -> tuple[Group, ...]:
-    """Ratings of all players that have played. Equal scores give equal bits in any order.
+    """Ratings of all players with games. The order of the scores does not change a bit.
 
     Args:
-      scores: of any pairs, several of one pair too; those without games are passed over.
-      references: players with a given rating, the one that a group would rather have first; a group without any of
-        them has its first player by name at 0.
+      scores: scores of pairs, also several of one pair; scores without games are ignored.
+      references: given ratings, in order of preference. A group without any of these players has its first player by
+        name at 0.
 
     Returns:
       The groups, the largest first.
@@ -94,33 +94,33 @@ def rate(scores: Iterable[Score], references: Mapping[str, float]) -> tuple[Grou
 
 
 def expected_score(elo: float, opponent: float) -> float:
-    """Score a game that the model expects."""
+    """Expected score per game."""
     return 1 / (1 + 10 ** ((opponent - elo) / 400))
 
 
 def information(groups: Sequence[Group], pair: Pair) -> float:
-    """What a game of the pair tells: p (1 - p) times the variance of their difference; infinite between two groups.
+    """Information of a game: p (1 - p) times the variance of the difference; infinite between two groups.
 
-    Of all pairs, the one with the most makes the volume of the joint confidence region shrink most: n games multiply
-    the determinant of the information matrix by 1 + n p (1 - p) variance.
+    The pair with the highest information shrinks the volume of the joint confidence region most: n games multiply the
+    determinant of the information matrix by 1 + n p (1 - p) variance.
     """
     group = next((each for each in groups if pair.first in _names(each)), None)
     if group is None or pair.second not in _names(group):
         return math.inf
-    i, j = group.place(pair.first), group.place(pair.second)
+    i, j = group.index_of(pair.first), group.index_of(pair.second)
     p = expected_score(group.ratings[i].elo, group.ratings[j].elo)
     covariance = group.covariance
     return p * (1 - p) * float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
 
 
 def most_informative(groups: Sequence[Group], pairs: Sequence[Pair]) -> Pair:
-    """The pair of which a game tells most; of equals the first."""
-    told = [round(information(groups, pair), TOLD_DIGITS) for pair in pairs]
-    return pairs[told.index(max(told))]
+    """The pair with the highest information per game; of equals the first."""
+    values = [round(information(groups, pair), INFORMATION_DIGITS) for pair in pairs]
+    return pairs[values.index(max(values))]
 
 
 def _table(scores: Iterable[Score]) -> dict[tuple[str, str], tuple[float, float]]:
-    """Points of the first and games, by pair in the order of the names."""
+    """(Points of the first player, games) by pair; the names of a pair are sorted."""
     points: dict[tuple[str, str], list[float]] = defaultdict(list)
     games: dict[tuple[str, str], list[float]] = defaultdict(list)
     for score in scores:
@@ -134,7 +134,7 @@ def _table(scores: Iterable[Score]) -> dict[tuple[str, str], tuple[float, float]
 
 
 def _connected(table: Mapping[tuple[str, str], tuple[float, float]]) -> list[list[str]]:
-    """Players by group, each sorted."""
+    """The sorted players of each group."""
     group_of: dict[str, set[str]] = {}
     for pair in table:
         joined = set(pair).union(*(group_of.get(player, ()) for player in pair))
@@ -151,8 +151,10 @@ def _fit(
     first, second = (np.array([place[pair[which]] for pair in pairs]) for which in (0, 1))
     won, games = (np.array([table[pair][which] for pair in pairs]) for which in (0, 1))
     played = np.bincount(first, games, len(players)) + np.bincount(second, games, len(players))
+    # The prior: PRIOR_GAMES drawn games per player, shared among its opponents in proportion to its games.
     drawn = PRIOR_GAMES * (games / played[first] + games / played[second]) / 2
     won_all, all_games = won + drawn / 2, games + drawn
+    # The reference has a given rating, so it is not a variable of the fit.
     free = np.array([k for k, player in enumerate(players) if player != reference])
     num = len(players)
 

@@ -1,7 +1,8 @@
-"""The referee of a match: it alone knows the rules. Games go in lock-step, and both players think at the same time.
+"""The referee of a match: it enforces the rules, and plays many games in lock-step.
 
-In each turn every player is asked for all games in which it is to move, the two side by side in threads. A move that is
-illegal, or a player that fails, forfeits the game. Which games share a turn depends on nothing but their moves.
+In each turn every player receives one request for all games in which it is to move. The two players compute at the same
+time, each in its own thread. A player forfeits a game if it fails or plays an illegal move. Which games share a turn
+depends only on their moves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,11 +31,11 @@ from zero.players.player import RESIGN, Player, Reply
 from zero.search.streams import next_below, stream_of
 
 OPENING_TRIES = 100
-"""Openings drawn for a pair of games until one does not end the game."""
+"""Maximum number of random openings that are tried for a pair of games: some of them end the game."""
 
 
-def most_opening_moves(rules: Rules) -> int:
-    """Random moves that an opening may have: with half of the board filled there is a game left to play."""
+def max_opening_moves(rules: Rules) -> int:
+    """Maximum number of random moves in an opening: half of the board stays empty."""
     return rules.num_points // 2
 
 
@@ -48,12 +49,12 @@ class Table(NamedTuple):
 
 
 class Referee:
-    """Lets two players play; use it in a `with`."""
+    """Plays games of two players. A context manager: leaving it ends the threads."""
 
     def __init__(
         self, rules: Rules, players: tuple[Player, Player], seed: int, opening_moves: int, games_at_once: int
     ) -> None:
-        """`games_at_once` games are open at once, for which both players have room."""
+        """Keeps at most `games_at_once` games in play; both players must have capacity for them."""
         self._rules, self._players = rules, players
         self._seed, self._opening_moves, self._at_once = seed, opening_moves, games_at_once
         self._pool = ThreadPoolExecutor(2, "player")
@@ -65,36 +66,36 @@ class Referee:
         self._pool.shutdown(cancel_futures=True)
 
     def play(self, games: Sequence[int]) -> Iterator[MatchGame]:
-        """Plays these games of the match; each comes as soon as it is over.
+        """Plays these games of the match and yields each one when it is over.
 
         Raises:
-          ParamsError: there is no opening of so many moves that does not end the game.
+          ParamsError: every random opening with that many moves ends the game.
         """
         waiting = list(games)
         tables: dict[int, Table] = {}
         while waiting or tables:
-            room = self._at_once - len(tables)
-            if opened := waiting[:room]:
+            capacity = self._at_once - len(tables)
+            if opened := waiting[:capacity]:
                 tables |= {table.game: table for table in self._open(opened)}
-                del waiting[:room]
+                del waiting[:capacity]
             for game in self._turn(list(tables.values())):
                 del tables[game.game]
                 yield game
 
     def _turn(self, tables: list[Table]) -> list[MatchGame]:
-        """Asks for one move in every game; the games that it ended."""
+        """Plays one move in every game; returns the games that ended."""
         turns = [[t for t in tables if self._to_move(t) == player] for player in (0, 1)]
-        asked = [
+        requests = [
             self._pool.submit(self._players[player].choose, [table.game for table in turns[player]])
             for player in (0, 1)
             if turns[player]
         ]
-        replies = [reply for future in asked for reply in future.result()]
-        over = [self._take(t, reply) for t, reply in zip(turns[0] + turns[1], replies, strict=True)]
-        return [game for game in over if game is not None]
+        replies = [reply for future in requests for reply in future.result()]
+        finished = [self._take(t, reply) for t, reply in zip(turns[0] + turns[1], replies, strict=True)]
+        return [game for game in finished if game is not None]
 
     def _take(self, table: Table, reply: Reply) -> MatchGame | None:
-        """Plays a reply; the game, where it is over."""
+        """Plays a reply; returns the game if it is over."""
         name = self._players[self._to_move(table)].id.name
         if reply.fault:
             return self._lost(table, FORFEIT, f"{name}: {reply.fault}")
@@ -106,6 +107,7 @@ class Referee:
         return self._result(table) if ended(table.position) else None
 
     def _illegal(self, table: Table, action: int) -> str | None:
+        """Why an action is illegal; None if it is legal."""
         mask = np.zeros(self._rules.num_actions, np.bool_)
         legal_mask(self._rules, table.position, table.history, mask)
         if 0 <= action < self._rules.num_actions and mask[action]:
@@ -120,16 +122,16 @@ class Referee:
             player.play(table.game, action)
 
     def _result(self, table: Table) -> MatchGame:
-        """A game that has ended by the rules."""
+        """The result of a game that ended by the rules."""
         end = END_NAMES[end_by_rules(self._rules, table.position)]
         points = float(margin(self._rules, table.position))
-        return self._close(table, int(outcome(self._rules, table.position)), points, end)
+        return self._finish(table, int(outcome(self._rules, table.position)), points, end)
 
     def _lost(self, table: Table, end: str, fault: str = "") -> MatchGame:
-        """A game that the player to move has lost."""
-        return self._close(table, -int(table.position.state[TO_PLAY]), 0.0, end, fault)
+        """The result of a game that the player to move loses."""
+        return self._finish(table, -int(table.position.state[TO_PLAY]), 0.0, end, fault)
 
-    def _close(self, table: Table, won_by: int, points: float, end: str, fault: str = "") -> MatchGame:
+    def _finish(self, table: Table, won_by: int, points: float, end: str, fault: str = "") -> MatchGame:
         for player in self._players:
             player.end(table.game)
         return MatchGame.model_validate(
@@ -144,12 +146,12 @@ class Referee:
         )
 
     def _to_move(self, table: Table) -> int:
-        """Which player is to move: the first has Black in the games of even number."""
+        """Index of the player to move. The first player has Black in the games of even number."""
         white = int(table.position.state[TO_PLAY] < 0)
         return white if table.game % 2 == 0 else 1 - white
 
     def _open(self, games: Sequence[int]) -> list[Table]:
-        """Sets up games, with their openings. Each player hears of all at once: engines start side by side."""
+        """Sets up games with their openings. One call per player for all games, so that engines start in parallel."""
         openings = [self._opening(game // 2) for game in games]
         for player in self._players:
             player.begin(games)
@@ -161,7 +163,7 @@ class Referee:
         return tables
 
     def _opening(self, pair: int) -> list[int]:
-        """Random legal moves, on the board alone, that do not end the game; the same for both games of a pair."""
+        """Random legal moves without passes that do not end the game; the same for both games of a pair."""
         rules, stream = self._rules, stream_of(self._seed, 0, "opening", pair)
         position, history = new_position(rules), new_history(rules)
         mask = np.zeros(rules.num_actions, np.bool_)
@@ -178,6 +180,6 @@ class Referee:
             if len(actions) == self._opening_moves and not ended(position):
                 return actions
         raise ParamsError(
-            f"opening_moves = {self._opening_moves}: none of {OPENING_TRIES} random openings left a game to play; "
-            "give fewer"
+            f"opening_moves = {self._opening_moves}: all of {OPENING_TRIES} random openings ended the game; give a "
+            "smaller number"
         )

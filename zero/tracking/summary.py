@@ -1,7 +1,7 @@
-"""What is told of a whole lineage, such as its ladder, as a run in MLflow: a point a generation, and its files.
+"""Runs over all generations of a lineage in MLflow, such as the ratings of its champions.
 
-Ratings change with every match. So a run is known by the digest of what it shows: the same again writes nothing, and
-another one takes the place of the older, which MLflow keeps as deleted.
+Their content changes over time. A run is identified by the digest of its content: equal content is written once, and a
+new run replaces the older one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,24 +12,24 @@ from zero.tracking.metrics import Point
 from zero.tracking.pages import Page
 
 DIGEST_TAG = "zero.shown"
-"""Digest of the metrics and of the files that are JSON: of pictures the bytes depend on the library's version."""
+"""Digest of the metrics and the JSON files. The bytes of plots depend on the version of the library."""
 
 
 def track_summary(
     uri: str, lineage: str, stage: str, note: str, points: Sequence[Point], files: Mapping[str, bytes]
 ) -> str:
-    """Writes one of a lineage's runs over all its generations in place of the one there; the address of its page.
+    """Writes a run over all generations in place of the older one; returns its address.
 
     Args:
       uri: address of the server.
       lineage: name of the lineage.
-      stage: name of the run, by which it is found again.
-      note: what a reader of the run is told.
+      stage: name of the run.
+      note: description of the run.
       points: its metrics; step = generation.
       files: its files by name.
 
     Raises:
-      ServerError: the server does not answer; nothing is lost, and the call can be repeated.
+      ServerError: the server does not answer; the call can be repeated.
     """
     key = {"zero.lineage": lineage, "zero.stage": stage}
     shown = {name: sha256_bytes(data) for name, data in files.items() if name.endswith(".json")}
@@ -44,9 +44,8 @@ def track_summary(
             files=dict(sorted(files.items())),
             data=None,
         )
-        notebook = client.open_notebook(uri, lineage)
-        run = notebook.open_run(page)
-        notebook.fill_run(run, page)
-        notebook.delete_others(key, run.info.run_id)
-        url: str = notebook.run_url(run.info.run_id)
+        experiment = client.open_experiment(uri, lineage)
+        run = experiment.write_once(page)
+        experiment.delete_runs(key, keep=run.info.run_id)
+        url: str = experiment.run_url(run.info.run_id)
         return url

@@ -1,7 +1,7 @@
-"""Adds matches to a ladder, one after another, each between the two players of which a game tells most just then.
+"""Match scheduling: plays matches one after another, each between the two players whose game is most informative.
 
-Which match comes next follows from the finished ones alone. So a call that was cut short and is repeated first goes on
-with the match it was in.
+The next match follows from the finished ones alone. So an interrupted call, when it is repeated, first continues the
+match that was interrupted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 from zero.config.params import GameParams, GoParams
 from zero.errors import LineageError, ParamsError
-from zero.evaluation.ladder import Rated, rate_lineage
 from zero.evaluation.ladder.elo import Pair, most_informative
-from zero.evaluation.ladder.entries import Entry, champion_player, champion_text, champions, entry_of_player
-from zero.evaluation.match import Progress
-from zero.evaluation.match.setup import Played, contest, finished_matches
+from zero.evaluation.ladder.results import Entry, champion_player, champion_text, champions_of, entry_of_player
+from zero.evaluation.ladder.table import Rated, rate_lineage
+from zero.evaluation.match.setup import FinishedMatch, Progress, finished_matches, run_match
 from zero.games.rules import rules_of
 from zero.players.build import difference, make_player, resolve_player
 from zero.players.gtp_process import program_path
@@ -25,98 +24,98 @@ from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
 
 WEAKER = ("random",)
-"""Kinds that stand before the first generation in the line-up; other opponents stand behind the last."""
+"""Kinds of opponents that come before the first generation in the line-up; the others come after the last one."""
 SEED = 1
-"""Of a pair's first match; each match more has the next one."""
+"""Seed of the first match of a pair; each further match has the next free seed."""
 
 
-class Growth(NamedTuple):
-    """How a ladder is to grow."""
+class Schedule(NamedTuple):
+    """What to play."""
 
     num_games: int
-    """To be played now."""
+    """Games to add in this call."""
     match_games: int = 20
-    """Of a match; then all ratings are made anew."""
+    """Games per match; the ratings are computed again after each match."""
     opening_moves: int = 4
-    """Random moves at the start, the same for two games, so that players without chance do not repeat one game."""
+    """Random moves at the start, the same for two games, so that deterministic players do not repeat a game."""
     against: tuple[str, ...] | None = None
-    """Fixed opponents, as `zero match` names them; None: those of `usual_opponents`."""
+    """Specs of the fixed opponents; None: those of `default_opponents`."""
     simulations: int | None = None
-    """Of the networks, a move; None: those of each generation's gate."""
+    """Simulations per move of the networks; None: those of each generation's gating."""
     games_at_once: int = 32
 
 
-def usual_opponents(game: GameParams) -> tuple[str, ...]:
-    """Fixed opponents for a game, as far as they are installed; the first can hold the scale."""
+def default_opponents(game: GameParams) -> tuple[str, ...]:
+    """Fixed opponents for a game, GNU Go only if it is installed. The first one is an anchor."""
     if isinstance(game, GoParams) and program_path("gnugo") is not None:
         return ("gnugo:10", "gnugo:1", "random")
     return ("rollout:1000", "random")
 
 
-def grow(
-    home: Path, lineage: str, growth: Growth, progress: Callable[[int, int], None] | None = None
-) -> Iterator[Played]:
-    """Plays matches until there are as many games more; each match is yielded when it is over.
+def play_schedule(
+    home: Path, lineage: str, schedule: Schedule, progress: Callable[[int, int], None] | None = None
+) -> Iterator[FinishedMatch]:
+    """Plays matches until `schedule.num_games` games are added; yields each match when it is over.
 
     Args:
       home: the project's folder.
       lineage: its name.
-      growth: what to play.
-      progress: is told of (games done, games in all).
+      schedule: what to play.
+      progress: receives (games done, all games).
 
     Raises:
       ParamsError: a number of games is odd or below 2.
-      ZeroError: a player cannot be started; what was played is kept.
+      ZeroError: a player cannot be started; finished games are kept.
     """
-    for number in (growth.num_games, growth.match_games):
+    for number in (schedule.num_games, schedule.match_games):
         if number < 2 or number % 2:
-            raise ParamsError(f"{number} games cannot be shared between the colours; give an even number from 2 on")
+            raise ParamsError(f"{number} games cannot be shared between the colours; give an even number of at least 2")
     done = 0
-    with ProjectRecord(home) as chains:
-        generations = chains.ancestry(lineage)
+    with ProjectRecord(home) as record:
+        generations = record.ancestry(lineage)
         rated = rate_lineage(home, generations)
-        players = line_up(home, rated, growth)
+        players = line_up(home, rated, schedule)
         if len(players) < 2 or all(player.generation is None for player in players):
             raise LineageError(
-                f"lineage {lineage} has nobody to play: {len(players)} players with the newest generation's game; "
-                "give --against"
+                f"lineage {lineage} has {len(players)} players of the newest generation's game, which is not enough "
+                "for a match; give --against"
             )
-        while done < growth.num_games:
+        while done < schedule.num_games:
             pair = next_match(rated, players)
-            size = min(growth.match_games, growth.num_games - done)
+            size = min(schedule.match_games, schedule.num_games - done)
             texts = tuple(player.text for player in pair)
-            assert texts[0] and texts[1]
-            played = contest(
+            assert texts[0] and texts[1], "see line_up"
+            played = run_match(
                 home,
                 (texts[0], texts[1]),
                 size,
-                growth.opening_moves,
+                schedule.opening_moves,
                 free_seed(home, {entry.key for entry in pair}),
-                games_at_once=growth.games_at_once,
-                progress=_beyond(done, growth.num_games, progress),
+                games_at_once=schedule.games_at_once,
+                progress=_offset(done, schedule.num_games, progress),
             )
             done += size
             yield played
             rated = rate_lineage(home, generations)
 
 
-def line_up(home: Path, rated: Rated, growth: Growth) -> list[Entry]:
-    """All who can play, the weakest first as far as that is known beforehand."""
+def line_up(home: Path, rated: Rated, schedule: Schedule) -> list[Entry]:
+    """All players, the weakest first as far as the order is known before the games."""
     game = rated.game
-    texts = usual_opponents(game) if growth.against is None else growth.against
-    networks = _networks(rated.generations, game, growth.simulations)
+    texts = default_opponents(game) if schedule.against is None else schedule.against
+    networks = _networks(rated.generations, game, schedule.simulations)
     opponents = [_opponent(home, text, game) for text in texts]
     weaker = [entry for entry in opponents if entry.kind in WEAKER]
-    lined_up = [*weaker, *networks, *(entry for entry in opponents if entry not in weaker)]
-    # a shipped player that is also a champion stands for that champion
+    ordered = [*weaker, *networks, *(entry for entry in opponents if entry not in weaker)]
+    # A shipped player that is also a champion is listed once, as the champion.
     own = {entry.key: entry for entry in networks}
-    return list({entry.key: own.get(entry.key, entry) for entry in lined_up}.values())
+    return list({entry.key: own.get(entry.key, entry) for entry in ordered}.values())
 
 
 def next_match(rated: Rated, players: Sequence[Entry]) -> tuple[Entry, Entry]:
-    """The two of whom a game tells most; of equals, such as players of unlike groups, the nearest in the line-up.
+    """The two players whose game is most informative; of equals the nearest in the line-up.
 
-    At least one of them is a champion: games among the opponents tell nothing about the lineage.
+    At least one of them is a champion: games between opponents have no information about the lineage.
     """
     by_key = {player.key: player for player in players}
     places = sorted(combinations(range(len(players)), 2), key=lambda places: (places[1] - places[0], -places[1]))
@@ -127,7 +126,7 @@ def next_match(rated: Rated, players: Sequence[Entry]) -> tuple[Entry, Entry]:
 
 
 def free_seed(home: Path, keys: set[str]) -> int:
-    """The first seed that no finished match between these two has."""
+    """The lowest seed that no finished match of these two players has."""
     used = {
         spec.seed
         for _, spec, _ in finished_matches(home)
@@ -136,14 +135,14 @@ def free_seed(home: Path, keys: set[str]) -> int:
     return next(seed for seed in range(SEED, SEED + len(used) + 1) if seed not in used)
 
 
-def _beyond(done: int, total: int, progress: Callable[[int, int], None] | None) -> Progress | None:
-    """Tells of the games of a match as of those after the first `done`."""
+def _offset(done: int, total: int, progress: Callable[[int, int], None] | None) -> Progress | None:
+    """Reports the games of a match as those after the first `done`."""
     return (lambda now, _, __: progress(done + now, total)) if progress else None
 
 
 def _networks(generations: Sequence[Generation], game: GameParams, simulations: int | None) -> list[Entry]:
     found = []
-    for generation in champions(generations).values():
+    for generation in champions_of(generations).values():
         player = champion_player(generation, simulations)
         if player is not None and generation.params is not None and generation.params.game == game:
             found.append(entry_of_player(player, generation.number, champion_text(generation, simulations)))
@@ -161,11 +160,10 @@ def _opponent(home: Path, text: str, game: GameParams) -> Entry:
     if resolved.network is not None:
         params = resolved.network.network.params
         if params is not None and params.game != game:
-            raise ParamsError(
-                f"{text!r} was made for another game ({difference(params.game, game)}); give another opponent"
-            )
+            raise ParamsError(f"{text!r} plays another game ({difference(params.game, game)}); give another opponent")
         return entry_of_player(resolved.network.id, None, text)
-    player = make_player(resolved, rules_of(game), 1, SEED)  # only a running program reports its name and version
+    # A program must be started to report its name and version.
+    player = make_player(resolved, rules_of(game), 1, SEED)
     try:
         return entry_of_player(player.id, None, text)
     finally:

@@ -1,4 +1,4 @@
-"""Ladder and yardsticks on a real MLflow server: one run each, written once, replaced when there is something new."""
+"""Ladder, held-out evaluation and matches on a real MLflow server: written once, replaced when they change."""
 
 import json
 from collections.abc import Iterator
@@ -13,18 +13,14 @@ from tests.tracking.server import Server
 from zero.config.presets import preset_text
 from zero.data.records import read_records, write_records
 from zero.errors import ServerError
-from zero.evaluation.ladder.entries import Entry
-from zero.evaluation.ladder.files import ladder_files, write_ladder
-from zero.evaluation.ladder.notebook import track_ladder
-from zero.evaluation.ladder.results import Result
+from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, game_statistics
+from zero.evaluation.held_out_output import track_evaluation
+from zero.evaluation.ladder.output import ladder_files, track_ladder, write_ladder
+from zero.evaluation.ladder.results import Entry, Result
 from zero.evaluation.ladder.table import CurvePoint, Ladder, Row, Scale
-from zero.evaluation.match.setup import contest
-from zero.evaluation.match.store import RESULT_FILE
-from zero.evaluation.match.tracking import track_match
-from zero.evaluation.probes.judge import Judgement
-from zero.evaluation.probes.notebook import track_yardsticks
-from zero.evaluation.probes.shape import facts_of, shape_of
-from zero.evaluation.probes.table import GenerationYardsticks, Yardstick
+from zero.evaluation.match.output import track_matches
+from zero.evaluation.match.results import RESULT_FILE
+from zero.evaluation.match.setup import run_match
 from zero.games.rules import rules_of
 from zero.storage.files import write_manifest
 from zero.tracking import model_weights
@@ -77,16 +73,18 @@ def made_ladder(elo: float, lineage: str = LINEAGE) -> Ladder:
     )
 
 
-def made_yardsticks(generation: int) -> GenerationYardsticks:
+def made_evaluation(generation: int) -> GenerationEvaluation:
     games = read_records(write_records(made_records(RULES, 4, seed=generation)), "made")
-    judgement = Judgement(num_positions=9, policy_accuracy=0.5, cross_entropy=2.0, value_error=0.7, entropy=1.5)
-    return GenerationYardsticks(
+    metrics = Metrics(num_positions=9, policy_accuracy=0.5, cross_entropy=2.0, value_error=0.7, entropy=1.5)
+    return GenerationEvaluation(
         lineage=LINEAGE,
         generation=generation,
+        game=GO5,
         games_digest="d" * 64,
-        shape=shape_of(facts_of(games)),
-        yardsticks=(
-            Yardstick(who="challenger", weights=KEYS[0], games="later-1", games_digest="e" * 64, judgement=judgement),
+        is_promoted=True,
+        statistics=game_statistics([games]),
+        evaluations=(
+            Evaluation(network="challenger", weights=KEYS[0], games="later-1", games_digest="e" * 64, metrics=metrics),
         ),
     )
 
@@ -103,7 +101,7 @@ def history(client: MlflowClient, run_id: str, name: str) -> list[tuple[int, flo
     return [(point.step, point.value) for point in points]
 
 
-def test_a_ladder_is_written_once_and_replaced_by_the_next(server, tmp_path):
+def test_a_ladder_is_written_once_and_replaced_when_it_changes(server, tmp_path):
     first, second = made_ladder(100.0), made_ladder(120.0)
     url = track_ladder(tmp_path, server.uri, first)
     client, (run,) = runs_of(server, "elo")
@@ -111,7 +109,7 @@ def test_a_ladder_is_written_once_and_replaced_by_the_next(server, tmp_path):
     assert history(client, run.info.run_id, "ladder/elo") == [(0, 0.0), (1, 100.0)]
     assert history(client, run.info.run_id, "ladder/elo_low") == [(0, 0.0), (1, 10.0)]
     assert history(client, run.info.run_id, "ladder/total_games") == [(0, 0.0), (1, 24.0)]
-    assert "ladder/total_seconds" not in run.data.metrics, "nobody noted them"
+    assert "ladder/total_seconds" not in run.data.metrics, "costs are not noted"
     fetched = mlflow.artifacts.download_artifacts(
         run_id=run.info.run_id, dst_path=str(tmp_path), tracking_uri=server.uri
     )
@@ -134,16 +132,12 @@ def test_a_ladder_is_written_once_and_replaced_by_the_next(server, tmp_path):
 def matches_on(server: Server, key: str):
     client = MlflowClient(tracking_uri=server.uri)
     experiment = client.get_experiment_by_name("matches of players")
-    return (
-        list(client.search_runs([experiment.experiment_id], f"tags.`zero.evaluation.match` = '{key}'"))
-        if experiment
-        else []
-    )
+    return list(client.search_runs([experiment.experiment_id], f"tags.`zero.match` = '{key}'")) if experiment else []
 
 
-def test_a_ladders_matches_are_caught_up_and_another_outcome_is_another_run(server, tmp_path):
+def test_matches_of_a_ladder_are_written_and_another_result_is_another_run(server, tmp_path):
     (tmp_path / "params.yaml").write_text(preset_text("smoke"))
-    played = contest(tmp_path, ("random", "random"), 4)
+    played = run_match(tmp_path, ("random", "random"), 4)
     counted = {"wins": 2, "losses": 2, "draws": 0, "unique_games": 4, "opening_moves": 0}
     result = Result.model_validate({"source": played.folder.name, "kind": "match", "players": KEYS, **counted})
     ladder = made_ladder(80.0).model_copy(update={"results": (result,)})
@@ -153,7 +147,7 @@ def test_a_ladders_matches_are_caught_up_and_another_outcome_is_another_run(serv
     assert run.info.status == "FINISHED"
     changed = played.table.model_copy(update={"forfeits": (1, 0)})
     write_manifest(played.folder, changed, RESULT_FILE)
-    assert run.info.run_id not in track_match(played.folder, server.uri)
+    assert run.info.run_id not in track_matches([played.folder], server.uri)[0]
     assert {each.data.metrics["forfeits_first"] for each in matches_on(server, played.spec.key())} == {0.0, 1.0}
 
 
@@ -167,15 +161,15 @@ def test_a_version_without_weights_is_named(server):
         model_weights(server.uri, "empty", None, "1")
 
 
-def test_yardsticks_are_written_beside_it(server, tmp_path):
-    yardsticks = [made_yardsticks(1), made_yardsticks(2)]
-    track_yardsticks(server.uri, LINEAGE, RULES, yardsticks)
-    track_yardsticks(server.uri, LINEAGE, RULES, yardsticks)
-    client, (run,) = runs_of(server, "yardsticks")
+def test_held_out_evaluation_is_written_once(server, tmp_path):
+    results = [made_evaluation(1), made_evaluation(2)]
+    track_evaluation(server.uri, LINEAGE, results)
+    track_evaluation(server.uri, LINEAGE, results)
+    client, (run,) = runs_of(server, "evaluation")
     assert history(client, run.info.run_id, "challenger/later-1/policy_accuracy") == [(1, 0.5), (2, 0.5)]
-    lengths = [(each.generation, each.shape.mean_length) for each in yardsticks]
-    assert history(client, run.info.run_id, "games/mean_length") == lengths
+    values = [(each.generation, each.statistics.start_value) for each in results]
+    assert history(client, run.info.run_id, "games/start_value") == values
     mlflow.artifacts.download_artifacts(run_id=run.info.run_id, dst_path=str(tmp_path), tracking_uri=server.uri)
-    kept = json.loads((tmp_path / "yardsticks.json").read_text())
-    assert GenerationYardsticks.model_validate(kept["gen-0002"]) == yardsticks[1]
+    written = json.loads((tmp_path / "evaluation.json").read_text())
+    assert GenerationEvaluation.model_validate(written["gen-0002"]) == results[1]
     assert (tmp_path / "first-moves.png").read_bytes().startswith(b"\x89PNG")

@@ -1,13 +1,11 @@
-"""Self-play of 9x9 Go on one core: ours against `pgx` and `mctx`, with the same network, games and simulations."""
+"""Self-play of 9x9 Go on one core, compared with `pgx` and `mctx`: same network, games and simulations."""
 
 from importlib.util import find_spec
 
-from benchmarks.children import Child
+from benchmarks.harness import Child, Context, Measure, Measured, against, not_measured, rate
 from benchmarks.results import Detail, Sample
-from benchmarks.rounds import Context, Measured, against, not_measured
 from benchmarks.selfplay import SIMULATIONS, SelfplayWork
 from benchmarks.setting import GO9, params_of, residual_tower
-from benchmarks.work import Measure, rate
 
 NUM_SIMULATIONS = 20
 NUM_GAMES = 64
@@ -19,10 +17,9 @@ ONE_THREAD = {
 
 
 def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The work of a `SelfplayWork` by the rival: `selfplay` in evaluations a second."""
+    """The measure `selfplay` of a `SelfplayWork` for pgx: evaluations per second."""
     params = SelfplayWork.model_validate_json(arguments).params
-    from benchmarks.jax_network import jax_network
-    from benchmarks.pgx_games import PgxGames
+    from benchmarks.pgx_games import PgxGames, jax_network
     from zero.network.weights import new_network
 
     network = jax_network(new_network(params.network, params.game, params.seed))
@@ -40,7 +37,7 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
 
 
 def against_pgx(context: Context) -> Measured:
-    """Evaluations a second of a 4x32 tower."""
+    """Evaluations per second of a 4x32 network."""
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         return not_measured(f"{', '.join(missing)} not installed (extra `test`)")
     work = SelfplayWork(
@@ -52,5 +49,5 @@ def against_pgx(context: Context) -> Measured:
         )
     )
     core = context.cores[-1:]
-    with Child("selfplay", work, core) as ours, Child("against_pgx", work, core, ONE_THREAD) as rival:
+    with Child("selfplay", work, core) as ours, Child("pgx", work, core, ONE_THREAD) as rival:
         return against(context, ours.side("selfplay"), rival.side("selfplay"))

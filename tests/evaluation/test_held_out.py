@@ -1,0 +1,358 @@
+"""Held-out evaluation: slow counts of metrics and statistics, GNU Go's games, results of a real lineage."""
+
+import json
+import math
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.end_to_end.lineages import Lineage
+from tests.made_games import GO5, made_params, made_records
+from tests.parameters import profile_params
+from zero.config.params import GoParams, load_params
+from zero.data.records import GameColumns, concatenate, read_records, write_records
+from zero.data.sgf import SgfGame, read_collection
+from zero.errors import LineageError, StorageError
+from zero.evaluation import held_out
+from zero.evaluation.held_out import (
+    BATCH,
+    GNUGO_FILE,
+    GNUGO_OPENING_MOVES,
+    MIN_PRIOR,
+    Positions,
+    backfill,
+    evaluate,
+    evaluation_dir,
+    evaluation_profile,
+    game_statistics,
+    gnugo_positions,
+    has_gnugo_games,
+    sample_positions,
+    sgf_outcome,
+)
+from zero.evaluation.held_out_output import evaluation_points, evaluation_tables, first_moves_png, spread
+from zero.games.planes import write_sample
+from zero.games.position import ENDED, NUM_PLANES, new_history, new_position
+from zero.games.rules import go_rules, gomoku_rules, legal_mask, margin, play, rules_of
+from zero.network.inference import new_evaluator
+from zero.network.weights import new_network, weights_bytes
+from zero.players.networks import weights_path
+from zero.record.ledger import read_ledger
+from zero.record.lineages import ProjectRecord
+from zero.search.evaluator import Evaluator, UniformEvaluator
+from zero.storage.files import read_manifest, write_atomic
+from zero.storage.manifests import GameRecord, GameSet
+
+RULES = rules_of(GO5)
+GO9 = GoParams(name="go", size=9, komi=7.0, allow_suicide=False)
+ALL = 10**6
+
+
+@pytest.fixture(scope="module")
+def records() -> list[GameRecord]:
+    """Random games. In the second half every other move has no visits; the last game ended by resignation."""
+    records = made_records(RULES, 12, seed=3)
+    for k in range(6, 12):
+        records[k].visit_counts[1::2] = 0
+    return [*records[:-1], records[-1]._replace(end="resignation", margin=0.0)]
+
+
+@pytest.fixture(scope="module")
+def games(records) -> GameColumns:
+    return read_records(write_records(records), "made")
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Evaluator:
+    params = made_params()
+    return new_evaluator(weights_bytes(new_network(params.network, GO5, 1)), profile_params())
+
+
+def slow_metrics(evaluator: Evaluator, records: list[GameRecord]) -> list[tuple[float, float, float, float]]:
+    """Accuracy, cross-entropy, squared value error and entropy of each target, one position at a time."""
+    found = []
+    position, history = new_position(RULES), new_history(RULES)
+    for record in records:
+        for move, counts in enumerate(record.visit_counts):
+            if not counts.any():
+                continue
+            planes = np.zeros((BATCH, NUM_PLANES, RULES.num_words), np.uint64)
+            write_sample(RULES, position, history, record.actions, move, 0, planes[0])
+            prior, value = np.zeros((BATCH, RULES.num_actions), np.float32), np.zeros(BATCH, np.float32)
+            evaluator.evaluate(planes, prior, value)
+            p = [float(x) for x in prior[0]]
+            target = [int(c) / int(counts.sum()) for c in counts]
+            outcome = record.outcome if move % 2 == 0 else -record.outcome
+            found.append(
+                (
+                    float(p.index(max(p)) == target.index(max(target))),
+                    -sum(t * math.log(max(q, MIN_PRIOR)) for t, q in zip(target, p, strict=True)),
+                    (float(value[0]) - outcome) ** 2,
+                    -sum(q * math.log(max(q, MIN_PRIOR)) for q in p),
+                )
+            )
+    return found
+
+
+def test_metrics_equal_a_count_position_by_position(evaluator, games, records):
+    found = evaluate(evaluator, sample_positions(RULES, games, ALL))
+    slow = slow_metrics(evaluator, records)
+    assert found.num_positions == len(slow) > BATCH, "more than one batch"
+    shown = (found.policy_accuracy, found.cross_entropy, found.value_error, found.entropy)
+    assert shown == pytest.approx(np.mean(slow, axis=0).tolist(), rel=1e-5)
+
+
+def test_a_uniform_network_has_the_entropy_of_all_actions(games):
+    found = evaluate(UniformEvaluator(), sample_positions(RULES, games, ALL))
+    assert (found.entropy, found.cross_entropy) == pytest.approx((math.log(RULES.num_actions),) * 2, rel=1e-5)
+    assert found.value_error == 1.0, "there are no draws at komi 0.5"
+
+
+class Oracle:
+    """An evaluator that returns the targets."""
+
+    def __init__(self, positions: Positions) -> None:
+        self.positions, self.at = positions, 0
+
+    def evaluate(self, planes, prior, value) -> None:
+        rows = slice(self.at, self.at + BATCH)
+        known = self.positions.policy[rows]
+        prior[: len(known)], value[: len(known)] = known, self.positions.value[rows]
+        self.at += BATCH
+
+
+def test_a_perfect_network_has_the_entropy_of_the_targets(games):
+    positions = sample_positions(RULES, games, ALL)
+    found = evaluate(Oracle(positions), positions)
+    assert (found.policy_accuracy, found.value_error) == (1.0, 0.0)
+    target_entropy = game_statistics([games]).target_entropy
+    assert (found.cross_entropy, found.entropy) == pytest.approx((target_entropy,) * 2, rel=1e-5)
+
+
+def test_positions_are_spread_evenly_over_the_targets(games, records):
+    whole, some = sample_positions(RULES, games, ALL), sample_positions(RULES, games, 20)
+    num = len(whole.value)
+    assert num == sum(int(record.visit_counts.any(axis=1).sum()) for record in records)
+    chosen = [k * num // 20 for k in range(20)]
+    for name in ("planes", "policy", "value"):
+        assert np.array_equal(getattr(some, name), getattr(whole, name)[chosen])
+
+
+def slow_entropy(record: GameRecord) -> list[float]:
+    shares = [[c / sum(row) for c in row.tolist() if c] for row in record.visit_counts if row.any()]
+    return [-sum(p * math.log(p) for p in row) for row in shares]
+
+
+def test_statistics_equal_a_count_record_by_record(games, records):
+    found = game_statistics([games])
+    assert found.num_games == 12
+    assert found.start_value == pytest.approx(np.mean([record.root_values[0] for record in records]))
+    entropies = [entropy for record in records for entropy in slow_entropy(record)]
+    assert found.target_entropy == pytest.approx(np.mean(entropies))
+    first = Counter(int(record.actions[0]) for record in records)
+    assert found.first_moves == tuple(first[action] for action in range(RULES.num_actions))
+
+
+def test_openings_are_compared_by_their_first_moves(records):
+    one, other = records[0], records[1]
+    forked = one._replace(actions=np.concatenate([one.actions[:6], other.actions[6:]]), game=99)
+    played = [one, one, forked._replace(visit_counts=np.ones((len(forked.actions), 26), np.uint16))]
+    played[2] = played[2]._replace(root_values=np.zeros(len(forked.actions)), best_values=np.zeros(len(forked.actions)))
+    assert one.actions[6] != other.actions[6]
+    found = game_statistics([read_records(write_records(played), "made")])
+    assert found.unique_openings == {4: 1, 8: 2, 12: 2}
+
+
+def test_statistics_of_shards_are_those_of_all_their_games(games, records):
+    parts = [read_records(write_records(records[a:b]), "part") for a, b in ((0, 5), (5, 12))]
+    assert game_statistics(parts) == game_statistics([games])
+
+
+def test_the_shipped_games_are_legal_and_counted_by_our_rules():
+    rules = rules_of(GO9)
+    games = read_collection(GNUGO_FILE.read_text())
+    assert {game.black_name for game in games} | {game.white_name for game in games} == {"GNU Go 3.8 level 10"}
+    openings = [game.actions[:GNUGO_OPENING_MOVES] for game in games]
+    assert max(openings.count(opening) for opening in openings) <= 2, "two games per random opening"
+    for game in games:
+        position, history, mask = new_position(rules), new_history(rules), np.zeros(rules.num_actions, np.bool_)
+        for action in game.actions:
+            legal_mask(rules, position, history, mask)
+            assert mask[action]
+            play(rules, position, history, action)
+        if "R" not in game.result:
+            assert position.state[ENDED] and sgf_outcome(game, rules.komi) == np.sign(margin(rules, position))
+
+
+def test_moves_of_gnu_go_after_the_opening_are_the_targets():
+    games = {game.actions for game in read_collection(GNUGO_FILE.read_text())}
+    num = sum(len(actions) - GNUGO_OPENING_MOVES for actions in games)
+    positions = gnugo_positions(GO9)
+    assert len(positions.value) == min(num, held_out.NUM_POSITIONS)
+    assert np.array_equal(positions.policy.max(axis=1), np.ones(len(positions.value)))
+
+
+@pytest.mark.parametrize("rules", [go_rules(5, 5), go_rules(9, 8), gomoku_rules(9, 9, 5)])
+def test_only_9x9_go_has_games_of_gnu_go(rules):
+    assert not has_gnugo_games(rules)
+    assert has_gnugo_games(rules_of(GO9))
+
+
+GAME = "(;FF[4]GM[1]SZ[3]KM[{komi}]PB[b]PW[w]RE[{result}];B[bb];W[];B[])"
+
+
+@pytest.mark.parametrize(
+    "result, komi, outcome",
+    [
+        *[("B+8.5", 0.5, 1), ("B+2", 0, -1), ("W+3.5", 0.5, -1), ("0", 3, 0), ("B+R", 9, 1)],
+        *[("", 0, None), ("?", 0, None), ("Void", 0, None), ("B+", 0, None)],
+    ],
+)
+def test_an_outcome_is_counted_with_the_komi_of_the_rules(result, komi, outcome):
+    (game,) = read_collection(GAME.format(result=result, komi=komi))
+    assert sgf_outcome(game, 3.0) == outcome
+
+
+@pytest.fixture
+def lineage(recorded: Lineage, tmp_path: Path) -> Lineage:
+    """A copy; the tests write neither to git nor through DVC."""
+    home = Path(shutil.copytree(recorded.home, tmp_path / "home", symlinks=True))
+    return Lineage(home, home / ".zero/workspaces" / recorded.name)
+
+
+def computed(result):
+    return {(each.network, each.games) for each in result.evaluations}
+
+
+def test_results_are_computed_once_when_they_become_computable(lineage: Lineage):
+    calls = []
+    first, second = backfill(lineage.home, "tiny", lambda done, total: calls.append((done, total)))
+    assert (first.generation, second.generation) == (1, 2)
+    assert computed(first) == {("challenger", "own"), ("challenger", "later-1")}, "promoted: it is the champion"
+    assert computed(second) == {("challenger", "own"), ("champion", "own")}, "refused"
+    assert calls == [(k, 4) for k in range(5)]
+    assert first.find("champion", "later-1") == first.find("challenger", "later-1") is not None
+    ledger = read_ledger(lineage.workspace)
+    assert ledger[2].decision is not None
+    refused, champion = ledger[2].decision.challenger, ledger[1].champion
+    expected = {("challenger", refused), ("champion", champion)}
+    assert {(each.network, each.weights) for each in second.evaluations} == expected
+    assert second.find("champion", "own") == first.find("challenger", "later-1"), "same network, same games"
+
+    again = []
+    assert backfill(lineage.home, "tiny", lambda *call: again.append(call)) == [first, second]
+    assert again == [(0, 0)], "nothing is computed twice"
+    path = evaluation_dir(lineage.home, "tiny") / "gen-0001.json"
+    tree = json.loads(path.read_text())
+    tree["evaluations"] = [each for each in tree["evaluations"] if each["games"] == "own"]
+    write_atomic(path, json.dumps(tree).encode())
+    assert backfill(lineage.home, "tiny") == [first, second]
+    write_atomic(path, b"{")
+    assert backfill(lineage.home, "tiny") == [first, second], "an unreadable file is replaced"
+
+
+def test_a_champion_without_weights_here_has_no_results(lineage: Lineage):
+    with ProjectRecord(lineage.home) as record:
+        refused = record.generations("tiny")[2]
+        assert refused.entry is not None
+        path = weights_path(refused, refused.entry.champion)
+    assert path is not None
+    path.unlink()
+    second = backfill(lineage.home, "tiny")[-1]
+    assert computed(second) == {("challenger", "own")}
+    assert second.find("challenger", "own") is not None and second.find("champion", "own") is None
+
+
+def test_statistics_are_those_of_the_generations_games(lineage: Lineage):
+    found = {each.generation: each.statistics for each in backfill(lineage.home, "tiny")}
+    folder = lineage.workspace / "data/games"
+    refs = read_manifest(folder, GameSet).shards
+    games = concatenate(read_records((folder / ref.file.path).read_bytes(), "") for ref in refs)
+    assert found[2] == game_statistics([games])
+
+
+def test_tables_metrics_and_plot(lineage: Lineage):
+    results = backfill(lineage.home, "tiny")
+    networks, games = evaluation_tables(results)
+    assert (networks.row_count, games.row_count) == (3, 2), "a promoted challenger is shown once"
+    names = {point.name for point in evaluation_points(results[0])}
+    assert {"challenger/later-1/policy_accuracy", "champion/own/value_error", "games/start_value"} <= names
+    assert {point.step for point in evaluation_points(results[1])} == {2}
+    png = first_moves_png(results)
+    assert png.startswith(b"\x89PNG") and png == first_moves_png(results)
+
+
+def test_boards_are_spread_over_the_generations():
+    assert [each for each in spread(list(range(100)), 12)][::11] == [0, 99]
+    assert len(set(spread(list(range(13)), 12))) == 12
+    assert spread([1, 2], 12) == [1, 2]
+
+
+def test_missing_games_are_skipped_and_corrupt_games_are_an_error(lineage: Lineage):
+    with ProjectRecord(lineage.home) as record:
+        generations = record.generations("tiny")
+        manifest = generations[2].md5_of("data/games", "manifest.json")
+        shard = generations[1].md5_of("data/games", "shard-0000.parquet")
+        cache = generations[1].cache
+    assert manifest and shard
+    cache.path(manifest).unlink()
+    (only,) = backfill(lineage.home, "tiny")
+    assert only.generation == 1 and computed(only) == {("challenger", "own")}
+    evaluation_dir(lineage.home, "tiny").joinpath("gen-0001.json").unlink()
+    path = cache.path(shard)
+    data = bytearray(path.read_bytes())
+    path.unlink()
+    with pytest.raises(StorageError, match="is not on this machine; run `dvc pull` in a folder made by `zero checkout"):
+        backfill(lineage.home, "tiny")
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(StorageError, match=r"shard-0000\.parquet of tiny/gen-0001 is corrupt"):
+        backfill(lineage.home, "tiny")
+
+
+def test_games_of_gnu_go_are_parsed_once(lineage: Lineage, tmp_path, monkeypatch):
+    parsed: list[str] = []
+
+    def counted(text: str) -> list[SgfGame]:
+        parsed.append(text)
+        return read_collection(text)
+
+    text = "(;FF[4]GM[1]SZ[5]KM[0.5]PB[b]PW[w]RE[B+24.5];B[cc];W[];B[aa];W[];B[bb];W[dd];B[ab];W[];B[])"
+    (tmp_path / "gnugo5.sgf").write_text(text)
+    monkeypatch.setattr(held_out, "GNUGO_FILE", tmp_path / "gnugo5.sgf")
+    monkeypatch.setattr(held_out, "GNUGO_BOARD", 5)
+    monkeypatch.setattr(held_out, "read_collection", counted)
+    results = backfill(lineage.home, "tiny")
+    found = [each.find(network, "gnugo") for each in results for network in held_out.NETWORKS]
+    assert [metrics and metrics.num_positions for metrics in found] == [5] * 4
+    assert backfill(lineage.home, "tiny") == results and len(parsed) == 1
+
+
+def test_stored_results_are_read_without_a_network(lineage: Lineage):
+    stored = backfill(lineage.home, "tiny")
+    with ProjectRecord(lineage.home) as record:
+        made = record.generations("tiny")[1]
+        network = weights_path(made, made.decision.challenger if made.decision else "")
+    assert network
+    network.chmod(0o644)
+    network.write_bytes(network.read_bytes()[:-1])
+    assert backfill(lineage.home, "tiny") == stored
+    evaluation_dir(lineage.home, "tiny").joinpath("gen-0001.json").unlink()
+    with pytest.raises(StorageError, match="of tiny/gen-0001"):
+        backfill(lineage.home, "tiny")
+
+
+def test_an_unknown_lineage_is_named(lineage: Lineage):
+    with pytest.raises(LineageError, match="unknown lineage 'nobody'"):
+        backfill(lineage.home, "nobody")
+
+
+def test_networks_are_evaluated_on_the_cpu_in_fp32(lineage: Lineage):
+    profile = load_params(lineage.workspace).profile
+    gpu = profile.model_copy(update={"device": "cuda", "precision": "bf16"})
+    used = evaluation_profile(gpu)
+    assert (used.device, used.backend, used.precision) == ("cpu", "openvino", "fp32")
+    assert evaluation_profile(profile.model_copy(update={"isa": "avx2"})) == profile

@@ -1,0 +1,495 @@
+"""Held-out evaluation (`zero evaluate`): networks of a lineage on positions of games that exist anyway.
+
+For each generation the challenger and the champion predict moves and outcomes of four sets of games:
+
+| games | content |
+|---|---|
+| `own` | the generation's own self-play, on which the challenger was trained |
+| `later-1`, `later-5` | self-play of one and five generations later, which the network cannot have seen |
+| `gnugo` | games of GNU Go against itself, 9x9 Go only |
+
+Results are stored in `<home>/.zero/evaluation/go9/gen-0012.json`. They are not part of the record: each one names its
+network and its games by SHA-256 and can be computed again. `held_out_output` shows them.
+
+`gnugo9.sgf` contains games of GNU Go 3.8 at level 10 on 9x9. Each pair of games starts with random moves, because
+GNU Go would otherwise repeat a few games. It is the `games.sgf` of
+
+    zero match gnugo:10 gnugo:10 --games 40 --openings 4 --size 9 --komi 7 --out games
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import ValidationError
+
+from zero.config.params import GameParams, Params, ProfileParams
+from zero.config.settings import STATE_FOLDER
+from zero.data.records import GameColumns, read_records
+from zero.data.sgf import SgfGame, read_collection
+from zero.errors import StorageError
+from zero.games.planes import write_sample
+from zero.games.position import GO, NUM_PLANES, Rules, new_history, new_position
+from zero.games.rules import rules_of
+from zero.network.inference import new_evaluator
+from zero.network.profile import local_profile, prepare_torch
+from zero.players.networks import weights_of, weights_path
+from zero.record.generation import Generation
+from zero.record.lineages import ProjectRecord
+from zero.search.evaluator import Evaluator
+from zero.storage.files import canonical_json, sha256_bytes, write_atomic
+from zero.storage.layout import GAMES_DIR
+from zero.storage.manifests import Manifest, Sha256
+
+AHEAD = (1, 5)
+"""Distances, in generations, of the later games."""
+OWN, GNUGO = "own", "gnugo"
+GAME_SETS = (OWN, *(f"later-{ahead}" for ahead in AHEAD), GNUGO)
+NUM_POSITIONS = 2048
+"""Positions per set of games. The standard error of an accuracy of one half is then 1.1 %."""
+BATCH = 256
+"""Positions per call of the network. The last batch is padded, so that every call has the same shape."""
+MIN_PRIOR = 1e-8
+"""Lower bound of a prior in the cross-entropy, which would be infinite at zero."""
+CACHED_POSITIONS, CACHED_NETWORKS = 2 + max(AHEAD), 2
+"""Sets of positions and networks in memory: generation n needs the games up to n + 5 and two networks."""
+OPENING_LENGTHS = (4, 8, 12)
+"""Numbers of moves after which openings are compared; a shorter game counts with all its moves."""
+NO_MOVE = -1
+GNUGO_FILE = Path(__file__).with_name("gnugo9.sgf")
+GNUGO_BOARD = 9
+GNUGO_OPENING_MOVES = 4
+"""Random moves at the start of each game; they are not policy targets."""
+
+Network = Literal["challenger", "champion"]
+NETWORKS: tuple[Network, ...] = ("challenger", "champion")
+Progress = Callable[[int, int], None]
+"""Receives (evaluations done, evaluations to do)."""
+
+log = logging.getLogger(__name__)
+
+
+class Metrics(Manifest):
+    """How well a network predicts a set of games."""
+
+    num_positions: int
+    policy_accuracy: float
+    """Share of the positions in which the most visited move has the highest prior."""
+    cross_entropy: float
+    """Mean cross-entropy of the prior with the policy target, nats. Its minimum is the entropy of the targets."""
+    value_error: float
+    """Mean squared difference of value and outcome; 1 for a network that always predicts 0, if there are no draws."""
+    entropy: float
+    """Mean entropy of the prior, nats."""
+
+
+class GameStatistics(Manifest):
+    """Statistics of a generation's self-play that `metrics/selfplay.json` does not have."""
+
+    num_games: int
+    start_value: float
+    """Mean root value of the first position, for Black, -1 to 1."""
+    target_entropy: float
+    """Mean entropy of the policy targets, nats."""
+    unique_openings: dict[int, int]
+    """Number of different openings, by number of moves."""
+    first_moves: tuple[int, ...]
+    """Number of games that started with each action, [A]."""
+
+
+class Evaluation(Manifest):
+    """One network on one set of games."""
+
+    network: Network
+    weights: Sha256
+    games: str
+    """One of `GAME_SETS`."""
+    games_digest: Sha256
+    """SHA-256 of the manifest of the games, or of the SGF file."""
+    metrics: Metrics
+
+
+class GenerationEvaluation(Manifest):
+    """All results of one generation that could be computed so far."""
+
+    version: Literal[2] = 2
+    lineage: str
+    generation: int
+    game: GameParams
+    games_digest: Sha256
+    """SHA-256 of the manifest of the generation's own games."""
+    is_promoted: bool
+    """True if the champion after the generation is its challenger; its results are then stored once, as challenger."""
+    statistics: GameStatistics
+    evaluations: tuple[Evaluation, ...]
+
+    def find(self, network: Network, games: str) -> Metrics | None:
+        """The metrics of a network on a set of games; None if they are not computed."""
+        if self.is_promoted:
+            network = "challenger"
+        return next((e.metrics for e in self.evaluations if (e.network, e.games) == (network, games)), None)
+
+    def with_evaluation(self, evaluation: Evaluation) -> "GenerationEvaluation":
+        """A copy with one more result, which replaces an older one of the same network and set of games."""
+        key = (evaluation.network, evaluation.games)
+        others = [each for each in self.evaluations if (each.network, each.games) != key]
+        ordered = sorted([*others, evaluation], key=lambda each: (each.network, each.games))
+        return self.model_copy(update={"evaluations": tuple(ordered)})
+
+
+class Positions(NamedTuple):
+    """Positions of games with the targets of a network, for the player to move."""
+
+    planes: np.ndarray  # [N, P, W] uint64, see `zero.games.planes`
+    policy: np.ndarray  # [N, A] float32, visits divided by their sum
+    value: np.ndarray  # [N] float32, outcome
+
+
+class Target(NamedTuple):
+    """One position of a game with its policy target."""
+
+    actions: np.ndarray  # [M] moves of the game before the position
+    outcome: int  # +1, 0, -1 for Black
+    visit_actions: np.ndarray  # [K]
+    visit_counts: np.ndarray  # [K]
+
+
+class Request(NamedTuple):
+    """A result that is missing and can be computed."""
+
+    generation: int
+    network: Network
+    weights: str
+    games: str
+    played_in: int | None
+    """Generation of the games; None for GNU Go's."""
+    games_digest: str
+
+
+def backfill(home: Path, lineage: str, progress: Progress | None = None) -> list[GenerationEvaluation]:
+    """Computes and stores the missing results of a lineage; returns all results, oldest generation first.
+
+    Generations whose games or networks are not on this machine are skipped.
+
+    Raises:
+      LineageError: the lineage does not exist.
+      StorageError: a shard or a network is missing or corrupt, or a result cannot be written.
+    """
+    folder = evaluation_dir(home, lineage)
+    with ProjectRecord(home) as record:
+        available = {each.number: each for each in record.generations(lineage) if _is_available(each)}
+        results = {number: _load_or_start(folder, generation) for number, generation in available.items()}
+        requests = [each for number in available for each in missing_requests(number, available, results[number])]
+
+        @lru_cache(CACHED_NETWORKS)
+        def network(number: int, sha256: str) -> Evaluator:
+            return _load_network(available[number], sha256)
+
+        @lru_cache(CACHED_POSITIONS)
+        def positions(number: int) -> Positions:
+            return _self_play_positions(available[number])
+
+        gnugo = lru_cache(1)(gnugo_positions)
+        for done, request in enumerate(requests):
+            if progress:
+                progress(done, len(requests))
+            result = results[request.generation]
+            evaluator = network(request.generation, request.weights)
+            games = gnugo(result.game) if request.played_in is None else positions(request.played_in)
+            evaluation = Evaluation(
+                network=request.network,
+                weights=request.weights,
+                games=request.games,
+                games_digest=request.games_digest,
+                metrics=evaluate(evaluator, games),
+            )
+            results[request.generation] = result.with_evaluation(evaluation)
+            _write_evaluation(folder, results[request.generation])
+        if progress:
+            progress(len(requests), len(requests))
+    return [results[number] for number in sorted(results)]
+
+
+def missing_requests(
+    number: int, available: Mapping[int, Generation], result: GenerationEvaluation
+) -> Iterator[Request]:
+    """The results of generation `number` that can be computed and are missing or belong to other games or weights."""
+    known = {(each.network, each.weights, each.games, each.games_digest) for each in result.evaluations}
+    games: list[tuple[str, int | None, str]] = [(OWN, number, result.games_digest)]
+    for ahead in AHEAD:
+        if number + ahead in available:
+            games.append((f"later-{ahead}", number + ahead, _games_digest(available[number + ahead])))
+    if has_gnugo_games(rules_of(result.game)):
+        games.append((GNUGO, None, sha256_bytes(_gnugo_file())))
+    for network, weights in _networks_of(available[number]).items():
+        for name, played_in, digest in games:
+            if (network, weights, name, digest) not in known:
+                yield Request(number, network, weights, name, played_in, digest)
+
+
+def evaluation_profile(profile: ProfileParams) -> ProfileParams:
+    """The profile that networks are evaluated with: fp32 on the CPU, so that results of different machines compare."""
+    return local_profile(profile, profile.selfplay_threads, "cpu", "fp32")
+
+
+def evaluate(evaluator: Evaluator, positions: Positions) -> Metrics:
+    """The metrics of a network on at least one position."""
+    prior, value = _predict(evaluator, positions.planes, positions.policy.shape[1])
+    log_prior = np.log(np.maximum(prior, MIN_PRIOR))
+    return Metrics(
+        num_positions=len(value),
+        policy_accuracy=float((prior.argmax(axis=1) == positions.policy.argmax(axis=1)).mean()),
+        cross_entropy=float(-(positions.policy * log_prior).sum(axis=1).mean()),
+        value_error=float(((value - positions.value) ** 2).mean()),
+        entropy=float(-(prior * log_prior).sum(axis=1).mean()),
+    )
+
+
+def sample_positions(rules: Rules, games: GameColumns, num_positions: int) -> Positions:
+    """Positions of games, spread evenly over their policy targets; all of them if there are not more."""
+    moves = _spread(np.flatnonzero(np.diff(games.visit_offsets)), num_positions)
+    game_of = np.searchsorted(games.move_offsets, moves, side="right") - 1
+    return encode_positions(rules, [_target(games, move, game) for move, game in zip(moves, game_of, strict=True)])
+
+
+def encode_positions(rules: Rules, targets: Sequence[Target]) -> Positions:
+    """The positions of these targets as arrays."""
+    positions = Positions(
+        planes=np.zeros((len(targets), NUM_PLANES, rules.num_words), np.uint64),
+        policy=np.zeros((len(targets), rules.num_actions), np.float32),
+        value=np.zeros(len(targets), np.float32),
+    )
+    position, history = new_position(rules), new_history(rules)
+    for row, target in enumerate(targets):
+        num_moves = len(target.actions)
+        write_sample(rules, position, history, target.actions, num_moves, 0, positions.planes[row])
+        counts = target.visit_counts.astype(np.float32)
+        positions.policy[row, target.visit_actions] = counts / counts.sum()
+        positions.value[row] = target.outcome * (1 if num_moves % 2 == 0 else -1)
+    return positions
+
+
+def has_gnugo_games(rules: Rules) -> bool:
+    """True if `gnugo9.sgf` is of this game and board."""
+    return rules.game == GO and (rules.rows, rules.columns) == (GNUGO_BOARD, GNUGO_BOARD)
+
+
+def gnugo_positions(game: GameParams) -> Positions:
+    """Positions of GNU Go's games; the move that was played is the policy target.
+
+    Raises:
+      StorageError: the file is missing.
+    """
+    rules = rules_of(game)
+    unique = {game.actions: game for game in read_collection(_gnugo_file().decode())}
+    targets = []
+    for each in unique.values():
+        outcome = sgf_outcome(each, rules.komi)
+        if outcome is None:
+            continue
+        actions = np.array(each.actions, np.int16)
+        for move in range(GNUGO_OPENING_MOVES, len(actions)):
+            targets.append(Target(actions[:move], outcome, actions[move : move + 1], np.ones(1)))
+    chosen = _spread(np.arange(len(targets)), NUM_POSITIONS)
+    return encode_positions(rules, [targets[k] for k in chosen])
+
+
+def sgf_outcome(game: SgfGame, komi: float) -> int | None:
+    """Outcome for Black with another komi; None if the file has no result. Komi does not change a resignation."""
+    winner, _, how = game.result.partition("+")
+    if game.result == "0":
+        points = 0.0
+    elif winner not in ("B", "W") or not how:
+        return None
+    else:
+        sign = 1 if winner == "B" else -1
+        try:
+            points = sign * float(how)
+        except ValueError:  # "R" (resignation), "T" (time), "F" (forfeit)
+            return sign
+    return int(np.sign(points + game.komi - komi))
+
+
+def game_statistics(shards: Iterable[GameColumns]) -> GameStatistics:
+    """The statistics of the games of these shards."""
+    first_moves: Counter[int] = Counter()
+    openings: dict[int, set[bytes]] = {moves: set() for moves in OPENING_LENGTHS}
+    start_values, entropies, num_actions = [], [], 0
+    for games in shards:
+        num_actions = games.num_actions
+        start_values.append(games.root_values[games.move_offsets[:-1]].astype(np.float64))
+        entropies.append(target_entropies(games))
+        for first, end in zip(games.move_offsets[:-1], games.move_offsets[1:], strict=True):
+            first_moves[int(games.actions[first])] += 1
+            for moves, seen in openings.items():
+                seen.add(games.actions[first : min(first + moves, end)].tobytes())
+    values, entropy = np.concatenate(start_values), np.concatenate(entropies)
+    return GameStatistics(
+        num_games=len(values),
+        start_value=float(values.mean()),
+        target_entropy=float(entropy.mean()) if len(entropy) else 0.0,
+        unique_openings={moves: len(seen) for moves, seen in openings.items()},
+        first_moves=tuple(first_moves[action] for action in range(num_actions)),
+    )
+
+
+def target_entropies(games: GameColumns) -> np.ndarray:
+    """Entropy of each policy target, [D] float64, nats. Moves without visits are not targets."""
+    num_edges = np.diff(games.visit_offsets)
+    counts = games.visit_counts.astype(np.float64)
+    move = np.repeat(np.arange(len(num_edges)), num_edges)
+    total = np.bincount(move, counts, len(num_edges))
+    share = counts / total[move]
+    entropy = np.bincount(move, -share * np.log(share), len(num_edges))
+    return np.asarray(entropy[num_edges > 0])
+
+
+def evaluation_dir(home: Path, lineage: str) -> Path:
+    """Folder of a lineage's results."""
+    return home / STATE_FOLDER / "evaluation" / lineage
+
+
+def read_evaluation(folder: Path, generation: int) -> GenerationEvaluation | None:
+    """The stored results of a generation; None if there are none that this version can read."""
+    path = _path(folder, generation)
+    try:
+        return GenerationEvaluation.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError):
+        log.warning("%s cannot be read; its results are computed again", path)
+        return None
+
+
+def _write_evaluation(folder: Path, result: GenerationEvaluation) -> None:
+    write_atomic(_path(folder, result.generation), canonical_json(result))
+
+
+def _path(folder: Path, generation: int) -> Path:
+    return folder / f"gen-{generation:04d}.json"
+
+
+def _load_or_start(folder: Path, generation: Generation) -> GenerationEvaluation:
+    """The stored results of a generation, or new ones with the statistics of its games alone."""
+    digest = _games_digest(generation)
+    result = read_evaluation(folder, generation.number)
+    if result is not None and (result.lineage, result.games_digest) == (generation.lineage, digest):
+        return result
+    entry = generation.entry
+    assert entry is not None and entry.decision is not None, "see _is_available"
+    result = GenerationEvaluation(
+        lineage=generation.lineage,
+        generation=generation.number,
+        game=_params(generation).game,
+        games_digest=digest,
+        is_promoted=entry.champion == entry.decision.challenger,
+        statistics=game_statistics(_shards_of(generation)),
+        evaluations=(),
+    )
+    _write_evaluation(folder, result)
+    return result
+
+
+def _is_available(generation: Generation) -> bool:
+    """True if the generation has a decision, readable parameters, and the manifest of its games on this machine."""
+    has_decision = generation.entry is not None and generation.entry.decision is not None
+    return has_decision and generation.params is not None and generation.games is not None
+
+
+def _networks_of(generation: Generation) -> dict[Network, str]:
+    """SHA-256 of the networks that are on this machine; the champion only if it is not the challenger."""
+    entry = generation.entry
+    assert entry is not None and entry.decision is not None, "see _is_available"
+    networks: dict[Network, str] = {"challenger": entry.decision.challenger}
+    if entry.champion != entry.decision.challenger:
+        networks["champion"] = entry.champion
+    return {network: sha256 for network, sha256 in networks.items() if weights_path(generation, sha256)}
+
+
+def _load_network(generation: Generation, sha256: str) -> Evaluator:
+    data = weights_of(generation, sha256)
+    assert data is not None, "see _networks_of"
+    profile = evaluation_profile(_params(generation).profile)
+    prepare_torch(profile, profile.selfplay_threads)
+    return new_evaluator(data, profile)
+
+
+def _self_play_positions(generation: Generation) -> Positions:
+    """Positions of a generation's self-play, as many from each shard."""
+    rules = rules_of(_params(generation).game)
+    assert generation.games is not None, "see _is_available"
+    num = len(generation.games.shards)
+    shares = [NUM_POSITIONS * (k + 1) // num - NUM_POSITIONS * k // num for k in range(num)]
+    shards = zip(_shards_of(generation), shares, strict=True)
+    parts = [sample_positions(rules, games, share) for games, share in shards]
+    return Positions(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _shards_of(generation: Generation) -> Iterator[GameColumns]:
+    """The shards of a generation's self-play from DVC's cache; only one is in memory at a time.
+
+    Raises:
+      StorageError: a shard is missing or corrupt.
+    """
+    assert generation.games is not None, "see _is_available"
+    for shard in generation.games.shards:
+        data = generation.data(GAMES_DIR, shard.file.path)
+        name = f"{GAMES_DIR}/{shard.file.path} of {generation.tag}"
+        if data is None or sha256_bytes(data) != shard.file.sha256:
+            state = "is not on this machine" if data is None else "is corrupt"
+            raise StorageError(f"{name} {state}; run `dvc pull` in a folder made by `zero checkout {generation.tag}`")
+        yield read_records(data, name)
+
+
+def _games_digest(generation: Generation) -> str:
+    data = generation.manifest_bytes(GAMES_DIR)
+    assert data is not None, "see _is_available"
+    return sha256_bytes(data)
+
+
+def _target(games: GameColumns, move: int, game: int) -> Target:
+    edges = slice(games.visit_offsets[move], games.visit_offsets[move + 1])
+    return Target(
+        actions=games.actions[games.move_offsets[game] : move],
+        outcome=int(games.outcome[game]),
+        visit_actions=games.visit_actions[edges],
+        visit_counts=games.visit_counts[edges],
+    )
+
+
+def _spread(items: np.ndarray, num: int) -> np.ndarray:
+    """At most `num` items at equal distances."""
+    num = min(num, len(items))
+    return np.asarray(items[np.arange(num) * len(items) // max(num, 1)])
+
+
+def _predict(evaluator: Evaluator, planes: np.ndarray, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
+    """Priors [N, A] and values [N], both float64, of positions [N, P, W]."""
+    num = len(planes)
+    prior, value = np.zeros((num, num_actions)), np.zeros(num)
+    batch = np.zeros((BATCH, *planes.shape[1:]), planes.dtype)
+    batch_prior, batch_value = np.zeros((BATCH, num_actions), np.float32), np.zeros(BATCH, np.float32)
+    for start in range(0, num, BATCH):
+        part = planes[start : start + BATCH]
+        batch[: len(part)] = part
+        batch[len(part) :] = 0
+        evaluator.evaluate(batch, batch_prior, batch_value)
+        prior[start : start + BATCH] = batch_prior[: len(part)]
+        value[start : start + BATCH] = batch_value[: len(part)]
+    return prior, value
+
+
+def _gnugo_file() -> bytes:
+    try:
+        return GNUGO_FILE.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {GNUGO_FILE}: {error.strerror}; install the package again") from None
+
+
+def _params(generation: Generation) -> Params:
+    assert generation.params is not None, "see _is_available"
+    return generation.params
