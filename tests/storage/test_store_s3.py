@@ -105,7 +105,7 @@ def s3(monkeypatch) -> Iterator[S3Server]:
         monkeypatch.setenv(name, "/dev/null")
     for name, value in {"ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "k", "MAX_ATTEMPTS": "1"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setattr("zero.storage.store.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("zero.storage.store.FIRST_RETRY_SECONDS", 0.01)
     s3_class = fsspec.get_filesystem_class("s3")
     s3_class.clear_instance_cache()
     server = S3Server()

@@ -168,7 +168,7 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
         if limits is not None:
             _check_sizes(data, source, limits)
         # Strings stay dictionary-encoded: a long name that all games refer to would fill the memory if copied.
-        file = pq.ParquetFile(io.BytesIO(data), read_dictionary=STRING_COLUMNS)
+        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=STRING_COLUMNS)
         num_actions = int((file.schema_arrow.metadata or {}).get(NUM_ACTIONS_KEY, b"0"))
         if _types(file.schema_arrow) != _types(SCHEMA):
             raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
@@ -238,7 +238,7 @@ def read_values(data: bytes, source: str) -> GameValues:
       StorageError: the file is not a shard.
     """
     try:
-        table = pq.ParquetFile(io.BytesIO(data)).read(columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
+        table = pq.ParquetFile(pa.BufferReader(data)).read(columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
         move_offsets, actions = _flat(table, "actions")
         _, root_values = _flat(table, "root_values")
         return GameValues(_numbers(table, "game"), move_offsets, actions, root_values)
