@@ -131,30 +131,16 @@ def measure_rows(specs: Sequence[RowSpec], context: Context, done: Callable[[int
     rows: list[Row] = []
     for number, spec in enumerate(specs):
         rounds = itertools.count(number * context.repeats + 1)
+
+        def tick(rounds: Iterator[int] = rounds) -> None:
+            done(next(rounds))
+
         try:
-            measured = spec.measure(context._replace(tick=partial(_tick, done, rounds)))
+            measured = spec.measure(context._replace(tick=tick))
         except ZeroError as error:
             measured = not_measured(f"{FAILED}{error}")
         done((number + 1) * context.repeats)
-        rows.append(new_row(spec, measured))
+        fields = spec._asdict() | measured._asdict()
+        del fields["measure"]
+        rows.append(Row(**fields))
     return rows
-
-
-def new_row(spec: RowSpec, measured: Measured) -> Row:
-    """The row with its figures."""
-    return Row(
-        name=spec.name,
-        work=spec.work,
-        unit=spec.unit,
-        figure=measured.figure,
-        rival=spec.rival,
-        rival_figure=measured.rival_figure,
-        ratio=measured.ratio,
-        targets=spec.targets,
-        details=measured.details,
-        note=measured.note,
-    )
-
-
-def _tick(done: Callable[[int], None], rounds: Iterator[int]) -> None:
-    done(next(rounds))

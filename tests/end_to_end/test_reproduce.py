@@ -27,7 +27,7 @@ OTHER_ISA = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 STATE = ["state/champion", "state/trainee", "state/replay", "state/generation.json"]
 CANNOT_BE_DONE = {
     "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
-    "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games of its own",
+    "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games; recompute its state",
     "reproduce tiny/gen-0001 --sample 1 --keep kept": "give --sample or --keep, not both",
     "reproduce tiny/gen-0001 --keep zero": "is not empty",
 }

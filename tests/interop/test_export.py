@@ -84,8 +84,8 @@ def test_missing_weights_are_reported_with_the_remedy(begun, tmp_path):
 def test_corrupt_weights_are_rejected(begun, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(begun, home, symlinks=True)
-    with ProjectRecord(home) as chains:
-        (start,) = chains.generations("tiny")
+    with ProjectRecord(home) as record:
+        (start,) = record.generations("tiny")
         md5 = start.md5_of("state/champion", "weights.safetensors")
         assert md5
         path = start.cache.path(md5)
@@ -124,7 +124,7 @@ def corrupted(data: bytes, kind: str) -> bytes:
 def test_a_corrupt_file_is_not_exported(tmp_path, kind, file_format):
     good = weights_bytes(trained(network_params(value_hidden=VALUE_HIDDEN), GO19))
     source = weight_file(tmp_path, corrupted(good, kind))
-    with pytest.raises(StorageError, match=r"weight file is broken|was not written by zero"):
+    with pytest.raises(StorageError, match=r"weight file is corrupt|was not written by zero"):
         export_network(tmp_path, str(source), tmp_path / "out", file_format)
     assert list(tmp_path.iterdir()) == [source]
 

@@ -21,8 +21,8 @@ def test_a_player_has_the_attestation_of_the_generation_that_made_it(recorded: L
     size = export_player(recorded.home, source, tmp_path / "player")
     files = read_player_folder(tmp_path / "player")
     assert size == sum(map(len, files.values()))
-    statement = read_envelope(files["provenance.intoto.jsonl"], "it").attestation
-    assert (statement.external.lineage, statement.external.generation) == ("tiny", maker)
+    attestation = read_envelope(files["provenance.intoto.jsonl"], "it").attestation
+    assert (attestation.external.lineage, attestation.external.generation) == ("tiny", maker)
     digest = sha256_bytes(files["weights.safetensors"])
     assert digest == read_ledger(recorded.workspace)[maker].champion
     assert files["params.yaml"].decode() == recorded.show(f"tiny/gen-{maker:04d}", "params.yaml")
@@ -41,10 +41,12 @@ def test_the_maker_is_found_after_a_branch_or_a_rollback(gone_on: Lineage, tmp_p
     entry = entry_of(ledger, number)
     made = "tiny", entry.champion_generation
     export_player(gone_on.home, source, tmp_path / "player")
-    asked = read_envelope(read_player_folder(tmp_path / "player")["provenance.intoto.jsonl"], "it").attestation.external
-    assert (asked.lineage, asked.generation) == made
-    with ProjectRecord(gone_on.home) as chains:
-        assert champion_maker(chains, name, number).tag == generation_tag(*made)
+    external = read_envelope(
+        read_player_folder(tmp_path / "player")["provenance.intoto.jsonl"], "it"
+    ).attestation.external
+    assert (external.lineage, external.generation) == made
+    with ProjectRecord(gone_on.home) as record:
+        assert champion_maker(record, name, number).tag == generation_tag(*made)
 
 
 def test_a_weight_file_has_no_attestation(recorded: Lineage, tmp_path):
@@ -100,8 +102,8 @@ def test_a_shipped_player_is_copied(tmp_path, source):
 
 def test_other_subjects_of_an_attestation_are_not_players(recorded: Lineage, tmp_path):
     export_player(recorded.home, "tiny", tmp_path / "player")
-    with ProjectRecord(recorded.home) as chains:
-        made = chains.generations("tiny")[1]
+    with ProjectRecord(recorded.home) as record:
+        made = record.generations("tiny")[1]
         optimizer, envelope = made.data("models/challenger", "optimizer.safetensors"), made.envelope
     assert optimizer and envelope
     names = [each.name for each in envelope.attestation.subject if each.sha256 == sha256_bytes(optimizer)]

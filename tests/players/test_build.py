@@ -9,7 +9,7 @@ from tests.end_to_end.project import make_project
 from tests.interop.networks import trained
 from tests.parameters import network_params, preset, resolved_preset, smoke_text
 from tests.players.resolved import resolved_network
-from zero.config.params import GoParams
+from zero.config.params import GoParams, parse_params
 from zero.config.presets import preset_text
 from zero.errors import LineageError, ParamsError, ServerError, StorageError, ZeroError
 from zero.games.rules import go_rules, gomoku_rules, rules_of
@@ -23,7 +23,6 @@ from zero.players.build import (
     open_session,
     resolve_player,
 )
-from zero.players.networks import ResolvedNetwork
 from zero.players.session import NetworkSession
 from zero.players.spec import parse_player
 
@@ -50,7 +49,7 @@ def resolved(home: Path, text: str) -> ResolvedPlayer:
 
 def test_parameters_beside_a_weight_file_belong_to_it(home):
     made, bare = (resolved_network(home, f"{home}/{name}/weights.safetensors") for name in ("made", "bare"))
-    assert made.network.params is not None and bare.network.params is None
+    assert made.params is not None and bare.params is None
     assert made.id.settings["weights"] == bare.id.settings["weights"]
     game = common_game(home, [resolved(home, f"{home}/made/weights.safetensors")])
     assert isinstance(game, GoParams) and isinstance(SMOKE.game, GoParams)
@@ -78,8 +77,8 @@ def test_players_of_different_games_are_rejected(home, tmp_path):
 def test_differences_that_no_option_removes_are_reported(home, preset_name, difference):
     player = resolved(home, f"{home}/made/weights.safetensors")
     assert player.network is not None
-    network = ResolvedNetwork("other", b"", resolved_preset(preset_name).encode())
-    other = player._replace(network=player.network._replace(network=network))
+    params = parse_params(resolved_preset(preset_name))
+    other = player._replace(network=player.network._replace(params=params))
     with pytest.raises(ParamsError, match=f"made for different games: {difference}"):
         common_game(home, [player, other])
 
@@ -249,7 +248,7 @@ def test_a_file_that_is_not_a_network_is_reported(tmp_path):
     (tmp_path / "params.yaml").write_text(preset_text("smoke"))
     (tmp_path / "weights.bin").write_bytes(b"not a network")
     network = resolved_network(tmp_path, str(tmp_path / "weights.bin"))
-    with pytest.raises(ZeroError, match="the weight file is broken"):
+    with pytest.raises(ZeroError, match="the weight file is corrupt"):
         network.evaluator(1)
 
 

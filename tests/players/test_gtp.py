@@ -153,7 +153,7 @@ def test_a_superfluous_answer_is_found_at_the_next_request(opened):
 
 
 def test_diagnostics_do_not_disturb_the_answer(opened):
-    assert at_fault(opened("much said aside")) == Reply(point("B1"))
+    assert at_fault(opened("long diagnostics")) == Reply(point("B1"))
 
 
 def test_resignation_is_not_a_fault(opened):
@@ -268,7 +268,7 @@ def runs(pid: int) -> bool:
 
 
 def test_the_end_of_the_diagnostics_is_kept():
-    with GtpEngine(command("much said aside", at=1)) as engine:
+    with GtpEngine(command("long diagnostics", at=1)) as engine:
         assert engine.request("genmove b") == "a1"
         assert engine.diagnostics.endswith("thinking \nthe best is A1\n")
         assert len(engine.diagnostics) == MAX_DIAGNOSTICS_BYTES

@@ -158,7 +158,9 @@ def test_a_corrupt_object_is_quarantined_with_that_reason(stage):
 def test_a_shard_with_violations_each_time_ends_the_stage(stage, monkeypatch):
     monkeypatch.setattr(collect, "shard_violations", lambda *_: [Violation("rules", 4, 9, "a made violation")])
     monkeypatch.setattr(collect, "fill_store", lambda *_: [play_into_store(s, stage.store) for s in stage.specs])
-    with pytest.raises(StorageError, match=r"games 6-11 .* game 4, move 9: a made violation .*played and quarantined 3 times"):
+    with pytest.raises(
+        StorageError, match=r"games 6-11 .* game 4, move 9: a made violation .*played and quarantined 3 times"
+    ):
         stage.collect()
     assert len(stage.quarantined()) == 2 * 2 * MAX_ROUNDS
     assert not stage.folder.exists()

@@ -45,11 +45,11 @@ def check_signature(generation: Generation, own_key: bytes | None) -> Iterator[M
         if key is None:
             continue
         try:
-            held = signed_by(data, key)
+            is_signed = signed_by(data, key)
         except LineageError as error:
             yield Mismatch(KEY_FILE, "public key", str(error), "an Ed25519 key", remedy)
             continue
-        if not held:
+        if not is_signed:
             ids = ", ".join(each[:12] for each in generation.envelope.key_ids) or "none"
             yield Mismatch(PROVENANCE_FILE, "signature", f"none by {name} (signed by {ids})", "a valid one", remedy)
 

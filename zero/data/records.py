@@ -238,7 +238,9 @@ def read_values(data: bytes, source: str) -> GameValues:
       StorageError: the file is not a shard.
     """
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read(columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
+        table = (
+            pq.ParquetFile(pa.BufferReader(data)).read(columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
+        )
         move_offsets, actions = _flat(table, "actions")
         _, root_values = _flat(table, "root_values")
         return GameValues(_numbers(table, "game"), move_offsets, actions, root_values)

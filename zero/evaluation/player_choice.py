@@ -130,14 +130,14 @@ def _quick_player(home: Path, name: str) -> NetworkSetup:
     """
     player = resolve_player(home, parse_player(f"{name},{QUICK_SEARCH}")).network
     assert player is not None, "a lineage or a shipped player has a network"
-    if player.network.params is None:
+    if player.params is None:
         raise StorageError(f"{name} has no {PARAMS_FILE}")
     return player
 
 
 def _game_of(player: NetworkSetup) -> GameParams:
-    assert player.network.params is not None, "see _quick_player"
-    return player.network.params.game
+    assert player.params is not None, "see _quick_player"
+    return player.params.game
 
 
 def _known_score(home: Path, game: GameParams, champion: NetworkSetup, shipped: NetworkSetup) -> Score | None:
@@ -160,7 +160,7 @@ def _known_score(home: Path, game: GameParams, champion: NetworkSetup, shipped: 
 
 
 def _play_quick_match(home: Path, champion: NetworkSetup, shipped: NetworkSetup) -> Score:
-    texts = [f"{player.network.name},{QUICK_SEARCH}" for player in (champion, shipped)]
+    texts = [f"{player.name},{QUICK_SEARCH}" for player in (champion, shipped)]
     # Progress goes to standard error: standard output belongs to the game or to GTP.
     with progress_of("match", "games", stream=sys.stderr) as progress:
         played = run_match(

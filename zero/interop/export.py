@@ -72,20 +72,20 @@ def _champion_files(home: Path, name: str) -> dict[str, bytes]:
     match = TAG_PATTERN.match(network.name)
     if match is None:
         raise LineageError(f"{name} is not a recorded generation; give a lineage, or a generation such as go9/gen-0012")
-    with ProjectRecord(home) as chains:
-        maker = champion_maker(chains, match["lineage"], int(match["number"]))
+    with ProjectRecord(home) as record:
+        maker = champion_maker(record, match["lineage"], int(match["number"]))
         files = {Path(file).name: _recorded(maker, file) for file in (PARAMS_FILE, PROVENANCE_FILE, KEY_FILE)}
     files[WEIGHTS_FILE] = network.weights
     check_player_files(files, maker.tag)
     return files
 
 
-def champion_maker(chains: ProjectRecord, lineage: str, number: int) -> Generation:
+def champion_maker(record: ProjectRecord, lineage: str, number: int) -> Generation:
     """The generation that trained the champion after generation `number`.
 
     It is the first one with this champion, possibly in the lineage that this one was branched from.
     """
-    ancestry = chains.ancestry(lineage, number)
+    ancestry = record.ancestry(lineage, number)
     last = ancestry[-1].entry
     return next(each for each in ancestry if each.entry and last and each.entry.champion == last.champion)
 

@@ -16,7 +16,7 @@ from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.network.profile import load_project_params, local_precision, local_profile, prepare_torch
-from zero.players.networks import ResolvedNetwork, resolve_network
+from zero.players.networks import resolve_network
 from zero.players.player import Player, PlayerId
 from zero.players.spec import SEARCH_OPTIONS, PlayerSpec, parse_player
 from zero.search.evaluator import Evaluator
@@ -41,7 +41,9 @@ class NetworkSetup(NamedTuple):
     """All that a player with a network is made of."""
 
     id: PlayerId
-    network: ResolvedNetwork
+    name: str  # of the network, without its search
+    weights: bytes  # content of the weight file
+    params: Params | None  # that the network was made with; None if unknown
     search: SearchParams
     profile: ProfileParams  # of the machine that made the network
     num_simulations: int  # for each move
@@ -53,11 +55,11 @@ class NetworkSetup(NamedTuple):
         Raises:
           StorageError: the weight file is corrupt.
         """
-        from zero.network.inference import new_evaluator
+        from zero.network.inference import new_evaluator  # imports torch, which specs without a network do not need
 
         profile = local_profile(self.profile, num_threads)
         prepare_torch(profile, num_threads)
-        return new_evaluator(self.network.weights, profile)
+        return new_evaluator(self.weights, profile)
 
 
 class ResolvedPlayer(NamedTuple):
@@ -86,15 +88,25 @@ def resolve_player(home: Path, spec: PlayerSpec, for_session: bool = False) -> R
 
 def _network_setup(home: Path, spec: PlayerSpec, for_session: bool) -> NetworkSetup:
     network = resolve_network(home, spec.argument)
-    params = network.params or load_project_params(home)
+    own_params = network.params
+    params = own_params or load_project_params(home)
     default = max(params.gating.num_simulations, SESSION_SIMULATIONS) if for_session else params.gating.num_simulations
     simulations = 0 if spec.kind == "raw" else spec.int_option("simulations", default, 0, MAX_SIMULATIONS)
     resign = spec.resign_threshold()
     params = params.model_copy(update={"search": _search_params(spec, params.search, for_session)})
-    precision = local_precision(params.profile)
+    precision = local_precision(params.profile)  # fp32 if this machine lacks the network's bf16
     name = " ".join([network.name, *(f"{key}={spec.options[key]}" for key in SEARCH_OPTIONS if key in spec.options)])
     player_id = network_id(name, sha256_bytes(network.weights), params, simulations, resign, precision)
-    return NetworkSetup(player_id, network, params.search, params.profile, simulations, resign)
+    return NetworkSetup(
+        player_id,
+        network.name,
+        network.weights,
+        own_params,
+        params.search,
+        params.profile,
+        simulations,
+        resign,
+    )
 
 
 def _search_params(spec: PlayerSpec, search: SearchParams, for_session: bool) -> SearchParams:
@@ -133,6 +145,7 @@ def network_id(
         "simulations": simulations,
         "resign_threshold": resign_threshold,
         "precision": precision or made_for,
+        # without simulations the search does not matter, and players size their trees themselves
         **(params.search.model_dump(exclude={"max_nodes"}) if simulations else {}),
     }
     if precision not in (None, made_for):
@@ -155,7 +168,7 @@ def common_game(
     Raises:
       ParamsError: the players play different games, or the game has no such komi or board.
     """
-    networks = [player.network.network for player in players if player.network is not None]
+    networks = [player.network for player in players if player.network is not None]
     games = [network.params.game for network in networks if network.params is not None]
     first, *others = [_changed(game, komi, size) for game in games or [load_project_params(home).game]]
     for other in others:
@@ -267,6 +280,7 @@ def open_session(
 
     evaluator, search, num_simulations = network.evaluator(num_cores()), network.search, network.num_simulations
 
+    # called for each new board, komi or length of the game; the evaluator is loaded once
     def new_player(board: Rules) -> SingleGamePlayer:
         made = SingleGamePlayer(
             board,

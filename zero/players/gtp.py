@@ -119,7 +119,7 @@ def leelaz(weights: Path, num_playouts: int, rules: Rules, seed: int = 0) -> "Gt
     command = ("leelaz", *options, "--timemanage", "off", "--seed", SEED, "--weights")
     home = tempfile.TemporaryDirectory(prefix="leelaz-")  # it reads and writes settings in its home folder
     program = Program((*command, str(weights)), ANSWER_SECONDS, home)
-    shown = shlex.join([*command, weights.name])
+    shown = shlex.join([*command, weights.name])  # without the folder: the digest identifies the weights
     name = f"{ENGINE_NAME}, {num_playouts} playouts, weights {digest[:DIGEST_DIGITS]}"
     try:
         return _new_player(program, shown, rules, seed, name, {"weights": digest, "playouts": num_playouts})
@@ -194,6 +194,7 @@ class GtpPlayer:
         self.id = player_id
         self._program, self._rules, self._seed = program, rules, seed
         self._games: dict[int, _Game] = {}
+        # threads only wait for the engines, so their number limits how many engines search at once
         self._threads = ThreadPoolExecutor(num_processes, thread_name_prefix="gtp")
 
     def begin(self, games: Sequence[int]) -> None:
@@ -223,7 +224,7 @@ class GtpPlayer:
             game.kill()  # otherwise the threads below would wait for answers
         self._threads.shutdown()
         for game in self._games.values():
-            game.close()
+            game.close()  # after the threads: `close` must not run beside a request
         self._games.clear()
         if self._program.home:
             self._program.home.cleanup()

@@ -86,7 +86,7 @@ class GtpEngine:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 env={**os.environ, **(environment or {})},
-                pass_fds=(theirs,),
+                pass_fds=(theirs,),  # the write end is not inherited, so this process alone keeps it open
             )
         except OSError as error:
             if self._connection >= 0:
@@ -97,6 +97,8 @@ class GtpEngine:
                 os.close(theirs)
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        # An engine that fills its standard error before it reads its input would block both processes for ever, so all
+        # three pipes are served together, without blocking, in `_read`.
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
         self._is_usable = True
@@ -131,14 +133,14 @@ class GtpEngine:
             return self._answer(command, seconds)
         except EngineFailureError:
             raise
-        except BaseException:
+        except BaseException:  # also Ctrl-C: the rest of the answer would be taken for the next one
             self.kill()
             raise
 
     def kill(self) -> None:
         """Kills the engine and the processes that it started. Any thread may call it; `close` must follow."""
         self._is_usable = False
-        connection, self._connection = self._connection, -1
+        connection, self._connection = self._connection, -1  # one assignment: two threads must not close it twice
         if connection >= 0:
             os.close(connection)
 
@@ -160,7 +162,7 @@ class GtpEngine:
         """Writes the command and reads up to the empty line after its answer."""
         deadline = time.monotonic() + seconds
         self._unwritten = f"{self._number} {command}\n".encode()
-        num_bytes = len(self._unread)
+        num_bytes = len(self._unread)  # a superfluous earlier answer counts too
         lines: list[str] = []  # the answer
         before = ""  # the last line before it
         while True:
@@ -194,7 +196,7 @@ class GtpEngine:
         text = first.lstrip(string.digits)
         digits = first[: len(first) - len(text)]
         text = "\n".join([text.strip(), *lines[1:]])
-        if digits != str(self._number):
+        if digits != str(self._number):  # for example a second answer to the request before
             raise EngineError(
                 f"{self.name} answered `{command}` with {_shown(lines[0])}, without the number {self._number}"
             )
@@ -205,7 +207,7 @@ class GtpEngine:
     def _read(self, deadline: float) -> bytes | None:
         """Next bytes of the output: empty at its end, None at the deadline. Also writes the rest of the request."""
         while (left := deadline - time.monotonic()) > 0:
-            poll = select.poll()
+            poll = select.poll()  # `select` fails for descriptors above 1,023, as in matches of many engines
             poll.register(self._stdout, select.POLLIN)
             if not self._stderr_ended:
                 poll.register(self._stderr, select.POLLIN)

@@ -71,7 +71,7 @@ class NetworkPlayer:
             ) from None
         self._batch = new_batch(rules, num_slots, 1)
         self._streams = np.zeros((num_slots, STREAM_WORDS), np.uint64)
-        self._searching = np.zeros(num_slots, np.bool_)
+        self._searching = np.zeros(num_slots, np.bool_)  # slots whose search is not finished
         self._free = list(range(num_slots))
         self._slot_of: dict[int, int] = {}
         self._device_lock: AbstractContextManager[object] = (
@@ -95,6 +95,7 @@ class NetworkPlayer:
         while num_requests := advance_searches(
             *(self._rules, self._settings, self._slots, batch, self._streams, self._searching)
         ):
+            # padded to one of a few shapes, because each needs a compiled kernel or a captured graph of its own
             rows = batch_shape(num_requests, len(self._streams))
             with self._device_lock:
                 self._evaluator.evaluate(batch.planes[0, :rows], batch.prior[0, :rows], batch.value[0, :rows])

@@ -79,7 +79,7 @@ def resolve_network(home: Path, name: str) -> ResolvedNetwork:
         return _model(name)
     if match := TAG_PATTERN.match(name):
         return _champion(home, match["lineage"], name)
-    if "/" in name or path.suffix:
+    if "/" in name or path.suffix:  # not the name of a lineage
         raise StorageError(
             f"cannot find the file {name}; give a weight file, a lineage, or a generation such as go9/gen-0012"
         )
@@ -165,11 +165,12 @@ def check_player_files(files: dict[str, bytes], name: str) -> None:
     """
     if not signed_by(files[ATTESTATION_FILE], files[PUBLIC_KEY_FILE], name):
         raise LineageError(f"the attestation of {name} is not signed by its key; `zero audit` finds what was changed")
-    statement = read_envelope(files[ATTESTATION_FILE], name).attestation
+    attestation = read_envelope(files[ATTESTATION_FILE], name).attestation
     digest = sha256_bytes(files[WEIGHTS_FILE])
-    if all(each.sha256 != digest for each in statement.subject if each.name in SUBJECTS):
+    # compared by digest, because an attestation names the file by its path in the workspace
+    if all(each.sha256 != digest for each in attestation.subject if each.name in SUBJECTS):
         raise StorageError(f"the weights {digest[:12]} of {name} are not those of its signed attestation")
-    if _differ(files[PARAMS_FILE], statement.external.parameters):
+    if _differ(files[PARAMS_FILE], attestation.external.parameters):
         raise StorageError(f"{PARAMS_FILE} of {name} differs from its signed attestation; copy the player again")
 
 
@@ -220,8 +221,8 @@ def _champion(home: Path, lineage: str, tag: str = "") -> ResolvedNetwork:
     """The champion after a generation of a lineage, by default the newest."""
     from zero.record.lineages import ProjectRecord  # slow to import, and other kinds of names do not need it
 
-    with ProjectRecord(home) as chains:
-        recorded = [each for each in chains.generations(lineage) if each.entry and tag in ("", each.tag)]
+    with ProjectRecord(home) as record:
+        recorded = [each for each in record.generations(lineage) if each.entry and tag in ("", each.tag)]
         if not recorded:
             raise LineageError(f"unknown generation {tag!r}; list them with `git tag --list '*/gen-*'`")
         found = recorded[-1]

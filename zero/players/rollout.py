@@ -67,10 +67,11 @@ def search(
     root = make_node(rules, trees, 0, position, history, space.mask)
     set_prior(trees, 0, root, space.prior, np.float32(0.0), no_symmetry)
     for _ in range(num_playouts):
-        load(positions, 0, position)
+        load(positions, 0, position)  # the descent plays on this copy
         leaf = descend(rules, trees, 0, NO_EDGE, np.float32(C_PUCT), False, position, history, space.mask, path, 0)
-        if trees.num_edges[0, leaf] > 0:
+        if trees.num_edges[0, leaf] > 0:  # a finished game has no edges and its value already
             colour = position.state[TO_PLAY]
+            # the outcome is Black's; the tree stores values for the colour to move
             value = np.float32(play_out(rules, position, history, space.empty, stream) * colour)
             set_prior(trees, 0, leaf, space.prior, value, no_symmetry)
         backup(trees, 0, trees.node_value[0, leaf], path, 0)
@@ -102,6 +103,7 @@ class RolloutPlayer:
         self._rules, self._num_playouts, self._seed = rules, num_playouts, seed
         self._boards: dict[int, Board] = {}
         num_threads = max(1, min(num_threads or len(os.sched_getaffinity(0)), games_at_once))
+        # kernels release the GIL, so threads suffice; each takes a workspace from the queue
         self._workspaces: queue.SimpleQueue[Workspace] = queue.SimpleQueue()
         try:
             for _ in range(num_threads):

@@ -135,7 +135,7 @@ class PlayerSession:
         self._new_player = new_player
         self._rules = rules
         self._made: Player | None = None
-        self._game = 0
+        self._game = 0  # a player never sees a game's number twice
         self._actions: tuple[int, ...] | None = None  # None if no game is open
         self._has_failed = False  # in this game
 
@@ -150,7 +150,7 @@ class PlayerSession:
           ZeroError: the player cannot be made, or does not support the board; the player from before is kept.
         """
         if self._made is None or rules is not self._rules:
-            player = self._new_player(rules)
+            player = self._new_player(rules)  # first, because it may fail
             self.close()
             self._made, self._rules, self._actions = player, rules, None
         self._open_game()

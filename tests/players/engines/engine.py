@@ -1,6 +1,6 @@
-"""A GTP engine that plays the first empty point, and fails as it is told: `engine.py FAULT MOVE [LOG]`.
+"""A GTP engine that plays the first empty point, with a chosen fault: `engine.py FAULT MOVE [LOG]`.
 
-FAULT happens at its MOVE-th `genmove`, later ones only with a stone on J9; every line it reads goes to the file LOG.
+FAULT happens at its MOVE-th `genmove`; if MOVE is more than 1, only with a stone on J9. LOG receives its input.
 """
 
 import os
@@ -100,7 +100,7 @@ class Engine:
             case "closed output":
                 os.close(1)
                 time.sleep(1000)
-            case "much said aside":
+            case "long diagnostics":
                 for _ in range(1000):
                     sys.stderr.write("thinking " * 1000 + "\n")
                 sys.stderr.write(f"the best is {answer}\n")
@@ -108,7 +108,7 @@ class Engine:
                 say(f"a banner\n\r\n={number} {answer.lower()}\r\n\r\n")
             case "resign":
                 say(f"={number} resign\n\n")
-            case "deaf":  # ends neither with its input nor by a polite signal, and has a child of its own
+            case "deaf":  # ignores the end of its input and signals, and has a child process
                 for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                     signal.signal(name, signal.SIG_IGN)
                 child = subprocess.Popen(["sleep", "1000"])

@@ -158,7 +158,7 @@ def _opponent(home: Path, text: str, game: GameParams) -> Entry:
         )
     resolved = resolve_player(home, spec)
     if resolved.network is not None:
-        params = resolved.network.network.params
+        params = resolved.network.params
         if params is not None and params.game != game:
             raise ParamsError(f"{text!r} plays another game ({difference(params.game, game)}); give another opponent")
         return entry_of_player(resolved.network.id, None, text)

@@ -45,6 +45,7 @@ def analyse(
     has_reported = False
     while True:
         interval_end = time.perf_counter() + max(request.interval_seconds, MIN_INTERVAL_SECONDS)
+        # short searches, so that the next command is answered at once
         stopped, seconds_left = False, interval_end - time.perf_counter()
         while not stopped and seconds_left > 0:
             seconds = max(MIN_SEARCH_SECONDS, min(seconds_left, POLL_SECONDS))
@@ -63,6 +64,7 @@ def analyse_move(
 ) -> Iterator[str]:
     """Searches for a move until its simulations or time are used up; yields a line each interval and at the end."""
     started, done, is_first = time.perf_counter(), 0, True
+    # the clock and the player's own limit; both are measured from here, over all rounds
     seconds = min((each for each in (seconds, session.seconds) if each is not None), default=None)
     interval = max(request.interval_seconds, MIN_INTERVAL_SECONDS)
     while True:

@@ -84,6 +84,7 @@ class Clock:
             return None
         if left.stones > 0:
             return _with_margin(left.seconds / left.stones, left.seconds)
+        # a share of the main time, or a move of the first period if that is longer
         moves_left = max(MIN_MOVES_LEFT, MOVES_PER_POINT * num_points - num_moves / 2)
         period = self._period(0.0)
         after = period.seconds / period.stones if period.stones else 0.0

@@ -1,6 +1,6 @@
 """The GTP engine: the commands that Sabaki, Lizzie, GoGui and twogtp send, for one session.
 
-`protocol` parses and formats the text; `serve` runs the loop. Where the protocol leaves a choice:
+`protocol` parses and formats the text; `serve` runs the loop. The protocol leaves open:
 
 - `play` and `genmove` accept any colour at any time, also after two passes; see `game`.
 - Komi is any number. Score and search use it; a network keeps what it learned at the komi of its training.
@@ -90,7 +90,7 @@ class Engine:
         self._clock = Clock()
         self.has_quit = False
         session.new_game(self._game.rules)
-        self._session_rules = self._game.rules
+        self._session_rules = self._game.rules  # compared by identity: komi and length make new rules
         constants = {"name": name, "version": version, "protocol_version": PROTOCOL_VERSION}
         self._commands: dict[str, Signature] = {
             **{key: Signature(partial(_constant, text)) for key, text in constants.items()},
@@ -262,7 +262,7 @@ class Engine:
             return RESIGNATION
         try:
             self._game.play(Move(colour, action))
-        except CommandError:
+        except CommandError:  # another program's move; the search makes legal moves only
             raise CommandError(f"{self._session.name} answered {self._name(action)}, which is illegal") from None
         return self._name(action)
 

@@ -194,13 +194,13 @@ class Game:
             self.rules = self.rules._replace(max_moves=2 * self.rules.max_moves)
             self.board = Board(self.rules, before)
         try:
-            if actions[: len(before)] == before:
+            if actions[: len(before)] == before:  # the usual case: play the new moves only
                 for action in actions[len(before) :]:
                     self.board.play(action)
             else:
                 self.board = Board(self.rules, actions)
         except MoveError:
-            self.board = Board(self.rules, before)
+            self.board = Board(self.rules, before)  # some of the moves may have been played
             raise CommandError(ILLEGAL_MOVE) from None
         self.moves = moves
 

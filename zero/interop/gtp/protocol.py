@@ -70,7 +70,7 @@ class Lines:
         """
         too_long = False
         while (end := self._read.find(b"\n")) < 0 and not self._at_end:
-            if len(self._read) > MAX_LINE_BYTES:
+            if len(self._read) > MAX_LINE_BYTES:  # dropped at once, so that no input fills the memory
                 too_long = True
                 self._read.clear()
             self._fill()
@@ -90,7 +90,7 @@ class Lines:
             if not select.select([self._file], [], [], seconds)[0]:
                 return False
             self._fill()
-            seconds = 0.0
+            seconds = 0.0  # half a line has come; do not wait for the rest, the caller polls again
         return True
 
     def _fill(self) -> None:

@@ -19,6 +19,7 @@ from zero.interop.gtp.protocol import CommandError
 COLOUR_OF = {"B": BLACK, "W": WHITE, "AB": BLACK, "AW": WHITE}
 SETUP = ("AB", "AW")
 MAX_BYTES = 1 << 24
+"""Maximum number of bytes that are read, so that no file fills the memory."""
 CHARSET = re.compile(rb"\bCA\s*\[\s*([\w.:-]+)\s*\]")
 MIN_HANDICAP, MAX_HANDICAP = 2, 9
 MIN_HANDICAP_SIZE = 7
@@ -46,7 +47,7 @@ def handicap_points(rules: Rules, num_stones: int) -> tuple[int, ...] | None:
         places += [(middle, low), (middle, high)]
     if num_stones in (5, 7, 9):
         places.append((middle, middle))
-    return tuple((size - 1 - row) * size + column for column, row in places)
+    return tuple((size - 1 - row) * size + column for column, row in places)  # actions count rows from the top
 
 
 def free_handicap_points(rules: Rules, num_stones: int) -> tuple[int, ...] | None:
@@ -58,7 +59,7 @@ def free_handicap_points(rules: Rules, num_stones: int) -> tuple[int, ...] | Non
 
 
 class Loaded(NamedTuple):
-    """The main line of a file up to a move. It has not been checked against the rules."""
+    """The main line of a file up to a move, not yet checked against the rules."""
 
     size: int
     komi: float | None  # None if the file does not contain it

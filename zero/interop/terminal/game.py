@@ -140,7 +140,7 @@ class TerminalGame:
 
     def _undo(self) -> None:
         actions, self._is_warned = self._board.actions, False
-        if self._resigned in self._people:
+        if self._resigned in self._people:  # only the resignation is taken back
             self._resigned = None
             self._draw()
             return
@@ -151,7 +151,7 @@ class TerminalGame:
             return
         self._resigned = None
         self._board = Board(self._rules, actions[: turns[-1]])
-        self._num_saved = 0
+        self._num_saved = 0  # the saved file is of another game now
         self._draw()
 
     def _hint(self) -> None:
