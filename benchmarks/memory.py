@@ -13,7 +13,7 @@ from zero.evaluation.throughput import selfplay_settings
 from zero.games.position import NUM_MOVES, Rules
 from zero.games.rules import rules_of
 from zero.play.batched_games import Part, new_parts
-from zero.play.boards import advance
+from zero.play.lockstep_games import advance
 from zero.play.slots import PlaySettings, new_batch
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of

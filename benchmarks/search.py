@@ -12,7 +12,7 @@ from zero.config.params import Params
 from zero.evaluation.throughput import selfplay_settings
 from zero.games.position import NUM_MOVES, Rules
 from zero.games.rules import rules_of
-from zero.play.boards import advance
+from zero.play.lockstep_games import advance
 from zero.play.slots import PlaySettings, new_batch, new_records, new_slots
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of

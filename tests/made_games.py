@@ -9,8 +9,9 @@ import yaml
 from tests.parameters import network_params, preset
 from zero.config.params import GoParams, Params
 from zero.data.records import write_records
+from zero.games.go import write_ownership
 from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_position
-from zero.games.rules import legal_mask, margin, outcome, play, rules_of, write_owners
+from zero.games.rules import legal_mask, margin, outcome, play, rules_of
 from zero.network.learner import Learner
 from zero.network.weights import load_network, new_network, weights_bytes
 from zero.storage.files import file_ref, sha256_bytes, write_atomic, write_manifest
@@ -67,7 +68,7 @@ def made_record(rules: Rules, draws: np.random.Generator, game: int) -> GameReco
     share = np.array([counts.max() / MADE_SIMULATIONS for counts in visits], np.float32)
     owners = np.zeros(rules.num_points if rules.game == GO else 0, np.int8)
     if rules.game == GO:
-        write_owners(rules, position, owners)
+        write_ownership(rules, position, owners)
         end = "passes" if position.state[NUM_PASSES] == 2 else "length"
     else:
         end = "line" if result else "full"

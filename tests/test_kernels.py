@@ -1,12 +1,10 @@
-"""The cache of compiled kernels never hands out the code of other sources."""
+"""The cache of compiled kernels never returns code that other sources produced."""
 
-import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,12 +34,12 @@ drawn = [draw_edge(trees, 0, stream_of(1, 1, "test", game)) for game in range(10
 hits, misses = (sum(counts.values()) for counts in (draw_edge.stats.cache_hits, draw_edge.stats.cache_misses))
 print(json.dumps({"highest": max(drawn), "hits": hits, "misses": misses, "folder": str(kernel_cache_dir())}))
 """
-"""A kernel that draws numbers by kernels of another module."""
+"""A program that runs a kernel which calls kernels of another module."""
 
 
 @pytest.fixture
 def copy_of_package(tmp_path, monkeypatch):
-    """A copy of the sources, which `zero.kernels` takes for its own."""
+    """A copy of the sources, which `zero.kernels` treats as its own."""
     target = tmp_path / "clone" / "zero"
     shutil.copytree(PACKAGE_DIR, target, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(kernels, "PACKAGE_DIR", target)
@@ -61,12 +59,12 @@ KERNEL_MODULES = sorted(
 )
 
 
-def test_the_kernels_are_where_they_are_looked_for():
-    assert {"games/go.py", "search/mcts.py", "play/boards.py"} <= set(KERNEL_MODULES)
+def test_the_kernel_modules_are_found():
+    assert {"games/go.py", "search/mcts.py", "play/lockstep_games.py"} <= set(KERNEL_MODULES)
 
 
 @pytest.mark.parametrize("name", [*KERNEL_MODULES, "kernels.py"])
-def test_an_edit_of_a_kernels_source_changes_the_folder(copy_of_package, name):
+def test_an_edit_of_a_kernel_source_changes_the_folder(copy_of_package, name):
     before = kernels.kernel_cache_dir()
     edit(copy_of_package / name)
     assert kernels.kernel_cache_dir() != before
@@ -91,19 +89,19 @@ def test_an_edit_elsewhere_keeps_the_folder(copy_of_package, name):
     assert kernels.kernel_cache_dir() == before
 
 
-def test_bounds_checks_have_a_folder_of_their_own(copy_of_package, monkeypatch):
+def test_bounds_checks_have_their_own_folder(copy_of_package, monkeypatch):
     fast = kernels.kernel_cache_dir()
     monkeypatch.setenv("NUMBA_BOUNDSCHECK", "1")
     assert kernels.kernel_cache_dir() != fast
 
 
-def test_another_numba_has_a_folder_of_its_own(copy_of_package, monkeypatch):
+def test_another_version_of_numba_has_its_own_folder(copy_of_package, monkeypatch):
     before = kernels.kernel_cache_dir()
     monkeypatch.setattr(numba, "__version__", "0.1")
     assert kernels.kernel_cache_dir() != before
 
 
-def test_the_folder_is_the_users_where_none_is_named(copy_of_package, monkeypatch, tmp_path):
+def test_the_default_folder_is_in_the_users_cache(copy_of_package, monkeypatch, tmp_path):
     monkeypatch.delenv("ZERO_KERNEL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert kernels.kernel_cache_dir().parent == tmp_path / "xdg" / "zero" / "kernels"
@@ -113,7 +111,7 @@ def test_the_folder_is_the_users_where_none_is_named(copy_of_package, monkeypatc
 
 
 def probe(clone: Path) -> dict[str, Any]:
-    """Runs the kernel by the sources of a clone, in a process of its own."""
+    """Runs the program with the sources of a clone, in its own process."""
     environment = {**os.environ, "PYTHONPATH": str(clone.parent)}
     done = subprocess.run(
         [sys.executable, "-c", PROBE], cwd=clone.parent, env=environment, capture_output=True, text=True, check=True
@@ -140,17 +138,33 @@ def test_compiled_code_is_shared_by_clones_and_follows_an_edit_in_a_called_modul
     assert edited["highest"] < 50
 
 
-def test_of_processes_that_start_together_one_compiles(copy_of_package):
+def test_processes_that_start_together_compile_once(copy_of_package):
     with ThreadPoolExecutor(3) as threads:
-        answers = list(threads.map(probe, [copy_of_package] * 3))
-    assert sorted((answer["hits"], answer["misses"]) for answer in answers) == [(0, 1), (1, 0), (1, 0)]
-    assert len({answer["highest"] for answer in answers}) == 1
+        results = list(threads.map(probe, [copy_of_package] * 3))
+    assert sorted((result["hits"], result["misses"]) for result in results) == [(0, 1), (1, 0), (1, 0)]
+    assert len({result["highest"] for result in results}) == 1
 
 
-def test_nobody_waits_for_ever_for_a_lock(tmp_path, monkeypatch):
-    monkeypatch.setattr(kernels, "LOCK_SECONDS", 0.2)
-    with (tmp_path / "lock").open("wb") as held, (tmp_path / "lock").open("wb") as other:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        begun = time.monotonic()
-        kernels._wait_for(other)
-        assert time.monotonic() - begun >= 0.2
+def test_kernels_run_without_a_folder_that_can_be_written(copy_of_package, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ZERO_KERNEL_CACHE", str(tmp_path / "file" / "cache"))
+    assert probe(copy_of_package)["hits"] == 0
+
+
+def test_the_wait_for_another_process_is_limited(tmp_path):
+    with (tmp_path / "lock").open("wb") as first, (tmp_path / "lock").open("wb") as second:
+        assert kernels.lock_file(first, 1.0)
+        assert not kernels.lock_file(second, 0.2)
+        first.close()
+        assert kernels.lock_file(second, 1.0)
+
+
+def test_the_compile_lock_is_released_by_the_last_thread(tmp_path):
+    lock = kernels.CompileLock(tmp_path / "cache" / "lock")
+    lock.on_start(None)
+    lock.on_start(None)
+    lock.on_end(None)
+    with (tmp_path / "cache" / "lock").open("wb") as other:
+        assert not kernels.lock_file(other, 0.1)
+        lock.on_end(None)
+        assert kernels.lock_file(other, 0.1)

@@ -1,14 +1,20 @@
-"""The one place that decides how kernels are compiled and where their machine code is kept.
+"""The decorators of the Numba kernels, and the disk cache of their machine code.
 
-Numba's own disk cache looks at the file of the function alone: it does not see an edit in a called module, and it does
-not know about bounds checks. So the cache folder here is named by a digest of every kernel source, the bounds-check
-flag and Numba's version; it is shared by all clones of the same sources.
+Numba's own cache stamps a kernel with the source of its own file. It misses an edit in a called module and runs stale
+code, and its key does not include the bounds-check flag. Here the cache folder is named by a digest of all kernel
+sources, that flag and Numba's version, so any edit starts an empty folder.
+
+All clones with equal sources share a folder: a new workspace of a lineage loads kernels that another clone compiled.
+Numba names the subfolder of a module by its absolute path, so `KernelCacheLocator` replaces this name; Numba reads the
+locator's name from a setting (`NUMBA_CACHE_LOCATOR_CLASSES`). Processes that start together compile each kernel once,
+because Numba's event "numba:compiler_lock" holds a file lock of the folder as well (`CompileLock`).
 """
 
 import contextlib
 import fcntl
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,20 +22,21 @@ from typing import IO, Any, TypeVar
 
 import numba
 from numba import config as numba_config
-from numba.core import caching
+from numba.core import caching, event
 
 PACKAGE_DIR = Path(__file__).resolve().parent
 KERNEL_SOURCES = ("kernels.py", "evaluation/throughput.py", "data", "games", "players", "play", "search")
-"""Files and folders that may hold kernels; every source in them is part of the cache's name."""
+"""Files and folders that may contain kernels; the digest covers every source in them."""
 
-LOCK_SECONDS, LOCK_PAUSE_SECONDS = 180.0, 0.05
-"""How long a process waits for another one's compilation of a kernel; the largest takes a minute with all it calls."""
+LOCK_SECONDS, LOCK_RETRY_SECONDS = 600.0, 0.05
+"""Time limit of the wait for another process that compiles, and the interval between two attempts. The largest kernel
+compiles in one minute on an idle core, with all kernels that it calls."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel_digest() -> str:
-    """SHA-256 (hex) of every source that can end up inside a kernel."""
+    """SHA-256 (hex) of every source that can be compiled into a kernel."""
     digest = hashlib.sha256()
     for path in kernel_sources():
         digest.update(path.relative_to(PACKAGE_DIR).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
@@ -37,111 +44,101 @@ def kernel_digest() -> str:
 
 
 def kernel_sources() -> list[Path]:
-    """Every file whose code can end up inside a kernel, sorted."""
+    """Paths of the sources that can be compiled into a kernel, sorted."""
     paths = [PACKAGE_DIR / name for name in KERNEL_SOURCES]
     return sorted(file for path in paths for file in (path.glob("*.py") if path.is_dir() else [path]))
 
 
 def kernel_cache_dir() -> Path:
-    """Folder of the compiled kernels: `$ZERO_KERNEL_CACHE`, else the user's cache folder; by digest and flags."""
+    """Folder of the compiled kernels, in `$ZERO_KERNEL_CACHE` or else in the user's cache folder."""
     root = os.environ.get("ZERO_KERNEL_CACHE")
     home = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zero" / "kernels"
     checks = "checked" if os.environ.get("NUMBA_BOUNDSCHECK") == "1" else "fast"
     return home / f"{kernel_digest()[:16]}-{checks}-numba{numba.__version__}"
 
 
-class _KernelCacheLocator(caching._CacheLocator):  # type: ignore[misc]
-    """Tells Numba to keep a kernel under `kernel_cache_dir()`, whichever clone it was loaded from."""
-
-    _root: Path | None = None
-
-    def __init__(self, function: Any, source_path: str) -> None:
-        self._line = function.__code__.co_firstlineno
-        self._module = Path(source_path).resolve().parent.name
-
-    def get_cache_path(self) -> str:
-        cls = type(self)
-        cls._root = cls._root or kernel_cache_dir()
-        return str(cls._root / self._module)
-
-    def get_source_stamp(self) -> str:
-        return "named by the folder"
-
-    def get_disambiguator(self) -> str:
-        return str(self._line)
+class KernelCacheLocator(caching.UserProvidedCacheLocator):  # type: ignore[misc]
+    """Tells Numba to store the kernels of a package `x` in `numba.config.CACHE_DIR / x`, in whichever clone `x` is."""
 
     @classmethod
-    def from_function(cls, function: Any, source_path: str) -> "_KernelCacheLocator | None":
-        if not Path(source_path).resolve().is_relative_to(PACKAGE_DIR):
-            return None
-        locator = cls(function, source_path)
-        try:
-            locator.ensure_cache_path()
-        except OSError:
-            return None
-        return locator
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """Name of the subfolder for the kernels of a source file."""
+        path = Path(py_file).resolve()
+        if path.is_relative_to(PACKAGE_DIR):
+            return path.parent.name
+        # The digest covers no other files; Numba's name, a hash of the absolute path, keeps clones apart.
+        return str(super().get_suitable_cache_subpath(py_file))
 
 
-numba_config.CACHE_LOCATOR_CLASSES = (
-    f"{__name__}._KernelCacheLocator,UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator"
-)
+class CompileLock(event.Listener):  # type: ignore[misc]
+    """Holds a file lock as long as any thread of this process holds Numba's compiler lock.
 
-
-class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
-    """Numba's cache of a kernel, which processes that start together fill once instead of each for itself.
-
-    Who finds a kernel missing compiles it under a lock; the others wait for it and load it. A kernel's lock is taken
-    within those of its callers alone, so no two processes wait for each other; a process whose compilation failed keeps
-    the lock, and the others wait for it no longer than `LOCK_SECONDS`.
+    Numba looks a kernel up in the disk cache under its compiler lock, so a process that waited here finds what the
+    other one compiled. The file lock is always taken before Numba's lock, so two processes cannot deadlock.
     """
 
-    _lock: IO[bytes] | None = None
+    def __init__(self, path: Path) -> None:
+        """Names the lock file; its folder need not exist yet."""
+        self._path = path
+        self._guard = threading.Lock()
+        self._depth = 0  # threads that hold or wait for Numba's lock, which is reentrant
+        self._file: IO[bytes] | None = None
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        found = super().load_overload(sig, target_context)
-        if found is not None or self._lock is not None:
-            return found
-        with contextlib.suppress(OSError):  # a folder that cannot be written, or a file system without locks
-            self._lock = (Path(self.cache_path) / f"{self._impl.filename_base}.lock").open("wb")
-            _wait_for(self._lock)
-        found = super().load_overload(sig, target_context)
-        if found is not None:
-            self._release()
-        return found
+    def on_start(self, _: event.Event) -> None:
+        """Takes the file lock, unless this process has it."""
+        with self._guard:
+            self._depth += 1
+            if self._depth == 1:
+                with contextlib.suppress(OSError):  # a folder that cannot be written, or a file system without locks
+                    self._path.parent.mkdir(parents=True, exist_ok=True)
+                    self._file = self._path.open("wb")
+                    lock_file(self._file, LOCK_SECONDS)
 
-    def save_overload(self, sig: Any, data: Any) -> None:
-        try:
-            super().save_overload(sig, data)
-        finally:
-            self._release()
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+    def on_end(self, _: event.Event) -> None:
+        """Releases the file lock when no thread of this process compiles."""
+        with self._guard:
+            self._depth -= 1
+            if self._depth == 0 and self._file is not None:
+                self._file.close()
+                self._file = None
 
 
-def _wait_for(file: IO[bytes]) -> None:
-    deadline = time.monotonic() + LOCK_SECONDS
+def lock_file(file: IO[bytes], timeout_seconds: float) -> bool:
+    """True once `file` is locked; False after the time limit, for a holder that was suspended while it compiled."""
+    deadline = time.monotonic() + timeout_seconds
     while time.monotonic() < deadline:
         try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
         except BlockingIOError:
-            time.sleep(LOCK_PAUSE_SECONDS)
+            time.sleep(LOCK_RETRY_SECONDS)
+    return False
+
+
+CACHE_DIR = kernel_cache_dir()
+event.register("numba:compiler_lock", CompileLock(CACHE_DIR / "compile.lock"))
 
 
 def kernel(function: Function) -> Function:
-    """Compiles `function` on first use, without the GIL and with Numba's exact floating point (never fastmath)."""
+    """Compiles `function` on first use, without the GIL and with exact floating point (never fastmath)."""
     return _compiled(function)
 
 
 def inline_kernel(function: Function) -> Function:
-    """As `kernel`, and asks LLVM to inline it: for the few lines that run once a point or once an edge."""
+    """Like `kernel`, and LLVM must inline it: for a few lines that run once per point or once per edge."""
     return _compiled(function, forceinline=True)
 
 
 def _compiled(function: Function, **options: bool) -> Function:
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
-    compiled._cache = _KernelCache(function)  # as `njit(cache=True)` would set Numba's own
+    # Set for one kernel at a time: other users of Numba in this process keep their settings, and Numba itself resets
+    # its settings when a NUMBA_ variable of the environment changes.
+    before = numba_config.CACHE_DIR, numba_config.CACHE_LOCATOR_CLASSES
+    numba_config.CACHE_DIR, numba_config.CACHE_LOCATOR_CLASSES = str(CACHE_DIR), f"{__name__}.KernelCacheLocator"
+    try:
+        compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)(function)
+    except RuntimeError:  # the folder cannot be written: every process compiles for itself
+        compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
+    finally:
+        numba_config.CACHE_DIR, numba_config.CACHE_LOCATOR_CLASSES = before
     result: Function = compiled
     return result

@@ -46,7 +46,7 @@ def figures(measures) -> dict[str, float]:
 def test_search_counts_the_simulations_of_the_first_moves(noise):
     params = search_work(short_context(), noise).params
     settings = selfplay_settings(params)
-    assert settings.num_simulations == NUM_SIMULATIONS and not settings.parent_first_play
+    assert settings.num_simulations == NUM_SIMULATIONS and not settings.fpu_from_parent
     assert search_first_moves(rules_of(params.game), settings, 3, params.search.max_nodes).simulations == 3 * 800
 
 

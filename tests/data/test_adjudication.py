@@ -9,7 +9,7 @@ from tests.made_games import made_records
 from tests.oracle.adjudication import judge
 from zero.data.adjudication import VIOLATION_TEXTS, Adjudicated, adjudicate, violation_text
 from zero.data.records import GameColumns, read_records, write_records
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
 from zero.play.slots import END_NAMES

@@ -9,7 +9,7 @@ from tests.games.kernel_game import KernelGame
 from tests.oracle.gnugo import GnuGo, needs_gnugo, suicide_option
 from zero.data.sgf import SgfGame, escape, game_to_sgf, read_collection, read_sgf, unescape, write_collection
 from zero.errors import ZeroError
-from zero.games.coords import action_to_name, name_to_action
+from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.position import GO, GOMOKU, Rules
 from zero.games.rules import go_rules, gomoku_rules
 from zero.storage.manifests import GameRecord

@@ -106,7 +106,7 @@ def test_settings_are_those_of_a_shard_of_self_play():
     assert settings.num_players == 1
     assert settings.num_simulations == params.selfplay.num_simulations
     assert settings.dirichlet_fraction == params.selfplay.dirichlet_fraction
-    assert settings.parent_first_play == (params.search.first_play == "parent")
+    assert settings.fpu_from_parent == (params.search.first_play == "parent")
 
 
 def test_one_run_measures_everything_and_its_table_shows_it():

@@ -1,9 +1,9 @@
 """The rules of Go against GNU Go 3.8 over random games: `python -m tests.games.differential --positions 100000`.
 
-At each position both sides must have the same stones and the same legal points, of the whole board, under positional
-superko. Half of the games are moves at random; in the others the players take what they can, the fewest stones first,
-which makes kos, and cycles of kos that superko ends. A game depends on (seed, size, suicide, its number) alone.
-Not for: rectangles, which GNU Go has not; scores, for its `final_score` removes stones that it deems dead.
+At each position both sides must have the same stones and the same legal points under positional superko. Half of the
+games are random moves. In the other half ("fights") the players capture if they can, the fewest stones first, which
+makes kos, and cycles of kos that superko ends. A game depends only on (seed, size, suicide, number of the game).
+Not for: rectangular boards, which GNU Go does not support; scores, since its `final_score` removes dead stones.
 """
 
 import argparse
@@ -19,25 +19,25 @@ import numpy as np
 
 from tests.games.kernel_game import KernelGame
 from tests.oracle.gnugo import MISSING, GnuGo, gnugo_options, is_installed
-from tests.oracle.go import Board, Point, Points, after, all_points, beside, region, regions
-from zero.games.coords import action_to_name
+from tests.oracle.go import Board, Point, Points, after, all_points, neighbours, region, regions
+from zero.games.coordinates import action_to_name
 from zero.games.position import BLACK, WHITE, Rules
 from zero.games.rules import go_rules
 from zero.progress import progress_of
 
 MAX_MOVES = 500
-"""GNU Go's superko looks back no further."""
+"""Maximum number of moves: GNU Go compares no more positions for superko."""
 PASS_CHANCE = 0.02
 FIGHT_CHANCE = 0.9
-"""Moves of a fight that take stones where it is possible; the others are any."""
+"""Fraction of the moves of a fight that capture if possible; the others are random."""
 IDLE_CHANCE = 0.5
-"""Of a pass in a fight where nothing can be taken, on a board more than half full: a forbidden ko then stays open."""
+"""Probability of a pass in a fight without captures, on a board more than half full: a forbidden ko stays open."""
 SMALLEST, LARGEST = 2, 19
 GTP_COLOURS = {BLACK: "black", WHITE: "white"}
 
 
 class Turn(NamedTuple):
-    """A position of a game, what the kernels allow there, and what was played."""
+    """A position of a game, the points that the kernels allow there, and the move."""
 
     board: Board
     empty: Points
@@ -47,7 +47,7 @@ class Turn(NamedTuple):
 
 
 class RandomGame(NamedTuple):
-    """A game that the kernels played with themselves."""
+    """A game that the kernels played against themselves."""
 
     name: str
     rules: Rules
@@ -56,12 +56,12 @@ class RandomGame(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What was compared without a difference."""
+    """Counts of the comparisons without a difference."""
 
     num_games: int = 0
     num_positions: int = 0
-    num_superko: int = 0  # positions where superko forbade a point, other than a suicide of one stone
-    num_cycles: int = 0  # of these, where it was more than taking a ko back at once
+    num_superko: int = 0  # positions where superko forbids a point, except a suicide of one stone
+    num_cycles: int = 0  # of these, beyond an immediate recapture of a ko
     seconds: float = 0.0
 
     def plus(self, other: "Tally") -> "Tally":
@@ -74,11 +74,11 @@ class Tally(NamedTuple):
 
 
 class DifferenceError(AssertionError):
-    """The kernels and GNU Go disagree; the text tells how to see it again."""
+    """The kernels and GNU Go disagree; the text shows how to reproduce it."""
 
 
 def random_game(size: int, allow_suicide: bool, seed: int, number: int) -> RandomGame:
-    """Game `number`; the odd ones are fights."""
+    """Game `number`; odd numbers are fights."""
     random = np.random.default_rng([seed, size, allow_suicide, number])
     game = KernelGame(go_rules(size, size, 0.0, allow_suicide)._replace(max_moves=MAX_MOVES))
     turns: list[Turn] = []
@@ -92,7 +92,7 @@ def random_game(size: int, allow_suicide: bool, seed: int, number: int) -> Rando
             if not points:
                 points = legal
                 pass_chance = IDLE_CHANCE if 2 * len(empty) < size * size else PASS_CHANCE
-        # No pass after a pass, so that a game goes on for as long as there is a move.
+        # No pass after a pass, so that a game continues while there is a move.
         may_pass = not (turns and turns[-1].action == game.pass_action)
         passes = not legal or (may_pass and random.random() < pass_chance)
         row, column = (size, 0) if passes else points[random.integers(len(points))]
@@ -103,10 +103,10 @@ def random_game(size: int, allow_suicide: bool, seed: int, number: int) -> Rando
 
 
 def smallest_captures(board: Board, empty: Points, colour: int, legal: Sequence[Point]) -> list[Point]:
-    """The legal points that take the fewest stones, at least one; none where there is nothing to take."""
+    """The legal points that capture the fewest stones, at least one; empty if no move captures."""
     stones_taken: dict[Point, int] = {}
     for chain in regions(board.stones(-colour)):
-        liberties = frozenset().union(*(beside(stone) for stone in chain)) & empty
+        liberties = frozenset().union(*(neighbours(stone) for stone in chain)) & empty
         if len(liberties) == 1:
             (point,) = liberties
             stones_taken[point] = stones_taken.get(point, 0) + len(chain)
@@ -116,32 +116,32 @@ def smallest_captures(board: Board, empty: Points, colour: int, legal: Sequence[
 
 
 def compare(gnugo: GnuGo, game: RandomGame, interval: int = 1) -> Tally:
-    """Plays a game again in GNU Go, and compares each `interval`-th position.
+    """Replays a game in GNU Go and compares each `interval`-th position.
 
     Raises:
       DifferenceError: at the first difference.
     """
     size = game.rules.rows
-    answers = gnugo.ask_all(list(gtp_commands(game, interval)))
-    next(answers), next(answers)
+    responses = gnugo.ask_all(list(gtp_commands(game, interval)))
+    next(responses), next(responses)
     points = {action_to_name(game.rules, row * size + column): (row, column) for row, column in all_points(size, size)}
     tally = Tally(num_games=1)
     seen: set[Board] = set()
     for number, turn in enumerate(game.turns):
         seen.add(turn.board)
         if number % interval == 0:
-            black, white, allowed = (frozenset(points[name] for name in next(answers).split()) for _ in range(3))
+            black, white, allowed = (frozenset(points[name] for name in next(responses).split()) for _ in range(3))
             if game.rules.allow_suicide:
                 allowed = superko_for_suicides(size, turn, allowed, seen)
             if (black, white, allowed) != (*turn.board, turn.legal):
                 raise DifferenceError(explanation(game, number, Board(black, white), allowed))
             tally = tally.plus(superko_of(game, number))
-        next(answers)
+        next(responses)
     return tally
 
 
 def gtp_commands(game: RandomGame, interval: int) -> Iterator[str]:
-    """All that GNU Go is told: moves, and three questions at each `interval`-th position."""
+    """Commands for GNU Go: moves, and three queries at each `interval`-th position."""
     yield f"boardsize {game.rules.rows}"
     yield "clear_board"
     for number, turn in enumerate(game.turns):
@@ -152,39 +152,39 @@ def gtp_commands(game: RandomGame, interval: int) -> Iterator[str]:
 
 
 def superko_for_suicides(size: int, turn: Turn, allowed: Points, seen: set[Board]) -> Points:
-    """The allowed points less the suicides that repeat a position: GNU Go 3.8 applies superko to other moves alone."""
-    suicides = [point for point in allowed if not lives(turn, point)]
+    """The allowed points without suicides that repeat a position: GNU Go 3.8 does not apply superko to suicides."""
+    suicides = [point for point in allowed if is_suicide(turn, point)]
     return allowed - {point for point in suicides if after(size, size, turn.board, turn.to_play, point) in seen}
 
 
-def lives(turn: Turn, point: Point) -> bool:
-    """True where a stone on the empty `point` breathes or captures, so that it is no suicide."""
-    if beside(point) & turn.empty:
-        return True
+def is_suicide(turn: Turn, point: Point) -> bool:
+    """True if a stone on the empty `point` neither has a liberty nor captures."""
+    if neighbours(point) & turn.empty:
+        return False
     own, other, breath = turn.board.stones(turn.to_play), turn.board.stones(-turn.to_play), turn.empty - {point}
-    captures = any(not touches(region(stone, other), breath) for stone in beside(point) & other)
-    return captures or touches(region(point, own | {point}), breath)
+    captures = any(not touches(region(stone, other), breath) for stone in neighbours(point) & other)
+    return not captures and not touches(region(point, own | {point}), breath)
 
 
 def touches(chain: Points, points: Points) -> bool:
-    return any(beside(stone) & points for stone in chain)
+    return any(neighbours(stone) & points for stone in chain)
 
 
 def superko_of(game: RandomGame, number: int) -> Tally:
-    """One position, and whether superko forbade a point in it."""
+    """Counts one position, and whether superko forbids a point in it."""
     size, turn = game.rules.rows, game.turns[number]
     own = turn.board.stones(turn.to_play)
     before = game.turns[number - 1].board if number else None
     forbids = cycles = False
     for point in turn.empty - turn.legal:
-        if lives(turn, point) or (game.rules.allow_suicide and beside(point) & own):
+        if not is_suicide(turn, point) or (game.rules.allow_suicide and neighbours(point) & own):
             forbids = True
             cycles |= after(size, size, turn.board, turn.to_play, point) != before
     return Tally(num_positions=1, num_superko=forbids, num_cycles=cycles)
 
 
 def explanation(game: RandomGame, number: int, board: Board, allowed: Points) -> str:
-    """The difference before move `number`, counted from 0, and how to see it again."""
+    """The difference before move `number` (from 0), and how to reproduce it."""
     turn, colour = game.turns[number], GTP_COLOURS[game.turns[number].to_play]
 
     def names(points: Points) -> str:
@@ -206,7 +206,7 @@ def explanation(game: RandomGame, number: int, board: Board, allowed: Points) ->
 
 
 def compare_games(size: int, allow_suicide: bool, seed: int, num_positions: int) -> Tally:
-    """Compares so many positions, of whole games but for the last.
+    """Compares `num_positions` positions; all games but the last are complete.
 
     Raises:
       DifferenceError: at the first difference.
@@ -224,7 +224,7 @@ def compare_games(size: int, allow_suicide: bool, seed: int, num_positions: int)
 
 
 def compare_sizes(sizes: Sequence[int], seed: int, num_positions: int, num_processes: int) -> dict[int, Tally]:
-    """Compares as many positions of each size, suicide off and on; large boards first, for they take longest.
+    """Compares an equal number of positions of each size, with and without suicide; large boards first, they are slow.
 
     Raises:
       DifferenceError: at the first difference.
@@ -250,7 +250,7 @@ def compare_sizes(sizes: Sequence[int], seed: int, num_positions: int, num_proce
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command. Status 0: no difference; 1: a difference, told in full; 2: it cannot run."""
+    """The command. Exit status 0: no difference; 1: a difference, which it prints; 2: it cannot run."""
     parser = argparse.ArgumentParser(prog="python -m tests.games.differential", description="Go against GNU Go 3.8.")
     parser.add_argument("--positions", type=positive, default=100_000, help="evenly over sizes, and suicide off and on")
     parser.add_argument("--processes", type=positive, default=2)
@@ -274,14 +274,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def positive(text: str) -> int:
-    """A number from 1 on."""
+    """A number of at least 1."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
     return int(text)
 
 
 def sizes_of(text: str) -> range:
-    """The sizes that "9" or "2-19" names."""
+    """The range of sizes for a text such as "9" or "2-19"."""
     first, _, last = text.partition("-")
     if not first.isdecimal() or not (last or first).isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} names no sizes; write 9 or 2-19")

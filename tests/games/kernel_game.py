@@ -1,6 +1,6 @@
-"""A game played through the kernels, in words the tests can use: names of points and drawn boards.
+"""A game played through the kernels, with names of points and drawn boards.
 
-A drawing has a line a row, the topmost first: `X` Black, `O` White, `.` empty.
+A drawing has one line per row, the top row first: `X` Black, `O` White, `.` empty.
 """
 
 from typing import Self
@@ -10,7 +10,7 @@ import numpy as np
 from tests.oracle.bitboards import unpack
 from tests.oracle.go import Board, GoGame, all_points
 from tests.oracle.gomoku import GomokuGame
-from zero.games.coords import action_to_name, name_to_action
+from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.planes import expand_planes, write_planes
 from zero.games.position import (
     BLACK,
@@ -88,7 +88,7 @@ class KernelGame:
         return {int(action) for action in np.flatnonzero(self.mask())}
 
     def planes(self, symmetry: int = 0) -> np.ndarray:
-        """What the network sees, [17, S*S]."""
+        """The input planes of the network, [17, S*S]."""
         bits = np.full((1, NUM_PLANES, self.rules.num_words), 2**64 - 1, np.uint64)
         write_planes(self.rules, self.position, self.history, symmetry, bits[0])
         numbers = np.full((1, self.rules.num_points, NUM_PLANES), np.nan, np.float32)
@@ -104,11 +104,11 @@ class KernelGame:
         return float(margin(self.rules, self.position))
 
     def board(self) -> Board:
-        """The stones as the slow twins hold them."""
+        """The stones in the form of the slow twins."""
         return self._board(lambda point: int(self.position.board[point]))
 
     def past_board(self, time: int) -> Board:
-        """The stones after `time` moves, as the history's bitboards have them."""
+        """The stones after `time` moves, from the bitboards of the history."""
         words = self.history.boards[time]
 
         def colour(point: int) -> int:
@@ -119,7 +119,7 @@ class KernelGame:
         return self._board(colour)
 
     def hash_of_board(self) -> np.uint64:
-        """The position's hash, made anew from its stones."""
+        """The hash of the position, computed from its stones."""
         total = np.uint64(0)
         for point in range(self.rules.num_points):
             if self.position.board[point]:
@@ -140,19 +140,19 @@ class KernelGame:
 
 
 def oracle_of(rules: Rules) -> GoGame | GomokuGame:
-    """The slow twin of a game that has not begun."""
+    """The slow twin of a game without moves."""
     if rules.game == GO:
         return GoGame(rules.rows, rules.columns, rules.komi, rules.allow_suicide, rules.max_moves)
     return GomokuGame(rules.rows, rules.columns, rules.in_a_row)
 
 
 def lines(drawing: str) -> str:
-    """A drawing without the blanks that lay it out in the test."""
+    """A drawing without its indentation and blanks."""
     return "\n".join(line.replace(" ", "") for line in drawing.strip().splitlines())
 
 
 def drawn_go(drawing: str, to_play: int, komi: float = 0.0, allow_suicide: bool = False) -> KernelGame:
-    """A game of Go at the drawn position, which the players reached by filling in the stones row by row."""
+    """A game of Go at the drawn position, after moves that filled in the stones row by row."""
     rows = lines(drawing).splitlines()
     rules = go_rules(len(rows), len(rows[0]), komi, allow_suicide)
     game = KernelGame(rules._replace(max_moves=10 * rules.num_points))

@@ -1,4 +1,4 @@
-"""The kernels once more, compiled so that an index out of bounds is an error instead of somebody else's memory."""
+"""Kernels compiled with bounds checks: an index out of bounds raises an error instead of reading other memory."""
 
 import os
 import subprocess
@@ -11,16 +11,16 @@ PROJECT_DIR = Path(__file__).resolve().parents[2]
 
 SAMPLES = {
     "games": [f"games/test_{name}.py" for name in ("conformance", "go", "go_traps", "gomoku")],
-    "search": [f"search/test_{name}.py" for name in ("tree", "mcts", "parallel", "forced", "gumbel", "cache")],
-    "opponents": ["opponents/test_rollout.py"],
-    "play": ["play/test_boards.py", "play/test_samples.py"],
+    "search": [f"search/test_{name}.py" for name in ("tree", "mcts", "virtual_loss", "forced", "gumbel", "cache")],
+    "players": ["players/test_rollout.py"],
+    "play": ["play/test_lockstep_games.py", "data/test_samples.py"],
 }
-"""Files in tests/ that run every kernel, and neither JAX nor a network."""
+"""Files in tests/ that run every kernel, and use neither JAX nor a network."""
 CHOSEN = SAMPLES if os.environ.get("ZERO_BOUNDS_CHECKS") == "all" else ("games",)
-"""The others are compiled for minutes: `make bounds` runs all."""
+"""The others compile for minutes; `make bounds` runs all of them."""
 BOARDS = "not 19x19 and not 15x15"
-BOARDS_OF_SAMPLE = {"opponents": f"{BOARDS} and not 9x9"}
-"""Chooses tests by name: the largest boards take longest and show nothing new."""
+BOARDS_OF_SAMPLE = {"players": f"{BOARDS} and not 9x9"}
+"""Selects tests by name: the largest boards take longest and cover nothing else."""
 OPTIONS = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
 
 SCRIPT = """
@@ -34,7 +34,7 @@ from zero.games.rules import gomoku_rules
 
 try:
     makes_line(gomoku_rules(9, 9, 5), np.zeros(9, np.int8), 80)
-    sys.exit("no bounds check: a read beyond the board went unseen")
+    sys.exit("no bounds check: a read beyond the board was not detected")
 except IndexError:
     pass
 sys.exit(pytest.main(sys.argv[1:]))
@@ -43,7 +43,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 @pytest.mark.parametrize("sample", CHOSEN)
 def test_kernels_stay_within_bounds(sample):
-    # Checked kernels have a cache folder of their own, see zero/kernels.py.
+    # Checked kernels have their own cache folder, see zero/kernels.py.
     checked = subprocess.run(
         [
             sys.executable,

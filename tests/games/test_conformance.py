@@ -1,4 +1,4 @@
-"""What every game must keep to, on every board: a new game is done when this passes with its rules in `BOARDS`."""
+"""Requirements on every game and board: a new game is complete when these tests pass with its rules in `BOARDS`."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ import pytest
 from tests.games.kernel_game import KernelGame, oracle_of
 from tests.oracle.bitboards import unpack
 from tests.oracle.planes import planes, symmetric_actions
-from zero.games.coords import action_to_name, name_to_action
+from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.planes import write_sample
 from zero.games.position import (
     NUM_PLANES,
@@ -16,10 +16,8 @@ from zero.games.position import (
     Position,
     Rules,
     load,
-    new_histories,
     new_history,
     new_position,
-    new_positions,
     reset,
     store,
 )
@@ -39,16 +37,16 @@ BOARDS = {
 }
 NUM_GAMES = 2
 NUM_CHECKS = 12
-"""Positions of a game that are looked at, and actions of a position that are tried; evenly spread."""
+"""Numbers of tested positions per game and of tested actions per position, evenly spread."""
 LONGEST = 200
-"""Moves of a game on the largest board; on the others a game goes on to its end."""
+"""Moves of a game on the largest board; on other boards a game continues to its end."""
 
 every_board = pytest.mark.parametrize("rules", [pytest.param(rules, id=name) for name, rules in BOARDS.items()])
 
 
 @pytest.fixture(params=range(NUM_GAMES), ids="game {}".format)
 def actions(request: pytest.FixtureRequest, rules: Rules) -> list[int]:
-    """A random game; the same in every test."""
+    """The actions of a random game, equal in all tests."""
     random = np.random.default_rng([rules.rows, rules.columns, request.param])
     game = KernelGame(rules)
     chosen: list[int] = []
@@ -60,7 +58,7 @@ def actions(request: pytest.FixtureRequest, rules: Rules) -> list[int]:
 
 
 def walk(rules: Rules, actions: list[int]) -> Iterator[KernelGame]:
-    """The game at some of its positions, the first and the last among them."""
+    """The game at some of its positions, including the first and the last."""
     game = KernelGame(rules)
     interval = 1 + len(actions) // NUM_CHECKS
     for t, action in enumerate(actions):
@@ -104,7 +102,7 @@ def test_an_occupied_point_is_illegal(rules, actions):
 
 
 @every_board
-def test_a_game_ends_in_time_and_only_then_has_no_legal_action(rules, actions):
+def test_a_game_has_no_legal_action_exactly_after_its_end(rules, actions):
     for game in walk(rules, actions):
         assert game.ended == (game.num_moves == len(actions) and len(actions) < LONGEST)
         assert (game.legal_actions() == set()) == game.ended
@@ -112,7 +110,7 @@ def test_a_game_ends_in_time_and_only_then_has_no_legal_action(rules, actions):
 
 
 @every_board
-def test_an_ended_game_stays_as_it_is(rules):
+def test_an_ended_game_does_not_change(rules):
     game = KernelGame(rules._replace(max_moves=6))
     while not game.ended:
         game.play(min(game.legal_actions()))
@@ -125,7 +123,7 @@ def test_an_ended_game_stays_as_it_is(rules):
 
 
 @every_board
-def test_a_sample_of_a_record_shows_the_planes_of_the_game(rules, actions):
+def test_a_sample_of_a_record_has_the_planes_of_the_game(rules, actions):
     position, history = new_position(rules), new_history(rules)
     record = np.array(actions, np.int16)
     for game in walk(rules, actions):
@@ -172,8 +170,8 @@ def test_names_round_trip(rules):
 
 
 @every_board
-def test_a_game_among_many_goes_as_it_goes_alone(rules, actions):
-    positions, histories = new_positions(rules, 3), new_histories(rules, 3)
+def test_a_game_in_a_batch_equals_the_game_alone(rules, actions):
+    positions, histories = new_position(rules, 3), new_history(rules, 3)
     position = new_position(rules)
     mask = np.zeros(rules.num_actions, np.bool_)
     others = actions[: len(actions) // 2]
@@ -197,7 +195,7 @@ def test_a_game_among_many_goes_as_it_goes_alone(rules, actions):
 
 
 @every_board
-def test_a_reset_position_is_a_new_one(rules, actions):
+def test_a_reset_position_equals_a_new_one(rules, actions):
     (*_, used), new = walk(rules, actions), KernelGame(rules)
     reset(rules, used.position, used.history)
     assert used.position.state.tolist() == new.position.state.tolist()

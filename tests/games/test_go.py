@@ -1,4 +1,4 @@
-"""Go, position by position: captures, ko, superko, suicide, the end of the game and the score."""
+"""Rules of Go on drawn positions: captures, ko, superko, suicide, the end of the game and the score."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_a_stone_in_the_corner_is_captured():
     )
 
 
-def test_a_row_does_not_go_on_at_the_other_edge():
+def test_rows_do_not_wrap_around_the_edge():
     game = drawn_go(
         """
         . . . O
@@ -152,12 +152,12 @@ KO = """
     """
 
 
-def test_ko_may_not_be_taken_back_at_once():
+def test_immediate_recapture_of_a_ko_is_illegal():
     game = drawn_go(KO, BLACK).play_names("C3")
     assert not game.is_legal("B3")
 
 
-def test_ko_may_be_taken_back_after_a_threat():
+def test_recapture_of_a_ko_after_a_threat_is_legal():
     game = drawn_go(KO, BLACK).play_names("C3 A1 D1 B3")
     assert game.drawing() == lines(
         """
@@ -202,7 +202,7 @@ def test_superko_forbids_the_sixth_move_of_a_triple_ko():
 
 
 def test_superko_forbids_the_same_board_with_the_other_player_to_move():
-    # PSK differs from situational superko here; a pass changes the turn and not the board.
+    # Here positional superko differs from situational superko: a pass changes the player to move, not the board.
     moves = "A1 F1 B2 G2 C1 H1 J1 D1 H2 C2 G1 B1 pass H1"
     game = KernelGame(go_rules(9, 9)).play_names(moves)
     assert game.to_play == BLACK
@@ -220,7 +220,7 @@ def test_suicide_of_one_stone_is_illegal():
     assert not drawn_go(STARS, WHITE).is_legal("B2")
 
 
-def test_suicide_of_one_stone_is_illegal_by_superko_even_where_suicide_is_allowed():
+def test_suicide_of_one_stone_is_illegal_by_superko_even_if_suicide_is_allowed():
     assert not drawn_go(STARS, WHITE, allow_suicide=True).is_legal("B2")
 
 
@@ -257,7 +257,7 @@ def test_suicide_of_several_stones_is_illegal_by_default():
     assert not drawn_go(TWO_IN_THE_CORNER, WHITE).is_legal("B3")
 
 
-def test_suicide_of_several_stones_removes_them_where_it_is_allowed():
+def test_allowed_suicide_of_several_stones_removes_them():
     game = drawn_go(TWO_IN_THE_CORNER, WHITE, allow_suicide=True).play_names("B3")
     assert game.drawing() == lines(
         """
@@ -332,7 +332,7 @@ COUNTED = """
     X X . . .
     . X X X X
     """
-"""Black: 9 stones and 2 points; White: 3 stones and 1 point; the other 5 touch both."""
+"""Black: 9 stones and 2 points; White: 3 stones and 1 point; the other 5 points touch both colours."""
 
 
 @pytest.mark.parametrize(("komi", "margin", "outcome"), [(0.0, 7.0, 1), (6.5, 0.5, 1), (7.0, 0.0, 0), (7.5, -0.5, -1)])

@@ -1,4 +1,4 @@
-"""The kernels of Go against GNU Go 3.8, which others wrote: a sample of what tests.games.differential runs."""
+"""The kernels of Go against GNU Go 3.8, an independent oracle: a sample of `tests.games.differential`."""
 
 import subprocess
 import sys
@@ -16,11 +16,11 @@ pytestmark = needs_gnugo
 
 SEED = 2017
 NUM_COMPARISONS = 60
-"""Positions of a game that are compared, on large boards."""
+"""Number of compared positions of a game on large boards."""
 SMALL_SIZE, GAMES_ON_SMALL = 5, 4
 
 ONLY_PSK_FORBIDS_C1 = ["A1", "F1", "B2", "G2", "C1", "H1", "J1", "D1", "H2", "C2", "G1", "B1", "pass", "H1"]
-"""Moves on 9x9 after which C1 by Black makes the position again that White made with the tenth."""
+"""Moves on 9x9 after which Black C1 repeats the position after White's tenth move."""
 
 
 @pytest.mark.parametrize("allow_suicide", [False, True])
@@ -29,18 +29,18 @@ def test_random_games_have_the_same_stones_and_legal_points_and_score(size, allo
     with GnuGo(*gnugo_options(allow_suicide)) as gnugo:
         for number in range(GAMES_ON_SMALL if size <= SMALL_SIZE else 2):
             game = random_game(size, allow_suicide, SEED, number)
-            # An odd number, so that both colours are asked.
+            # An odd interval, so that positions of both colours are compared.
             interval = 1 if size <= SMALL_SIZE else len(game.turns) // NUM_COMPARISONS | 1
             assert compare(gnugo, game, interval).num_positions >= min(NUM_COMPARISONS, len(game.turns)) // 2
-            # The score against the slow twin: GNU Go takes off the stones that it deems dead before it counts.
+            # The score is compared with the slow twin: GNU Go removes dead stones before it counts.
             board = game.end.board()
             assert game.end.ended
             assert game.end.margin() == area(size, size, board, BLACK) - area(size, size, board, WHITE)
 
 
 @pytest.mark.parametrize("allow_suicide", [False, True])
-def test_superko_decides_in_the_games_that_are_compared(allow_suicide):
-    # The comparison proves little about what does not come up in it.
+def test_superko_matters_in_the_compared_games(allow_suicide):
+    # The comparison covers only situations that occur in it.
     tally = Tally()
     for size in (2, 3, 5):
         for number in range(GAMES_ON_SMALL):
@@ -52,7 +52,7 @@ def test_superko_decides_in_the_games_that_are_compared(allow_suicide):
 
 
 @pytest.mark.parametrize(
-    ("options", "allow_suicide", "told"),
+    ("options", "allow_suicide", "message"),
     [
         (["--simple-ko", "--forbid-suicide"], False, "legal by the kernels alone: none\nlegal by GNU Go alone: [A-D]"),
         (["--positional-superko", "--forbid-suicide"], True, "legal by the kernels alone: [A-D]"),
@@ -60,8 +60,8 @@ def test_superko_decides_in_the_games_that_are_compared(allow_suicide):
     ],
     ids=["simple ko", "suicide off there", "suicide on there"],
 )
-def test_other_rules_there_are_a_difference(options, allow_suicide, told):
-    with GnuGo(*options) as gnugo, pytest.raises(DifferenceError, match=told):
+def test_other_rules_in_gnugo_are_a_difference(options, allow_suicide, message):
+    with GnuGo(*options) as gnugo, pytest.raises(DifferenceError, match=message):
         for number in range(20):
             compare(gnugo, random_game(4, allow_suicide, SEED, number))
 
@@ -74,7 +74,7 @@ def test_command_compares_and_counts():
     assert done.stdout.count("0 differences") == 3
 
 
-def test_command_tells_a_difference_in_full(tmp_path, monkeypatch):
+def test_command_prints_a_difference(tmp_path, monkeypatch):
     path = program_path("gnugo")
     impostor = tmp_path / "gnugo"
     impostor.write_text(f'#!/bin/sh\nexec {path} "$@" --simple-ko\n')
@@ -93,7 +93,7 @@ def test_command_tells_a_difference_in_full(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "arguments", [["--sizes", "1-19"], ["--sizes", "9x9"], ["--sizes", "9-5"], ["--positions", "0"]]
 )
-def test_command_refuses(arguments, capsys):
+def test_command_rejects_invalid_arguments(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
         differential.main(arguments)
     assert arguments[-1] in capsys.readouterr().err
@@ -112,8 +112,8 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("ko_rule", "is_legal"), [("positional-superko", "0"), ("situational-superko", "1"), ("simple-ko", "1")]
 )
-def test_the_move_that_positional_superko_alone_forbids(ko_rule, is_legal):
-    # The kernels forbid it (test_go.py), so what they follow is not situational superko.
+def test_a_move_that_only_positional_superko_forbids(ko_rule, is_legal):
+    # The kernels forbid it (test_go.py), so they do not implement situational superko.
     with GnuGo(f"--{ko_rule}") as gnugo:
         gnugo.ask("boardsize 9")
         for number, name in enumerate(ONLY_PSK_FORBIDS_C1):

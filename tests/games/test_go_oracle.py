@@ -11,11 +11,11 @@ from zero.games.position import Rules
 from zero.games.rules import go_rules
 
 SMALL = [(1, 1), (1, 2), (1, 7), (2, 2), (2, 3), (3, 2), (3, 3), (2, 5), (3, 4), (4, 4), (5, 3), (5, 5)]
-"""Boards on which a game fills up and superko decides; games go on far beyond the usual limit."""
+"""Small boards that fill up, so that superko decides; games are far longer than the usual limit."""
 SMALL_MOVES, SMALL_GAMES = 60, 12
 
 LARGE = [(6, 6), (7, 7), (4, 9), (8, 8), (9, 8), (9, 9), (13, 5)]
-"""Boards of one word, of two, and of exactly 64 points; one game to the usual limit, its mask now and then."""
+"""Boards of one word, two words and exactly 64 points; one game to the usual limit, with some masks compared."""
 LARGE_INTERVAL = 7
 
 PASS_CHANCE = 0.03
@@ -36,21 +36,21 @@ def test_random_games_on_large_boards(rows, columns, allow_suicide):
 
 
 @pytest.mark.parametrize("allow_suicide", [False, True])
-def test_superko_compares_boards_where_all_hashes_are_equal(allow_suicide):
+def test_superko_compares_boards_if_all_hashes_are_equal(allow_suicide):
     rules = go_rules(3, 3, 0.5, allow_suicide)._replace(max_moves=SMALL_MOVES)
     for number in range(SMALL_GAMES):
         compare(rules._replace(zobrist=np.zeros_like(rules.zobrist)), np.random.default_rng([3, 3, number]))
 
 
 @pytest.mark.parametrize("allow_suicide", [False, True])
-def test_superko_compares_both_words_of_boards_where_all_hashes_are_equal(allow_suicide):
+def test_superko_compares_both_words_of_boards_if_all_hashes_are_equal(allow_suicide):
     rules = go_rules(9, 9, 7.0, allow_suicide)
     compare(rules._replace(zobrist=np.zeros_like(rules.zobrist)), np.random.default_rng([9, 9]), LARGE_INTERVAL)
 
 
 @pytest.mark.parametrize("allow_suicide", [False, True])
-def test_random_games_meet_all_that_the_rules_speak_of(allow_suicide):
-    # The comparison proves little about what does not come up in it.
+def test_random_games_cover_all_rules(allow_suicide):
+    # The comparison covers only situations that occur in it.
     rules = go_rules(2, 3, 0.5, allow_suicide)._replace(max_moves=SMALL_MOVES)
     met: Counter[str] = Counter()
     for number in range(SMALL_GAMES):
@@ -60,12 +60,12 @@ def test_random_games_meet_all_that_the_rules_speak_of(allow_suicide):
 
 
 def compare(rules: Rules, random: np.random.Generator, interval: int = 1) -> Counter[str]:
-    """Plays one random game on both sides, compares all there is, and counts what came up in it.
+    """Plays one random game on both sides, compares everything, and counts the situations in it.
 
     Args:
-      rules: those of the game.
-      random: chooses the moves.
-      interval: moves from one comparison of the legal actions to the next.
+      rules: the rules of the game.
+      random: generator that chooses the moves.
+      interval: number of moves between two comparisons of the legal actions.
     """
     game, twin = KernelGame(rules), GoGame(rules.rows, rules.columns, rules.komi, rules.allow_suicide, rules.max_moves)
     met: Counter[str] = Counter()
@@ -93,7 +93,7 @@ def compare(rules: Rules, random: np.random.Generator, interval: int = 1) -> Cou
 
 
 def forbidden(twin: GoGame) -> Counter[str]:
-    """How often each rule forbids a move of the player to move."""
+    """Number of moves that each rule forbids to the player to move."""
     found: Counter[str] = Counter()
     colour = twin.to_play
     for point in all_points(twin.rows, twin.columns):

@@ -1,4 +1,4 @@
-"""Go where other programs went wrong: what superko forbids and what it does not, and what counts at the end."""
+"""Positions of Go that other programs got wrong: superko and scoring."""
 
 import pytest
 
@@ -15,7 +15,7 @@ KO = """
     """
 
 
-def test_only_positional_superko_forbids_the_board_that_the_other_player_has_made():
+def test_positional_superko_forbids_the_board_that_the_other_player_made():
     game = KernelGame(go_rules(9, 9)).play_names("A1 F1 B2 G2 C1 H1 J1 D1 H2 C2")
     board_that_white_made = """
         . X O . . . O X .
@@ -56,8 +56,8 @@ def test_a_pass_may_repeat_the_position():
     assert game.play_names("pass").is_legal("pass")
 
 
-def test_boards_of_a_line_that_was_taken_back_forbid_nothing():
-    # A search plays on in the rows of the history beyond the game.
+def test_boards_of_an_abandoned_line_forbid_nothing():
+    # A search writes its moves into the rows of the history after the game.
     game = drawn_go(KO, BLACK).play_names("C3 A1 D1")
     line = game.copy()
     line.history = game.history
@@ -67,12 +67,12 @@ def test_boards_of_a_line_that_was_taken_back_forbid_nothing():
 
 
 @pytest.mark.parametrize(("komi", "outcome"), [(7.5, -1), (-7.5, 1)])
-def test_an_empty_board_is_decided_by_the_komi(komi, outcome):
+def test_komi_decides_an_empty_board(komi, outcome):
     game = KernelGame(go_rules(9, 9, komi)).play_names("pass pass")
     assert (game.margin(), game.outcome()) == (-komi, outcome)
 
 
-def test_points_of_a_seki_are_nobodys():
+def test_shared_points_of_a_seki_have_no_owner():
     game = drawn_go(
         """
         . X X X X
@@ -88,8 +88,8 @@ def test_points_of_a_seki_are_nobodys():
     assert game.margin() == 15 - 10
 
 
-def test_stones_in_territory_that_lives_without_a_move_are_not_taken_off():
-    # minigo's cc/position_test.cc gives Black all of the corner, 12 points, because Black lives there even by passing.
+def test_stones_in_pass_alive_territory_are_not_removed():
+    # minigo's cc/position_test.cc gives Black the complete corner, 12 points, because Black is pass-alive there.
     # Plain area scoring gives the 9 stones and the eye at J2: the other point touches the white stone.
     game = drawn_go(
         """

@@ -1,4 +1,4 @@
-"""Go against numbers that others have published, or that the slow twin counts again here.
+"""Go against published numbers, and counts by the slow twin.
 
 Sources: Tromp and Farneback, 'Combinatorics of Go' (positions and games); van der Werf (2003, margins).
 """
@@ -14,20 +14,20 @@ from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
 
 NO_LIMIT = 200
-"""More moves than any game below lasts: the published numbers know no longest game."""
+"""More moves than any game below: the published numbers have no maximum length."""
 
 PERFT_2X2 = [5, 21, 68, 156, 316, 604, 1088, 2184]
 """Sequences of 1, 2, ... moves on 2x2: no suicide, passes are moves, two of them end the game."""
 PERFT_2X2_SIMPLE_KO = [5, 21, 68, 156, 316, 604, 1168, 2592]
-"""The same where a stone alone may not be taken back at once and any other position may come again."""
+"""The same under simple ko: only the immediate recapture of a single stone is forbidden."""
 
 LEGAL_POSITIONS = {(1, 1): 1, (1, 2): 5, (1, 3): 15, (1, 4): 41, (2, 2): 57, (2, 3): 489, (3, 3): 12675}
 
 GAMES = {1: 1, 2: 9, 3: 907}
-"""Simple paths from the empty board of 1xn, by moves of either colour, in any order; with and without suicide."""
+"""Number of simple paths from the empty 1xn board by moves of either colour in any order, with and without suicide."""
 
 MARGINS = {(1, 1): 0, (1, 2): 0, (1, 3): 3, (1, 4): 4, (1, 5): 0, (2, 2): 1}
-"""Black's under best play, without suicide."""
+"""Black's margins under best play, without suicide."""
 
 
 def kernel_game(rows: int, columns: int, allow_suicide: bool = False) -> KernelGame:
@@ -51,7 +51,7 @@ def test_perft_of_2x2_by_gnugo(ko_rule, counts):
 
 
 def gnugo_perft(gnugo: GnuGo, depth: int, colour: str, passed: bool = False) -> int:
-    """Number of sequences of `depth` legal moves; GNU Go itself goes on after two passes."""
+    """Number of sequences of `depth` legal moves; GNU Go itself continues after two passes."""
     names = [*gnugo.ask(f"all_legal {colour}").split(), "pass"]
     if depth == 1:
         return len(names)
@@ -82,9 +82,9 @@ def test_number_of_legal_positions_by_the_kernels(rows, columns):
 
 
 def num_positions(game: KernelGame, point: int) -> int:
-    """Ways to go on filling the board from `point` on such that no stone ever goes.
+    """Number of ways to fill the board from `point` on without a capture.
 
-    A part of a legal position is one too, so each legal position is reached, by this one order.
+    A subset of a legal position's stones in this order is legal too, so each legal position is counted once.
     """
     if point == game.rules.num_points:
         return 1
@@ -119,7 +119,7 @@ def test_number_of_games(columns, allow_suicide):
 
 
 def num_games(game: KernelGame) -> int:
-    """Sequences of stones, of either colour at any time (a pass passes the turn), that repeat no position."""
+    """Number of sequences of stones of either colour (a pass changes the player to move) that repeat no position."""
     count = 1
     passed = game.copy().play(game.pass_action)
     for turn in (game, passed):
@@ -134,7 +134,7 @@ def test_margin_under_best_play(rows, columns):
     assert best_margin(kernel_game(rows, columns), -points, points) == MARGINS[rows, columns]
 
 
-def test_black_in_the_centre_of_3x3_takes_the_whole_board():
+def test_black_in_the_centre_of_3x3_owns_the_complete_board():
     opened = KernelGame(go_rules(3, 3)).play_names("B2")
     assert best_margin(opened, 8, 9) == 9
 

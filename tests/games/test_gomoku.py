@@ -1,4 +1,4 @@
-"""Gomoku, position by position: lines in every direction, edges, overlines, draws."""
+"""Rules of Gomoku on drawn positions: lines in every direction, edges, overlines, draws."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from zero.games.rules import gomoku_rules
 
 
 def drawn_gomoku(drawing: str, to_play: int) -> KernelGame:
-    """A game of four in a row at the drawn position, which the players reached by filling in stones row by row."""
+    """A game of four in a row at the drawn position, after moves that filled in the stones row by row."""
     rows = lines(drawing).splitlines()
     game = KernelGame(gomoku_rules(len(rows), len(rows[0]), 4))
     stones = {colour: [i for i, s in enumerate("".join(rows)) if s == SYMBOLS[colour]] for colour in (BLACK, WHITE)}
@@ -87,7 +87,7 @@ def test_a_row_longer_than_needed_wins():
     assert (game.ended, game.outcome()) == (True, 1)
 
 
-def test_a_row_does_not_go_on_at_the_other_edge():
+def test_lines_do_not_wrap_around_the_edge():
     game = drawn_gomoku(
         """
         . . . X X
@@ -100,7 +100,7 @@ def test_a_row_does_not_go_on_at_the_other_edge():
     assert (game.ended, game.outcome()) == (False, 0)
 
 
-def test_a_line_with_a_stone_of_the_opponent_in_it_is_none():
+def test_a_stone_of_the_opponent_interrupts_a_line():
     game = drawn_gomoku(
         """
         . . . . .
@@ -131,7 +131,7 @@ def test_every_point_is_an_action_and_there_is_no_pass():
 
 
 @pytest.mark.parametrize(("rows", "columns", "in_a_row"), [(4, 6, 4), (6, 4, 3), (5, 5, 5), (3, 7, 2)])
-def test_every_line_of_the_board_is_seen_from_each_of_its_points(rows, columns, in_a_row):
+def test_every_line_is_found_from_each_of_its_points(rows, columns, in_a_row):
     rules = gomoku_rules(rows, columns, in_a_row)
     for line in all_lines(rows, columns, in_a_row):
         for colour in (BLACK, WHITE):
@@ -141,7 +141,7 @@ def test_every_line_of_the_board_is_seen_from_each_of_its_points(rows, columns, 
 
 
 @pytest.mark.parametrize(("rows", "columns", "in_a_row"), [(4, 6, 4), (6, 4, 3), (5, 5, 5), (3, 7, 2)])
-def test_points_at_even_distances_that_are_no_line_are_none(rows, columns, in_a_row):
+def test_points_at_equal_distances_are_not_always_a_line(rows, columns, in_a_row):
     rules = gomoku_rules(rows, columns, in_a_row)
     real_lines = {frozenset(r * columns + c for r, c in line) for line in all_lines(rows, columns, in_a_row)}
     num_wrapped = 0

@@ -1,7 +1,6 @@
-"""Results that must not change unseen: each is a JSON file in this folder.
+"""Golden results, which only a deliberate change may alter: each is a JSON file in this folder.
 
-After a change that is meant to alter results, `ZERO_WRITE_GOLDEN=1 python -m pytest` writes them anew; the commit says
-why.
+After such a change `ZERO_WRITE_GOLDEN=1 python -m pytest` rewrites them; the commit message gives the reason.
 """
 
 import json
@@ -13,7 +12,7 @@ FOLDER = Path(__file__).parent
 
 
 def check_golden(name: str, found: Any) -> None:
-    """Compares with the file `name`.json; every float is written in full."""
+    """Compares `found` with `name`.json, which has every float in full precision."""
     path = FOLDER / f"{name}.json"
     text = json.dumps(found, indent=1, sort_keys=True) + "\n"
     if os.environ.get("ZERO_WRITE_GOLDEN") == "1":

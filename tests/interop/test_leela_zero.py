@@ -12,7 +12,7 @@ from tests.oracle.leelaz import Heatmap, Leelaz, needs_leelaz
 from tests.oracle.planes import planes
 from tests.parameters import network_params
 from zero.errors import ParamsError
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
 from zero.interop.leela_zero import VALUE_HIDDEN, check_fits, leela_zero_weights
 from zero.network.model import AlphaZeroNetwork, network_spec

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tests.interop.gtp.engines import GO5, GOMOKU, network_session, random_session
 from zero.data.sgf import read_sgf
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
 from zero.interop.terminal import drawing
@@ -172,7 +172,7 @@ def test_wrong_input_is_answered_with_a_remedy(line, remedy):
 
 def test_gomoku_has_no_pass_and_no_score():
     screen, _ = play("pass", "score", rules=GOMOKU)
-    assert "'pass' is no" in screen
+    assert "'pass' is not a point" in screen
     assert "no score" in screen
 
 

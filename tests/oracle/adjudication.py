@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.oracle.go import GoGame, all_points, area, beside, regions
+from tests.oracle.go import GoGame, all_points, area, neighbours, regions
 from tests.oracle.gomoku import GomokuGame
 from zero.games.position import GO, Rules
 from zero.storage.manifests import GameRecord
@@ -14,7 +14,7 @@ class Verdict(NamedTuple):
     """The result of a game by the rules; if a move is a violation, only the violation."""
 
     violation: str  # empty if there is none
-    move: int  # -1 where there is none
+    move: int  # -1 if there is none
     outcome: int | None = None
     margin: float | None = None
     end: str | None = None
@@ -22,7 +22,7 @@ class Verdict(NamedTuple):
 
 
 def judge(rules: Rules, record: GameRecord) -> Verdict:
-    """Plays a game again and says the first thing that is wrong."""
+    """Replays a game and returns its result or its first violation."""
     game = new_game(rules)
     for move, action in enumerate(record.actions):
         legal = game.legal_actions()
@@ -65,13 +65,13 @@ def end_of(game: GoGame | GomokuGame) -> str:
 
 
 def owners_of(game: GoGame | GomokuGame) -> list[int]:
-    """Owner of each point of Go, row by row: that of the stone, or of the one colour that its empty region touches."""
+    """Owner of each point of Go, row by row: colour of the stone, or the only colour that its empty region touches."""
     if isinstance(game, GomokuGame):
         return []
     board, points = game.board, all_points(game.rows, game.columns)
     owner = {point: 1 for point in board.black} | {point: -1 for point in board.white}
     for part in regions(frozenset(points) - board.black - board.white):
-        around = frozenset().union(*(beside(point) for point in part))
+        around = frozenset().union(*(neighbours(point) for point in part))
         colour = int(bool(around & board.black)) - int(bool(around & board.white))
         owner |= dict.fromkeys(part, colour)
     assert sum(owner.values()) == area(game.rows, game.columns, board, 1) - area(game.rows, game.columns, board, -1)

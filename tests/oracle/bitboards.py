@@ -1,4 +1,4 @@
-"""Planes as numbers and as bitboards, slow and obvious: bit p & 63 of word p >> 6 is point p."""
+"""Conversion between planes and bitboards, slow and obvious: bit p & 63 of word p >> 6 is point p."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The model of Bradley and Terry the slow way: Zermelo's iteration, a Hessian by differences, gains by brute force.
+"""The Bradley-Terry model, slow and obvious: Zermelo's iteration, a numerical Hessian, gains by brute force.
 
 Source: Hunter (2004), MM algorithms for generalized Bradley-Terry models, for the iteration.
 """
@@ -9,12 +9,12 @@ from collections import defaultdict
 import numpy as np
 
 Table = dict[tuple[str, str], tuple[float, float]]
-"""Points of the first and games, by pair."""
+"""Points of the first player and number of games, by pair."""
 ROUNDS = 200_000
 
 
 def with_prior(table: Table, prior_games: float) -> Table:
-    """Each player's drawn games of the prior, shared among its opponents as its games are."""
+    """Adds each player's drawn games of the prior, distributed over its opponents like its games."""
     played: dict[str, float] = defaultdict(float)
     for pair, (_, games) in table.items():
         for player in pair:
@@ -60,7 +60,7 @@ def log_likelihood(table: Table, odds: dict[str, float]) -> float:
 
 
 def information_matrix(table: Table, odds: dict[str, float], reference: str) -> tuple[list[str], np.ndarray]:
-    """Minus the second derivatives of the log likelihood by differences, without the reference."""
+    """Negative second derivatives of the log likelihood by finite differences, without the reference."""
     free = [player for player in sorted(odds) if player != reference]
     step = 1e-3
 
@@ -79,7 +79,7 @@ def information_matrix(table: Table, odds: dict[str, float], reference: str) -> 
 
 
 def gain(table: Table, odds: dict[str, float], reference: str, first: str, second: str) -> float:
-    """By how much the log determinant of the information grows with one expected game of the pair."""
+    """Increase of the log determinant of the information by one expected game of the pair."""
     p = 1 / (1 + math.exp(odds[second] - odds[first]))
     free, before = information_matrix(table, odds, reference)
     place = {player: k for k, player in enumerate(free)}

@@ -1,6 +1,6 @@
 """Forced playouts and pruned targets, slow and obvious, from Wu 2019 (section 3.2). Twin of zero/search/forced.py.
 
-A root edge is (action, prior, visits, value sum); prior and sum are float32 as the trees hold them.
+A root edge is (action, prior, visits, value sum); prior and sum are float32 as in the trees.
 """
 
 import math
@@ -16,21 +16,21 @@ class RootEdge(NamedTuple):
     value_sum: float
 
 
-def owed(edge: RootEdge, factor: float, root_visits: int) -> int:
-    """Visits that the edge is to have at the least."""
+def minimum_visits(edge: RootEdge, factor: float, root_visits: int) -> int:
+    """Minimum number of visits of the edge."""
     return math.floor(math.sqrt(factor * edge.prior * root_visits))
 
 
 def forced_action(edges: list[RootEdge], factor: float) -> int | None:
-    """The tried action that lacks most of the visits it is owed; the lowest of equals; None where none lacks any."""
+    """The visited action that lacks the most forced visits, or None; ties go to the lowest action."""
     root_visits = sum(edge.visits for edge in edges)
-    lacking = {e.action: owed(e, factor, root_visits) - e.visits for e in edges if e.visits}
+    lacking = {e.action: minimum_visits(e, factor, root_visits) - e.visits for e in edges if e.visits}
     candidates = [action for action, lack in lacking.items() if lack > 0]
     return min(candidates, key=lambda action: (-lacking[action], action), default=None)
 
 
 def pruned_visits(edges: list[RootEdge], c_puct: float, factor: float) -> dict[int, int]:
-    """Visits by action, without forced ones that the PUCT rule would not have made."""
+    """Visits by action, without forced visits that PUCT would not have made."""
     root_visits = sum(edge.visits for edge in edges)
     tried = [edge for edge in edges if edge.visits]
     best = max(tried, key=lambda edge: (edge.visits, edge.prior, -edge.action))
@@ -42,7 +42,7 @@ def pruned_visits(edges: list[RootEdge], c_puct: float, factor: float) -> dict[i
     for edge in tried:
         left = edge.visits
         if edge is not best:
-            for _ in range(owed(edge, factor, root_visits)):
+            for _ in range(minimum_visits(edge, factor, root_visits)):
                 if left and score(edge, left - 1) <= score(best, best.visits):
                     left -= 1
                 else:

@@ -12,7 +12,7 @@ def is_installed() -> bool:
 
 
 needs_gnugo = pytest.mark.skipif(not is_installed(), reason=MISSING)
-"""Mark of a test that talks to GNU Go."""
+"""Mark of a test that needs GNU Go."""
 
 
 def suicide_option(allow_suicide: bool) -> str:
@@ -20,12 +20,12 @@ def suicide_option(allow_suicide: bool) -> str:
 
 
 def gnugo_options(allow_suicide: bool) -> list[str]:
-    """Options of the rules that are played here."""
+    """Command-line options for our rules."""
     return ["--positional-superko", suicide_option(allow_suicide)]
 
 
 class GnuGo(GtpProgram):
-    """A running GNU Go."""
+    """A GNU Go process."""
 
     def __init__(self, *options: str) -> None:
         path = program_path("gnugo")

@@ -1,6 +1,6 @@
-"""The rules of Go, slow and obvious: sets of points, flood fills, and a set of whole boards for superko.
+"""The rules of Go, slow and obvious: sets of points, flood fills, and a set of complete boards for superko.
 
-Twin of zero/games/go.py, written from the Tromp-Taylor rules (https://tromp.github.io/go.html) and from nothing else.
+Twin of zero/games/go.py, written from the Tromp-Taylor rules (https://tromp.github.io/go.html) only.
 A point is (row, column), row 0 at the top; a colour is +1 for Black and -1 for White.
 """
 
@@ -28,24 +28,24 @@ def all_points(rows: int, columns: int) -> list[Point]:
     return [(row, column) for row in range(rows) for column in range(columns)]
 
 
-def beside(point: Point) -> Points:
-    """The four points around, on the board or not."""
+def neighbours(point: Point) -> Points:
+    """The four neighbours, on the board or not."""
     row, column = point
     return frozenset({(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)})
 
 
 def region(start: Point, inside: Points) -> Points:
-    """The points that can be reached from `start` within `inside`."""
+    """The points of `inside` that are connected to `start`."""
     found, border = {start}, [start]
     while border:
-        new = (beside(border.pop()) & inside) - found
+        new = (neighbours(border.pop()) & inside) - found
         found |= new
         border += new
     return frozenset(found)
 
 
 def regions(points: Points) -> list[Points]:
-    """`points` cut into its connected parts."""
+    """The connected parts of `points`."""
     parts = []
     while points:
         part = region(min(points), points)
@@ -54,41 +54,41 @@ def regions(points: Points) -> list[Points]:
     return parts
 
 
-def without_breath(stones: Points, empty: Points) -> Points:
-    """The stones of all chains that touch no empty point."""
-    dead = [chain for chain in regions(stones) if not any(beside(stone) & empty for stone in chain)]
+def without_liberties(stones: Points, empty: Points) -> Points:
+    """The stones of all chains without liberties."""
+    dead = [chain for chain in regions(stones) if not any(neighbours(stone) & empty for stone in chain)]
     return frozenset().union(*dead)
 
 
 def is_legal_board(rows: int, columns: int, board: Board) -> bool:
-    """True where every chain touches an empty point."""
+    """True if every chain has a liberty."""
     empty = frozenset(all_points(rows, columns)) - board.black - board.white
-    return not without_breath(board.black, empty) and not without_breath(board.white, empty)
+    return not without_liberties(board.black, empty) and not without_liberties(board.white, empty)
 
 
 def after(rows: int, columns: int, board: Board, colour: int, point: Point) -> Board:
-    """The board after a stone of `colour` on `point`: first the opponent's dead chains go, then one's own."""
+    """The board after a stone of `colour` on `point`; removes dead chains of the opponent, then own ones."""
     points = frozenset(all_points(rows, columns))
     own = board.stones(colour) | {point}
     other = board.stones(-colour)
-    other -= without_breath(other, points - own - other)
-    own -= without_breath(own, points - own - other)
+    other -= without_liberties(other, points - own - other)
+    own -= without_liberties(own, points - own - other)
     return Board(own, other) if colour == 1 else Board(other, own)
 
 
 def area(rows: int, columns: int, board: Board, colour: int) -> int:
-    """Stones of `colour`, and the points of empty regions that touch only such stones."""
+    """Number of stones of `colour` and of points in empty regions that touch only this colour."""
     empty = frozenset(all_points(rows, columns)) - board.black - board.white
     total = len(board.stones(colour))
     for part in regions(empty):
-        around = frozenset().union(*(beside(point) for point in part))
+        around = frozenset().union(*(neighbours(point) for point in part))
         if around & board.stones(colour) and not around & board.stones(-colour):
             total += len(part)
     return total
 
 
 class GoGame:
-    """A game in progress; every position it has had is kept."""
+    """A game in progress, with all its past positions."""
 
     def __init__(self, rows: int, columns: int, komi: float, allow_suicide: bool, max_moves: int) -> None:
         self.rows, self.columns, self.komi, self.allow_suicide = rows, columns, komi, allow_suicide
@@ -113,7 +113,7 @@ class GoGame:
         return after(self.rows, self.columns, self.board, self.to_play, point)
 
     def is_legal(self, point: Point) -> bool:
-        """True where the player to move may play there, were the game not at its end."""
+        """True if the player to move may play on the point; ignores the end of the game."""
         if point in self.board.black | self.board.white:
             return False
         then = self.board_after(point)

@@ -1,4 +1,4 @@
-"""The rules of Gomoku, slow and obvious: every possible line of the board, looked at one after the other.
+"""The rules of Gomoku, slow and obvious: every possible line of the board, checked one by one.
 
 Twin of zero/games/gomoku.py. A point is (row, column), row 0 at the top; a colour is +1 for Black and -1 for White.
 """
@@ -7,7 +7,7 @@ from tests.oracle.go import EMPTY_BOARD, Board, Point, Points, all_points
 
 
 def all_lines(rows: int, columns: int, in_a_row: int) -> list[Points]:
-    """Every set of `in_a_row` points in a straight row."""
+    """All sets of `in_a_row` points in a straight row."""
     points = set(all_points(rows, columns))
     lines = []
     for row, column in points:
@@ -19,7 +19,7 @@ def all_lines(rows: int, columns: int, in_a_row: int) -> list[Points]:
 
 
 class GomokuGame:
-    """A game in progress; every position it has had is kept."""
+    """A game in progress, with all its past positions."""
 
     def __init__(self, rows: int, columns: int, in_a_row: int) -> None:
         self.rows, self.columns = rows, columns

@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
-WRITTEN_AHEAD = 100
-"""Commands of a batch: so few that a pipe holds them all while the program waits for its answers to be read."""
+BATCH_COMMANDS = 100
+"""Commands per batch, few enough for the pipe while the program waits until its responses are read."""
 
 
 def program_path(name: str) -> str | None:
-    """Path of a program, also where Debian keeps games; None where it is not installed."""
+    """Path of a program, also in Debian's folder of games; None if it is not installed."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/games"]))
 
 
 class GtpProgram:
-    """A running program; close it, or use it in a `with`."""
+    """A process that speaks GTP; close it, or use it as a context manager."""
 
-    def __init__(self, command: Sequence[str], hears_stderr: bool = False) -> None:
-        """Starts it; `hears_stderr`: its diagnostics come in between, and `told` has them."""
-        self.told: list[str] = []
-        stderr = subprocess.STDOUT if hears_stderr else None
+    def __init__(self, command: Sequence[str], merge_stderr: bool = False) -> None:
+        """Starts the program; with `merge_stderr` its diagnostics go to `diagnostics`."""
+        self.diagnostics: list[str] = []
+        stderr = subprocess.STDOUT if merge_stderr else None
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
         )
@@ -34,37 +34,37 @@ class GtpProgram:
         self.close()
 
     def ask(self, command: str) -> str:
-        """The answer to one command; what was said before it is in `told`.
+        """The response to one command; lines before it go to `diagnostics`.
 
         Raises:
-          RuntimeError: the program refused it, or has ended.
+          RuntimeError: the program rejected the command or has ended.
         """
         return next(self.ask_all([command]))
 
     def ask_all(self, commands: Sequence[str]) -> Iterator[str]:
-        """The answers to many commands, one by one, with few waits: commands are written ahead of the answers.
+        """The responses to many commands, one by one; writes commands in batches to wait less.
 
         Raises:
-          RuntimeError: the program refused one, or has ended.
+          RuntimeError: the program rejected a command or has ended.
         """
         assert self._process.stdin
-        for first in range(0, len(commands), WRITTEN_AHEAD):
-            batch = commands[first : first + WRITTEN_AHEAD]
+        for first in range(0, len(commands), BATCH_COMMANDS):
+            batch = commands[first : first + BATCH_COMMANDS]
             self._process.stdin.write("".join(f"{command}\n" for command in batch))
             self._process.stdin.flush()
-            yield from map(self._answer, batch)
+            yield from map(self._response, batch)
 
-    def _answer(self, command: str) -> str:
+    def _response(self, command: str) -> str:
         assert self._process.stdout
-        self.told = []
+        self.diagnostics = []
         while (line := self._process.stdout.readline()) and line[0] not in "=?":
-            self.told.append(line.rstrip())
-        answer = [line[1:].strip()]
+            self.diagnostics.append(line.rstrip())
+        response = [line[1:].strip()]
         while rest := self._process.stdout.readline().rstrip("\r\n"):
-            answer.append(rest)
+            response.append(rest)
         if not line.startswith("="):
-            raise RuntimeError(f"on {command!r}: {' '.join(answer) if line else self.told}")
-        return "\n".join(answer)
+            raise RuntimeError(f"on {command!r}: {' '.join(response) if line else self.diagnostics}")
+        return "\n".join(response)
 
     def close(self) -> None:
         """Ends the program."""

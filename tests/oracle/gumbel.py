@@ -2,7 +2,7 @@
 
 Twin of zero/search/gumbel.py, written from Danihelka et al. 2022, 'Policy improvement by planning with Gumbel':
 sequential halving at the root, section 5 for the nodes below it, appendix D for the mixed value. Halving by visit
-counts is how DeepMind's mctx does it; the phases are written out here as a list.
+counts follows DeepMind's mctx; here the phases are an explicit list.
 """
 
 import math
@@ -13,12 +13,12 @@ import numpy as np
 
 from tests.oracle.mcts import Edge, Game, Judge, Node, ParallelSearch, Search
 
-C_VISIT, LEAST_RANGE = 50, 1e-8
-LEAST_PRIOR = float(np.finfo(np.float32).tiny)
+C_VISIT, MIN_RANGE = 50, 1e-8
+MIN_PRIOR = float(np.finfo(np.float32).tiny)
 
 
 def considered_visits(num_considered: int, num_simulations: int) -> list[int]:
-    """For each simulation, the visits that the action it goes to has had."""
+    """For each simulation, the visit count of the action that it visits."""
     phases = math.ceil(math.log2(num_considered)) if num_considered > 1 else 1
     visits = [0] * num_considered
     survivors = num_considered
@@ -33,11 +33,11 @@ def considered_visits(num_considered: int, num_simulations: int) -> list[int]:
 
 
 def completed_q_values(edges: dict[int, Edge], node_value: float) -> dict[int, float]:
-    """Q of each action, seen by the player to move; the mixed value stands in for what was not visited."""
+    """Q of each action for the player to move; unvisited actions have the mixed value."""
     q_values = {action: float(edge.value_sum) / edge.visits for action, edge in edges.items() if edge.visits}
     mixed = node_value
     if q_values:
-        priors = {action: max(float(edges[action].prior), LEAST_PRIOR) for action in q_values}
+        priors = {action: max(float(edges[action].prior), MIN_PRIOR) for action in q_values}
         mean = math.fsum(priors[action] * q for action, q in q_values.items()) / math.fsum(priors.values())
         visits = sum(edge.visits for edge in edges.values())
         mixed = (node_value + visits * mean) / (1 + visits)
@@ -45,17 +45,17 @@ def completed_q_values(edges: dict[int, Edge], node_value: float) -> dict[int, f
 
 
 class Sigma(NamedTuple):
-    """How Q-values count."""
+    """The transformation of Q-values."""
 
     value_scale: float = 0.1
     rescale_values: bool = True
 
     def __call__(self, edges: dict[int, Edge], node_value: float) -> dict[int, float]:
-        """The completed Q-values, brought to [0, 1] where that is asked for, and scaled."""
+        """The completed Q-values, rescaled to [0, 1] if set, and scaled."""
         q_values = completed_q_values(edges, node_value)
         if self.rescale_values:
             low, high = min(q_values.values()), max(q_values.values())
-            q_values = {action: (q - low) / max(high - low, LEAST_RANGE) for action, q in q_values.items()}
+            q_values = {action: (q - low) / max(high - low, MIN_RANGE) for action, q in q_values.items()}
         scale = (C_VISIT + max(edge.visits for edge in edges.values())) * self.value_scale
         return {action: scale * q for action, q in q_values.items()}
 
@@ -70,11 +70,11 @@ def improved_policy(edges: dict[int, Edge], node_value: float, sigma: Sigma) -> 
 
 
 def logit(edge: Edge) -> float:
-    return math.log(max(float(edge.prior), LEAST_PRIOR))
+    return math.log(max(float(edge.prior), MIN_PRIOR))
 
 
 class GumbelSearch(Search):
-    """A search whose root halves and whose other nodes follow the improved policy."""
+    """A search with sequential halving at the root and the improved policy at the other nodes."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class GumbelSearch(Search):
         self.num_considered = num_considered
         self.node_values: dict[int, float] = {}  # by serial number
 
-    def ask(self, node: Node) -> np.float32:
-        value = super().ask(node)
+    def evaluate(self, node: Node) -> np.float32:
+        value = super().evaluate(node)
         self.node_values[node.serial] = float(value)
         return value
 
@@ -102,7 +102,7 @@ class GumbelSearch(Search):
         self.schedule = considered_visits(min(self.num_considered, len(edges)), num_simulations)
 
     def search(self, game: Game, num_simulations: int, gumbel: Sequence[float]) -> None:
-        """A whole search, from a new root where there is none."""
+        """Runs a complete search; evaluates the root first if the tree is empty."""
         if self.tree is None:
             self.start(game)
         self.begin(num_simulations, gumbel)
@@ -124,7 +124,7 @@ class GumbelSearch(Search):
         )
 
     def best_with(self, visits: int) -> int:
-        """Of the root's actions with so many visits in this search the greatest gumbel + logit + sigma(q)."""
+        """The root action with the greatest gumbel + logit + sigma(q) among those with `visits` own visits."""
         edges = self.root.edges
         values = self.sigma(edges, self.node_values[self.root.serial])
         candidates = [action for action, own in self.own_visits().items() if own == visits]
@@ -140,10 +140,10 @@ class GumbelSearch(Search):
 
 
 class ParallelGumbelSearch(GumbelSearch, ParallelSearch):  # type: ignore[misc]  # two `search`: `run` is for use
-    """Several leaves on their way at once, whose visits count and whose values do not; nothing random at the root."""
+    """A Gumbel search with several pending leaves, whose visits count without values; no Gumbel numbers."""
 
     def run(self, num_simulations: int) -> int:
-        """A whole search of a root that has been judged; returns how many simulations there were."""
+        """Runs a complete search of an evaluated root and returns the number of simulations."""
         self.begin(num_simulations, [0.0] * len(self.root.edges))
         return ParallelSearch.search(self, num_simulations)
 

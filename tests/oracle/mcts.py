@@ -1,7 +1,7 @@
-"""The search, slow and obvious: nodes that hold their own game, edges in a dict, and recursion.
+"""The search, slow and obvious: nodes with their own game, edges in a dict, and recursion.
 
-Twin of zero/search, written from the paper (Methods, 'Search algorithm'). Sums are taken in float32 and in the same
-order, so that whole trees compare bit for bit. The rules are those of the twins.
+Twin of zero/search, written from the paper (Methods, 'Search algorithm'). Sums are in float32, in the order of the
+kernels, so that trees are equal bit for bit. The rules are those of the twins.
 """
 
 import copy
@@ -20,12 +20,12 @@ F32 = np.float32
 
 
 class Edge:
-    """A legal action of a node; its child is made when it is first taken."""
+    """A legal action of a node; its first visit adds the child."""
 
     def __init__(self) -> None:
         self.prior = F32(0)
         self.visits = 0
-        self.value_sum = F32(0)  # seen by the player to move at the node
+        self.value_sum = F32(0)  # for the player to move at the node
         self.child: Node | None = None
 
 
@@ -34,8 +34,8 @@ class Node:
 
     def __init__(self, game: Game, serial: int, decided: bool = False) -> None:
         self.game = game
-        self.decided = decided  # the player to move need only pass to have won
-        self.serial = serial  # nodes are numbered in the order they were made
+        self.decided = decided  # the player to move wins by a pass
+        self.serial = serial  # nodes are numbered in the order of their creation
         self.value_sum = F32(0)  # of all edges
         self.edges = {action: Edge() for action in sorted(game.legal_actions()) if not decided}
 
@@ -45,7 +45,7 @@ class Node:
 
     @property
     def ended(self) -> bool:
-        """True where nothing is left to ask."""
+        """True if the node is terminal."""
         return self.decided or self.game.ended
 
     def end_value(self) -> np.float32:
@@ -53,7 +53,7 @@ class Node:
         return F32(1) if self.decided else F32(self.game.outcome() * self.game.to_play)
 
     def below(self) -> list["Node"]:
-        """This node and all under it."""
+        """This node and all its descendants."""
         children = [edge.child for edge in self.edges.values() if edge.child]
         return [self, *(node for child in children for node in child.below())]
 
@@ -66,13 +66,13 @@ class Search:
         judge: Judge,
         symmetries: np.ndarray,
         c_puct: float,
-        parent_first_play: bool,
+        fpu_from_parent: bool,
         draw_symmetry: Callable[[], int],
     ) -> None:
         self.judge = judge
         self.symmetries = symmetries.tolist()
         self.c_puct = F32(c_puct)
-        self.parent_first_play = parent_first_play  # the value of an untried action is that of its node, not 0
+        self.fpu_from_parent = fpu_from_parent  # first-play urgency: the mean value of the node, not 0
         self.draw_symmetry = draw_symmetry
         self.tree: Node | None = None
         self.num_made = 0
@@ -85,17 +85,17 @@ class Search:
         return self.tree
 
     def start(self, game: Game) -> None:
-        """Makes the root and has it judged."""
+        """Adds the root and evaluates it."""
         self.tree = self.make(game)
-        self.ask(self.tree)
+        self.evaluate(self.tree)
 
     def make(self, game: Game, below_root: bool = False) -> Node:
         self.num_made += 1
         decided = self.pass_wins and below_root and isinstance(game, GoGame) and is_won_by_a_pass(game)
         return Node(game, self.num_made, decided)
 
-    def ask(self, node: Node) -> np.float32:
-        """Has a new leaf judged under a symmetry: gives its edges their priors and returns its value."""
+    def evaluate(self, node: Node) -> np.float32:
+        """Evaluates a new leaf under a symmetry: sets the priors of its edges and returns its value."""
         game = node.game
         goes_to = self.symmetries[self.draw_symmetry()]
         seen = plane_twin.planes(game.rows, game.columns, game.boards, game.to_play)
@@ -111,23 +111,23 @@ class Search:
         return F32(value)
 
     def select(self, node: Node) -> Edge:
-        """The edge with the greatest Q + U; of equals the first."""
+        """The edge with the greatest Q + U; ties go to the first."""
         exploration = self.c_puct * np.sqrt(F32(max(1, node.visits)))
-        first_play = node.value_sum / F32(max(1, node.visits)) if self.parent_first_play else F32(0)
+        fpu = node.value_sum / F32(max(1, node.visits)) if self.fpu_from_parent else F32(0)
 
         def score(edge: Edge) -> np.float32:
-            q_value = edge.value_sum / F32(edge.visits) if edge.visits else first_play
+            q_value = edge.value_sum / F32(edge.visits) if edge.visits else fpu
             return F32(q_value + exploration * edge.prior / (F32(1) + F32(edge.visits)))
 
         return max(node.edges.values(), key=score)
 
     def simulate(self, node: Node, forced: int | None = None) -> np.float32:
-        """One simulation from `node` on, by the forced action if any; its value for the player to move there."""
+        """Runs one simulation from `node`, through the forced action if any; its value for the player to move."""
         edge = self.select(node) if forced is None else node.edges[forced]
         if edge.child is None:
             action = next(action for action, other in node.edges.items() if other is edge)
             edge.child = self.make(played(node.game, action), below_root=True)
-            value = edge.child.end_value() if edge.child.ended else self.ask(edge.child)
+            value = edge.child.end_value() if edge.child.ended else self.evaluate(edge.child)
         elif edge.child.ended:
             value = edge.child.end_value()
         else:
@@ -146,7 +146,7 @@ class Search:
             edge.prior = (F32(1) - F32(fraction)) * edge.prior + F32(fraction) * F32(one) / total
 
     def follow(self, action: int, max_kept: int) -> None:
-        """Makes the child of the played action the root; of its nodes the newest are forgotten."""
+        """Makes the child of the played action the root, and drops its newest nodes above `max_kept`."""
         root = self.tree.edges[action].child if self.tree else None
         if root is None or not root.edges or max_kept < 1:
             self.tree = None
@@ -162,59 +162,59 @@ class Search:
         return self.root.value_sum / F32(max(1, self.root.visits))
 
     def most_visited(self) -> int:
-        """The action to play: of equally visited ones that with the greater prior, then the first."""
+        """The most visited action; ties go to the greater prior, then to the first."""
         edges = self.root.edges
         return max(edges, key=lambda action: (edges[action].visits, edges[action].prior))
 
 
 class ParallelSearch(Search):
-    """The same with several leaves on their way at once; extra visits are looked up in the paths that are on theirs."""
+    """A search with several pending leaves; extra visits are counted from the paths in flight."""
 
     num_leaves = 1
     virtual_loss = 1
     max_nodes = 2**31
 
     def extra_visits(self, edge: Edge) -> int:
-        """Visits that an edge counts beside its own, each of them lost."""
-        return self.virtual_loss * sum(edge is taken for path in self.on_way for _, taken in path)
+        """Virtual visits of an edge, all of them lost."""
+        return self.virtual_loss * sum(edge is taken for path in self.in_flight for _, taken in path)
 
     def select(self, node: Node) -> Edge:
-        """The edge with the greatest Q + U, extra visits included; of equals the first."""
+        """The edge with the greatest Q + U, extra visits included; ties go to the first."""
         all_visits = sum(edge.visits + self.extra_visits(edge) for edge in node.edges.values())
         exploration = self.c_puct * np.sqrt(F32(max(1, all_visits)))
-        first_play = node.value_sum / F32(max(1, node.visits)) if self.parent_first_play else F32(0)
+        fpu = node.value_sum / F32(max(1, node.visits)) if self.fpu_from_parent else F32(0)
 
         def score(edge: Edge) -> np.float32:
             extra = self.extra_visits(edge)
             visits = F32(edge.visits + extra)
-            q_value = (edge.value_sum - F32(extra)) / visits if visits else first_play
+            q_value = (edge.value_sum - F32(extra)) / visits if visits else fpu
             return F32(q_value + exploration * edge.prior / (F32(1) + visits))
 
         return max(node.edges.values(), key=score)
 
     def search(self, num_simulations: int) -> int:
-        """Simulations, a batch at a time; returns how many there were before the tree was full."""
-        self.on_way: list[list[tuple[Node, Edge]]] = []
+        """Runs simulations batch by batch, until the tree is full; returns their number."""
+        self.in_flight: list[list[tuple[Node, Edge]]] = []
         self.batches: list[int] = []  # leaves of each batch
         done = 0
         while done < num_simulations:
-            begun = self.send(num_simulations - done)
+            begun = self.select_leaves(num_simulations - done)
             if begun == 0:
                 break
             done += begun
-            if self.on_way:
-                self.batches.append(len(self.on_way))
-            for path in self.on_way:
+            if self.in_flight:
+                self.batches.append(len(self.in_flight))
+            for path in self.in_flight:
                 leaf = path[-1][1].child
                 assert leaf
-                self.count(path, self.ask(leaf))
-            self.on_way = []
+                self.count(path, self.evaluate(leaf))
+            self.in_flight = []
         return done
 
-    def send(self, most: int) -> int:
-        """Begins simulations until enough are on their way or one has nowhere to go; returns how many it began."""
+    def select_leaves(self, most: int) -> int:
+        """Starts simulations until enough leaves are pending or one has no leaf; returns the number of started ones."""
         begun = 0
-        while begun < most and len(self.on_way) < self.num_leaves:
+        while begun < most and len(self.in_flight) < self.num_leaves:
             path = self.walk()
             if path is None:
                 break
@@ -224,15 +224,15 @@ class ParallelSearch(Search):
             if leaf.ended:
                 self.count(path, leaf.end_value())
             else:
-                self.on_way.append(path)
+                self.in_flight.append(path)
         return begun
 
     def walk(self) -> list[tuple[Node, Edge]] | None:
-        """The path to a leaf; None where another is on its way to it or the tree has no room for it."""
+        """The path to a leaf; None if the leaf is already pending or the tree has no room for it."""
         node = self.root
         path: list[tuple[Node, Edge]] = []
         while not node.ended:
-            if any(taken[-1][1].child is node for taken in self.on_way):
+            if any(taken[-1][1].child is node for taken in self.in_flight):
                 return None
             edge = self.select(node)
             path.append((node, edge))
@@ -246,7 +246,7 @@ class ParallelSearch(Search):
         return path
 
     def count(self, path: list[tuple[Node, Edge]], value: np.float32) -> None:
-        """Counts a simulation along its path; `value` is seen by the player to move at the leaf."""
+        """Adds a simulation to its path; `value` is for the player to move at the leaf."""
         for node, edge in reversed(path):
             value = -value
             edge.visits += 1
@@ -255,7 +255,7 @@ class ParallelSearch(Search):
 
 
 def is_won_by_a_pass(game: GoGame) -> bool:
-    """True where the other player has just passed, and a pass of the one to move ends the game and wins it."""
+    """True if the other player has just passed, and a pass of the player to move ends and wins the game."""
     if game.ended or game.num_passes != 1:
         return False
     end = played(game, game.rows * game.columns)
@@ -263,7 +263,7 @@ def is_won_by_a_pass(game: GoGame) -> bool:
 
 
 def played(game: Game, action: int) -> Game:
-    """The game with one move more; the one given is left as it is."""
+    """A copy of the game with one more move."""
     after = copy.copy(game)
     for name, value in vars(game).items():
         if isinstance(value, list | set):

@@ -1,7 +1,7 @@
-"""The network in evaluation, slow and obvious: float64 NumPy, one convolution as nine shifted products.
+"""Inference of the network, slow and obvious: float64 NumPy, one convolution as nine shifted products.
 
 Twin of zero/network/model.py, written from the paper (Methods, 'Neural network architecture') and, for global pooling
-in blocks and heads, after KataGo's (Wu 2019, section 3.3 and appendix A), with the differences the tower states.
+in blocks and heads, after KataGo's (Wu 2019, section 3.3 and appendix A), with the differences documented there.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ NORM_EPSILON = 1e-5
 
 
 def convolve(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """[B, C_in, S, S] * [C_out, C_in, K, K] -> [B, C_out, S, S], zeros beyond the edge."""
+    """[B, C_in, S, S] * [C_out, C_in, K, K] -> [B, C_out, S, S], zeros outside the board."""
     size = weight.shape[-1]
     rows, columns = x.shape[2:]
     edge = size // 2
@@ -27,7 +27,7 @@ def convolve(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 class NetworkTwin:
-    """The weights by name, and the function they make."""
+    """A network as its weights by name."""
 
     def __init__(self, network: NetworkParams, weights: Mapping[str, np.ndarray]) -> None:
         self.network = network
@@ -60,12 +60,12 @@ class NetworkTwin:
         return x
 
     def with_pooled_bias(self, name: str, x: np.ndarray) -> np.ndarray:
-        """A quarter of the channels becomes a bias of the others, [B, C, S, S] -> [B, C - P, S, S]."""
+        """Pools a quarter of the channels into a bias of the others, [B, C, S, S] -> [B, C - P, S, S]."""
         pooled = max(1, x.shape[1] // 4)
         return self.biased(name, x[:, pooled:], self.seen(np.maximum(x[:, :pooled], 0)))
 
     def biased(self, name: str, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
-        """Each channel with a number added to all of its points."""
+        """Adds one number per channel to all its points."""
         result = x.copy()
         for b in range(len(x)):
             for channel, number in enumerate(self.weights[f"{name}.weight"] @ seen[b]):
@@ -73,7 +73,7 @@ class NetworkTwin:
         return result
 
     def seen(self, x: np.ndarray) -> np.ndarray:
-        """What is pooled over each board, [B, C, S, S] -> [B, 3 C]."""
+        """Global pooling over each board, [B, C, S, S] -> [B, 3 C]."""
         rows = []
         for boards in x:
             means = [board.mean() for board in boards]
@@ -82,7 +82,7 @@ class NetworkTwin:
         return np.array(rows)
 
     def features(self, planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What the policy head reads, and what the others read."""
+        """Inputs of the policy head, and of the other heads."""
         features = self.tower("tower", planes.astype(np.float64))
         if self.network.heads == "separate":
             return features, self.tower("value_tower", planes.astype(np.float64))

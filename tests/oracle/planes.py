@@ -1,4 +1,4 @@
-"""The network's planes, slow and obvious: one point of one plane after the other.
+"""The input planes of the network, slow and obvious: point by point, plane by plane.
 
 Twin of zero/games/planes.py, written from the paper (Methods, 'Neural network architecture').
 """
@@ -15,7 +15,7 @@ TURNS_AND_MIRRORS = {
     "left to right": lambda r, c, rows, columns: (r, columns - 1 - c),
     "top to bottom": lambda r, c, rows, columns: (rows - 1 - r, c),
 }
-"""Where the point (r, c) goes, on any board."""
+"""Images of the point (r, c) on any board."""
 
 SQUARE_ONLY = {
     "quarter turn": lambda r, c, rows, columns: (c, rows - 1 - r),
@@ -23,11 +23,11 @@ SQUARE_ONLY = {
     "falling diagonal": lambda r, c, rows, columns: (c, r),
     "rising diagonal": lambda r, c, rows, columns: (columns - 1 - c, rows - 1 - r),
 }
-"""The same, where rows are as many as columns."""
+"""Further images on square boards."""
 
 
 def symmetric_actions(rows: int, columns: int, num_actions: int) -> set[tuple[int, ...]]:
-    """Every symmetry of the board, each as the actions that actions 0, 1, 2, ... become."""
+    """All symmetries of the board, each as the images of actions 0, 1, 2, ..."""
     maps = TURNS_AND_MIRRORS | (SQUARE_ONLY if rows == columns else {})
     tables = set()
     for move in maps.values():
@@ -38,7 +38,7 @@ def symmetric_actions(rows: int, columns: int, num_actions: int) -> set[tuple[in
 
 
 def planes(rows: int, columns: int, boards: list[Board], to_play: int) -> np.ndarray:
-    """What the network sees of a game whose positions so far are `boards`: [17, rows * columns] float32."""
+    """Input planes of a game with the positions `boards` so far: [17, rows * columns] float32."""
 
     def is_one(plane: int, point: Point) -> bool:
         if plane == 2 * NUM_HISTORY:

@@ -1,11 +1,11 @@
-"""Rollout search, slow and obvious: the twin of the search with random games played by the twins of the rules.
+"""Rollout search, slow and obvious: the twin search with random games by the twins of the rules.
 
 Twin of zero/players/rollout.py and zero/players/playouts.py.
 """
 
 import numpy as np
 
-from tests.oracle.go import GoGame, Point, all_points, beside
+from tests.oracle.go import GoGame, Point, all_points, neighbours
 from tests.oracle.mcts import F32, Game, Node, Search, played
 from tests.oracle.streams import Stream
 
@@ -13,7 +13,7 @@ C_PUCT = 5.0
 
 
 class RolloutSearch(Search):
-    """A search whose leaves are judged by random games."""
+    """A search that evaluates leaves by random games."""
 
     def __init__(self, stream: Stream) -> None:
         def judge(_: np.ndarray) -> tuple[np.ndarray, float]:
@@ -23,14 +23,14 @@ class RolloutSearch(Search):
         self.stream = stream
 
     def choose(self, game: Game, num_playouts: int) -> int:
-        """The most visited action after so many playouts."""
+        """The most visited action after `num_playouts` playouts."""
         self.tree = self.make(game)
         even_priors(self.tree)
         for _ in range(num_playouts):
             self.simulate(self.tree)
         return self.most_visited()
 
-    def ask(self, node: Node) -> np.float32:
+    def evaluate(self, node: Node) -> np.float32:
         even_priors(node)
         return F32(outcome_of_random_game(node.game, self.stream) * node.game.to_play)
 
@@ -41,7 +41,7 @@ def even_priors(node: Node) -> None:
 
 
 def outcome_of_random_game(game: Game, stream: Stream) -> int:
-    """Plays on to the end; the game given is left as it is."""
+    """Result of a copy of the game after random moves to the end."""
     if isinstance(game, GoGame):
         while not game.ended:
             game = played(game, random_move(game, stream))
@@ -56,7 +56,7 @@ def outcome_of_random_game(game: Game, stream: Stream) -> int:
 
 
 def random_move(game: GoGame, stream: Stream) -> int:
-    """Any legal point that is no own eye, else the pass."""
+    """A random legal point that is not an own eye, else the pass."""
     empty = sorted(set(all_points(game.rows, game.columns)) - game.board.black - game.board.white)
     while empty:
         point = empty.pop(stream.below(len(empty)))
@@ -66,10 +66,10 @@ def random_move(game: GoGame, stream: Stream) -> int:
 
 
 def is_eye(game: GoGame, point: Point) -> bool:
-    """All beside it are own stones; of the diagonals one may be the enemy's, in the middle of the board."""
+    """True if all neighbours are own stones; away from the edge the opponent may have one diagonal point."""
     board = set(all_points(game.rows, game.columns))
     row, column = point
     diagonals = {(row + down, column + right) for down in (-1, 1) for right in (-1, 1)}
     allowed = 1 if diagonals <= board else 0
     enemies = diagonals & game.board.stones(-game.to_play)
-    return beside(point) & board <= game.board.stones(game.to_play) and len(enemies) <= allowed
+    return neighbours(point) & board <= game.board.stones(game.to_play) and len(enemies) <= allowed

@@ -1,4 +1,4 @@
-"""Random streams, slow and obvious: SplitMix64 in whole numbers of any size. Twin of zero/search/streams.py."""
+"""Random streams, slow and obvious: SplitMix64 in Python integers. Twin of zero/search/streams.py."""
 
 import hashlib
 import math
@@ -7,7 +7,7 @@ WORD = 2**64
 
 
 class Stream:
-    """The random stream of one game: SplitMix64 under each half of a 128-bit key, in whole numbers of any size."""
+    """The random stream of one game: SplitMix64 under each half of a 128-bit key."""
 
     def __init__(self, seed: int, generation: int, phase: str, game: int) -> None:
         digest = hashlib.sha256(f"{seed}/{generation}/{phase}/{game}".encode()).digest()

@@ -1,7 +1,7 @@
 """Players of one game for the tests."""
 
 from tests.search.evaluators import HashEvaluator
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
 from zero.play.player import Player
 
@@ -12,7 +12,7 @@ def player(rules=GO5, evaluator=None, **changes) -> Player:
     settings = {
         "num_simulations": 30,
         "c_puct": 1.5,
-        "parent_first_play": False,
+        "fpu_from_parent": False,
         "random_symmetry": False,
         "max_nodes": 200,
     }

@@ -1,4 +1,4 @@
-"""Small shards for the tests of play."""
+"""Small shards for the tests of `zero.play`."""
 
 import hashlib
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def play_shard(
 
 
 def digest_of(record: GameRecord) -> str:
-    """SHA-256 of all that a record holds."""
+    """SHA-256 of all fields of a record."""
     digest = hashlib.sha256()
     for array, kind in zip(record[:5], ("<i2", "<u2", "<f4", "<f4", "i1"), strict=True):
         digest.update(np.ascontiguousarray(array, kind).tobytes() + b"\0")
@@ -64,7 +64,7 @@ def same_games(one: Sequence[GameRecord], other: Sequence[GameRecord]) -> bool:
 
 
 def replayed(rules: Rules, record: GameRecord) -> KernelGame:
-    """The end of a game; every move is checked for being legal on the way."""
+    """Replays a game to its end and checks that every move is legal."""
     game = KernelGame(rules)
     for move, action in enumerate(record.actions):
         counts = record.visit_counts[move]
@@ -76,12 +76,12 @@ def replayed(rules: Rules, record: GameRecord) -> KernelGame:
 
 
 def hashes(rules: Rules, *salts: str) -> list[HashEvaluator]:
-    """A player for each salt; one without any."""
+    """One evaluator per salt; one without salts."""
     return [HashEvaluator(rules, salt) for salt in salts or ("",)]
 
 
 class Watched(HashEvaluator):
-    """Remembers the shapes it was asked in."""
+    """Records the shapes of its batches."""
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)

@@ -1,4 +1,4 @@
-"""Whole shards: what a game is does not depend on its company, and its record can be replayed."""
+"""Complete shards: games do not depend on each other, and records can be replayed."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ RULES = {"go": GO4, "go with suicide": go_rules(3, 4, 0.0, allow_suicide=True), 
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("num_slots", [1, 3, 20])
-def test_self_play_games_do_not_depend_on_their_company(name, num_slots):
+def test_self_play_games_do_not_depend_on_other_slots(name, num_slots):
     rules = RULES[name]
     together = play_shard(rules, SELFPLAY, hashes(rules), NUM_GAMES)
     other = play_shard(rules, SELFPLAY, hashes(rules), NUM_GAMES, num_slots)
@@ -37,7 +37,7 @@ def test_self_play_games_do_not_depend_on_their_company(name, num_slots):
 
 
 @pytest.mark.parametrize("num_slots", [1, 3])
-def test_match_games_do_not_depend_on_their_company(num_slots):
+def test_match_games_do_not_depend_on_other_slots(num_slots):
     together = play_shard(GO4, MATCH, hashes(GO4, "challenger", "champion"), NUM_GAMES)
     assert same_games(
         play_shard(GO4, MATCH, hashes(GO4, "challenger", "champion"), NUM_GAMES, num_slots).games, together.games
@@ -45,7 +45,7 @@ def test_match_games_do_not_depend_on_their_company(num_slots):
 
 
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
-def test_a_game_is_the_same_in_whichever_shard_it_is(settings):
+def test_a_game_does_not_depend_on_its_shard(settings):
     evaluators = hashes(GO4, "challenger", "champion")[: settings.num_players]
     whole = play_shard(GO4, settings, evaluators, NUM_GAMES).games
     tail = play_shard(GO4, settings._replace(first_game=7), evaluators, NUM_GAMES - 7).games
@@ -53,7 +53,7 @@ def test_a_game_is_the_same_in_whichever_shard_it_is(settings):
     assert same_games(tail, whole[7:])
 
 
-def test_a_shard_played_again_is_the_same():
+def test_a_shard_is_reproducible():
     one, other = (play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES) for _ in range(2))
     assert same_games(one.games, other.games)
 
@@ -62,7 +62,7 @@ def test_a_shard_played_again_is_the_same():
     "changed",
     [
         SELFPLAY._replace(c_puct=0.5),
-        SELFPLAY._replace(parent_first_play=True),
+        SELFPLAY._replace(fpu_from_parent=True),
         SELFPLAY._replace(num_simulations=3),
         SELFPLAY._replace(temperature_moves=3),
         SELFPLAY._replace(dirichlet_fraction=0.5),
@@ -72,7 +72,7 @@ def test_a_shard_played_again_is_the_same():
     ],
     ids=["c_puct", "first_play", "simulations", "temperature", "fraction", "concentration", "reuse", "symmetry"],
 )
-def test_every_setting_tells(changed):
+def test_every_setting_has_an_effect(changed):
     one, other = (play_shard(GO4, settings, hashes(GO4), 4, max_nodes=60).games for settings in (SELFPLAY, changed))
     assert not same_games(one, other)
 
@@ -93,14 +93,14 @@ def test_records_obey_the_rules(name, settings):
             assert (record.visit_counts.max(axis=1) == record.visit_counts[range(game.num_moves), record.actions]).all()
 
 
-def test_visits_of_a_move_sum_to_the_simulations_where_no_tree_is_reused():
+def test_without_tree_reuse_visits_sum_to_the_simulations():
     settings = SELFPLAY._replace(tree_reuse=False)
     for record in play_shard(GO4, settings, hashes(GO4), 4).games:
         assert set(record.visit_counts.sum(axis=1).tolist()) == {settings.num_simulations}
 
 
-def test_visits_of_a_move_sum_to_the_simulations_and_those_of_the_reused_tree():
-    # The child of an edge visited n times has n - 1 simulations of its own: the first made it.
+def test_with_tree_reuse_visits_sum_to_new_and_reused_simulations():
+    # The child of an edge with n visits has n - 1 simulations: the first one added the child.
     for record in play_shard(GO4, SELFPLAY, hashes(GO4), 4, max_nodes=400).games:
         sums = record.visit_counts.sum(axis=1)
         followed = record.visit_counts[range(len(sums)), record.actions]
@@ -108,8 +108,8 @@ def test_visits_of_a_move_sum_to_the_simulations_and_those_of_the_reused_tree():
         assert (sums[1:] == followed[:-1] - 1 + SELFPLAY.num_simulations).all()
 
 
-def test_ends_of_games_are_not_asked_about():
-    # Nine moves: each asks about its root and one leaf, but the last, whose leaf is the full board.
+def test_ends_of_games_are_not_evaluated():
+    # Nine moves: each evaluates its root and one leaf, except the last, whose leaf is the full board.
     rules = gomoku_rules(1, 9, 9)
     settings = SELFPLAY._replace(num_simulations=1, tree_reuse=False)
     played = play_shard(rules, settings, [UniformEvaluator()], 2)
@@ -117,13 +117,13 @@ def test_ends_of_games_are_not_asked_about():
     assert played.num_evaluations == 2 * (9 + 8)
 
 
-def test_a_reused_root_is_not_asked_about_again():
+def test_a_reused_root_is_not_evaluated_again():
     rules = gomoku_rules(1, 9, 9)
     settings = SELFPLAY._replace(num_simulations=1, temperature_moves=0)
     assert play_shard(rules, settings, [UniformEvaluator()], 1).num_evaluations == 9
 
 
-def test_all_ways_to_end_come_up():
+def test_all_ways_to_end_occur():
     games = [
         record for rules in RULES.values() for record in play_shard(rules, SELFPLAY, hashes(rules), NUM_GAMES).games
     ]
@@ -139,7 +139,7 @@ def test_all_ways_to_end_come_up():
             assert record.outcome == (1 if len(record.actions) % 2 else -1)
 
 
-def test_a_game_that_may_not_go_on_ends_by_length():
+def test_a_game_ends_at_the_maximum_length():
     for record in play_shard(GO5._replace(max_moves=7), SELFPLAY, hashes(GO5), 6).games:
         assert len(record.actions) <= 7
         assert record.end == (
@@ -157,22 +157,22 @@ def test_self_play_has_one_player():
     assert {(record.black, record.white) for record in play_shard(GO4, SELFPLAY, hashes(GO4), 3).games} == {("0", "0")}
 
 
-def test_each_players_questions_go_to_its_own_evaluator():
-    # Player 0 thinks that Black is better, player 1 that White is: the root values tell who was asked.
+def test_each_players_requests_go_to_its_own_evaluator():
+    # Player 0 values Black higher, player 1 White: the root values show which network evaluated them.
     opinion = {"0": 0.5, "1": -0.25}
     games = play_shard(GO5, MATCH, [ColourEvaluator(opinion["0"]), ColourEvaluator(opinion["1"])], 4).games
     for record in games:
-        expected = [opinion[record.black], -opinion[record.white]] * 3  # each as its mover sees it
+        expected = [opinion[record.black], -opinion[record.white]] * 3  # for the player to move
         assert record.root_values[:6].tolist() == expected
 
 
-def test_a_players_tree_knows_nothing_of_the_opponents_thoughts():
-    # Against any opponent who makes the same moves, a player searches the same.
+def test_a_players_tree_does_not_depend_on_the_opponents_search():
+    # The search is the same against any opponent who plays the same moves.
     rules = gomoku_rules(1, 12, 12)
     plain = MATCH._replace(random_symmetry=False)
     one, other = (play_shard(rules, plain, hashes(rules, "a", salt), 1, max_nodes=200).games[0] for salt in "bc")
     shared = next(i for i, (x, y) in enumerate(zip(one.actions, other.actions, strict=True)) if x != y)
-    assert shared % 2 == 1  # it is the opponent who strays first
+    assert shared % 2 == 1  # the opponent deviates first
     assert np.array_equal(one.visit_counts[:shared:2], other.visit_counts[:shared:2])
     assert not np.array_equal(one.visit_counts[1], other.visit_counts[1])
 
@@ -186,29 +186,29 @@ def test_an_equivariant_network_plays_the_same_under_random_symmetries():
     assert min(len(record.actions) for record in one) >= 7
 
 
-def test_a_network_that_is_not_plays_many_games_by_random_symmetries():
+def test_random_symmetries_vary_the_games_of_another_network():
     evaluators = hashes(GO4, "a", "b")
     fixed, turned = (
         play_shard(GO4, MATCH._replace(random_symmetry=flag), evaluators, 10).games for flag in (False, True)
     )
     sequences = [{record.actions.tobytes() for record in games} for games in (fixed, turned)]
-    assert len(sequences[0]) == 2  # one with each colour: without chance a match is two games
+    assert len(sequences[0]) == 2  # one per colour: without randomness a match is two games
     assert len(sequences[1]) == 10
 
 
-def test_self_play_games_are_unlike():
+def test_self_play_games_differ():
     games = play_shard(GO5, SELFPLAY, hashes(GO5), 40).games
     assert len({record.actions.tobytes() for record in games}) == 40
 
 
-def test_without_any_chance_self_play_is_one_game():
+def test_without_randomness_all_self_play_games_are_equal():
     settings = SELFPLAY._replace(random_symmetry=False, temperature_moves=0, dirichlet_fraction=0.0)
     games = play_shard(GO5, settings, hashes(GO5), 5).games
     assert len({record.actions.tobytes() for record in games}) == 1
 
 
 @pytest.mark.parametrize(
-    ("num_questions", "num_slots", "rows"),
+    ("num_requests", "num_slots", "rows"),
     [
         (64, 64, 64),
         (57, 64, 64),
@@ -220,7 +220,7 @@ def test_without_any_chance_self_play_is_one_game():
         (1, 8, 8),
         (1, 4, 4),
         (1, 1, 1),
-        (92, 100, 100),  # 8 times 13 are more
+        (92, 100, 100),  # less than 8 times 13
         (51, 100, 52),
         (1, 100, 13),  # half of it would be below the smallest batch
         (1, 512, SMALLEST_BATCH),
@@ -229,14 +229,14 @@ def test_without_any_chance_self_play_is_one_game():
         (9, 12, 12),
     ],
 )
-def test_batch_shape(num_questions, num_slots, rows):
-    assert batch_shape(num_questions, num_slots) == rows
+def test_batch_shape(num_requests, num_slots, rows):
+    assert batch_shape(num_requests, num_slots) == rows
 
 
 @pytest.mark.parametrize("num_slots", [1, 7, 12, 64, 100, 129, 512])
-def test_every_batch_holds_its_questions_in_one_of_few_shapes(num_slots):
-    shapes = [batch_shape(asked, num_slots) for asked in range(1, num_slots + 1)]
-    assert all(asked <= rows <= num_slots for asked, rows in enumerate(shapes, 1))
+def test_every_batch_fits_its_requests_in_one_of_few_shapes(num_slots):
+    shapes = [batch_shape(requests, num_slots) for requests in range(1, num_slots + 1)]
+    assert all(requests <= rows <= num_slots for requests, rows in enumerate(shapes, 1))
     assert shapes == sorted(shapes) and len(set(shapes)) <= 12
 
 
@@ -247,13 +247,13 @@ def test_batches_have_few_shapes_and_shrink_as_the_last_games_end():
     assert watched.shapes == sorted(watched.shapes, reverse=True)
 
 
-def test_more_slots_than_games_are_not_made():
+def test_there_are_no_more_slots_than_games():
     watched = Watched(GO4)
     play_shard(GO4, SELFPLAY, [watched], 5, num_slots=64)
     assert set(watched.shapes) == {5}
 
 
-def test_progress_counts_the_games_to_the_last():
+def test_progress_counts_all_games():
     seen: list[int] = []
     play_shard(GO4, SELFPLAY, hashes(GO4), 12, 4, progress=seen.append)
     assert seen == sorted(seen)
@@ -269,7 +269,7 @@ def test_the_record_does_not_share_memory_with_the_shard():
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
 @pytest.mark.parametrize("name", RULES)
 def test_pinned_games(name, settings):
-    # Shards in a store could not be made again if these moved.
+    # A change here would make stored shards impossible to reproduce.
     rules = RULES[name]
     games = play_shard(rules, settings, hashes(rules, "a", "b")[: settings.num_players], 6).games
     found = [

@@ -1,4 +1,4 @@
-"""A shard in parts, for several threads or two halves, and one that is stopped early: its games are the same."""
+"""A shard in parts, for threads or double buffering, and a shard that stops early: the games do not change."""
 
 import itertools
 import threading
@@ -14,16 +14,15 @@ from tests.play.shards import GO4, GO5, MATCH, NUM_GAMES, SELFPLAY, Watched, has
 from tests.search.evaluators import HashEvaluator
 from zero.network.inference import new_evaluator
 from zero.network.weights import weights_bytes
-from zero.play import batched_games as shard
-from zero.play import boards
+from zero.play import batched_games, lockstep_games
 
 PARTS = [(1, True), (2, False), (2, True), (4, False), (4, True)]
-"""Search threads and half batches of more than one part."""
+"""(search_threads, half_batches) with more than one part."""
 NUM_PARTED = 5
 
 
-class Touchy(HashEvaluator):
-    """Its answers depend on how often it was asked, on the row and on the shape of the batch, as rounding may."""
+class BatchDependentEvaluator(HashEvaluator):
+    """Results depend on the number of earlier batches, the row and the shape of the batch, as rounding may."""
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
@@ -38,21 +37,21 @@ class Touchy(HashEvaluator):
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
 @pytest.mark.parametrize(("search_threads", "half_batches"), PARTS)
 def test_parts_do_not_change_a_game(search_threads, half_batches, settings):
-    # Each row is judged alone here, so that every split of the shard must give the same games.
+    # Each row is evaluated alone, so every split of the shard must give the same games.
     evaluators = hashes(GO4, "a", "b")[: settings.num_players]
-    whole = play_shard(GO4, settings, evaluators, NUM_PARTED)
+    complete = play_shard(GO4, settings, evaluators, NUM_PARTED)
     found = play_shard(GO4, settings, evaluators, NUM_PARTED, search_threads=search_threads, half_batches=half_batches)
-    assert same_games(found.games, whole.games)
+    assert same_games(found.games, complete.games)
     assert [record.game for record in found.games] == list(range(NUM_PARTED))
-    assert found.num_evaluations == whole.num_evaluations
+    assert found.num_evaluations == complete.num_evaluations
 
 
 @pytest.mark.parametrize(("search_threads", "half_batches"), PARTS)
 @pytest.mark.parametrize("num_games", [1, 3])
-def test_more_parts_than_games_are_not_made(search_threads, half_batches, num_games):
-    whole = play_shard(GO4, SELFPLAY, hashes(GO4), num_games)
+def test_there_are_no_more_parts_than_games(search_threads, half_batches, num_games):
+    complete = play_shard(GO4, SELFPLAY, hashes(GO4), num_games)
     found = play_shard(GO4, SELFPLAY, hashes(GO4), num_games, search_threads=search_threads, half_batches=half_batches)
-    assert same_games(found.games, whole.games)
+    assert same_games(found.games, complete.games)
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def one_torch_thread():
 @pytest.mark.usefixtures("one_torch_thread")
 @pytest.mark.parametrize("backend", ["torch", "openvino"])
 @pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), (1, True), (4, False), (2, True)])
-def test_games_of_a_network_in_parts_are_the_same_each_time(search_threads, half_batches, backend):
+def test_games_of_a_network_in_parts_are_reproducible(search_threads, half_batches, backend):
     data, profile = weights_bytes(randomized_network()), profile_params(backend=backend)
     one, other = (
         play_shard(
@@ -95,8 +94,8 @@ def test_parts_share_batches_that_shrink_as_the_last_games_end(search_threads, h
     assert watched.shapes.index(8) > watched.shapes.index(largest)
 
 
-class Patient(HashEvaluator):
-    """Judges its first batches only after a search has ended that began meanwhile."""
+class DelayedEvaluator(HashEvaluator):
+    """Evaluates its first batches only after a search that started meanwhile has ended."""
 
     NUM_BATCHES = 10
 
@@ -117,33 +116,33 @@ class Patient(HashEvaluator):
         super().evaluate(planes, prior, value)
 
     def searches(self, search, num_before: int):
-        """`search`, told to wait until a batch is being judged; the first `num_before` need not."""
+        """`search`, which waits until a batch is being evaluated, except for the first `num_before` calls."""
         calls = itertools.count()
 
-        def patient(*arguments):
+        def delayed(*arguments):
             with self.changed:
                 if next(calls) >= num_before and self.num_batches < self.NUM_BATCHES:
                     self.changed.wait_for(lambda: self.judging, timeout=20)
-            questions = search(*arguments)
+            requests = search(*arguments)
             with self.changed:
                 self.num_searches += 1
                 self.changed.notify_all()
-            return questions
+            return requests
 
-        return patient
+        return delayed
 
 
 @pytest.mark.parametrize("search_threads", [1, 2])
-def test_one_half_is_searched_while_the_other_is_judged(search_threads, monkeypatch):
-    evaluator = Patient(GO4)
-    monkeypatch.setattr(shard, "advance", evaluator.searches(boards.advance, search_threads))
+def test_one_half_is_searched_while_the_other_is_evaluated(search_threads, monkeypatch):
+    evaluator = DelayedEvaluator(GO4)
+    monkeypatch.setattr(batched_games, "advance", evaluator.searches(lockstep_games.advance, search_threads))
     found = play_shard(GO4, SELFPLAY, [evaluator], NUM_GAMES, search_threads=search_threads, half_batches=True)
-    assert evaluator.num_overlaps == Patient.NUM_BATCHES
+    assert evaluator.num_overlaps == DelayedEvaluator.NUM_BATCHES
     assert same_games(found.games, play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES).games)
 
 
 class SubmittedEvaluator(HashEvaluator):
-    """Judges on a thread of its own, one batch at a time."""
+    """Evaluates one batch at a time, in its own thread."""
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
@@ -162,7 +161,7 @@ class SubmittedEvaluator(HashEvaluator):
 
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
 @pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), *PARTS])
-def test_evaluators_that_work_by_themselves_are_waited_for(search_threads, half_batches, settings):
+def test_asynchronous_evaluators_give_the_same_games(search_threads, half_batches, settings):
     salts = "ab"[: settings.num_players]
     found = play_shard(
         GO4,
@@ -178,27 +177,27 @@ def test_evaluators_that_work_by_themselves_are_waited_for(search_threads, half_
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
 @pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), *PARTS])
 @pytest.mark.parametrize("stop_after", [1, 4, 9])
-def test_games_that_ended_before_a_stop_are_those_of_the_shard(stop_after, search_threads, half_batches, settings):
+def test_an_early_stop_does_not_change_the_ended_games(stop_after, search_threads, half_batches, settings):
     def play(stop: int):
-        touchy = [Touchy(GO4, salt) for salt in ("challenger", "champion")[: settings.num_players]]
-        return play_shard(GO4, settings, touchy, NUM_GAMES, 6, 40, None, search_threads, half_batches, stop)
+        evaluators = [BatchDependentEvaluator(GO4, salt) for salt in ("challenger", "champion")[: settings.num_players]]
+        return play_shard(GO4, settings, evaluators, NUM_GAMES, 6, 40, None, search_threads, half_batches, stop)
 
-    whole, stopped = play(0), play(stop_after)
+    complete, stopped = play(0), play(stop_after)
     numbers = [record.game for record in stopped.games]
     assert stop_after <= len(numbers) <= NUM_GAMES
-    assert stopped.num_evaluations < whole.num_evaluations
-    assert same_games(stopped.games, [whole.games[number] for number in numbers])
-    assert same_games(play(stop_after).games, stopped.games)  # no timing decides which have ended
+    assert stopped.num_evaluations < complete.num_evaluations
+    assert same_games(stopped.games, [complete.games[number] for number in numbers])
+    assert same_games(play(stop_after).games, stopped.games)  # which games have ended does not depend on timing
 
 
-def test_a_stop_beyond_the_last_game_plays_all():
-    whole = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES)
+def test_a_stop_beyond_the_last_game_plays_all_games():
+    complete = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES)
     more = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES, stop_after=99)
-    assert same_games(more.games, whole.games)
-    assert more.num_evaluations == whole.num_evaluations
+    assert same_games(more.games, complete.games)
+    assert more.num_evaluations == complete.num_evaluations
 
 
-def test_progress_of_a_stopped_shard_counts_the_games_that_ended():
+def test_progress_of_a_stopped_shard_counts_the_ended_games():
     seen: list[int] = []
     stopped = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES, progress=seen.append, stop_after=3)
     assert seen[-1] == len(stopped.games) < NUM_GAMES

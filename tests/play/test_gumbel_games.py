@@ -1,4 +1,4 @@
-"""Games with a Gumbel root: each move of the record is what a search of its own, with the game's stream, would play."""
+"""Games with a Gumbel root: each recorded move equals the move of a separate search with the game's stream."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_
 from tests.search.evaluators import HashEvaluator
 from tests.search.kernel_gumbel import KernelGumbelSearch
 from zero.games.rules import go_rules, gomoku_rules
-from zero.search.gumbel import WHOLE_TARGET
+from zero.search.gumbel import TARGET_SUM
 from zero.search.streams import next_below, stream_of
 
 RULES = {"go": go_rules(4, 4, 0.5), "gomoku": gomoku_rules(4, 5, 3)}
@@ -19,7 +19,7 @@ GUMBEL = SELFPLAY._replace(
 @pytest.mark.parametrize("num_simulations", [1, 6, 20])
 @pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "no reuse"])
 @pytest.mark.parametrize("name", RULES)
-def test_games_are_those_of_searches_one_after_the_other(name, reuse, num_simulations):
+def test_games_equal_separate_searches(name, reuse, num_simulations):
     rules = RULES[name]
     settings = GUMBEL._replace(num_simulations=num_simulations, fast_simulations=1, tree_reuse=reuse)
     record = play_shard(rules, settings, [HashEvaluator(rules)], 1, max_nodes=200).games[0]
@@ -36,19 +36,19 @@ def test_games_are_those_of_searches_one_after_the_other(name, reuse, num_simula
         search.play(int(action), 200 - num_simulations - 1 if reuse else 0)
 
 
-def test_a_target_is_a_whole_policy():
+def test_a_target_has_the_full_sum():
     record = play_shard(RULES["go"], GUMBEL, [HashEvaluator(RULES["go"])], 1).games[0]
-    assert (record.visit_counts.astype(int).sum(axis=1) == WHOLE_TARGET).all()
+    assert (record.visit_counts.astype(int).sum(axis=1) == TARGET_SUM).all()
 
 
-def test_fast_moves_are_without_noise():
+def test_fast_moves_have_no_noise():
     rules = RULES["go"]
     settings = GUMBEL._replace(random_symmetry=False, full_search_fraction=0.0, fast_simulations=6)
     first, second = play_shard(rules, settings, [HashEvaluator(rules)], 2).games
     assert first.actions.tolist() == second.actions.tolist()
 
 
-def test_players_of_a_match_draw_nothing():
+def test_players_of_a_match_draw_no_numbers():
     settings = MATCH._replace(gumbel=True, gumbel_scale=0.0, random_symmetry=False)
     rules = RULES["go"]
     evaluators = [HashEvaluator(rules, "a"), HashEvaluator(rules, "b")]

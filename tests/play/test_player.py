@@ -1,4 +1,4 @@
-"""A player of one game: what it searches, chooses and plays, beside the slow twin. Its input: `test_player_input`."""
+"""A player of one game: search, choice and play, compared with the slow twin. For its input see `test_player_input`."""
 
 import time
 
@@ -22,7 +22,7 @@ RULES = {"go 3x3": GO3, "go 3x4 with suicide": go_rules(3, 4, 0.0, allow_suicide
 
 
 def play_game(one: Player) -> list[int]:
-    """The player's game against itself."""
+    """Plays a game of the player against itself."""
     while not one.is_over:
         one.play(one.choose())
     return list(one.actions)
@@ -31,7 +31,7 @@ def play_game(one: Player) -> list[int]:
 @pytest.mark.parametrize("max_nodes", [32, 40, 400])
 @pytest.mark.parametrize("num_leaves", [1, 5])
 @pytest.mark.parametrize("name", RULES)
-def test_its_game_is_the_twins(name, num_leaves, max_nodes):
+def test_its_game_equals_the_game_of_the_twin(name, num_leaves, max_nodes):
     rules = RULES[name]
     one = player(rules, num_leaves=num_leaves, max_nodes=max_nodes, random_symmetry=True, seed=9)
     stream = Stream(9, 0, "player", 0)
@@ -66,17 +66,17 @@ def test_games_with_equal_seeds_are_equal(name, num_leaves):
     assert games[0] == games[1] != games[2]
 
 
-def test_the_games_of_a_player_have_streams_of_their_own():
+def test_the_games_of_a_player_have_different_streams():
     one, other = (player(random_symmetry=True) for _ in range(2))
     first = play_game(one)
     one.new_game()
     second = play_game(one)
-    play_names(other, "A1 B1")  # whatever came before a new game does not show in it
+    play_names(other, "A1 B1")  # earlier moves do not affect a new game
     other.new_game()
     assert play_game(other) == second != first
 
 
-def test_a_result_tells_of_the_tree():
+def test_a_result_describes_the_tree():
     one = player(num_simulations=100)
     result = one.search()
     assert result.visit_counts.sum() == result.num_simulations == 100
@@ -92,7 +92,7 @@ def test_a_result_tells_of_the_tree():
     assert result.best_value == result.q_values[one.choose()] != pytest.approx(result.root_value, abs=1e-3)
 
 
-def test_the_principal_variation_is_a_legal_line():
+def test_the_principal_variation_is_legal():
     one = player(num_simulations=150)
     line = one.search().principal_variation
     assert len(line) > 3
@@ -101,18 +101,18 @@ def test_the_principal_variation_is_a_legal_line():
         game.play(action)
 
 
-def test_the_tree_below_the_move_played_is_kept():
+def test_the_subtree_of_the_played_move_is_reused():
     one = player(num_simulations=100, max_nodes=1000)
     result = one.search()
     best = one.choose()
     one.play(best)
     after = one.search(0)
-    assert after.visit_counts.sum() == result.visit_counts[best] - 1  # its first visit made the node
+    assert after.visit_counts.sum() == result.visit_counts[best] - 1  # the first visit added the node
     assert after.num_simulations == 0
     assert one.search(50).visit_counts.sum() == after.visit_counts.sum() + 50
 
 
-def test_a_kept_tree_leaves_room_for_a_whole_search():
+def test_a_reused_tree_leaves_room_for_a_complete_search():
     one = player(GO3, num_simulations=30, max_nodes=33)
     while not one.is_over:
         assert one.search().num_simulations == 30
@@ -135,19 +135,19 @@ def test_a_time_limit_ends_the_search():
             time.sleep(0.02)
             super().evaluate(planes, prior, value)
 
-    player().search(8)  # compiles what is not compiled yet
+    player().search(8)  # compiles the kernels first
     one = player(evaluator=SlowEvaluator(), num_simulations=100_000, max_nodes=100_002)
     result = one.search(seconds=0.1)
     assert 0 < result.num_simulations <= 8 * 5
     assert 0.1 <= result.seconds < 5
     assert result.visit_counts.sum() == result.num_simulations
     limited = player(evaluator=SlowEvaluator(), num_simulations=150, seconds=0.001)
-    assert limited.search().num_simulations == 0  # the root was judged, and there was no time for more
+    assert limited.search().num_simulations == 0  # the root was evaluated, and the time was up
     assert limited.choose() == 0
 
 
 @pytest.mark.parametrize("num_leaves", [1, 4])
-def test_a_gumbel_search_halves_its_actions_and_says_which_it_plays(num_leaves):
+def test_a_gumbel_search_halves_its_actions_and_reports_its_choice(num_leaves):
     one = player(num_simulations=64, considered_actions=4, num_leaves=num_leaves)
     result = one.search()
     assert sorted(result.visit_counts[result.visit_counts > 0]) == [8, 8, 24, 24]
@@ -155,18 +155,18 @@ def test_a_gumbel_search_halves_its_actions_and_says_which_it_plays(num_leaves):
     best = np.flatnonzero(result.visit_counts == 24)
     assert result.choice in best
     assert result.best_value == result.q_values[result.choice] > result.root_value
-    assert one.line(result.choice) == result.principal_variation
+    assert one.principal_variation(result.choice) == result.principal_variation
 
 
-def test_a_gumbel_search_is_not_begun_where_a_clock_may_end_it():
+def test_a_search_with_a_time_limit_uses_puct():
     one = player(num_simulations=64, considered_actions=4)
     assert one.search(seconds=60.0).choice is None
     other = player(num_simulations=64)
     assert (one.search(0).visit_counts == other.search().visit_counts).all()
-    assert one.search(32).choice is not None, "the next may be"
+    assert one.search(32).choice is not None, "the next search has no limit"
 
 
-def test_a_few_simulations_do_not_overrule_a_tree_of_many():
+def test_a_short_search_of_a_well_visited_tree_uses_puct():
     one = player(num_simulations=16, considered_actions=4, max_nodes=2000)
     one.search(1000, seconds=60.0)
     result = one.search()
@@ -175,10 +175,10 @@ def test_a_few_simulations_do_not_overrule_a_tree_of_many():
     one.play(one.choose())
     while one.search(0).visit_counts.sum() > 4 * 16:
         one.play(one.choose())
-    assert one.search().choice is not None, "where little of it is left"
+    assert one.search().choice is not None, "the reused tree has few visits"
 
 
-def test_a_gumbel_search_that_a_full_tree_ends_has_no_choice():
+def test_a_gumbel_search_has_no_choice_if_a_full_tree_ends_it():
     one = player(num_simulations=30, considered_actions=4, max_nodes=50)
     assert one.search().choice is not None
     result = one.search()
@@ -188,10 +188,10 @@ def test_a_gumbel_search_that_a_full_tree_ends_has_no_choice():
 
 
 def test_without_simulations_it_plays_the_best_legal_prior():
-    class AskedOnce(HashEvaluator):
-        """Counts its questions."""
+    class CountingEvaluator(HashEvaluator):
+        """Counts its batches."""
 
-    evaluator = AskedOnce(GO5)
+    evaluator = CountingEvaluator(GO5)
     one = player(evaluator=evaluator, num_simulations=0)
     for _ in range(10):
         result = one.search()
@@ -203,14 +203,14 @@ def test_without_simulations_it_plays_the_best_legal_prior():
     assert evaluator.num_rows == 10
 
 
-def test_without_simulations_the_value_is_the_networks():
+def test_without_simulations_the_value_comes_from_the_network():
     one = player(evaluator=ColourEvaluator(0.25), num_simulations=0)
     assert one.search().root_value == 0.25
     one.play(3)
     assert one.search().root_value == -0.25
 
 
-def test_the_prior_of_a_network_is_shown_among_legal_moves():
+def test_the_prior_of_a_result_is_normalised_over_legal_moves():
     one = player(gomoku_rules(2, 2, 2), PriorEvaluator(np.array([0.5, 0.25, 0.125, 0.125], np.float32)))
     one.play(0)
     assert one.search().prior.tolist() == [0.0, 0.5, 0.25, 0.25]
@@ -227,10 +227,10 @@ def test_a_temperature_draws_in_proportion_to_the_visits():
         assert (drawn[expected == 0] == 0).all()
         likely = expected > 5
         chi_square = ((drawn - expected)[likely] ** 2 / expected[likely]).sum()
-        assert chi_square < 33  # 9 degrees of freedom: once in 7,000
+        assert chi_square < 33  # 9 degrees of freedom: exceeded once in 7,000
 
 
-def test_a_temperature_near_0_is_the_best_move_and_none_takes_a_random_number():
+def test_a_temperature_near_0_gives_the_best_move_and_0_draws_no_number():
     one = player()
     best = one.choose()
     assert {one.choose(1e-3) for _ in range(50)} == {best}
@@ -241,7 +241,7 @@ def test_a_temperature_near_0_is_the_best_move_and_none_takes_a_random_number():
     assert [calm.choose(1.0) for _ in range(20)] == [other.choose(1.0) for _ in range(20)]
 
 
-def test_a_temperature_without_simulations_draws_by_the_prior():
+def test_a_temperature_without_simulations_draws_from_the_prior():
     prior = np.zeros(26, np.float32)
     prior[[3, 7]] = 0.25, 0.75
     one = player(evaluator=PriorEvaluator(prior), num_simulations=0)
@@ -250,7 +250,7 @@ def test_a_temperature_without_simulations_draws_by_the_prior():
     assert 420 < drawn[3] < 580
 
 
-def test_of_equally_visited_moves_that_with_the_greater_prior_is_chosen():
+def test_ties_of_visits_go_to_the_greater_prior():
     prior = np.full(26, 0.01, np.float32)
     prior[12] = 0.02
     one = player(evaluator=PriorEvaluator(prior), num_simulations=26, c_puct=0.1)
@@ -260,9 +260,9 @@ def test_of_equally_visited_moves_that_with_the_greater_prior_is_chosen():
 
 
 @pytest.mark.parametrize("num_simulations", [0, 40])
-def test_it_resigns_where_the_root_and_the_best_child_are_below_the_threshold(num_simulations):
+def test_it_resigns_if_root_and_best_child_are_below_the_threshold(num_simulations):
     one = player(evaluator=ColourEvaluator(-0.8), num_simulations=num_simulations)
-    assert not one.should_resign(-0.5)  # not before both have moved
+    assert not one.should_resign(-0.5)  # not before both players have moved
     play_names(one, "C3 D3")
     assert one.should_resign(-0.5)
     assert not one.should_resign(-0.9)
@@ -271,8 +271,8 @@ def test_it_resigns_where_the_root_and_the_best_child_are_below_the_threshold(nu
     assert not one.should_resign(-0.5)  # White is ahead
 
 
-def test_it_does_not_resign_where_one_move_is_good():
-    # White passes, with the lone stones of Black around: to pass wins, whatever the network thinks.
+def test_it_does_not_resign_if_one_move_is_good():
+    # White passes while only Black has stones: a pass wins, whatever the network says.
     one = player(GO3, ColourEvaluator(-0.9), num_simulations=100)
     play_names(one, "B2 pass")
     assert one.search().q_values[one.choose()] == 1.0
@@ -281,7 +281,9 @@ def test_it_does_not_resign_where_one_move_is_good():
 
 @pytest.mark.parametrize("num_leaves", [1, 8])
 def test_all_its_moves_are_legal_under_superko(num_leaves):
-    rules = go_rules(2, 2, 0.0, allow_suicide=True)._replace(max_moves=60)  # only a repetition is illegal, and many are
+    rules = go_rules(2, 2, 0.0, allow_suicide=True)._replace(
+        max_moves=60
+    )  # only repetitions are illegal, and many moves repeat
     repetitions = 0
     for seed in range(6):
         one = player(rules, HashEvaluator(rules, str(seed)), num_leaves=num_leaves, max_nodes=100)
@@ -319,7 +321,7 @@ def test_batches_have_few_shapes():
     assert {1, 11} <= shapes <= {1, 2, 4, 8, 11}
 
 
-def test_a_failure_of_the_evaluator_spoils_nothing():
+def test_the_player_recovers_from_a_failure_of_the_evaluator():
     class FailingEvaluator(EquivariantEvaluator):
         fails = False
 

@@ -12,7 +12,7 @@ from tests.oracle.leelaz import needs_leelaz
 from tests.parameters import network_params
 from tests.players.games import moves, played_games
 from zero.errors import OpponentError
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
 from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
 from zero.players.gtp import gnugo, leelaz

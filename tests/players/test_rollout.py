@@ -9,7 +9,7 @@ from tests.oracle.mcts import Game
 from tests.oracle.streams import Stream
 from tests.players.games import moves, played_games
 from zero.errors import ParamsError
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, EMPTY, NUM_MOVES, TO_PLAY, WHITE, Position, Rules
 from zero.games.rules import go_rules, gomoku_rules
 from zero.players.playouts import is_own_eye, num_bits, play_out, random_go_move, take_bit

@@ -1,6 +1,6 @@
-"""Evaluators that know nothing of the game and yet always say the same: what they say is a hash of the planes.
+"""Deterministic evaluators without knowledge of the game: their results are hashes of the planes or constants.
 
-Each row is judged alone and by whole numbers, so that neither the batch nor the machine shows in the answers.
+Each row is evaluated alone with integers, so the results depend neither on the batch nor on the machine.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ BLACK_TO_PLAY = NUM_PLANES - 1
 
 
 class HashEvaluator:
-    """Priors and values from a hash: peaked enough for deep trees, and different under each symmetry."""
+    """Priors and values from a hash, peaked enough for deep trees, and different under each symmetry."""
 
     def __init__(self, rules: Rules, salt: str = "") -> None:
         self.num_points, self.num_actions, self.salt = rules.num_points, rules.num_actions, salt.encode()
@@ -34,13 +34,13 @@ class HashEvaluator:
         return (weights / weights.sum()).astype(np.float32), float(words[-1]) / 2**15 - 1.0
 
     def words(self, planes: np.ndarray) -> np.ndarray:
-        """[A + 1] whole numbers below 2^16."""
+        """[A + 1] integers below 2^16."""
         data = self.salt + np.packbits(planes != 0).tobytes()
         return np.frombuffer(hashlib.shake_128(data).digest(2 * (self.num_actions + 1)), "<u2").astype(np.int64)
 
 
 class EquivariantEvaluator(HashEvaluator):
-    """The same, with priors that turn with the board: the mean over all of its symmetries."""
+    """A `HashEvaluator` whose priors turn with the board: the mean over all symmetries."""
 
     def __init__(self, rules: Rules, salt: str = "") -> None:
         super().__init__(rules, salt)
@@ -57,7 +57,7 @@ class EquivariantEvaluator(HashEvaluator):
 
 
 class ColourEvaluator:
-    """Equal priors, and one opinion: Black is better by so much."""
+    """Equal priors, and one constant value for Black."""
 
     def __init__(self, value_for_black: float) -> None:
         self.value_for_black = value_for_black
@@ -68,7 +68,7 @@ class ColourEvaluator:
 
 
 class PriorEvaluator:
-    """One prior for all positions, and no opinion."""
+    """One prior for all positions, and the value 0."""
 
     def __init__(self, prior: np.ndarray) -> None:
         self.prior = prior
@@ -79,7 +79,7 @@ class PriorEvaluator:
 
 
 def judge_of(evaluator) -> Callable[[np.ndarray], tuple[np.ndarray, float]]:
-    """An evaluator as the slow twin asks it: one position at a time."""
+    """The evaluation of one position at a time, as the slow twin needs it."""
 
     def judge(planes: np.ndarray) -> tuple[np.ndarray, float]:
         prior, value = np.zeros((1, evaluator.num_actions), np.float32), np.zeros(1, np.float32)

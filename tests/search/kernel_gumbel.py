@@ -1,4 +1,4 @@
-"""A Gumbel search through the kernels, a simulation at a time."""
+"""A Gumbel search through the kernels, one simulation at a time."""
 
 from typing import Self
 
@@ -7,13 +7,19 @@ import numpy as np
 from tests.search.kernel_search import KernelSearch
 from zero.games.position import Rules
 from zero.search.evaluator import Evaluator
-from zero.search.gumbel import descend_gumbel, draw_gumbel, gumbel_choice, improved_policy, new_gumbel_roots
+from zero.search.gumbel import (
+    begin_gumbel_search,
+    descend_gumbel,
+    gumbel_choice,
+    new_gumbel_roots,
+    write_improved_policy,
+)
 from zero.search.mcts import backup
 from zero.search.streams import stream_of
 
 
 class KernelGumbelSearch(KernelSearch):
-    """A tree over a game, searched with a Gumbel root."""
+    """A tree of a game, searched with a Gumbel root."""
 
     def __init__(
         self,
@@ -32,21 +38,21 @@ class KernelGumbelSearch(KernelSearch):
         self.simulation = 0
 
     def begin(self, num_simulations: int, scale: float = 0.0, stream: np.ndarray | None = None) -> Self:
-        """Begins a search, of a new root where there is none."""
+        """Begins a search; evaluates the root first if the tree is empty."""
         stream = stream_of(1, 2, "test", 3) if stream is None else stream
         if self.num_nodes == 0:
             self.start()
         self.simulation = 0
-        draw_gumbel(self.roots, self.trees, self.TREE, self.num_considered, num_simulations, scale, stream)
+        begin_gumbel_search(self.roots, self.trees, self.TREE, self.num_considered, num_simulations, scale, stream)
         return self
 
     def search(self, num_simulations: int, scale: float = 0.0, stream: np.ndarray | None = None) -> Self:
-        """A whole search."""
+        """A complete search."""
         self.begin(num_simulations, scale, stream)
         return self.go_on(num_simulations)
 
     def go_on(self, times: int = 1) -> Self:
-        """Simulations of the search that has begun; each starts from the game as it stands."""
+        """Runs simulations of the current search, each from the current position of the game."""
         trees, tree, path = self.trees, self.TREE, self.path
         for _ in range(times):
             at = self.game.copy()
@@ -55,12 +61,12 @@ class KernelGumbelSearch(KernelSearch):
             )
             ended = trees.num_edges[tree, leaf] == 0
             assert ended == at.ended or (ended and trees.pass_wins[0])
-            backup(trees, tree, trees.node_value[tree, leaf] if ended else self._ask(at, leaf), path, 0)
+            backup(trees, tree, trees.node_value[tree, leaf] if ended else self._evaluate(at, leaf), path, 0)
             self.simulation += 1
         return self
 
     def gumbel(self) -> list[float]:
-        """The root's Gumbel numbers, of legal actions in order."""
+        """The root's Gumbel numbers, in the order of the legal actions."""
         return [float(self.roots.gumbel[self.TREE, action]) for action in self.edges()]
 
     def own_visits(self) -> dict[int, int]:
@@ -73,7 +79,7 @@ class KernelGumbelSearch(KernelSearch):
         return int(self.trees.action[self.TREE, 0, gumbel_choice(self.roots, self.trees, self.TREE)])
 
     def target(self) -> np.ndarray:
-        """The policy target, [A] in parts of 65,535."""
+        """The policy target, [A] integers that sum to 65,535."""
         out = np.full(self.rules.num_actions, 12345, np.uint16)
-        improved_policy(self.roots, self.trees, self.TREE, out)
+        write_improved_policy(self.roots, self.trees, self.TREE, out)
         return out

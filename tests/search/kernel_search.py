@@ -1,4 +1,4 @@
-"""One search through the kernels, a simulation at a time, and its tree in a form that compares with the slow twin's."""
+"""A search through the kernels, one simulation at a time, and its tree in the form of the slow twin."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from zero.search.tree import NO_CHILD, NO_EDGE, Trees, add_root_noise, new_trees
 
 
 class View(NamedTuple):
-    """A node and all under it; an edge is (action, prior, visits, value sum, child)."""
+    """A node and its subtree; an edge is (action, prior, visits, value sum, child)."""
 
     visits: int
     value_sum: np.float32
@@ -22,7 +22,7 @@ class View(NamedTuple):
 
 
 class KernelSearch:
-    """A tree (one of several, so that a slip into a neighbour shows) over a game."""
+    """A tree of a game; one of several, so that a write into another tree is detected."""
 
     TREE, NUM_TREES = 1, 3
 
@@ -33,7 +33,7 @@ class KernelSearch:
         c_puct: float,
         max_nodes: int,
         symmetries=None,
-        parent_first_play: bool = False,
+        fpu_from_parent: bool = False,
         pass_wins: bool = False,
     ) -> None:
         self.game = KernelGame(rules)
@@ -42,22 +42,22 @@ class KernelSearch:
         self.path = new_path(1, rules.max_moves + 1)
         self.mask = np.zeros(rules.num_actions, np.bool_)
         self.draw_symmetry = symmetries or (lambda: 0)
-        self.parent_first_play = parent_first_play
+        self.fpu_from_parent = fpu_from_parent
 
     @property
     def num_nodes(self) -> int:
         return int(self.trees.num_nodes[self.TREE])
 
     def start(self) -> "KernelSearch":
-        """Makes the root and has it judged."""
+        """Adds the root and evaluates it."""
         at = self.game.copy()
         leaf = make_node(self.rules, self.trees, self.TREE, at.position, at.history, self.mask)
         assert leaf == 0
-        self._ask(at, leaf)
+        self._evaluate(at, leaf)
         return self
 
     def simulate(self, times: int = 1, root_edge: int = NO_EDGE) -> "KernelSearch":
-        """Simulations; each starts from the game as it stands, and with an edge of the root where one is given."""
+        """Runs simulations, each from the current position of the game and through `root_edge` if it is given."""
         for _ in range(times):
             at = self.game.copy()
             c_puct = np.float32(self.c_puct)
@@ -68,7 +68,7 @@ class KernelSearch:
                 tree,
                 root_edge,
                 c_puct,
-                self.parent_first_play,
+                self.fpu_from_parent,
                 at.position,
                 at.history,
                 mask,
@@ -77,12 +77,12 @@ class KernelSearch:
             )
             ended = self.trees.num_edges[tree, leaf] == 0
             assert ended == at.ended or (ended and self.trees.pass_wins[0])
-            value = self.trees.node_value[tree, leaf] if ended else self._ask(at, leaf)
+            value = self.trees.node_value[tree, leaf] if ended else self._evaluate(at, leaf)
             backup(self.trees, tree, value, path, 0)
         return self
 
     def mix_noise(self, concentration: float, fraction: float, stream: np.ndarray) -> list[float]:
-        """Mixes noise into the root's prior; returns it as it was drawn, by action."""
+        """Mixes noise into the root's prior and returns the noise by action, not normalised."""
         edges = self.order()
         add_root_noise(self.trees, self.TREE, concentration, fraction, stream)
         return [float(self.trees.noise[e]) for e in edges]
@@ -101,13 +101,13 @@ class KernelSearch:
         return order_of(self.trees, self.TREE, node)
 
     def visits(self, node: int = 0) -> dict[int, int]:
-        return self._by_action(visited_alone(self.trees, self.trees.visit_count, 0), node)
+        return self._by_action(visited_only(self.trees, self.trees.visit_count, 0), node)
 
     def priors(self, node: int = 0) -> dict[int, float]:
         return self._by_action(self.trees.prior, node)
 
     def q_values(self, node: int = 0) -> dict[int, float]:
-        sums = self._by_action(visited_alone(self.trees, self.trees.value_sum, 0.0), node)
+        sums = self._by_action(visited_only(self.trees, self.trees.value_sum, 0.0), node)
         return {action: sums[action] / count for action, count in self.visits(node).items() if count}
 
     def root_value(self) -> float:
@@ -116,7 +116,7 @@ class KernelSearch:
     def view(self) -> View:
         return view_of(self.trees, self.TREE)
 
-    def _ask(self, at: KernelGame, leaf: int) -> np.float32:
+    def _evaluate(self, at: KernelGame, leaf: int) -> np.float32:
         planes = np.zeros((1, 17, self.rules.num_words), np.uint64)
         prior, value = np.zeros((1, self.rules.num_actions), np.float32), np.zeros(1, np.float32)
         symmetry = self.draw_symmetry()
@@ -131,26 +131,26 @@ class KernelSearch:
 
 
 def order_of(trees: Trees, tree: int, node: int) -> list[int]:
-    """Edges of a node by action; each legal action has one."""
+    """Edges of a node by action; checks that each action has one edge."""
     actions = trees.action[tree, node, : trees.num_edges[tree, node]]
     assert len(set(actions.tolist())) == len(actions)
     return [int(e) for e in np.argsort(actions)]
 
 
-def visited_alone(trees: Trees, array: np.ndarray, otherwise: float) -> np.ndarray:
-    """[T, N, A]: `array` where an edge was visited."""
+def visited_only(trees: Trees, array: np.ndarray, otherwise: float) -> np.ndarray:
+    """[T, N, A]: `array` for visited edges, else `otherwise`."""
     edges = np.arange(array.shape[2])
     return np.where(edges < trees.num_visited[:, :, None], array, array.dtype.type(otherwise))
 
 
 def view_of(trees: Trees, tree: int, node: int = 0) -> View:
-    """A kernel's tree; checks on the way that it is one."""
+    """The tree of the kernels; checks its invariants."""
     assert trees.num_nodes[tree] <= trees.action.shape[1]
     edges = []
     visited = trees.num_visited[tree, node]
     unvisited = order_of(trees, tree, node)
     unvisited = [e for e in unvisited if e >= visited]
-    if unvisited and visited:  # a leaf that waits for its answer has no priors yet
+    if unvisited and visited:  # a pending leaf has no priors yet
         assert trees.prior[tree, node, visited] == max(trees.prior[tree, node, e] for e in unvisited)
     for e in order_of(trees, tree, node):
         child = int(trees.child[tree, node, e]) if e < visited else NO_CHILD
@@ -169,7 +169,7 @@ def view_of(trees: Trees, tree: int, node: int = 0) -> View:
 
 
 def view_of_twin(node: twin.Node) -> View:
-    """The slow twin's tree."""
+    """The tree of the slow twin."""
     edges = tuple(
         (action, edge.prior, edge.visits, edge.value_sum, view_of_twin(edge.child) if edge.child else None)
         for action, edge in node.edges.items()
@@ -178,10 +178,10 @@ def view_of_twin(node: twin.Node) -> View:
 
 
 def size_of(view: View) -> int:
-    """Nodes of a tree."""
+    """Number of nodes of a tree."""
     return 1 + sum(size_of(edge[-1]) for edge in view.edges if edge[-1])
 
 
 def depth_of(view: View) -> int:
-    """Edges of its longest path."""
+    """Number of edges of the longest path."""
     return max((1 + depth_of(edge[-1]) for edge in view.edges if edge[-1]), default=0)

@@ -1,4 +1,4 @@
-"""Forced playouts against the slow twin, on roots that a search made and on roots made by hand."""
+"""Forced playouts against the slow twin, on roots of a search and on constructed roots."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ C_PUCT = 1.1
 
 
 def root(visits: list[int], priors: list[float], value_sums: list[float], actions: list[int] | None = None) -> Trees:
-    """A tree of a root alone; edges with visits come first."""
+    """A tree of one node, the root; edges with visits come first."""
     trees = new_trees(1, 2, len(visits))
     add_node(trees, 0, np.ones(len(visits), np.bool_), 0.0)
     trees.visit_count[0, 0], trees.prior[0, 0], trees.value_sum[0, 0] = visits, priors, value_sums
@@ -45,38 +45,38 @@ def pruned(trees: Trees, factor: float, tree: int = 0, most: int = 65_535) -> di
     return {int(action): int(out[action]) for action in np.flatnonzero(out)}
 
 
-def test_an_edge_is_owed_the_root_of_k_times_prior_times_visits():
+def test_the_minimum_is_the_square_root_of_k_times_prior_times_visits():
     trees = root([70, 20, 10], [0.5, 0.25, 0.25], [0, 0, 0])
     assert [forced_visits(trees, 0, e, 2.0) for e in range(3)] == [10, 7, 7]
 
 
-def test_no_action_gets_more_visits_than_a_record_can_hold():
+def test_visit_counts_are_limited_to_the_range_of_a_record():
     trees = root([70_000, 10], [0.5, 0.5], [0, 0])
     assert pruned(trees, 0.001)[0] == 65_535
 
 
-def test_the_edge_that_lacks_most_is_forced():
+def test_the_edge_that_lacks_the_most_visits_is_forced():
     trees = root([95, 3, 2], [0.2, 0.4, 0.4], [0, 0, 0], [2, 1, 0])
     assert trees.action[0, 0, select_forced_edge(trees, 0, 2.0)] == 0
 
 
-def test_an_edge_without_a_visit_is_never_forced():
+def test_an_unvisited_edge_is_never_forced():
     assert select_forced_edge(root([100, 0], [0.1, 0.9], [0, 0]), 0, 2.0) == NO_EDGE
 
 
-def test_forced_visits_of_a_bad_move_are_not_learned():
-    """A move with Q = -1 got 6 visits for its prior alone."""
+def test_forced_visits_of_a_bad_move_are_pruned():
+    """A move with Q = -1 got 6 visits only because of its prior."""
     assert pruned(root([94, 6], [0.8, 0.2], [40, -6]), 2.0) == {0: 94}
 
 
-def test_visits_that_paid_are_learned():
-    """As good as the best and nearly as much visited: what one visit less would bring back stays."""
+def test_visits_of_a_good_move_are_not_pruned():
+    """The move is as good as the best and has nearly as many visits, so PUCT would have made most of them."""
     assert pruned(root([52, 48], [0.5, 0.5], [10, 9.5]), 2.0)[1] > 40
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0, 8.0])
 @pytest.mark.parametrize("simulations", [1, 7, 40, 300])
-def test_search_with_forced_playouts_is_its_twin(factor, simulations):
+def test_search_with_forced_playouts_equals_the_twin(factor, simulations):
     search = KernelSearch(go_rules(5, 5, 0.5), HashEvaluator(go_rules(5, 5)), C_PUCT, 400).start()
     search.mix_noise(10.83, 0.25, stream_of(1, 1, "test", simulations))
     for _ in range(simulations):
@@ -92,4 +92,4 @@ def test_search_with_forced_playouts_is_its_twin(factor, simulations):
     assert target[best] == visits[best]
     assert all(0 < target[action] <= visits[action] for action in target)
     if simulations == 300:
-        assert sum(target.values()) < 300  # noise did force something
+        assert sum(target.values()) < 300  # the noise forced some visits

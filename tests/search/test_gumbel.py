@@ -1,4 +1,4 @@
-"""The Gumbel search's kernels against the slow twin, tree by tree, and what every such search must do."""
+"""The kernels of the Gumbel search: equality with the slow twin, and properties of every such search."""
 
 import math
 
@@ -12,10 +12,10 @@ from tests.oracle.streams import Stream
 from tests.search.evaluators import ColourEvaluator, HashEvaluator, PriorEvaluator, judge_of
 from tests.search.kernel_gumbel import KernelGumbelSearch
 from tests.search.kernel_search import depth_of, view_of_twin
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 from zero.search.evaluator import UniformEvaluator
-from zero.search.gumbel import WHOLE_TARGET, considered_visit, gumbel_number
+from zero.search.gumbel import TARGET_SUM, considered_visit, gumbel_number
 from zero.search.streams import stream_of
 
 GAMES = {
@@ -32,7 +32,7 @@ GO3, GO5, LONG = go_rules(3, 3, 0.5), go_rules(5, 5, 0.5), gomoku_rules(6, 6, 6)
 
 
 class Pair:
-    """The same search twice: kernels and slow twin."""
+    """The same search through the kernels and through the slow twin."""
 
     def __init__(
         self, rules, evaluator, num_considered: int, max_nodes: int, sigma: twin.Sigma, pass_wins: bool = False
@@ -48,7 +48,7 @@ class Pair:
         self.stream = stream_of(1, 2, "test", 3)
 
     def search(self, num_simulations: int, scale: float = 1.0) -> None:
-        """A whole search, then a comparison of the trees and of what follows from them."""
+        """Runs a complete search and compares trees, moves and targets."""
         assert (self.kernel.num_nodes == 0) == (self.twin.tree is None)
         self.kernel.search(num_simulations, scale, self.stream)
         self.twin.search(self.game, num_simulations, self.kernel.gumbel())
@@ -57,9 +57,9 @@ class Pair:
         assert self.kernel.choice() == self.twin.choice()
         policy = self.twin.policy()
         target = self.kernel.target()
-        assert target.sum() == WHOLE_TARGET
+        assert target.sum() == TARGET_SUM
         for action in range(len(target)):
-            assert abs(target[action] - WHOLE_TARGET * policy.get(action, 0.0)) < 1.05
+            assert abs(target[action] - TARGET_SUM * policy.get(action, 0.0)) < 1.05
 
     def play(self, action: int) -> None:
         max_kept = self.max_nodes // 2
@@ -75,9 +75,7 @@ class Pair:
 )
 @pytest.mark.parametrize("evaluator", EVALUATORS)
 @pytest.mark.parametrize(("game", "pass_wins"), TREES)
-def test_whole_trees_moves_and_targets_equal_the_twins_over_several_moves(
-    game, pass_wins, evaluator, num_considered, sigma
-):
+def test_trees_moves_and_targets_equal_the_twins_over_several_moves(game, pass_wins, evaluator, num_considered, sigma):
     rules = GAMES[game]
     pair = Pair(rules, EVALUATORS[evaluator](rules), num_considered, 200, sigma, pass_wins)
     for num_simulations in (99, 20, 7, 50, 1, 30):
@@ -87,7 +85,7 @@ def test_whole_trees_moves_and_targets_equal_the_twins_over_several_moves(
             break
 
 
-def test_the_trees_compared_are_deep_and_meet_ends_of_games():
+def test_the_compared_trees_are_deep_and_contain_ends_of_games():
     search = KernelGumbelSearch(GAMES["gomoku 3x3"], HashEvaluator(GAMES["gomoku 3x3"]), 200, 5).search(99)
     assert depth_of(search.view()) >= 5
     assert (search.trees.num_edges[search.TREE, : search.num_nodes] == 0).any()
@@ -108,9 +106,9 @@ def test_the_schedule_equals_the_twins(num_simulations):
     [
         (4, 16, [6, 6, 2, 2]),  # 2 visits each of four, 4 each of two
         (16, 16, [1] * 16),
-        (5, 40, [17, 17, 2, 2, 2]),  # 2 each of five, 6, 6 and the 3 left over each of two
+        (5, 40, [17, 17, 2, 2, 2]),  # 2 each of five, 6, 6 and the 3 that remain each of two
         (1, 20, [20]),
-        (16, 200, [49, 49, 21, 21, 9, 9, 9, 9, 3, 3, 3, 3, 3, 3, 3, 3]),  # 3, 6, 12, 25, and the 6 left over
+        (16, 200, [49, 49, 21, 21, 9, 9, 9, 9, 3, 3, 3, 3, 3, 3, 3, 3]),  # 3, 6, 12, 25, and the 6 that remain
         (16, 9, [1] * 9),
     ],
 )
@@ -125,13 +123,13 @@ def test_considered_actions_get_the_visits_of_sequential_halving(num_considered,
     assert {action for action in got if got[action]} == set(order[: len(visits)])
 
 
-def test_where_fewer_actions_are_legal_than_considered_all_are_visited():
+def test_all_actions_are_visited_if_fewer_are_legal_than_considered():
     search = KernelGumbelSearch(gomoku_rules(1, 5, 5), HashEvaluator(gomoku_rules(1, 5, 5)), 100, 16).search(5)
     assert list(search.visits().values()) == [1] * 5
 
 
 @pytest.mark.parametrize("num_simulations", [0, 1])
-def test_with_one_simulation_or_none_it_plays_the_greatest_gumbel_plus_logit(num_simulations):
+def test_with_at_most_one_simulation_the_greatest_gumbel_plus_logit_is_played(num_simulations):
     played, by_prior = [], []
     for game in range(20):
         search = KernelGumbelSearch(GO5, HashEvaluator(GO5), 4).begin(1, 1.0, stream_of(1, 1, "test", game))
@@ -143,7 +141,7 @@ def test_with_one_simulation_or_none_it_plays_the_greatest_gumbel_plus_logit(num
     assert played != by_prior
 
 
-def test_without_simulations_actions_are_drawn_by_the_prior():
+def test_without_simulations_actions_follow_the_prior():
     prior = np.array([0.5, 0.25, 0.125, 0.125, 0, 0, 0, 0, 0], np.float32)
     search = KernelGumbelSearch(gomoku_rules(3, 3, 3), PriorEvaluator(prior), 4)
     count = 4_000
@@ -152,7 +150,7 @@ def test_without_simulations_actions_are_drawn_by_the_prior():
     assert shares == pytest.approx(prior, abs=4 * math.sqrt(0.25 / count))
 
 
-def test_the_numbers_are_gumbel_numbers_of_the_stream_in_the_order_of_legal_actions():
+def test_gumbel_numbers_come_from_the_stream_in_the_order_of_legal_actions():
     search = KernelGumbelSearch(GO3, HashEvaluator(GO3), 60)
     search.game.play_names("A2 pass B1")  # A1 is suicide for White, two points are taken
     search.search(30, 1.0, stream_of(1, 1, "test", 1))
@@ -164,7 +162,7 @@ def test_the_numbers_are_gumbel_numbers_of_the_stream_in_the_order_of_legal_acti
     assert kernel_stream[2] == stream.counter == 7
 
 
-def test_the_numbers_have_the_moments_of_the_gumbel_distribution():
+def test_gumbel_numbers_have_the_moments_of_their_distribution():
     search = KernelGumbelSearch(GO5, HashEvaluator(GO5), 4)
     numbers = np.array([search.begin(1, 1.0, stream_of(1, 1, "test", game)).gumbel() for game in range(400)]).ravel()
     error = math.pi / math.sqrt(6 * len(numbers))
@@ -195,18 +193,18 @@ def test_a_scale_of_0_is_deterministic_and_draws_nothing():
     assert views[0] == views[1]
 
 
-def test_a_scale_of_0_forgets_the_numbers_of_the_search_before():
+def test_a_scale_of_0_clears_the_numbers_of_the_previous_search():
     search = KernelGumbelSearch(GO5, HashEvaluator(GO5), 100).search(60, 1.0)
     assert set(search.begin(60, 0.0).gumbel()) == {0.0}
 
 
-def test_games_have_numbers_of_their_own():
+def test_games_have_different_gumbel_numbers():
     search = KernelGumbelSearch(GO5, HashEvaluator(GO5), 100)
     one, other = (search.begin(1, 1.0, stream_of(1, 1, "test", game)).gumbel() for game in (1, 2))
     assert one != other
 
 
-def test_illegal_moves_get_no_visits_and_no_share_of_the_target():
+def test_illegal_moves_get_no_visits_and_no_policy_target():
     for game in range(10):
         search = KernelGumbelSearch(GO3, HashEvaluator(GO3), 200)
         search.game.play_names("A2 pass B1")  # A1 is suicide for White, two points are taken
@@ -217,8 +215,8 @@ def test_illegal_moves_get_no_visits_and_no_share_of_the_target():
         assert not search.target()[illegal].any()
 
 
-def test_halved_values_make_the_same_search():
-    # Q-values are brought to [0, 1]; no game of six in a row ends so early.
+def test_halved_values_give_the_same_search():
+    # Q-values are mapped to [0, 1]; a game of six in a row does not end this early.
     class HalvedEvaluator(HashEvaluator):
         def judge(self, planes: np.ndarray) -> tuple[np.ndarray, float]:
             prior, value = super().judge(planes)
@@ -232,13 +230,13 @@ def test_halved_values_make_the_same_search():
     assert whole.root_value() == 2 * halved.root_value() != 0
 
 
-def test_where_values_tell_nothing_the_target_is_the_prior():
+def test_with_equal_values_the_target_is_the_prior():
     prior = np.array([0.4, 0.3, 0.15, 0.1, 0.05, 0, 0, 0, 0], np.float32)
     search = KernelGumbelSearch(gomoku_rules(3, 3, 3)._replace(in_a_row=4), PriorEvaluator(prior), 100).search(50, 1.0)
-    assert search.target() / WHOLE_TARGET == pytest.approx(prior, abs=1.01 / WHOLE_TARGET)
+    assert search.target() / TARGET_SUM == pytest.approx(prior, abs=1.01 / TARGET_SUM)
 
 
-def test_below_the_root_visits_grow_with_the_prior_where_values_tell_nothing():
+def test_with_equal_values_visits_below_the_root_follow_the_prior():
     prior = np.array([0.4, 0.3, 0.15, 0.1, 0.05, 0, 0, 0, 0], np.float32)
     search = KernelGumbelSearch(gomoku_rules(3, 3, 3)._replace(in_a_row=4), PriorEvaluator(prior), 400, 1).search(300)
     child = int(search.trees.child[search.TREE, 0, 0])
@@ -248,8 +246,8 @@ def test_below_the_root_visits_grow_with_the_prior_where_values_tell_nothing():
     assert visits == pytest.approx(299 * legal / legal.sum(), abs=1.01)
 
 
-def test_the_target_is_worth_at_least_as_much_as_the_prior():
-    # The paper's theorem, of Q-values that are exact: here those of the search.
+def test_the_value_of_the_target_is_at_least_the_value_of_the_prior():
+    # The paper's theorem for exact Q-values; here for the Q-values of the search.
     gains = []
     for game in range(30):
         rules = GAMES["gomoku 5x5"]
@@ -257,7 +255,7 @@ def test_the_target_is_worth_at_least_as_much_as_the_prior():
         pair.search(30)
         edges = pair.twin.root.edges
         q_values = twin.completed_q_values(edges, pair.twin.node_values[pair.twin.root.serial])
-        target = pair.kernel.target() / WHOLE_TARGET
+        target = pair.kernel.target() / TARGET_SUM
         gains.append(sum((target[action] - edges[action].prior) * q for action, q in q_values.items()))
     assert min(gains) >= 0
     assert np.mean(gains) > 0.1
@@ -266,7 +264,7 @@ def test_the_target_is_worth_at_least_as_much_as_the_prior():
 @pytest.mark.parametrize(
     ("moves", "wins"),
     [
-        ("A1 A5 B1 B5", {"C1"}),  # Black, on the edge
+        ("A1 A5 B1 B5", {"C1"}),  # Black, at the edge
         ("B2 A5 C3 B5", {"A1", "D4"}),  # Black, both ends of a diagonal
         ("A1 B5 C1 C4 E2", {"D3"}),  # White
     ],
@@ -277,11 +275,11 @@ def test_a_win_in_one_is_played_and_learned(moves, wins):
     search.search(200)
     winning = [name_to_action(search.rules, name) for name in wins]
     assert search.choice() in winning
-    assert search.target()[winning].sum() > 0.95 * WHOLE_TARGET
+    assert search.target()[winning].sum() > 0.95 * TARGET_SUM
 
 
-def test_a_loss_in_one_is_averted():
-    # White threatens A5-B5-C5; Black has no win of his own.
+def test_a_loss_in_one_is_prevented():
+    # White threatens A5-B5-C5; Black has no win.
     search = KernelGumbelSearch(gomoku_rules(5, 5, 3), UniformEvaluator(), 1001, 25)
     search.game.play_names("E1 A5 E4 B5")
     search.search(1000)
@@ -296,7 +294,7 @@ def test_white_sees_the_value_with_the_other_sign():
     assert set(search.q_values().values()) == {-0.5}
 
 
-def test_a_reused_tree_counts_the_visits_of_its_own_search():
+def test_the_schedule_in_a_reused_tree_counts_only_the_current_search():
     search = KernelGumbelSearch(LONG, HashEvaluator(LONG), 400, 4).search(100, 1.0)
     search.play(search.choice(), 300)
     older = search.visits()
@@ -310,18 +308,18 @@ def test_a_reused_tree_counts_the_visits_of_its_own_search():
     assert own[search.choice()] == 6
 
 
-def test_the_search_of_a_child_sees_the_visits_it_has_already():
+def test_the_search_of_a_child_uses_its_earlier_visits():
     # Sigma grows with the greatest count, and unvisited actions have the mixed value of all visits.
     search = KernelGumbelSearch(LONG, HashEvaluator(LONG), 400, 4).search(100, 1.0)
     search.play(search.choice(), 300)
     search.begin(16)
-    expected = search.target() / WHOLE_TARGET
+    expected = search.target() / TARGET_SUM
     priors = search.priors()
     assert max(abs(expected[action] - prior) for action, prior in priors.items()) > 0.05
 
 
 @pytest.mark.parametrize(("likely", "next_best"), [(7, 0), (0, 1)])
-def test_actions_with_a_prior_of_0_come_last_and_can_be_considered(likely, next_best):
+def test_actions_with_prior_0_come_last_and_can_be_considered(likely, next_best):
     prior = np.zeros(9, np.float32)
     prior[likely] = 1.0
     search = KernelGumbelSearch(gomoku_rules(3, 3, 3), PriorEvaluator(prior), 200, 2).begin(100)
@@ -331,10 +329,10 @@ def test_actions_with_a_prior_of_0_come_last_and_can_be_considered(likely, next_
         assert search.visits()[action] == 1
     search.go_on(98)
     assert search.visits()[likely] == search.visits()[next_best] == 50
-    assert search.target().sum() == WHOLE_TARGET
+    assert search.target().sum() == TARGET_SUM
 
 
-def test_untried_equals_go_to_the_first_action():
+def test_ties_of_unvisited_actions_go_to_the_first_action():
     search = KernelGumbelSearch(GO3, UniformEvaluator(), 100, 4).begin(4)
     for action in range(4):
         assert search.visits()[action] == 0
@@ -343,7 +341,7 @@ def test_untried_equals_go_to_the_first_action():
     assert search.choice() == 0
 
 
-def test_every_simulation_is_counted_once_and_the_game_is_left_as_it_was():
+def test_every_simulation_counts_once_and_the_game_is_unchanged():
     search = KernelGumbelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 400)
     search.game.play_names("B2 C3")
     before = search.game.copy()
@@ -355,7 +353,7 @@ def test_every_simulation_is_counted_once_and_the_game_is_left_as_it_was():
         assert np.array_equal(now, then)
 
 
-def test_the_other_trees_are_left_alone():
+def test_other_trees_are_unchanged():
     search = KernelGumbelSearch(GO3, HashEvaluator(GO3), 400).search(60, 1.0)
     search.target()
     for others in (0, 2):

@@ -1,8 +1,8 @@
-"""The Gumbel search against DeepMind's mctx, an oracle that others wrote: whole trees of many models at once.
+"""The Gumbel search against DeepMind's mctx, an independent oracle: complete trees of many models at once.
 
-A model is a hash: what it says of a position is made of the actions that lead there. No game of it ends, for mctx goes
-on beyond an end under a discount of 0. And no node has all its legal actions visited and others illegal: there mctx
-counts the mixed value of the illegal ones among the Q-values that it brings to [0, 1], which the paper does not.
+A model is a hash of the actions that lead to a position. Its games do not end, because mctx searches beyond an end with
+a discount of 0. No node has both all legal actions visited and some illegal: there mctx includes the mixed value of the
+illegal actions when it rescales Q-values, and the paper does not.
 """
 
 import importlib.util
@@ -14,13 +14,13 @@ import pytest
 
 from zero.search.gumbel import (
     GumbelRoots,
+    begin_gumbel_search,
     considered_visit,
-    draw_gumbel,
     gumbel_choice,
-    improved_policy,
     new_gumbel_roots,
     select_gumbel_edge,
     select_root_edge,
+    write_improved_policy,
 )
 from zero.search.mcts import backup, new_path
 from zero.search.streams import stream_of
@@ -31,36 +31,36 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("mctx") is None, reason
 
 NUM_MODELS = 24
 WIDE, NARROW = 24, 5
-"""Actions: more than are considered, and so few that all are."""
+"""Numbers of actions: more than are considered, and few enough that all are considered."""
 SHARPNESS = np.float32(6.0)
 """Range of the logits."""
 LEGAL_CHANCE = 0.75
 NO_LOGIT = np.float32(-1e9)
 """Makes an action illegal below the root, where mctx has no mask."""
 VALUE_TOLERANCE, TARGET_TOLERANCE = 2e-5, 1e-3
-"""Both sides sum in float32, in other orders."""
+"""Tolerance: both sides sum in float32, in different orders."""
 QUICK_COMPILATION = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 class Searched(NamedTuple):
-    """Trees of B models after so many simulations: node i + 1 was made by simulation i."""
+    """Trees of B models; simulation i adds node i + 1."""
 
     visits: np.ndarray  # [B, N, A]
     q_values: np.ndarray  # [B, N, A], zeros without a visit
     child: np.ndarray  # [B, N, A]
     choice: np.ndarray  # [B]
-    target: np.ndarray  # [B, A], adds up to 1
+    target: np.ndarray  # [B, A], sums to 1
 
 
 def mix(word: Any) -> Any:
-    """A hash of uint32, the same in NumPy and JAX."""
+    """A hash of uint32, equal in NumPy and JAX."""
     word = (word ^ (word >> 16)) * np.uint32(0x7FEB352D)
     word = (word ^ (word >> 15)) * np.uint32(0x846CA68B)
     return word ^ (word >> 16)
 
 
 def key_after(key: Any, action: Any) -> Any:
-    """Key of the position after an action; its lowest bit stays."""
+    """Key of the position after an action; the lowest bit does not change."""
     word = mix(key * np.uint32(0x9E3779B1) + action + np.uint32(1))
     return (word & np.uint32(0xFFFFFFFE)) | (key & np.uint32(1))
 
@@ -72,7 +72,7 @@ def fractions(key: Any, actions: np.ndarray, salt: int) -> Any:
 
 
 def judge(key: Any, num_actions: int) -> tuple[Any, Any, Any]:
-    """Of positions [B]: logits [B, A], legal actions [B, A], and values [B]. All are legal where the key is even."""
+    """Logits [B, A], legal actions [B, A] and values [B] of positions; all actions are legal if the key is even."""
     actions = np.arange(num_actions, dtype=np.uint32)
     logits = SHARPNESS * fractions(key, actions, 1)
     all_legal = (key & np.uint32(1))[:, None] == 0
@@ -84,7 +84,7 @@ def judge(key: Any, num_actions: int) -> tuple[Any, Any, Any]:
 def search_by_mctx(
     keys: np.ndarray, num_actions: int, num_considered: int, num_simulations: int, value_scale: float, rescale: bool
 ) -> tuple[Searched, np.ndarray]:
-    """Mctx's trees, and the Gumbel numbers [B, A] that it drew."""
+    """The trees of mctx, and the Gumbel numbers [B, A] that it drew."""
     import jax
     import jax.numpy as jnp
     import mctx
@@ -126,7 +126,7 @@ def search_by_mctx(
 def search_by_kernels(
     keys: np.ndarray, num_considered: int, num_simulations: int, gumbel: np.ndarray, value_scale: float, rescale: bool
 ) -> Searched:
-    """The same through the kernels."""
+    """The same search through the kernels."""
     (num_models, num_actions), num_nodes = gumbel.shape, num_simulations + 1
     trees = new_trees(num_models, num_nodes, num_actions)
     roots = new_gumbel_roots(num_models, num_actions, value_scale, rescale)
@@ -135,7 +135,7 @@ def search_by_kernels(
     for tree in range(num_models):
         node_keys = [keys[tree : tree + 1]]
         expand(trees, tree, node_keys[0])
-        draw_gumbel(roots, trees, tree, num_considered, num_simulations, 0.0, stream_of(0, 0, "test", 0))
+        begin_gumbel_search(roots, trees, tree, num_considered, num_simulations, 0.0, stream_of(0, 0, "test", 0))
         roots.gumbel[tree] = gumbel[tree]
         for simulation in range(num_simulations):
             steps = walk(roots, trees, tree, simulation)
@@ -146,12 +146,12 @@ def search_by_kernels(
             node_keys.append(key_after(node_keys[node], trees.action[tree, node, edge : edge + 1].astype(np.uint32)))
             backup(trees, tree, expand(trees, tree, node_keys[-1]), path, 0)
         choice[tree] = trees.action[tree, 0, gumbel_choice(roots, trees, tree)]
-        improved_policy(roots, trees, tree, target[tree])
+        write_improved_policy(roots, trees, tree, target[tree])
     return searched(trees, choice, target)
 
 
 def walk(roots: GumbelRoots, trees: Trees, tree: int, simulation: int) -> list[tuple[int, int]]:
-    """Selects down from the root to an edge without a child: (node, edge) a step."""
+    """Selects from the root down to an edge without a child; returns the (node, edge) steps."""
     node, steps = 0, []
     while node != NO_CHILD:
         if node == 0:
@@ -166,7 +166,7 @@ def walk(roots: GumbelRoots, trees: Trees, tree: int, simulation: int) -> list[t
 
 
 def expand(trees: Trees, tree: int, key: np.ndarray) -> np.float32:
-    """Makes the next node and has it judged; returns its value."""
+    """Adds the next node, evaluates it and returns its value."""
     logits, legal, value = judge(key, trees.action.shape[2])
     node = add_node(trees, tree, legal[0], 0.0)
     prior = np.exp(logits[0].astype(np.float64))
@@ -187,7 +187,7 @@ def searched(trees: Trees, choice: np.ndarray, target: np.ndarray) -> Searched:
 
 
 def model_keys(num_actions: int) -> np.ndarray:
-    """Keys of the models' roots; every other model has illegal actions where there are more than are considered."""
+    """Keys of the models' roots. Every other model has illegal actions if there are more actions than considered."""
     keys: np.ndarray = mix(np.arange(NUM_MODELS, dtype=np.uint32) + np.uint32(99)) & np.uint32(0xFFFFFFFE)
     if num_actions == WIDE:
         keys |= np.arange(NUM_MODELS, dtype=np.uint32) % np.uint32(2)
@@ -195,7 +195,7 @@ def model_keys(num_actions: int) -> np.ndarray:
 
 
 SIGMA, RAW_SIGMA = (0.1, True), (0.5, False)
-"""(value_scale, rescale_values): of mctx, and of the paper for Go."""
+"""(value_scale, rescale_values) of mctx, and of the paper for Go."""
 CASES = [
     *((WIDE, considered, simulations, *SIGMA) for considered in (16, 4) for simulations in (1, 2, 8, 16, 50)),
     (NARROW, 16, 50, *SIGMA),
@@ -205,14 +205,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("num_actions", "num_considered", "num_simulations", "value_scale", "rescale"), CASES)
-def test_whole_trees_moves_and_targets_equal_those_of_mctx(
+def test_trees_moves_and_targets_equal_those_of_mctx(
     num_actions, num_considered, num_simulations, value_scale, rescale
 ):
     keys = model_keys(num_actions)
     theirs, gumbel = search_by_mctx(keys, num_actions, num_considered, num_simulations, value_scale, rescale)
     ours = search_by_kernels(keys, num_considered, num_simulations, gumbel, value_scale, rescale)
     assert (ours.visits[:, 0].sum(axis=1) == num_simulations).all()
-    if num_simulations == 50:  # the comparison would prove little about nodes with a visit or two
+    if num_simulations == 50:  # with fewer simulations most nodes have one or two visits
         assert (ours.visits[:, 1:] > 0).sum(axis=2).max() >= 4
     np.testing.assert_array_equal(ours.visits, theirs.visits)
     np.testing.assert_array_equal(ours.child, theirs.child)
@@ -221,7 +221,7 @@ def test_whole_trees_moves_and_targets_equal_those_of_mctx(
     np.testing.assert_allclose(ours.target, theirs.target, rtol=0, atol=TARGET_TOLERANCE)
 
 
-def test_the_schedule_is_that_of_mctx():
+def test_the_schedule_equals_that_of_mctx():
     from mctx._src.seq_halving import get_sequence_of_considered_visits
 
     for num_considered in range(1, 40):

@@ -1,4 +1,4 @@
-"""The search's kernels against the slow twin, tree by tree, and what every search must do."""
+"""The kernels of the search: equality with the slow twin, and properties of every search."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from tests.games.kernel_game import KernelGame, oracle_of
 from tests.oracle import mcts as twin
 from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashEvaluator, PriorEvaluator, judge_of
 from tests.search.kernel_search import KernelSearch, depth_of, size_of, view_of_twin
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
@@ -30,22 +30,22 @@ EVALUATORS = {
 
 
 class Pair:
-    """The same search twice: kernels and slow twin."""
+    """The same search through the kernels and through the slow twin."""
 
-    def __init__(self, rules, evaluator, c_puct, max_nodes, parent_first_play, pass_wins=False) -> None:
+    def __init__(self, rules, evaluator, c_puct, max_nodes, fpu_from_parent, pass_wins=False) -> None:
         num_symmetries = len(rules.symmetries)
         symmetries = [np.random.default_rng(7) for _ in range(2)]
         draws = [lambda r=r: int(r.integers(num_symmetries)) for r in symmetries]
-        self.kernel = KernelSearch(rules, evaluator, c_puct, max_nodes, draws[0], parent_first_play, pass_wins)
+        self.kernel = KernelSearch(rules, evaluator, c_puct, max_nodes, draws[0], fpu_from_parent, pass_wins)
         evaluator.num_actions = rules.num_actions
-        self.twin = twin.Search(judge_of(evaluator), rules.symmetries, c_puct, parent_first_play, draws[1])
+        self.twin = twin.Search(judge_of(evaluator), rules.symmetries, c_puct, fpu_from_parent, draws[1])
         self.twin.pass_wins = pass_wins
         self.game = oracle_of(rules)
         self.rules, self.max_nodes = rules, max_nodes
         self.stream = stream_of(1, 2, "test", 3)
 
     def search(self, num_simulations: int) -> None:
-        """Noise and simulations, then a comparison of the trees."""
+        """Adds noise, runs simulations and compares the trees."""
         assert (self.kernel.num_nodes == 0) == (self.twin.tree is None)
         if self.twin.tree is None:
             self.kernel.start()
@@ -75,7 +75,7 @@ class Pair:
 @pytest.mark.parametrize("first_play", ["zero", "parent"])
 @pytest.mark.parametrize("evaluator", EVALUATORS)
 @pytest.mark.parametrize("game", GAMES)
-def test_whole_trees_equal_the_twins_over_several_moves(game, evaluator, first_play):
+def test_trees_equal_the_twins_over_several_moves(game, evaluator, first_play):
     rules = GAMES[game]
     pair = Pair(rules, EVALUATORS[evaluator](rules), 1.5, 2000, first_play == "parent")
     for num_simulations in (250, 80, 80):
@@ -87,7 +87,7 @@ def test_whole_trees_equal_the_twins_over_several_moves(game, evaluator, first_p
 
 @pytest.mark.parametrize("evaluator", EVALUATORS)
 @pytest.mark.parametrize("game", [game for game in GAMES if "go " in game and "gomoku" not in game])
-def test_whole_trees_equal_the_twins_where_a_pass_wins(game, evaluator):
+def test_trees_equal_the_twins_with_pass_wins(game, evaluator):
     rules = GAMES[game]
     pair = Pair(rules, EVALUATORS[evaluator](rules), 1.5, 2000, False, pass_wins=True)
     for num_simulations in (250, 80, 80):
@@ -97,18 +97,18 @@ def test_whole_trees_equal_the_twins_where_a_pass_wins(game, evaluator):
             break
 
 
-def test_where_a_pass_wins_nobody_passes_into_a_loss_and_no_one_is_asked():
-    # White has the empty board by its komi: after a pass of Black's White passes and has won.
+def test_pass_wins_avoids_losing_passes_without_evaluations():
+    # White wins the empty board by komi: if Black passes, White passes too and wins.
     rules = go_rules(3, 3, 0.5)
     a_pass = rules.num_actions - 1
     searches = [KernelSearch(rules, UniformEvaluator(), 1.0, 400, pass_wins=wins).start() for wins in (False, True)]
     for search in searches:
         search.simulate(60)
-    asked, known = searches
+    evaluated, known = searches
     child = int(known.trees.child[1, 0, next(e for e in range(10) if known.trees.action[1, 0, e] == a_pass)])
-    assert known.q_values()[a_pass] == -1.0 < asked.q_values()[a_pass]
+    assert known.q_values()[a_pass] == -1.0 < evaluated.q_values()[a_pass]
     assert known.trees.num_edges[1, child] == 0 and known.trees.node_value[1, child] == 1.0
-    known.play(a_pass, 399)  # played all the same: the game goes on, and the tree with it
+    known.play(a_pass, 399)  # the pass is played anyway: game and tree continue
     assert known.num_nodes == 0
     known.start().simulate(60)
     assert len(known.edges()) == 10 and known.q_values()[a_pass] == 1.0
@@ -116,7 +116,7 @@ def test_where_a_pass_wins_nobody_passes_into_a_loss_and_no_one_is_asked():
 
 @pytest.mark.parametrize("max_kept", [0, 1, 2, 5, 12])
 @pytest.mark.parametrize("game", ["go 3x3", "gomoku 4x6"])
-def test_trees_that_forget_their_newest_nodes_equal_the_twins(game, max_kept):
+def test_trees_that_drop_their_newest_nodes_equal_the_twins(game, max_kept):
     rules = GAMES[game]
     pair = Pair(rules, HashEvaluator(rules, "peaked"), 0.7, max_kept + 41, game == "go 3x3")
     forgot = False
@@ -134,8 +134,8 @@ def test_trees_that_forget_their_newest_nodes_equal_the_twins(game, max_kept):
     assert forgot
 
 
-def test_the_trees_compared_are_deep_and_meet_ends_of_games():
-    # The comparisons prove little about what does not come up in them.
+def test_the_compared_trees_are_deep_and_contain_ends_of_games():
+    # The comparisons cover only situations that occur in them.
     search = KernelSearch(GAMES["gomoku 3x3"], HashEvaluator(GAMES["gomoku 3x3"]), 1.5, 400).start().simulate(300)
     assert depth_of(search.view()) >= 6
     ended = search.trees.num_edges[search.TREE, : search.num_nodes] == 0
@@ -155,7 +155,7 @@ def test_white_sees_the_value_with_the_other_sign():
 @pytest.mark.parametrize(
     ("moves", "wins"),
     [
-        ("A1 A5 B1 B5", {"C1"}),  # Black, on the edge
+        ("A1 A5 B1 B5", {"C1"}),  # Black, at the edge
         ("B2 A5 C3 B5", {"A1", "D4"}),  # Black, both ends of a diagonal
         ("A1 B5 C1 C4 E2", {"D3"}),  # White
     ],
@@ -169,16 +169,16 @@ def test_a_win_in_one_is_found(moves, wins):
     assert {action for action, q_value in search.q_values().items() if q_value == 1.0} <= winning
 
 
-def test_a_loss_in_one_is_averted():
-    # White threatens A5-B5-C5; Black has no win of his own.
+def test_a_loss_in_one_is_prevented():
+    # White threatens A5-B5-C5; Black has no win.
     search = KernelSearch(gomoku_rules(5, 5, 3), UniformEvaluator(), 1.5, 1001)
     search.game.play_names("E1 A5 E4 B5")
     visits = search.start().simulate(1000).visits()
     assert max(visits, key=visits.__getitem__) == name_to_action(search.rules, "C5")
 
 
-def test_two_passes_win_for_who_is_ahead():
-    # Black has the whole board; White has passed.
+def test_two_passes_win_for_the_player_who_is_ahead():
+    # Black owns the complete board; White has passed.
     search = KernelSearch(go_rules(3, 3, 0.5), UniformEvaluator(), 1.0, 200)
     search.game.play_names("B2 pass")
     visits = search.start().simulate(100).visits()
@@ -188,13 +188,13 @@ def test_two_passes_win_for_who_is_ahead():
 
 def test_a_pass_that_loses_is_not_played():
     search = KernelSearch(go_rules(3, 3, 0.5), UniformEvaluator(), 1.0, 200)
-    search.game.play_names("pass B2 A1 pass")  # Black to play has less
+    search.game.play_names("pass B2 A1 pass")  # Black to play is behind
     visits = search.start().simulate(150).visits()
     assert search.q_values()[search.game.pass_action] == -1.0
     assert visits[search.game.pass_action] == min(visits.values())
 
 
-def test_a_drawn_end_is_worth_nothing_to_either():
+def test_a_draw_has_the_value_0():
     search = KernelSearch(go_rules(2, 2, 0.0), UniformEvaluator(), 1.0, 10)
     search.game.play_names("pass")
     search.start().simulate(9)
@@ -210,14 +210,14 @@ def test_illegal_moves_get_no_visits():
     assert sum(visits.values()) == 150
 
 
-def test_the_prior_of_illegal_moves_is_dealt_out_in_proportion():
+def test_the_prior_is_normalised_over_legal_moves():
     rules = gomoku_rules(2, 2, 2)
     search = KernelSearch(rules, PriorEvaluator(np.array([0.5, 0.25, 0.125, 0.125], np.float32)), 1.0, 10)
     search.game.play(0)
     assert search.start().priors() == {1: 0.5, 2: 0.25, 3: 0.25}
 
 
-def test_a_prior_of_nothing_on_legal_moves_becomes_a_uniform_one():
+def test_a_prior_without_legal_moves_becomes_uniform():
     search = KernelSearch(gomoku_rules(2, 2, 2), PriorEvaluator(np.array([1, 0, 0, 0], np.float32)), 1.0, 10)
     search.game.play(0)
     assert set(search.start().priors().values()) == {np.float32(1) / np.float32(3)}
@@ -228,23 +228,21 @@ def test_the_first_simulation_follows_the_prior():
     assert search.start().simulate().visits()[7] == 1
 
 
-@pytest.mark.parametrize(("parent_first_play", "fewest"), [(False, 1), (True, 0)])
-def test_a_player_that_is_behind_tries_everything_only_where_an_untried_action_counts_as_even(
-    parent_first_play, fewest
-):
+@pytest.mark.parametrize(("fpu_from_parent", "fewest"), [(False, 1), (True, 0)])
+def test_first_play_urgency_decides_whether_a_losing_player_visits_all_actions(fpu_from_parent, fewest):
     class BehindEvaluator(ColourEvaluator):
-        """Black is behind; one action has half of the prior."""
+        """Black is behind, and one action has half of the prior."""
 
         def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
             super().evaluate(planes, prior, value)
             prior[:, 7] = 1.0
 
     rules = gomoku_rules(5, 5, 5)
-    search = KernelSearch(rules, BehindEvaluator(-0.5), 0.1, 100, parent_first_play=parent_first_play)
+    search = KernelSearch(rules, BehindEvaluator(-0.5), 0.1, 100, fpu_from_parent=fpu_from_parent)
     assert min(search.start().simulate(30).visits().values()) == fewest
 
 
-def test_equal_scores_go_to_the_first_action():
+def test_ties_go_to_the_first_action():
     search = KernelSearch(go_rules(3, 3, 0.5), UniformEvaluator(), 1.0, 10).start()
     for action in range(9):
         assert search.visits()[action] == 0
@@ -253,28 +251,28 @@ def test_equal_scores_go_to_the_first_action():
 
 
 def test_visits_grow_with_the_prior_by_the_puct_rule():
-    # Without values, Q = 0, and the visits tend to the priors.
+    # With Q = 0 the visits converge to the priors.
     prior = np.array([0.4, 0.3, 0.15, 0.1, 0.05, 0, 0, 0, 0], np.float32)
     search = KernelSearch(gomoku_rules(3, 3, 3)._replace(in_a_row=4), PriorEvaluator(prior), 2.0, 1001)
     visits = search.start().simulate(1000).visits()
     assert [visits[action] / 1000 for action in range(9)] == pytest.approx(prior.tolist(), abs=0.006)
 
 
-def test_every_simulation_is_counted_once():
+def test_every_simulation_counts_once():
     search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 1.5, 400).start()
     for count in range(1, 201):
         search.simulate()
         assert sum(search.visits().values()) == search.view().visits == count
 
 
-def test_a_new_node_a_simulation_and_none_at_an_end():
+def test_a_simulation_adds_one_node_except_at_the_end_of_a_game():
     search = KernelSearch(gomoku_rules(2, 2, 2), UniformEvaluator(), 1.5, 400).start().simulate(300)
-    # 4 first moves, 12 second ones, 24 third ones, which all win.
+    # 4 first moves, 12 second moves and 24 third moves, which all win.
     assert search.num_nodes == 1 + 4 + 12 + 24
     assert sum(search.visits().values()) == 300
 
 
-def test_the_search_leaves_the_game_as_it_was():
+def test_the_search_does_not_change_the_game():
     search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 1.5, 400)
     search.game.play_names("B2 C3")
     before = search.game.copy()
@@ -284,14 +282,14 @@ def test_the_search_leaves_the_game_as_it_was():
     assert np.array_equal(search.game.history.boards[:3], before.history.boards[:3])
 
 
-def test_the_other_trees_are_left_alone():
+def test_other_trees_are_unchanged():
     search = KernelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 1.5, 400).start().simulate(100)
     search.play(search.edges()[0], 300)
     for others in (0, 2):
         assert not any(array[others].any() for array in search.trees[:-4])
 
 
-def test_an_equivariant_judge_makes_the_symmetry_of_no_account():
+def test_symmetries_do_not_matter_to_an_equivariant_evaluator():
     rules = go_rules(4, 4, 0.5)
     views = []
     for symmetry in range(8):
@@ -301,16 +299,16 @@ def test_an_equivariant_judge_makes_the_symmetry_of_no_account():
     assert depth_of(views[0]) > 3
 
 
-def test_a_judge_that_is_not_sees_the_symmetry():
+def test_symmetries_matter_to_other_evaluators():
     rules = go_rules(4, 4, 0.5)
     searches = [KernelSearch(rules, HashEvaluator(go_rules(4, 4)), 1.5, 200, lambda k=k: k) for k in range(8)]
-    for search in searches:  # a position without a symmetry of its own
+    for search in searches:  # a position without symmetry
         search.game.play_names("A2 C4")
     assert len({tuple(search.start().priors().values()) for search in searches}) == 8
 
 
 def test_superko_holds_within_the_tree():
-    # On 1 x 2, Black A1, White B1 (captures), and Black may not take back at once.
+    # On 1 x 2: Black A1, White B1 captures, and Black may not recapture at once.
     rules = go_rules(1, 2, 0.0)._replace(max_moves=20)
     search = KernelSearch(rules, UniformEvaluator(), 1.0, 300).start().simulate(250)
 

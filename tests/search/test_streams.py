@@ -1,4 +1,4 @@
-"""Random streams: keyed by their purpose, equal to the slow twin's, and as random as they should be."""
+"""Random streams: keys, equality with the slow twin, and statistical tests."""
 
 import itertools
 
@@ -21,19 +21,19 @@ def words_of(*key, count=4):
     return tuple(draws(next_word, stream_of(*key), count))
 
 
-def test_words_equal_the_twins():
+def test_words_equal_those_of_the_twin():
     stream = Stream(*KEY)
     assert words_of(*KEY, count=200) == tuple(stream.word() for _ in range(200))
 
 
-def test_floats_and_integers_equal_the_twins():
+def test_floats_and_integers_equal_those_of_the_twin():
     ours, twin = stream_of(*KEY), Stream(*KEY)
     assert draws(next_float, ours, 50) == [twin.uniform() for _ in range(50)]
     assert draws(next_below, ours, 50, 8) == [twin.below(8) for _ in range(50)]
 
 
 @pytest.mark.parametrize("shape", [0.03, 0.13, 1.0, 2.5])
-def test_gamma_numbers_equal_the_twins(shape):
+def test_gamma_numbers_equal_those_of_the_twin(shape):
     ours, twin = stream_of(*KEY), Stream(*KEY)
     assert draws(next_gamma, ours, 50, shape) == pytest.approx([twin.gamma(shape) for _ in range(50)], rel=1e-12)
     assert int(ours[2]) == twin.counter
@@ -51,25 +51,27 @@ def test_another_seed_generation_phase_or_game_has_other_draws(other):
     assert set(words_of(*KEY, count=50)).isdisjoint(words_of(*other, count=50))
 
 
-def test_keys_are_not_run_together():
+def test_parts_of_a_key_are_separated():
     # 1/11 and 11/1 have the same digits.
     assert words_of(1, 11, "selfplay", 1) != words_of(11, 1, "selfplay", 1)
 
 
 def test_ten_thousand_games_share_no_draw():
-    # 40,000 words of 64 bits: two equal ones by chance once in 2 * 10^10 sets.
+    # 40,000 words of 64 bits: the chance of two equal ones is 1 in 2 * 10^10.
     firsts = [word for game in range(10_000) for word in words_of(1, 1, "selfplay", game)]
     assert len(set(firsts)) == 40_000
 
 
 def test_the_first_draws_of_many_games_are_uniform():
-    # Games draw few numbers each: it is across games that they must not hang together.
+    # A game draws few numbers, so numbers must be independent across games.
     firsts = [next_float(stream_of(1, 1, "selfplay", game)) for game in range(10_000)]
-    assert chi_square(firsts, 100) < 149  # 99 degrees of freedom: above once in 1,000
+    assert chi_square(firsts, 100) < 149  # 99 degrees of freedom: exceeded once in 1,000
 
 
 def test_draws_within_a_game_are_uniform():
-    assert chi_square(draws(next_float, stream_of(*KEY), 100_000), 256) < 331  # 255 degrees: above once in 1,000
+    assert (
+        chi_square(draws(next_float, stream_of(*KEY), 100_000), 256) < 331
+    )  # 255 degrees of freedom: exceeded once in 1,000
 
 
 def test_successive_draws_are_independent():
@@ -79,7 +81,7 @@ def test_successive_draws_are_independent():
     assert abs(np.corrcoef(pairs.T)[0, 1]) < 0.015
 
 
-def test_every_bit_is_one_half_of_the_time():
+def test_every_bit_is_1_in_half_of_the_words():
     words = np.array(words_of(*KEY, count=20_000), np.uint64)
     ones = ((words[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)).mean(axis=0)
     assert np.abs(ones - 0.5).max() < 4.5 * 0.5 / np.sqrt(20_000)
@@ -119,7 +121,7 @@ def test_gamma_numbers_have_mean_and_variance_of_their_shape(shape):
 
 
 def test_pinned_draws():
-    # Published games could not be made again if these moved.
+    # A change here would make published games impossible to reproduce.
     stream = stream_of(*KEY)
     found = {
         "words": [str(word) for word in draws(next_word, stream, 4)],
@@ -130,7 +132,7 @@ def test_pinned_draws():
 
 
 def chi_square(numbers, num_bins: int) -> float:
-    """Chi-square of numbers in [0, 1) against the uniform law."""
+    """Chi-square statistic of numbers in [0, 1) against the uniform distribution."""
     counts = np.bincount(np.floor(np.asarray(numbers) * num_bins).astype(int), minlength=num_bins)
     expected = len(numbers) / num_bins
     return float(((counts - expected) ** 2 / expected).sum())

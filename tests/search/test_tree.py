@@ -1,4 +1,4 @@
-"""Root noise, and the move of the root to a child."""
+"""Root noise, and reuse of a subtree."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 
 from tests.search.evaluators import HashEvaluator, PriorEvaluator
 from tests.search.kernel_search import KernelSearch, View, size_of
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
@@ -49,17 +49,17 @@ def test_the_fraction_of_the_noise_is_respected():
     assert np.abs(noise - before).max() > 0.05
 
 
-def test_a_fraction_of_0_leaves_the_prior():
+def test_a_fraction_of_0_keeps_the_prior():
     before, after = noisy_priors(0.0)
     assert np.array_equal(before, after)
 
 
-def test_games_have_noise_of_their_own():
+def test_games_have_different_noise():
     assert not np.array_equal(noisy_priors(1.0, number=0)[1], noisy_priors(1.0, number=1)[1])
 
 
 @pytest.mark.parametrize("concentration", [0.78, 10.83, 200.0])
-def test_the_noise_has_the_moments_of_a_dirichlet_number(concentration):
+def test_the_noise_has_the_moments_of_a_dirichlet_distribution(concentration):
     # Each share has mean m = 1/k and variance m (1 - m) / (concentration + 1).
     edges, count = 26, 3_000
     shares = np.array([noisy_priors(1.0, concentration, number)[1] for number in range(count)])
@@ -78,7 +78,7 @@ def test_fewer_moves_share_the_same_concentration():
     assert np.histogram(shares, 10, (0, 1))[0] == pytest.approx([200] * 10, abs=60)
 
 
-def test_noise_that_underflows_leaves_the_prior():
+def test_noise_that_underflows_keeps_the_prior():
     before, after = noisy_priors(0.5, concentration=1e-6)
     assert np.array_equal(before, after) or after.sum() == pytest.approx(1.0, abs=1e-6)
     assert np.isfinite(after).all()
@@ -99,18 +99,18 @@ def test_the_subtree_keeps_its_statistics(rules):
     assert search.num_nodes == size_of(below) > 20
 
 
-def test_a_child_is_numbered_above_its_parent_and_all_are_reached():
+def test_children_have_higher_numbers_and_every_node_is_reachable():
     search = KernelSearch(GO3, HashEvaluator(GO3), 1.0, 400).start().simulate(300)
     for max_kept in (200, 30, 10):
         visits = search.visits()
         search.play(max(visits, key=visits.__getitem__), max_kept)
-        # the view checks the numbers on its way
+        # the view checks the order of the numbers
         assert size_of(search.view()) == search.num_nodes <= max_kept
         search.simulate(20)
 
 
-def test_of_a_large_subtree_the_oldest_nodes_are_kept():
-    # Stopped early, the search has just these nodes: what is kept is how the subtree once was.
+def test_a_large_subtree_keeps_its_oldest_nodes():
+    # A shorter search has exactly these nodes: the kept part equals an earlier state of the subtree.
     evaluator = HashEvaluator(go_rules(4, 4))
     search = KernelSearch(go_rules(4, 4, 0.5), evaluator, 1.0, 400).start().simulate(300)
     visits = search.visits()
@@ -127,7 +127,7 @@ def actions_of(view: View) -> dict[int, Any]:
     return {edge[0]: actions_of(edge[-1]) for edge in view.edges if edge[-1]}
 
 
-def test_an_edge_whose_child_was_forgotten_keeps_its_visits_and_gets_a_new_child():
+def test_an_edge_without_its_dropped_child_keeps_its_visits_and_gets_a_new_child():
     search = KernelSearch(GO3, HashEvaluator(GO3), 1.0, 400).start().simulate(200)
     visits = search.visits()
     search.play(max(visits, key=visits.__getitem__), 1)
@@ -139,7 +139,7 @@ def test_an_edge_whose_child_was_forgotten_keeps_its_visits_and_gets_a_new_child
     assert search.num_nodes > 1
 
 
-def test_a_move_not_searched_empties_the_tree():
+def test_an_unvisited_move_empties_the_tree():
     search = KernelSearch(GO3, UniformEvaluator(), 1.0, 10).start().simulate(3)
     assert search.visits()[5] == 0
     search.play(5, 10)
@@ -166,8 +166,8 @@ def test_an_empty_tree_stays_empty():
     assert trees.num_nodes.tolist() == [0, 0]
 
 
-def test_a_full_tree_is_full_and_no_more():
-    # 40 simulations of new nodes and the root.
+def test_a_tree_never_exceeds_its_capacity():
+    # 40 simulations with one new node each, and the root.
     search = KernelSearch(GO5, UniformEvaluator(), 1.0, 41).start().simulate(40)
     assert search.num_nodes == 41
     search.play(search.edges()[0], 41 - 40)
@@ -175,7 +175,7 @@ def test_a_full_tree_is_full_and_no_more():
     assert search.num_nodes == 41
 
 
-def test_the_prior_of_a_reused_root_has_no_old_noise():
+def test_the_prior_of_a_reused_root_has_no_noise():
     search = KernelSearch(GO3, PriorEvaluator(np.full(10, 0.1, np.float32)), 1.0, 400).start()
     search.mix_noise(10.83, 0.25, stream())
     assert len(set(search.priors().values())) > 1

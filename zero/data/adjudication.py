@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from zero.games.coords import action_to_name
+from zero.games.coordinates import action_to_name
+from zero.games.go import write_ownership
 from zero.games.position import (
     GO,
     TO_PLAY,
@@ -19,9 +20,9 @@ from zero.games.position import (
     new_position,
     reset,
 )
-from zero.games.rules import ended, legal_mask, margin, outcome, play, write_owners
+from zero.games.rules import ended, legal_mask, margin, outcome, play
 from zero.kernels import kernel
-from zero.play.moves import FIRST_RESIGNATION, end_by_rules
+from zero.play.moves import FIRST_RESIGNATION, end_reason
 from zero.play.slots import END_LENGTH, END_NAMES, END_PASSES, END_RESIGNATION
 
 NO_VIOLATION = 0
@@ -232,9 +233,9 @@ def _judge_end(rules: Rules, position: Position, game: int, resigned: bool, foun
         return
     found.outcome[game] = outcome(rules, position)
     found.margin[game] = margin(rules, position)
-    found.end[game] = end_by_rules(rules, position)
+    found.end[game] = end_reason(rules, position)
     if rules.game == GO:
-        write_owners(rules, position, found.ownership[game])
+        write_ownership(rules, position, found.ownership[game])
 
 
 @kernel

@@ -16,7 +16,7 @@ from zero.data.records import GameColumns
 from zero.games.planes import write_sample
 from zero.games.position import BLACK, NUM_HISTORY, NUM_PLANES, WHITE, WORD_BITS, Rules, new_history, new_position
 from zero.play.moves import MAX_VISITS
-from zero.search.gumbel import WHOLE_TARGET
+from zero.search.gumbel import TARGET_SUM
 from zero.search.streams import next_float, stream_of
 from zero.storage.manifests import NO_RESIGNATION, RESIGNATION
 
@@ -144,7 +144,7 @@ def moves_of(games: GameColumns) -> Moves:
 def target_bounds(moves: Moves, expected: ExpectedProperties) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of the sum of each move's policy target; two arrays [M] int64.
 
-    At a Gumbel root the sum is the constant WHOLE_TARGET. Otherwise the target is the visit counts of the root: those
+    At a Gumbel root the sum is the constant TARGET_SUM. Otherwise the target is the visit counts of the root: those
     of this search, and with tree reuse those of earlier searches that passed through the moves played since. A visit
     that ends at a position visits none of its moves, so a reused root has one visit less than the move that led to it.
     In a match each player reuses its own tree two moves later, so the root has two visits less. The pruning of forced
@@ -152,7 +152,7 @@ def target_bounds(moves: Moves, expected: ExpectedProperties) -> tuple[np.ndarra
     """
     number = len(moves.move)
     if expected.gumbel:
-        whole = np.full(number, WHOLE_TARGET)
+        whole = np.full(number, TARGET_SUM)
         return whole, whole
     simulations = np.full(number, expected.play.num_simulations)
     most = simulations * (moves.move + 1)

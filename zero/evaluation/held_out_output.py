@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from zero.evaluation.held_out import GAME_SETS, NETWORKS, OPENING_LENGTHS, GenerationEvaluation, Metrics
-from zero.games.coords import LETTERS
+from zero.games.coordinates import LETTERS
 from zero.games.rules import rules_of
 from zero.storage.files import canonical_json, write_atomic
 from zero.tracking.metrics import Point

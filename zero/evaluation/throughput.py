@@ -17,7 +17,7 @@ from zero.games.position import NUM_MOVES, History, Position, Rules, new_history
 from zero.games.rules import ended, legal_mask, play, rules_of
 from zero.kernels import kernel
 from zero.network.profile import execution_profile, prepare_torch
-from zero.play.batched_games import Half, Part, new_parts
+from zero.play.batched_games import HalfBatch, Part, new_parts
 from zero.play.slots import IDLE, PlaySettings
 from zero.search.evaluator import Evaluator, UniformEvaluator
 from zero.search.streams import next_below, stream_of
@@ -59,7 +59,7 @@ class _Turn(NamedTuple):
     """A half of the games, or all of them, in one step."""
 
     parts: list[Part]
-    half: Half
+    half: HalfBatch
 
 
 class Games:
@@ -122,12 +122,12 @@ class Games:
         self._evaluator = evaluator
         per_half = -(-len(self._parts) // 2) if self._half_batches else len(self._parts)
         groups = [self._parts[first : first + per_half] for first in range(0, len(self._parts), per_half)]
-        self._turns = itertools.cycle([_Turn(parts, Half(self._rules, parts, [evaluator])) for parts in groups])
+        self._turns = itertools.cycle([_Turn(parts, HalfBatch(self._rules, parts, [evaluator])) for parts in groups])
         self._current = next(self._turns)
         self._current.half.begin_search(self._pool)
 
     def _turn(self) -> None:
-        """One step, the same as in `zero.play.batched_games.play_halves`."""
+        """One step, the same as in `zero.play.batched_games.play_half_batches`."""
         (parts, half), following = self._current, next(self._turns)
         half.finish_search()
         for part in parts:

@@ -1,7 +1,8 @@
-"""Go: captures, positional superko as legality, two passes or `max_moves` as the end, area scoring.
+"""Rules of Go: captures, positional superko, area scoring; two passes or `max_moves` end the game.
 
-Not for: simple or situational ko, territory scoring, removal of dead stones. Source: the Tromp-Taylor rules
-(https://tromp.github.io/go.html), with suicide off by default. Slow twin: tests/oracle/go.py.
+A move that violates superko is illegal. Not for: simple or situational ko, territory scoring, removal of dead stones.
+Source: the Tromp-Taylor rules (https://tromp.github.io/go.html), with suicide off by default.
+Slow twin: tests/oracle/go.py.
 """
 
 import numpy as np
@@ -27,7 +28,7 @@ from zero.kernels import inline_kernel, kernel
 
 @inline_kernel
 def add_liberty(position: Position, head: int, point: int) -> None:
-    """Counts `point` once more among the pseudo-liberties of a chain. Writes into `position`."""
+    """Adds `point` to the pseudo-liberties of a chain. Writes into `position`."""
     position.liberty_count[head] += 1
     position.liberty_sum[head] += point + 1
     position.liberty_squares[head] += (point + 1) * (point + 1)
@@ -35,7 +36,7 @@ def add_liberty(position: Position, head: int, point: int) -> None:
 
 @inline_kernel
 def remove_liberty(position: Position, head: int, point: int) -> None:
-    """Counts `point` once less among the pseudo-liberties of a chain. Writes into `position`."""
+    """Removes `point` once from the pseudo-liberties of a chain. Writes into `position`."""
     position.liberty_count[head] -= 1
     position.liberty_sum[head] -= point + 1
     position.liberty_squares[head] -= (point + 1) * (point + 1)
@@ -43,7 +44,8 @@ def remove_liberty(position: Position, head: int, point: int) -> None:
 
 @inline_kernel
 def in_atari(position: Position, head: int) -> bool:
-    """True where all pseudo-liberties of a chain are the same point."""
+    """True if all pseudo-liberties of a chain are the same point."""
+    # The Cauchy-Schwarz inequality is an equality only for equal values. The products exceed int32 at 19x19.
     count = np.int64(position.liberty_count[head])
     total = np.int64(position.liberty_sum[head])
     return bool(count * np.int64(position.liberty_squares[head]) == total * total)
@@ -51,15 +53,17 @@ def in_atari(position: Position, head: int) -> bool:
 
 @kernel
 def merge(position: Position, head: int, other: int) -> int:
-    """Joins two chains and returns the head of the result, that of the larger. Writes into `position`."""
+    """Joins two chains and returns the head of the larger one, which is the new head. Writes into `position`."""
     if position.num_stones[other] > position.num_stones[head]:
         head, other = other, head
+    # Only the smaller chain gets a new head, so merging a board full of stones stays cheap.
     stone = other
     while True:
         position.head[stone] = head
         stone = position.next_stone[stone]
         if stone == other:
             break
+    # Exchanging two successors joins two rings into one.
     position.next_stone[head], position.next_stone[other] = position.next_stone[other], position.next_stone[head]
     position.num_stones[head] += position.num_stones[other]
     position.liberty_count[head] += position.liberty_count[other]
@@ -71,7 +75,7 @@ def merge(position: Position, head: int, other: int) -> int:
 
 @kernel
 def remove_chain(rules: Rules, position: Position, bits: np.ndarray, head: int) -> None:
-    """Takes a chain off the board. Writes into `position` and `bits` (its colour's bitboard)."""
+    """Removes a chain from the board. Writes into `position` and `bits` (the bitboard of its colour)."""
     mark = REMOVED_BLACK if position.board[head] == BLACK else REMOVED_WHITE
     stone = head
     while True:
@@ -79,9 +83,9 @@ def remove_chain(rules: Rules, position: Position, bits: np.ndarray, head: int) 
         position.removed[stone] |= mark
         flip_bit(bits, stone)
         for i in range(4):
-            beside = rules.neighbours[stone, i]
-            if position.board[beside] != EMPTY and position.board[beside] != WALL:
-                add_liberty(position, position.head[beside], stone)
+            neighbour = rules.neighbours[stone, i]
+            if position.board[neighbour] != EMPTY and position.board[neighbour] != WALL:
+                add_liberty(position, position.head[neighbour], stone)
         stone = position.next_stone[stone]
         if stone == head:
             break
@@ -89,13 +93,14 @@ def remove_chain(rules: Rules, position: Position, bits: np.ndarray, head: int) 
 
 @kernel
 def play(rules: Rules, position: Position, history: History, action: int) -> None:
-    """Plays a legal action. Writes into `position` and the next row of `history`."""
+    """Plays a legal action; does nothing after the end. Writes into `position` and the next row of `history`."""
     state = position.state
     if state[ENDED]:
         return
     colour = state[TO_PLAY]
     time = state[NUM_MOVES]
     boards = history.boards
+    # The next row starts as a copy; `place_stone` flips the bits of the points that change.
     for word in range(rules.num_words):
         boards[time + 1, 0, word] = boards[time, 0, word]
         boards[time + 1, 1, word] = boards[time, 1, word]
@@ -106,7 +111,7 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
             state[ENDED] = 1
     else:
         state[NUM_PASSES] = 0
-        key ^= place(rules, position, boards[time + 1], action, colour)
+        key ^= place_stone(rules, position, boards[time + 1], action, colour)
     history.hashes[time + 1] = key
     state[NUM_MOVES] = time + 1
     state[TO_PLAY] = -colour
@@ -115,8 +120,8 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
 
 
 @kernel
-def place(rules: Rules, position: Position, boards: np.ndarray, point: int, colour: int) -> np.uint64:
-    """Puts a stone down, captures, and returns the change of the hash. Writes into `position` and `boards` ([2, W])."""
+def place_stone(rules: Rules, position: Position, boards: np.ndarray, point: int, colour: int) -> np.uint64:
+    """Places a stone, captures, and returns the change of the hash. Writes into `position` and `boards` ([2, W])."""
     own, other = side(colour), side(-colour)
     change = rules.zobrist[own, point]
     flip_bit(boards[own], point)
@@ -129,24 +134,25 @@ def place(rules: Rules, position: Position, boards: np.ndarray, point: int, colo
     position.liberty_squares[point] = 0
     position.chain_hash[point] = change
     for i in range(4):
-        beside = rules.neighbours[point, i]
-        content = position.board[beside]
+        neighbour = rules.neighbours[point, i]
+        content = position.board[neighbour]
         if content == EMPTY:
-            add_liberty(position, point, beside)
+            add_liberty(position, point, neighbour)
         elif content != WALL:
-            remove_liberty(position, position.head[beside], point)
+            remove_liberty(position, position.head[neighbour], point)
+    # Own chains first: a capture gives liberties back to the chain that they form.
     head = int(point)
     for i in range(4):
-        beside = rules.neighbours[point, i]
-        if position.board[beside] == colour and position.head[beside] != head:
-            head = merge(position, head, int(position.head[beside]))
+        neighbour = rules.neighbours[point, i]
+        if position.board[neighbour] == colour and position.head[neighbour] != head:
+            head = merge(position, head, int(position.head[neighbour]))
     for i in range(4):
-        beside = rules.neighbours[point, i]
-        if position.board[beside] == -colour and position.liberty_count[position.head[beside]] == 0:
-            captured = int(position.head[beside])
+        neighbour = rules.neighbours[point, i]
+        if position.board[neighbour] == -colour and position.liberty_count[position.head[neighbour]] == 0:
+            captured = int(position.head[neighbour])
             change ^= position.chain_hash[captured]
             remove_chain(rules, position, boards[other], captured)
-    if position.liberty_count[head] == 0:
+    if position.liberty_count[head] == 0:  # suicide
         change ^= position.chain_hash[head]
         remove_chain(rules, position, boards[own], head)
     return np.uint64(change)
@@ -154,7 +160,7 @@ def place(rules: Rules, position: Position, boards: np.ndarray, point: int, colo
 
 @kernel
 def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndarray) -> int:
-    """Number of legal actions of the player to move. Writes into `mask` ([A] bool); all False once ended."""
+    """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
     if position.state[ENDED]:
         mask[:] = False
         return 0
@@ -169,99 +175,105 @@ def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndar
 
 @inline_kernel
 def is_legal_point(rules: Rules, position: Position, history: History, point: int) -> bool:
-    """True where the player to move may play on the empty point `point`."""
+    """True if the player to move may play on the empty point `point`."""
     colour = position.state[TO_PLAY]
-    breathes = False
+    has_liberty = False
     captures = False
     for i in range(4):
-        beside = rules.neighbours[point, i]
-        content = position.board[beside]
+        neighbour = rules.neighbours[point, i]
+        content = position.board[neighbour]
         if content == EMPTY:
-            breathes = True
+            has_liberty = True
         elif content == colour:
-            breathes |= not in_atari(position, position.head[beside])
+            has_liberty |= not in_atari(position, position.head[neighbour])
         elif content == -colour:
-            captures |= in_atari(position, position.head[beside])
-    # A move repeats a position only where that position had this stone here and it was removed since;
-    # of a suicide the stone is gone at once, so that any earlier position may come back.
-    if breathes or captures:
+            captures |= in_atari(position, position.head[neighbour])
+    # A past position can only come back if it had this stone here and the stone was removed since. This skips the
+    # comparison with all past positions for most moves. A suicide removes its own stone, so any position can come back.
+    if has_liberty or captures:
         removed = REMOVED_BLACK if colour == BLACK else REMOVED_WHITE
-        return not (position.removed[point] & removed) or not repeats(rules, position, history, point, captures)
+        return not (position.removed[point] & removed) or not repeats_position(
+            rules, position, history, point, captures
+        )
     return rules.allow_suicide and not repeats_by_suicide(rules, position, history, point)
 
 
 @kernel
-def repeats(rules: Rules, position: Position, history: History, point: int, captures: bool) -> bool:
-    """True where a stone on `point` (no suicide) makes a position that the game has had: positional superko."""
+def repeats_position(rules: Rules, position: Position, history: History, point: int, captures: bool) -> bool:
+    """True if a stone on `point` (not a suicide) repeats a past position: positional superko."""
     colour = position.state[TO_PLAY]
     time = position.state[NUM_MOVES]
     key = history.hashes[time] ^ rules.zobrist[side(colour), point]
     if captures:
         for i in range(4):
-            beside = rules.neighbours[point, i]
-            if position.board[beside] == -colour:
-                head = position.head[beside]
-                if in_atari(position, head) and not _seen_before(rules, position, point, i):
+            neighbour = rules.neighbours[point, i]
+            if position.board[neighbour] == -colour:
+                head = position.head[neighbour]
+                # A chain on two sides of the point is captured once.
+                if in_atari(position, head) and not _is_repeated_chain(rules, position, point, i):
                     key ^= position.chain_hash[head]
     for past in range(time + 1):
-        if history.hashes[past] == key and _same_after(rules, position, history, point, past):
+        if history.hashes[past] == key and _equals_past(rules, position, history, point, past):
             return True
     return False
 
 
 @kernel
 def repeats_by_suicide(rules: Rules, position: Position, history: History, point: int) -> bool:
-    """True where a suicide on `point` makes a position that the game has had."""
+    """True if a suicide on `point` repeats a past position."""
     colour = position.state[TO_PLAY]
     time = position.state[NUM_MOVES]
     key = history.hashes[time]
     for i in range(4):
-        beside = rules.neighbours[point, i]
-        if position.board[beside] == colour and not _seen_before(rules, position, point, i):
-            key ^= position.chain_hash[position.head[beside]]
+        neighbour = rules.neighbours[point, i]
+        if position.board[neighbour] == colour and not _is_repeated_chain(rules, position, point, i):
+            key ^= position.chain_hash[position.head[neighbour]]
     for past in range(time + 1):
-        if history.hashes[past] == key and _same_after(rules, position, history, point, past):
+        if history.hashes[past] == key and _equals_past(rules, position, history, point, past):
             return True
     return False
 
 
 @kernel
-def _seen_before(rules: Rules, position: Position, point: int, index: int) -> bool:
-    """True where an earlier neighbour of `point` belongs to the same chain as neighbour `index`."""
+def _is_repeated_chain(rules: Rules, position: Position, point: int, index: int) -> bool:
+    """True if an earlier neighbour of `point` belongs to the same chain as neighbour `index`."""
     here = rules.neighbours[point, index]
     for i in range(index):
-        beside = rules.neighbours[point, i]
-        if position.board[beside] == position.board[here] and position.head[beside] == position.head[here]:
+        neighbour = rules.neighbours[point, i]
+        if position.board[neighbour] == position.board[here] and position.head[neighbour] == position.head[here]:
             return True
     return False
 
 
 @kernel
-def _same_after(rules: Rules, position: Position, history: History, point: int, past: int) -> bool:
-    """True where the board after a stone on `point` equals row `past`, point by point: equal hashes are no proof."""
+def _equals_past(rules: Rules, position: Position, history: History, point: int, past: int) -> bool:
+    """True if the board after a stone on `point` equals row `past` of the history. Writes into the position's scratch.
+
+    Compares all points, since different boards can have equal hashes.
+    """
     colour = position.state[TO_PLAY]
-    gone = position.scratch[0]
-    gone[:] = 0
+    removed = position.scratch[0]
+    removed[:] = 0
     captures = False
-    breathes = False
+    has_liberty = False
     for i in range(4):
-        beside = rules.neighbours[point, i]
-        content = position.board[beside]
+        neighbour = rules.neighbours[point, i]
+        content = position.board[neighbour]
         if content == EMPTY:
-            breathes = True
+            has_liberty = True
         elif content == colour:
-            breathes |= not in_atari(position, position.head[beside])
-        elif content == -colour and in_atari(position, position.head[beside]):
+            has_liberty |= not in_atari(position, position.head[neighbour])
+        elif content == -colour and in_atari(position, position.head[neighbour]):
             captures = True
-            _mark_chain(position, position.head[beside], gone)
-    suicide = not breathes and not captures
+            _mark_chain(position, position.head[neighbour], removed)
+    suicide = not has_liberty and not captures
     if suicide:
         for i in range(4):
-            beside = rules.neighbours[point, i]
-            if position.board[beside] == colour:
-                _mark_chain(position, position.head[beside], gone)
+            neighbour = rules.neighbours[point, i]
+            if position.board[neighbour] == colour:
+                _mark_chain(position, position.head[neighbour], removed)
     for p in range(rules.num_points):
-        after = EMPTY if gone[p] else position.board[p]
+        after = EMPTY if removed[p] else position.board[p]
         if p == point and not suicide:
             after = colour
         word, bit = p >> 6, np.uint64(p & 63)
@@ -285,7 +297,10 @@ def _mark_chain(position: Position, head: int, marks: np.ndarray) -> None:
 
 @kernel
 def margin(rules: Rules, position: Position) -> float:
-    """Black's area less White's area less komi. Area: own stones and empty regions that touch own stones alone."""
+    """Black's area minus White's area minus komi. Writes into the position's scratch.
+
+    An area is the stones of a colour plus the empty regions that touch only this colour.
+    """
     seen = position.scratch[1]
     seen[:] = 0
     total = 0
@@ -299,8 +314,8 @@ def margin(rules: Rules, position: Position) -> float:
 
 
 @kernel
-def write_owners(rules: Rules, position: Position, owners: np.ndarray) -> None:
-    """Whose area each point is: +1 Black, -1 White, 0 nobody. Writes into `owners` ([S*S] int8) and the scratch."""
+def write_ownership(rules: Rules, position: Position, owners: np.ndarray) -> None:
+    """Owner of each point: +1 Black, -1 White, 0 neither. Writes into `owners` ([S*S] int8) and the scratch."""
     queue, seen = position.scratch[0], position.scratch[1]
     seen[:] = 0
     for start in range(rules.num_points):
@@ -314,11 +329,14 @@ def write_owners(rules: Rules, position: Position, owners: np.ndarray) -> None:
 
 @kernel
 def _fill_region(rules: Rules, position: Position, start: int) -> tuple[int, int]:
-    """Points of the empty region of `start` and the one colour it touches, or 0. Writes the region into the scratch."""
+    """Size of the empty region of `start`, and the only colour that it touches or 0. Writes into the scratch.
+
+    The points of the region are the first entries of `scratch[0]`.
+    """
     board = position.board
     queue, seen = position.scratch[0], position.scratch[1]
     seen[start] = 1
-    queue[0] = start
+    queue[0] = start  # breadth-first: entries before `done` have been expanded
     size = 1
     done = 0
     touches_black = touches_white = False
@@ -326,12 +344,12 @@ def _fill_region(rules: Rules, position: Position, start: int) -> tuple[int, int
         point = queue[done]
         done += 1
         for i in range(4):
-            beside = rules.neighbours[point, i]
-            content = board[beside]
+            neighbour = rules.neighbours[point, i]
+            content = board[neighbour]
             if content == EMPTY:
-                if not seen[beside]:
-                    seen[beside] = 1
-                    queue[size] = beside
+                if not seen[neighbour]:
+                    seen[neighbour] = 1
+                    queue[size] = neighbour
                     size += 1
             elif content == BLACK:
                 touches_black = True

@@ -1,6 +1,6 @@
-"""Gomoku: the first with `in_a_row` or more stones on a line wins; a full board is a draw; no pass.
+"""Rules of Gomoku: `in_a_row` or more stones in a row win; a full board is a draw; there is no pass.
 
-Not for: Renju's forbidden moves or the exactly-five rule. Slow twin: tests/oracle/gomoku.py.
+Not for: the forbidden moves of Renju, or the exactly-five rule. Slow twin: tests/oracle/gomoku.py.
 """
 
 import numpy as np
@@ -9,12 +9,12 @@ from zero.games.position import EMPTY, ENDED, NUM_MOVES, TO_PLAY, WINNER, Histor
 from zero.kernels import kernel
 
 DOWN, RIGHT = (0, 1, 1, 1), (1, 1, -1, 0)
-"""The four directions of a line: across, falling, rising, down."""
+"""Steps along the four directions of a line: horizontal, falling diagonal, rising diagonal, vertical."""
 
 
 @kernel
 def play(rules: Rules, position: Position, history: History, action: int) -> None:
-    """Plays a legal action. Writes into `position` and the next row of `history`."""
+    """Plays a legal action; does nothing after the end. Writes into `position` and the next row of `history`."""
     state = position.state
     if state[ENDED]:
         return
@@ -38,7 +38,7 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
 
 @kernel
 def makes_line(rules: Rules, board: np.ndarray, action: int) -> bool:
-    """True where the stone on `action` stands in a row of `in_a_row` or more of its colour."""
+    """True if the stone on `action` is part of `in_a_row` or more stones of its colour in a row."""
     row, column = action // rules.columns, action % rules.columns
     colour = board[action]
     for direction in range(4):
@@ -57,7 +57,7 @@ def makes_line(rules: Rules, board: np.ndarray, action: int) -> bool:
 
 @kernel
 def legal_mask(rules: Rules, position: Position, mask: np.ndarray) -> int:
-    """Number of legal actions. Writes into `mask` ([A] bool); all False once ended."""
+    """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
     if position.state[ENDED]:
         mask[:] = False
         return 0

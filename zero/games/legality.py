@@ -1,30 +1,31 @@
-"""Why a move is illegal, in words for people. Not for search: `legal_mask` says what is legal, thousands a second."""
+"""Messages about illegal moves, for users. Not for the search, which uses the fast `legal_mask`."""
 
 import numpy as np
 
-from zero.games.coords import action_to_name
+from zero.games.coordinates import action_to_name
 from zero.games.position import BLACK, EMPTY, NUM_MOVES, History, Position, Rules
 from zero.games.rules import ended, legal_mask, play
 
 
 def why_illegal(rules: Rules, position: Position, history: History, action: int) -> str | None:
-    """What forbids an action of the player to move, and the remedy; None where it is legal.
+    """The reason why an action of the player to move is illegal, with a remedy; None if it is legal.
 
-    Writes into `position` (so give a copy) and into the row of `history` beyond the game's.
+    Writes into `position` (so pass a copy) and into the first unused row of `history`.
     """
     if not 0 <= action < rules.num_actions:
         last = rules.num_actions - 1
-        return f"illegal move {action}: a board of {rules.rows}x{rules.columns} has the actions 0 to {last}"
+        return f"illegal move {action}: a {rules.rows}x{rules.columns} board has the actions 0 to {last}"
     action, num_moves = int(action), int(position.state[NUM_MOVES])
     start = f"illegal move {action_to_name(rules, action)}: "
     if ended(position):
-        return f"{start}the game is over after {num_moves} moves; take a move back or start a new game"
+        return f"{start}the game is over after {num_moves} moves; undo a move or start a new game"
     mask = np.zeros(rules.num_actions, np.bool_)
     legal_mask(rules, position, history, mask)
     if mask[action]:
         return None
     if (colour := position.board[action]) != EMPTY:
         return f"{start}there is a {'black' if colour == BLACK else 'white'} stone; play on an empty point"
+    # The action is a suicide or a repetition: the board after it shows which.
     play(rules, position, history, action)
     if position.board[action] == EMPTY and not rules.allow_suicide:
         return f"{start}it would be suicide, which these rules forbid; play elsewhere"

@@ -1,13 +1,13 @@
-"""The 17 planes that the network sees (paper, Methods, 'Neural network architecture').
+"""The 17 input planes of the network (paper, Methods, 'Neural network architecture').
 
-| plane | 1 where |
+| plane | 1 if |
 |---|---|
 | 2 i, i = 0..7 | the player to move had a stone i moves ago |
 | 2 i + 1 | the opponent had a stone i moves ago |
-| 16 | everywhere, if Black is to move |
+| 16 | Black is to move (all points) |
 
-Before the first move the board is empty, so those planes are zero. A plane is a bitboard of W words, bit p & 63 of word
-p >> 6 for point p: 272 bytes a position at 9x9 instead of 5,508, for caches, graphics cards and comparisons.
+Planes of times before the first move are zero. A plane is a bitboard of W words: point p is bit p & 63 of word p >> 6.
+A position takes 272 bytes at 9x9 instead of 5,508 as float32, which saves cache, transfers to a GPU and comparisons.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ from zero.kernels import kernel
 
 
 def pack_planes(planes: np.ndarray) -> np.ndarray:
-    """Bitboards [..., W] uint64 of planes [..., S*S]; a number that is not zero is a one. For callers outside."""
+    """Bitboards [..., W] uint64 of planes [..., S*S]; each non-zero number becomes a one. For planes from outside."""
     num_words = -(-planes.shape[-1] // WORD_BITS)
     padded = np.zeros((*planes.shape[:-1], num_words * WORD_BITS), np.bool_)
     padded[..., : planes.shape[-1]] = planes != 0
@@ -40,7 +40,7 @@ def pack_planes(planes: np.ndarray) -> np.ndarray:
 
 @kernel
 def write_planes(rules: Rules, position: Position, history: History, symmetry: int, out: np.ndarray) -> None:
-    """Draws the position as bitboards, point p at `symmetries[symmetry, p]`. Writes into `out` ([P, W] uint64)."""
+    """The planes of a position, with point p at `symmetries[symmetry, p]`. Writes into `out` ([P, W] uint64)."""
     target = rules.symmetries[symmetry]
     colour = position.state[TO_PLAY]
     time = position.state[NUM_MOVES]
@@ -57,7 +57,7 @@ def write_planes(rules: Rules, position: Position, history: History, symmetry: i
                 if symmetry == 0:
                     plane[word] = bits
                     continue
-                while bits:
+                while bits:  # one step per stone: clears the lowest bit each time
                     point = target[(word << 6) + np.int64(trailing_zeros(bits))]
                     plane[point >> 6] |= np.uint64(1) << np.uint64(point & 63)
                     bits &= bits - np.uint64(1)
@@ -67,12 +67,12 @@ def write_planes(rules: Rules, position: Position, history: History, symmetry: i
 
 @kernel
 def expand_planes(bits: np.ndarray, out: np.ndarray) -> None:
-    """Turns bitboards ([B, P, W] uint64) into numbers, channels last. Writes into `out` ([B, S*S, P] float32)."""
+    """Expands bitboards ([B, P, W] uint64) to floats, channels last. Writes into `out` ([B, S*S, P] float32)."""
     out[:] = np.float32(0.0)
     for b in range(bits.shape[0]):
         for plane in range(bits.shape[1]):
             for word in range(bits.shape[2]):
-                left = bits[b, plane, word]
+                left = bits[b, plane, word]  # one step per stone: most points of most planes are 0
                 while left:
                     out[b, (word << 6) + np.int64(trailing_zeros(left)), plane] = np.float32(1.0)
                     left &= left - np.uint64(1)
@@ -82,7 +82,7 @@ def expand_planes(bits: np.ndarray, out: np.ndarray) -> None:
 def write_sample(
     rules: Rules, position: Position, history: History, actions: np.ndarray, move: int, symmetry: int, out: np.ndarray
 ) -> None:
-    """Replays a game's first `move` actions and draws the position. Writes into `position`, `history` and `out`."""
+    """The planes of a game after its first `move` actions. Writes into `position`, `history` and `out`."""
     reset(rules, position, history)
     for t in range(move):
         play(rules, position, history, actions[t])

@@ -1,7 +1,7 @@
-"""Positions of any game as flat arrays, and the rules they are played by. The moves are in `go` and `gomoku`.
+"""Positions of any game as flat arrays, and the constants of its rules. The moves are in `go` and `gomoku`.
 
-Points are numbered `row * columns + column`, row 0 at the top; the pass, where a game has one, comes last. A kernel
-works on one `Position` and one `History`; many games are the same arrays with a leading axis G.
+Point `row * columns + column` counts from row 0 at the top. The pass, if the game has one, is the last action. A kernel
+works on one `Position` and one `History`; arrays of many games have a leading axis G.
 """
 
 from typing import NamedTuple
@@ -14,22 +14,22 @@ GO, GOMOKU = 0, 1
 
 BLACK, WHITE, EMPTY = 1, -1, 0
 WALL = 2
-"""Colour of the one point beyond every edge: index `num_points`."""
+"""Colour of the one point outside the board, index `num_points`: a neighbour lookup needs no bounds check."""
 
 NUM_HISTORY = 8
-"""Positions that the network sees (paper, Methods, 'Neural network architecture')."""
+"""Number of positions in the network's input (paper, Methods, 'Neural network architecture')."""
 NUM_PLANES = 2 * NUM_HISTORY + 1
 WORD_BITS = 64
 
-# indices of Position.state
 TO_PLAY, NUM_MOVES, NUM_PASSES, ENDED, WINNER, NUM_STATE = 0, 1, 2, 3, 4, 8
+"""Indices of `Position.state`, and its length."""
 
 REMOVED_BLACK, REMOVED_WHITE = 1, 2
-"""Bits of Position.removed."""
+"""Bits of `Position.removed`."""
 
 
 class Rules(NamedTuple):
-    """A game on a board; an argument of every kernel."""
+    """The constants of a game on a board; an argument of the kernels."""
 
     game: int  # GO or GOMOKU
     rows: int
@@ -40,60 +40,41 @@ class Rules(NamedTuple):
     allow_suicide: bool
     in_a_row: int
     max_moves: int
-    num_words: int  # words of a bitboard
+    num_words: int  # number of words of a bitboard
     full_board: np.ndarray  # [W] uint64, the bitboard of all points
-    neighbours: np.ndarray  # [S*S, 4] int16, `num_points` beyond an edge
-    zobrist: np.ndarray  # [2, S*S] uint64, Black's and White's stones
-    symmetries: np.ndarray  # [K, A] int16, where action a goes under symmetry k; 0 is the identity
-    inverses: np.ndarray  # [K] int16, the symmetry that undoes k
+    neighbours: np.ndarray  # [S*S, 4] int16, `num_points` outside the board
+    zobrist: np.ndarray  # [2, S*S] uint64, hash keys of Black's and White's stones
+    symmetries: np.ndarray  # [K, A] int16, image of action a under symmetry k; symmetry 0 is the identity
+    inverses: np.ndarray  # [K] int16, inverse of symmetry k
 
 
 class Position(NamedTuple):
-    """One position. The chain arrays are Go's; a chain is known by one of its stones, its head."""
+    """One position. The chain arrays are for Go; one of its stones, the head, identifies a chain."""
 
-    board: np.ndarray  # [S*S + 1] int8, colour of each point; the last is WALL
-    head: np.ndarray  # [S*S] int16, head of the chain a stone belongs to
-    next_stone: np.ndarray  # [S*S] int16, next stone of the chain, in a ring
-    num_stones: np.ndarray  # [S*S] int16, stones of the chain, at its head
-    # Pseudo-liberties of a chain, at its head: an empty point counts once for each stone beside it.
-    # All are one point exactly where count * sum_of_squares == sum^2.
+    board: np.ndarray  # [S*S + 1] int8, colour of each point; the last one is WALL
+    head: np.ndarray  # [S*S] int16, head of the stone's chain
+    next_stone: np.ndarray  # [S*S] int16, next stone of the chain; the chain is a ring
+    num_stones: np.ndarray  # [S*S] int16, number of stones of the chain, at its head
+    # Pseudo-liberties of a chain, at its head: an empty point counts once for each stone of the chain next to it.
+    # The chain has one liberty if and only if count * sum_of_squares == sum^2.
     liberty_count: np.ndarray  # [S*S] int32
     liberty_sum: np.ndarray  # [S*S] int32
     liberty_squares: np.ndarray  # [S*S] int32
-    chain_hash: np.ndarray  # [S*S] uint64, xor of the stones' keys, at the head
-    removed: np.ndarray  # [S*S] int8, bits: a black, a white stone was once taken off this point
-    state: np.ndarray  # [8] int32, see the indices above
+    chain_hash: np.ndarray  # [S*S] uint64, xor of the keys of the stones, at the head
+    removed: np.ndarray  # [S*S] int8, bits: a black (a white) stone was removed from this point
+    state: np.ndarray  # [NUM_STATE] int32, see the indices above
     scratch: np.ndarray  # [2, S*S] int16, for flood fills
 
 
 class History(NamedTuple):
-    """All positions of a game; row t is the board after t moves. A search writes its own moves beyond the game's."""
+    """All positions of a game; row t is the board after t moves. A search writes its moves after those of the game."""
 
     hashes: np.ndarray  # [H] uint64
     boards: np.ndarray  # [H, 2, W] uint64, bitboards of Black and White
 
 
-def new_position(rules: Rules) -> Position:
-    """The empty board, Black to play."""
-    return _position(rules, ())
-
-
-def new_history(rules: Rules) -> History:
-    """The history of a game that has not begun."""
-    return _history(rules, ())
-
-
-def new_positions(rules: Rules, num_games: int) -> Position:
-    """Empty boards, every array with a leading axis G."""
-    return _position(rules, (num_games,))
-
-
-def new_histories(rules: Rules, num_games: int) -> History:
-    """Empty histories, every array with a leading axis G."""
-    return _history(rules, (num_games,))
-
-
-def _position(rules: Rules, lead: tuple[int, ...]) -> Position:
+def new_position(rules: Rules, *lead: int) -> Position:
+    """The empty board, Black to play; `lead` are leading axes, such as G."""
     points = rules.num_points
     board = np.zeros((*lead, points + 1), np.int8)
     board[..., points] = WALL
@@ -114,7 +95,8 @@ def _position(rules: Rules, lead: tuple[int, ...]) -> Position:
     )
 
 
-def _history(rules: Rules, lead: tuple[int, ...]) -> History:
+def new_history(rules: Rules, *lead: int) -> History:
+    """The history of a game without moves; `lead` are leading axes, such as G."""
     length = rules.max_moves + 1
     return History(
         hashes=np.zeros((*lead, length), np.uint64), boards=np.zeros((*lead, length, 2, rules.num_words), np.uint64)
@@ -134,7 +116,7 @@ def reset(rules: Rules, position: Position, history: History) -> None:
 
 @kernel
 def load(positions: Position, game: int, position: Position) -> None:
-    """Copies game `game` out of many. Writes into `position` (all but its scratch)."""
+    """Copies game `game` of many into `position`. Writes into `position`, except its scratch."""
     for point in range(position.head.shape[0]):
         position.board[point] = positions.board[game, point]
         position.head[point] = positions.head[game, point]
@@ -151,7 +133,7 @@ def load(positions: Position, game: int, position: Position) -> None:
 
 @kernel
 def store(position: Position, positions: Position, game: int) -> None:
-    """Copies a position into game `game` of many. Writes into `positions` (all but its scratch)."""
+    """Copies a position into game `game` of many. Writes into `positions`, except its scratch."""
     for point in range(position.head.shape[0]):
         positions.board[game, point] = position.board[point]
         positions.head[game, point] = position.head[point]
@@ -168,7 +150,7 @@ def store(position: Position, positions: Position, game: int) -> None:
 
 @kernel
 def history_of(histories: History, game: int) -> History:
-    """View of the history of game `game`; shares its memory."""
+    """A view of the history of game `game`, without a copy."""
     return History(histories.hashes[game], histories.boards[game])
 
 
@@ -180,5 +162,5 @@ def flip_bit(board: np.ndarray, point: int) -> None:
 
 @inline_kernel
 def side(colour: int) -> int:
-    """0 for Black, 1 for White: the index of its keys and bitboards."""
+    """Index of the keys and bitboards of a colour: 0 for Black, 1 for White."""
     return (1 - colour) >> 1

@@ -1,6 +1,7 @@
-"""The one face of all games: make the rules, play, ask what is legal and who won.
+"""The common interface of all games: make rules, play, legal actions and results.
 
-Every kernel dispatches on the integer `rules.game`, so that search and play are compiled once for all games.
+Every kernel dispatches on the integer `rules.game`, so search and play compile once for all games. Dispatch on function
+arguments would bypass Numba's disk cache.
 """
 
 import numpy as np
@@ -12,11 +13,11 @@ from zero.games.symmetry import symmetry_table
 from zero.kernels import kernel
 
 ZOBRIST_SEED = 20171018
-"""Any number: the hash only finds candidates for a repetition, boards decide."""
+"""Any number works: hashes only find candidates for a repetition, and the boards decide."""
 
 
 def go_rules(rows: int, columns: int, komi: float = 0.0, allow_suicide: bool = False) -> Rules:
-    """Go on a board of `rows` x `columns`; the game ends after 2 * rows * columns moves at the latest."""
+    """Go on a board of `rows` x `columns`; the maximum number of moves is 2 * rows * columns."""
     points = rows * columns
     return _rules(GO, rows, columns, points + 1, komi, allow_suicide, 0, 2 * points)
 
@@ -28,7 +29,7 @@ def gomoku_rules(rows: int, columns: int, in_a_row: int) -> Rules:
 
 
 def rules_of(game: GoParams | GomokuParams) -> Rules:
-    """The rules that the parameters name."""
+    """The rules for a section of the parameters."""
     if isinstance(game, GoParams):
         return go_rules(game.size, game.size, game.komi, game.allow_suicide)
     return gomoku_rules(game.size, game.size, game.in_a_row)
@@ -36,7 +37,7 @@ def rules_of(game: GoParams | GomokuParams) -> Rules:
 
 @kernel
 def play(rules: Rules, position: Position, history: History, action: int) -> None:
-    """Plays a legal action; nothing happens once the game has ended. Writes into `position` and `history`."""
+    """Plays a legal action; does nothing after the end of the game. Writes into `position` and `history`."""
     if rules.game == GO:
         go.play(rules, position, history, action)
     else:
@@ -45,7 +46,7 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
 
 @kernel
 def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndarray) -> int:
-    """Number of legal actions. Writes into `mask` ([A] bool); all False once the game has ended."""
+    """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
     if rules.game == GO:
         return go.legal_mask(rules, position, history, mask)
     return gomoku.legal_mask(rules, position, mask)
@@ -53,7 +54,7 @@ def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndar
 
 @kernel
 def margin(rules: Rules, position: Position) -> float:
-    """Black's area less White's less komi; 0 in a game without a score. Uses the position's scratch."""
+    """Black's area minus White's area minus komi; 0 in a game without a score. Writes into the position's scratch."""
     if rules.game == GO:
         return go.margin(rules, position)
     return 0.0
@@ -61,7 +62,7 @@ def margin(rules: Rules, position: Position) -> float:
 
 @kernel
 def outcome(rules: Rules, position: Position) -> int:
-    """+1, 0, -1 for Black in a game that has ended. Uses the position's scratch."""
+    """Result of an ended game: +1, 0, -1 for Black. Writes into the position's scratch."""
     if rules.game == GO:
         points = go.margin(rules, position)
         return int(points > 0) - int(points < 0)
@@ -69,14 +70,8 @@ def outcome(rules: Rules, position: Position) -> int:
 
 
 @kernel
-def write_owners(rules: Rules, position: Position, owners: np.ndarray) -> None:
-    """Owner of each point of Go: +1 Black, -1 White, 0 nobody. Writes into `owners` ([S*S] int8) and the scratch."""
-    go.write_owners(rules, position, owners)
-
-
-@kernel
 def ended(position: Position) -> bool:
-    """True once the game has ended."""
+    """True after the end of the game."""
     return bool(position.state[ENDED] != 0)
 
 
@@ -91,7 +86,7 @@ def _rules(
     max_moves: int,
 ) -> Rules:
     points = rows * columns
-    neighbours = np.full((points, 4), points, np.int16)
+    neighbours = np.full((points, 4), points, np.int16)  # `points` is the WALL
     for point in range(points):
         row, column = divmod(point, columns)
         around = ((row - 1, column), (row, column - 1), (row, column + 1), (row + 1, column))

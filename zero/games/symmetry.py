@@ -1,16 +1,16 @@
-"""The symmetries of the board as tables of actions."""
+"""The symmetries of the board, as tables of actions."""
 
 import numpy as np
 
 
 def symmetry_table(rows: int, columns: int, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where each action goes under each symmetry of the board, and which symmetry undoes which.
+    """The image of each action under each symmetry of the board, and the inverse of each symmetry.
 
     Returns:
       [K, A] int16 and [K] int16; K = 8 on a square board, else 4. Symmetry 0 is the identity; a pass stays a pass.
     """
     points = np.arange(rows * columns).reshape(rows, columns)
-    # `source` shows which point lies where after the move; the table is its inverse.
+    # `source` gives, for each point, the point that moves there; the table is its inverse.
     sources = [np.rot90(points, turns) for turns in range(4) if rows == columns or turns % 2 == 0]
     sources += [np.fliplr(source) for source in sources]
     table = np.empty((len(sources), num_actions), np.int16)

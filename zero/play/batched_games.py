@@ -1,8 +1,9 @@
-"""Plays the games of a shard to their ends: the loop between the boards and the networks.
+"""Plays the games of a shard to their ends: the loop between the game kernels and the networks.
 
-The games are in parts: one a search thread, and as many again where the network has a device of its own; then one half
-of the games is searched while the network judges the other. A part has slots of its own and a fixed range of the games,
-and it fills the same rows of the network's batch each time, so that no timing shows in the games.
+The games are split into parts, one per search thread. With double buffering (`half_batches`) there are twice as many
+parts, in two halves: the network evaluates one half on its device while the host searches the other. A part has its own
+slots and a fixed range of the games, and always fills the same rows of the network's batch. So the games do not depend
+on timing.
 """
 
 import itertools
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zero.games.position import Rules
-from zero.play.boards import advance
+from zero.play.lockstep_games import advance
 from zero.play.slots import (
     END_LENGTH,
     END_NAMES,
@@ -30,19 +31,19 @@ from zero.search.evaluator import AsyncEvaluator, Evaluator
 from zero.storage.manifests import GameRecord
 
 SMALLEST_BATCH, SHAPES = 8, 8
-"""Batches shrink by eighths of the slots, also where games of a match lose step, and then by halves to the smallest:
-few shapes keep a network's kernels few."""
+"""The fewest rows of a batch, and the number of large batch shapes. As games end, a batch shrinks by eighths of the
+slots, then by halves down to the smallest. Networks compile once per shape, so shapes are few."""
 
 
 class PlayedGames(NamedTuple):
-    """The games of a shard that have ended, in order, and the questions they took."""
+    """The games of a shard that have ended, in order, and the number of evaluations that they needed."""
 
     games: list[GameRecord]
     num_evaluations: int
 
 
 class Part(NamedTuple):
-    """A range of the shard's games, and what one search thread needs to play them."""
+    """A range of the shard's games, and the data that one search thread needs to play them."""
 
     settings: PlaySettings
     slots: Slots
@@ -50,20 +51,22 @@ class Part(NamedTuple):
     records: Records
 
 
-class Half:
-    """Parts whose questions go to the networks together, part k in the k-th section of the batch's rows."""
+class HalfBatch:
+    """Parts whose requests go to the networks in one batch; part k fills the k-th section of the rows."""
 
     def __init__(self, rules: Rules, parts: Sequence[Part], evaluators: Sequence[Evaluator]) -> None:
-        """Takes parts with equally many slots."""
+        """Makes the common batch; all parts have the same number of slots."""
         self._rules, self._parts, self._evaluators = rules, parts, evaluators
-        self._asynchronous = [e if isinstance(e, AsyncEvaluator) else None for e in evaluators]  # a slow question
+        self._asynchronous = [
+            e if isinstance(e, AsyncEvaluator) else None for e in evaluators
+        ]  # isinstance of a Protocol is slow
         self._num_slots = len(parts[0].slots.game)
         self._batch = new_batch(rules, self._num_slots * len(parts), len(evaluators))
-        self._sections = [0] * len(evaluators)  # rows of a part in the batch in hand, by player; 0: no question
+        self._sections = [0] * len(evaluators)  # rows of a part in the current batch, by player; 0: no request
         self._searches: list[Future[None]] = []
 
     def begin_search(self, pool: Executor | None) -> None:
-        """Takes the answers to the last questions and searches for the next, in `pool`, or here and now."""
+        """Applies the last evaluations and searches to the next requests, in `pool` or in this thread."""
         if pool is None:
             for number in range(len(self._parts)):
                 self._search(number)
@@ -71,26 +74,27 @@ class Half:
             self._searches = [pool.submit(self._search, number) for number in range(len(self._parts))]
 
     def finish_search(self) -> bool:
-        """Waits for the search and collects the questions; False: there are none, and all games are done."""
+        """Waits for the search and collects the requests; False: there are none, and all games are done."""
         for search in self._searches:
             search.result()
         smallest = -(-SMALLEST_BATCH // len(self._parts))
         for player in range(len(self._evaluators)):
-            most = max(int(part.batch.num_questions[player]) for part in self._parts)
+            most = max(int(part.batch.num_requests[player]) for part in self._parts)
             rows = self._sections[player] = batch_shape(most, self._num_slots, smallest) if most else 0
             for number, part in enumerate(self._parts):
-                asked = part.batch.num_questions[player]
-                self._batch.planes[player, number * rows :][:asked] = part.batch.planes[player, :asked]
+                # Padding rows keep old planes; their results are never read.
+                requests = part.batch.num_requests[player]
+                self._batch.planes[player, number * rows :][:requests] = part.batch.planes[player, :requests]
         return any(self._sections)
 
     def submit(self) -> None:
-        """Sends the questions to the networks that work by themselves."""
+        """Sends the requests to the asynchronous networks."""
         for player, evaluator in enumerate(self._asynchronous):
             if self._sections[player] and evaluator is not None:
                 evaluator.submit(*self._rows(player))
 
     def wait(self) -> None:
-        """Waits for the answers to what was submitted, and has the other networks judge here."""
+        """Waits for the asynchronous networks, and runs the others in this thread."""
         for player, evaluator in enumerate(self._evaluators):
             if self._sections[player]:
                 if asynchronous := self._asynchronous[player]:
@@ -99,7 +103,7 @@ class Half:
                     evaluator.evaluate(*self._rows(player))
 
     def num_done(self) -> int:
-        """Games that have ended."""
+        """Number of games that have ended."""
         return sum(int(part.records.num_done[0]) for part in self._parts)
 
     def _rows(self, player: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -109,17 +113,17 @@ class Half:
     def _search(self, number: int) -> None:
         part = self._parts[number]
         for player, rows in enumerate(self._sections):
-            asked = part.batch.num_questions[player]
-            part.batch.prior[player, :asked] = self._batch.prior[player, number * rows :][:asked]
-            part.batch.value[player, :asked] = self._batch.value[player, number * rows :][:asked]
+            requests = part.batch.num_requests[player]
+            part.batch.prior[player, :requests] = self._batch.prior[player, number * rows :][:requests]
+            part.batch.value[player, :requests] = self._batch.value[player, number * rows :][:requests]
         advance(self._rules, part.settings, part.slots, part.batch, part.records)
 
 
-def batch_shape(num_questions: int, num_slots: int, smallest: int = SMALLEST_BATCH) -> int:
-    """Rows of the padded batch: as many eighths of `num_slots` as hold the questions; of an eighth, halves that do."""
+def batch_shape(num_requests: int, num_slots: int, smallest: int = SMALLEST_BATCH) -> int:
+    """Rows of the padded batch: a multiple of an eighth of `num_slots`, or below that an eighth halved repeatedly."""
     eighth = max(-(-num_slots // SHAPES), smallest)
-    rows = -(-num_questions // eighth) * eighth
-    while rows // 2 >= max(num_questions, smallest):
+    rows = -(-num_requests // eighth) * eighth
+    while rows // 2 >= max(num_requests, smallest):
         rows = -(-rows // 2)
     return min(rows, num_slots)
 
@@ -137,39 +141,40 @@ def play_games(
     half_batches: bool = False,
     stop_after: int = 0,
 ) -> PlayedGames:
-    """Plays one game a stream.
+    """Plays one game per stream.
 
-    The games are played in lock-step whether it stops early or not: those that have ended are bit for bit the same.
+    `stop_after` does not change the games: those that ended before the stop are equal to the last bit.
 
     Args:
-      rules: the game.
-      settings: how it is played.
+      rules: the rules of the game.
+      settings: settings of search and play.
       evaluators: the network of each player.
       digests: SHA-256 of each player's weights, for the record.
       streams: [M, 3] uint64, see `zero.search.streams`.
-      num_slots: games in play at once, rounded up to a multiple of the number of parts.
-      max_nodes: nodes a tree can hold.
-      progress: called with the number of games done, each time some are.
-      search_threads: parts that are searched at once, beside the network's own threads.
-      half_batches: True: as many parts again, searched while the network judges the others.
-      stop_after: stop as soon as so many games have ended; 0: play all.
+      num_slots: number of games in play at once, rounded up to a multiple of the number of parts.
+      max_nodes: capacity of a tree.
+      progress: called with the number of ended games, each time it grows.
+      search_threads: number of parts that are searched at once, in addition to the network's own threads.
+      half_batches: True: double buffering, one half of the games is searched while the network evaluates the other.
+      stop_after: number of ended games to stop at; 0: play all.
     """
     stop_after = min(stop_after, len(streams)) or len(streams)
     parts = new_parts(rules, settings, streams, num_slots, max_nodes, search_threads * (2 if half_batches else 1))
+    # Two parts per search thread with double buffering; a shard of very few games has fewer parts.
     per_half = -(-len(parts) // 2) if half_batches else len(parts)
-    halves = [Half(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
+    halves = [HalfBatch(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
     if len(parts) == 1:
-        play_halves(halves, None, progress, stop_after)
+        play_half_batches(halves, None, progress, stop_after)
     else:
         with ThreadPoolExecutor(search_threads, "search") as pool:
-            play_halves(halves, pool, progress, stop_after)
+            play_half_batches(halves, pool, progress, stop_after)
     if progress:
         progress(sum(half.num_done() for half in halves))
     return PlayedGames(
         games=[
             _record(part.records, part.settings, digests, int(i))
             for part in parts
-            for i in np.flatnonzero(part.records.num_moves)  # set where a game ends
+            for i in np.flatnonzero(part.records.num_moves)  # 0 until the game ends
         ],
         num_evaluations=sum(int(part.records.num_evaluations[0]) for part in parts),
     )
@@ -178,7 +183,7 @@ def play_games(
 def new_parts(
     rules: Rules, settings: PlaySettings, streams: np.ndarray, num_slots: int, max_nodes: int, num_parts: int
 ) -> list[Part]:
-    """The games in contiguous ranges that differ by at most one in length; no more parts than games."""
+    """Splits the games into contiguous ranges whose lengths differ by at most 1; no more parts than games."""
     num_slots = min(num_slots, len(streams))
     num_parts = min(num_parts, num_slots)
     bounds = [len(streams) * i // num_parts for i in range(num_parts + 1)]
@@ -194,12 +199,12 @@ def new_parts(
     ]
 
 
-def play_halves(
-    halves: Sequence[Half], pool: Executor | None, progress: Callable[[int], None] | None, stop_after: int
+def play_half_batches(
+    halves: Sequence[HalfBatch], pool: Executor | None, progress: Callable[[int], None] | None, stop_after: int
 ) -> None:
-    """Searches and judges each half in turn until `stop_after` games have ended, or none is left.
+    """Searches and evaluates each half in turn until `stop_after` games have ended, or no game is left.
 
-    With two halves, one is searched as the other is judged.
+    With two halves, one is searched while the other is evaluated.
     """
     reported = num_idle = 0
     turns = itertools.cycle(halves)
@@ -207,11 +212,13 @@ def play_halves(
     half.begin_search(pool)
     while num_idle < len(halves):
         num_idle = 0 if half.finish_search() else num_idle + 1
-        if sum(each.num_done() for each in halves) >= stop_after:  # no half is being searched here: no timing shows
+        if (
+            sum(each.num_done() for each in halves) >= stop_after
+        ):  # no search runs at this point, so the count does not depend on timing
             return
         half.submit()
         following = next(turns)
-        if following is not half:
+        if following is not half:  # double buffering: search the other half while the network evaluates this one
             following.begin_search(pool)
         half.wait()
         if following is half:

@@ -1,4 +1,4 @@
-"""What becomes of a finished search: resignation, the move, and what is recorded for learning."""
+"""Decisions after a search: resignation, the move, and the policy target."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root
 
 MAX_VISITS = 65535
-"""Visits of an edge that a record can hold. Reuse of a tree with one good line adds up to more than a search's own."""
+"""Maximum visit count of an edge in a record (uint16). Tree reuse can add up to more visits than one search makes."""
 FIRST_RESIGNATION = 2
-"""Move (from 0) at which a game may first be resigned: each player has moved once."""
+"""First move (from 0) at which a player may resign: each player has moved once."""
 
 
 @kernel
 def most_visited(trees: Trees, tree: int) -> int:
-    """The root's edge with the most visits; of equals the one with the greater prior, then the lowest action."""
+    """The root's edge with the most visits. Ties go to the greater prior, then to the lowest action."""
     action, prior, visit_count = trees.action[tree, 0], trees.prior[tree, 0], trees.visit_count[tree, 0]
     best = 0
     for e in range(1, trees.num_visited[tree, 0]):
@@ -31,7 +31,8 @@ def most_visited(trees: Trees, tree: int) -> int:
 
 @kernel
 def draw_edge(trees: Trees, tree: int, stream: np.ndarray) -> int:
-    """A root's edge drawn in proportion to the visits (temperature 1). Writes into `stream` and `trees.edge_of`."""
+    """A random root edge, in proportion to the visits (temperature 1). Writes into `stream` and `trees.edge_of`."""
+    # In the order of the actions: the order of the edges depends on the visits of earlier searches.
     index_root(trees, tree)
     left = next_float(stream) * trees.node_visits[tree, 0]
     for a in range(trees.edge_of.shape[0]):
@@ -40,24 +41,24 @@ def draw_edge(trees: Trees, tree: int, stream: np.ndarray) -> int:
             left -= trees.visit_count[tree, 0, edge]
             if left < 0.0:
                 return int(edge)
-    return most_visited(trees, tree)
+    return most_visited(trees, tree)  # only if the root has no visit
 
 
 @kernel
 def edge_value(trees: Trees, tree: int, edge: int) -> np.float32:
-    """Mean value of a root's edge for the player to move there; 0 without a visit."""
+    """Mean value of a root edge for the player to move at the root; 0 without a visit."""
     return np.float32(trees.value_sum[tree, 0, edge] / np.float32(max(1, trees.visit_count[tree, 0, edge])))
 
 
 @kernel
 def resigns(move: int, root_value: np.float32, best_value: np.float32, threshold: float) -> bool:
-    """True where root and best child are both worth less than the threshold (paper, Methods, 'Self-play')."""
+    """True if the values of the root and the best child are below the threshold (paper, Methods, 'Self-play')."""
     return bool(move >= FIRST_RESIGNATION and root_value < threshold and best_value < threshold)
 
 
 @kernel
-def end_by_rules(rules: Rules, position: Position) -> int:
-    """How a game ended that was played out: an index of `END_NAMES`."""
+def end_reason(rules: Rules, position: Position) -> int:
+    """How a game ended by the rules: an index of `END_NAMES`."""
     if rules.game == GO:
         return END_PASSES if position.state[NUM_PASSES] == 2 else END_LENGTH
     return END_LINE if position.state[WINNER] != 0 else END_FULL
@@ -65,7 +66,7 @@ def end_by_rules(rules: Rules, position: Position) -> int:
 
 @kernel
 def write_policy_target(trees: Trees, tree: int, c_puct: np.float32, forced_playouts: float, out: np.ndarray) -> None:
-    """The root's visits by action, without the forced ones that did not pay. Writes into `out` ([A] uint16, zeros)."""
+    """The root's visits by action, with forced playouts pruned. Writes into `out` ([A] uint16, zeros on entry)."""
     if forced_playouts > 0.0:
         write_pruned_visits(trees, tree, c_puct, forced_playouts, MAX_VISITS, out)
         return

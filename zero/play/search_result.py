@@ -1,4 +1,4 @@
-"""What a search found, read off its tree for people and front ends."""
+"""The result of a search, read from its tree for GTP, the web page and analysis."""
 
 from typing import NamedTuple
 
@@ -9,34 +9,34 @@ from zero.search.tree import NO_CHILD, Trees
 
 
 class SearchResult(NamedTuple):
-    """What a player found at a position. Values are in [-1, 1] for the player to move there."""
+    """Result of a search at a position. Values are in [-1, 1] for the player to move."""
 
-    visit_counts: np.ndarray  # [A] int32, also of earlier searches whose tree was kept
+    visit_counts: np.ndarray  # [A] int32, includes visits of earlier searches in a reused tree
     q_values: np.ndarray  # [A] float32, mean value of each action's simulations; 0 without a visit
-    prior: np.ndarray  # [A] float32, the network's among the legal actions
+    prior: np.ndarray  # [A] float32, the network's prior, normalised over the legal actions
     legal_mask: np.ndarray  # [A] bool
-    root_value: float  # mean value of all simulations; without one, the network's
-    principal_variation: tuple[int, ...]  # the best action, the most visited answer, and so on; empty without a visit
-    num_simulations: int  # of this search: fewer than asked for where the time ran out or the tree was full
+    root_value: float  # mean value of all simulations; without simulations the network's value
+    principal_variation: tuple[int, ...]  # best action, most visited reply, and so on; empty without visits
+    num_simulations: int  # of this search; below the requested number if time ran out or the tree was full
     num_nodes: int  # of the tree
     seconds: float
-    choice: int | None = None  # of a Gumbel search: the action that it would play
+    choice: int | None = None  # action that a Gumbel search selected
 
     def ranking(self) -> list[int]:
-        """Legal actions, best first: the choice of a Gumbel search, then by visits, by prior, by number."""
+        """Legal actions, best first: the choice of a Gumbel search, then by visits, prior and action number."""
         actions = np.flatnonzero(self.legal_mask)
         order = np.lexsort((actions, -self.prior[actions], -self.visit_counts[actions], actions != self.choice))
         return [int(action) for action in actions[order]]
 
     @property
     def best_value(self) -> float:
-        """What the best action is worth, where the root's value is a mean over all; without a visit the root's."""
+        """Mean value of the best action; without a visit the root's value."""
         best = self.ranking()[0]
         return float(self.q_values[best]) if self.visit_counts[best] else self.root_value
 
 
 def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float, choice: int | None = None) -> SearchResult:
-    """The result of a search whose simulations have all been counted; `choice` is that of a Gumbel search."""
+    """The result of a search without pending leaves; `choice` is the action that a Gumbel search selected."""
     num_actions = trees.action.shape[2]
     edges, visited = int(trees.num_edges[tree, 0]), int(trees.num_visited[tree, 0])
     action = trees.action[tree, 0]
@@ -46,14 +46,14 @@ def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float, cho
     legal_mask[action[:edges]] = True
     counts[action[:visited]] = trees.visit_count[tree, 0, :visited]
     q_values[action[:visited]] = trees.value_sum[tree, 0, :visited] / trees.visit_count[tree, 0, :visited]
-    line = _principal_variation(trees, tree) if choice is None else line_of(trees, tree, choice)
+    variation = _most_visited_line(trees, tree, 0) if choice is None else principal_variation(trees, tree, choice)
     return SearchResult(
         visit_counts=counts,
         q_values=q_values,
         prior=prior,
         legal_mask=legal_mask,
         root_value=float(root_value(trees, tree) if visited else trees.node_value[tree, 0]),
-        principal_variation=tuple(line),
+        principal_variation=tuple(variation),
         num_simulations=num_simulations,
         num_nodes=int(trees.num_nodes[tree]),
         seconds=seconds,
@@ -61,19 +61,19 @@ def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float, cho
     )
 
 
-def line_of(trees: Trees, tree: int, action: int) -> tuple[int, ...]:
-    """An action of the root, the most visited answer to it, and so on; alone where it has no visit."""
+def principal_variation(trees: Trees, tree: int, action: int) -> tuple[int, ...]:
+    """An action of the root, the most visited reply, and so on; only the action if it has no visit."""
     visited = int(trees.num_visited[tree, 0]) if trees.num_nodes[tree] else 0
     edges = np.flatnonzero(trees.action[tree, 0, :visited] == action)
     child = int(trees.child[tree, 0, edges[0]]) if len(edges) else NO_CHILD
-    return (action, *_principal_variation(trees, tree, child))
+    return (action, *_most_visited_line(trees, tree, child))
 
 
-def _principal_variation(trees: Trees, tree: int, node: int = 0) -> list[int]:
-    line = []
+def _most_visited_line(trees: Trees, tree: int, node: int) -> list[int]:
+    actions = []
     while node != NO_CHILD and (visited := int(trees.num_visited[tree, node])):
         action, prior = trees.action[tree, node, :visited], trees.prior[tree, node, :visited]
         best = int(np.lexsort((action, -prior, -trees.visit_count[tree, node, :visited]))[0])
-        line.append(int(action[best]))
+        actions.append(int(action[best]))
         node = int(trees.child[tree, node, best])
-    return line
+    return actions

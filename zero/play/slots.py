@@ -1,11 +1,11 @@
-"""The data of games in lock-step: how they are played, the slots they are played in, questions, answers and records."""
+"""The data of games in lock-step: settings, slots, batches of evaluations, and records."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from zero.config.play import PlayParams, SearchParams
-from zero.games.position import NUM_PLANES, History, Position, Rules, new_histories, new_position, new_positions
+from zero.games.position import NUM_PLANES, History, Position, Rules, new_history, new_position
 from zero.search.cache import EvaluationCache, new_cache
 from zero.search.gumbel import GumbelRoots, new_gumbel_roots
 from zero.search.mcts import Path, new_path
@@ -14,21 +14,22 @@ from zero.search.tree import Trees, new_trees
 from zero.storage.manifests import NO_RESIGNATION, RESIGNATION
 
 IDLE = -1
-"""Game of a slot that has none left to play."""
-NO_QUESTION = -1
+"""Game of a slot when the shard has no game left for it."""
+NO_REQUEST = -1
+"""Row of a slot that does not wait for an evaluation."""
 
 END_PASSES, END_LENGTH, END_LINE, END_FULL, END_RESIGNATION = 0, 1, 2, 3, 4
 END_NAMES = ("passes", "length", "line", "full", RESIGNATION)
-"""How a game ended: two passes, the longest a game may last, k in a row, a full board, a player gave up."""
+"""How a game ended: two passes, the maximum number of moves, k in a row, a full board, resignation."""
 
 
 class PlaySettings(NamedTuple):
     """`SearchParams` and `PlayParams` as the kernels take them; made by `play_settings`."""
 
-    num_players: int  # 1: self-play; 2: a match, player 0 has Black in the games of even number
+    num_players: int  # 1: self-play; 2: a match, where player 0 has Black in games of even number
     num_simulations: int
     c_puct: float
-    parent_first_play: bool
+    fpu_from_parent: bool  # first-play urgency: the mean value of the node, else 0
     random_symmetry: bool
     tree_reuse: bool
     temperature_moves: int
@@ -36,62 +37,62 @@ class PlaySettings(NamedTuple):
     dirichlet_fraction: float
     first_game: int  # number of the shard's first game in its generation
     forced_playouts: float
-    full_search_fraction: float
-    fast_simulations: int
+    full_search_fraction: float  # playout-cap randomisation: probability of a full search
+    fast_simulations: int  # simulations of the other moves
     calibration_fraction: float
     resign_threshold: float
-    evaluation_cache: int
+    evaluation_cache: int  # entries, 0: off
     gumbel: bool
-    considered_actions: int
+    considered_actions: int  # max_num_considered_actions of mctx
     gumbel_scale: float
     value_scale: float
     rescale_values: bool
-    pass_wins: bool = False
+    pass_wins: bool = False  # see `zero.search.tree.Trees`
 
 
 class Slots(NamedTuple):
-    """Games in play: G slots, P players, T = G * P trees (tree of player p in slot s: s * P + p)."""
+    """Games in play: G slots, P players, T = G * P trees; player p has tree s * P + p in slot s."""
 
-    game: np.ndarray  # [G] int32, game within the shard, or IDLE
+    game: np.ndarray  # [G] int32, index of the game within the shard, or IDLE
     positions: Position  # leading axis G
     histories: History  # leading axis G
     trees: Trees
     path: Path
-    leaf: np.ndarray  # [G] int32, node that waits for an answer
-    row: np.ndarray  # [G] int32, its row in the player's batch, or NO_QUESTION
-    symmetry: np.ndarray  # [G] int32, under which it is shown
-    simulations_left: np.ndarray  # [G] int32, of the move in hand
-    is_new_root: np.ndarray  # [G] bool, the root has not had its noise
-    is_fast: np.ndarray  # [G] bool, the move in hand has few simulations and is no policy target
-    next_game: np.ndarray  # [1] int32, first game that no slot has taken
-    position: Position  # scratch: the position a simulation walks
+    leaf: np.ndarray  # [G] int32, node that waits for an evaluation
+    row: np.ndarray  # [G] int32, its row in the player's batch, or NO_REQUEST
+    symmetry: np.ndarray  # [G] int32, symmetry that the network sees the leaf under
+    simulations_left: np.ndarray  # [G] int32, of the current move
+    is_new_root: np.ndarray  # [G] bool, True: the root has no noise or Gumbel numbers yet
+    is_fast: np.ndarray  # [G] bool, True: the current move gets `fast_simulations` and is not a policy target
+    next_game: np.ndarray  # [1] int32, next game to start
+    position: Position  # scratch: position of the current simulation
     mask: np.ndarray  # [A] bool, scratch
     cache: EvaluationCache
     roots: GumbelRoots
 
 
 class Batch(NamedTuple):
-    """Questions and answers, by player."""
+    """Evaluations that the games request and their results, by player."""
 
-    num_questions: np.ndarray  # [P] int32
+    num_requests: np.ndarray  # [P] int32
     planes: np.ndarray  # [P, G, 17, W] uint64, see `zero.games.planes`
     prior: np.ndarray  # [P, G, A] float32
     value: np.ndarray  # [P, G] float32
 
 
 class Records(NamedTuple):
-    """The games of a shard as they are played: M games of up to T moves."""
+    """Records of the games of a shard: M games of up to T moves."""
 
     streams: np.ndarray  # [M, 3] uint64
     actions: np.ndarray  # [M, T] int16
-    visit_counts: np.ndarray  # [M, T, A] uint16, policy target times its sum; zeros where a move is no target
-    root_values: np.ndarray  # [M, T] float32, seen by the player to move
-    best_values: np.ndarray  # [M, T] float32, of the most visited action, likewise
-    ownership: np.ndarray  # [M, S*S] int8, owner of each point at the end of a game of Go that was played out
+    visit_counts: np.ndarray  # [M, T, A] uint16, policy target times its sum; zeros if the move is not a target
+    root_values: np.ndarray  # [M, T] float32, for the player to move
+    best_values: np.ndarray  # [M, T] float32, of the most visited action, for the player to move
+    ownership: np.ndarray  # [M, S*S] int8, owner of each point at the end of a game of Go, zeros after a resignation
     never_resigns: np.ndarray  # [M] bool
     num_moves: np.ndarray  # [M] int32
-    outcome: np.ndarray  # [M] int8, for Black
-    margin: np.ndarray  # [M] float32
+    outcome: np.ndarray  # [M] int8, +1, 0, -1 for Black
+    margin: np.ndarray  # [M] float32, points for Black
     end: np.ndarray  # [M] int8, index of END_NAMES
     num_done: np.ndarray  # [1] int32
     num_evaluations: np.ndarray  # [1] int64
@@ -120,7 +121,7 @@ def play_settings(
         num_players=num_players,
         num_simulations=play.num_simulations,
         c_puct=search.c_puct,
-        parent_first_play=search.first_play == "parent",
+        fpu_from_parent=search.first_play == "parent",
         random_symmetry=search.random_symmetry,
         tree_reuse=search.tree_reuse,
         temperature_moves=play.temperature_moves,
@@ -143,15 +144,15 @@ def play_settings(
 
 
 def new_slots(rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: int) -> Slots:
-    """Slots that have not taken a game."""
+    """Slots without games."""
     return Slots(
         game=np.full(num_slots, IDLE, np.int32),
-        positions=new_positions(rules, num_slots),
-        histories=new_histories(rules, num_slots),
+        positions=new_position(rules, num_slots),
+        histories=new_history(rules, num_slots),
         trees=new_trees(num_slots * settings.num_players, max_nodes, rules.num_actions, settings.pass_wins),
         path=new_path(num_slots, min(max_nodes, rules.max_moves) + 1),
         leaf=np.zeros(num_slots, np.int32),
-        row=np.full(num_slots, NO_QUESTION, np.int32),
+        row=np.full(num_slots, NO_REQUEST, np.int32),
         symmetry=np.zeros(num_slots, np.int32),
         simulations_left=np.zeros(num_slots, np.int32),
         is_new_root=np.zeros(num_slots, np.bool_),
@@ -170,9 +171,9 @@ def new_slots(rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: i
 
 
 def new_batch(rules: Rules, num_slots: int, num_players: int) -> Batch:
-    """A batch with a row for each slot."""
+    """A batch with one row per slot and player."""
     return Batch(
-        num_questions=np.zeros(num_players, np.int32),
+        num_requests=np.zeros(num_players, np.int32),
         planes=np.zeros((num_players, num_slots, NUM_PLANES, rules.num_words), np.uint64),
         prior=np.zeros((num_players, num_slots, rules.num_actions), np.float32),
         value=np.zeros((num_players, num_slots), np.float32),

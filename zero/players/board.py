@@ -6,7 +6,7 @@ import numpy as np
 
 from zero.errors import MoveError
 from zero.games.legality import why_illegal
-from zero.games.position import BLACK, EMPTY, GO, TO_PLAY, Position, Rules, new_history, new_positions, reset
+from zero.games.position import BLACK, EMPTY, GO, TO_PLAY, Position, Rules, new_history, new_position, reset
 from zero.games.rules import ended, legal_mask, margin, outcome, play
 
 
@@ -20,7 +20,7 @@ class Board:
           MoveError: one of them is illegal; the message says why.
         """
         self.rules = rules
-        self.positions = new_positions(rules, 1)  # search kernels take positions with the axis G
+        self.positions = new_position(rules, 1)  # search kernels take positions with the axis G
         self.history = new_history(rules)
         self._position = Position(*(array[0] for array in self.positions))  # views of the same memory
         self._mask = np.zeros(rules.num_actions, np.bool_)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero.errors import OpponentError
-from zero.games.coords import action_to_name, name_to_action
+from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.position import GO, Rules
 from zero.players.gtp_process import ANSWER_SECONDS, EngineError, GtpEngine, program_path
 from zero.players.player import RESIGN, PlayerId, Reply

@@ -10,7 +10,8 @@ from zero.config.params import SearchParams, match_play
 from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.play.batched_games import batch_shape
-from zero.play.lockstep import advance_searches, choice_of, open_slot, play_in_slot, start_search
+from zero.play.lockstep_games import begin_search
+from zero.play.lockstep_searches import advance_searches, open_slot, play_in_slot, read_choice
 from zero.play.player import check_board
 from zero.play.slots import new_batch, new_slots, play_settings
 from zero.players.player import RESIGN, PlayerId, Reply
@@ -90,7 +91,8 @@ class NetworkPlayer:
         """Searches all of the games together, so that their leaves share one evaluation batch."""
         slots = [self._slot_of[game] for game in games]
         for slot in slots:
-            start_search(self._settings, self._slots, slot, self._streams[slot], self._searching)
+            begin_search(self._settings, self._slots, slot, self._streams[slot])
+            self._searching[slot] = True
         batch = self._batch
         while num_requests := advance_searches(
             *(self._rules, self._settings, self._slots, batch, self._streams, self._searching)
@@ -100,7 +102,7 @@ class NetworkPlayer:
             with self._device_lock:
                 self._evaluator.evaluate(batch.planes[0, :rows], batch.prior[0, :rows], batch.value[0, :rows])
             self.num_evaluations += num_requests
-        choices = [choice_of(self._settings, self._slots, slot) for slot in slots]
+        choices = [read_choice(self._settings, self._slots, slot) for slot in slots]
         return [Reply(RESIGN if choice.resigns else choice.action) for choice in choices]
 
     def play(self, game: int, action: int) -> None:

@@ -84,7 +84,7 @@ class NetworkSession:
         for action in actions[len(played) :]:
             self._player.play(action)
         if ends_with_filler_pass and (len(actions) > len(played) or not self._has_filler_pass):
-            self._player.forget_pass()
+            self._player.ignore_last_pass()
         self._has_filler_pass = ends_with_filler_pass
 
     def choose(self, seconds: float | None) -> int:
@@ -104,7 +104,7 @@ class NetworkSession:
 
     def principal_variation(self, action: int) -> tuple[int, ...]:
         """An action and the most visited replies after it."""
-        return self._player.line(action)
+        return self._player.principal_variation(action)
 
     @property
     def seconds(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What the search asks of a network: priors and values for planes. No torch here."""
+"""The interface between the search and a network: planes in, priors and values out. No torch here."""
 
 from typing import Protocol, runtime_checkable
 
@@ -6,34 +6,37 @@ import numpy as np
 
 
 class Evaluator(Protocol):
-    """Judges positions. Deterministic: equal planes in a batch of equal shape give equal bits."""
+    """Evaluates positions. It is deterministic: equal planes in a batch of equal shape give equal bits."""
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-        """Judges a batch.
+        """Evaluates a batch. Writes into `prior` and `value`.
 
         Args:
           planes: [B, P, W] uint64, bitboards, see `zero.games.planes`.
-          prior: [B, A] float32, written: probabilities over all actions, legal or not.
-          value: [B] float32, written: in [-1, 1] for the player to move.
+          prior: [B, A] float32, probabilities over all actions, legal or not.
+          value: [B] float32, in [-1, 1] for the player to move.
         """
         ...
 
 
 @runtime_checkable
 class AsyncEvaluator(Evaluator, Protocol):
-    """An evaluator that works on a device of its own, while the host does something else. One batch at a time."""
+    """An evaluator on another device, which computes while the host searches. It takes one batch at a time."""
 
     def submit(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-        """Begins to judge a batch and returns; the arrays are those of `evaluate`, and `planes` may change at once."""
+        """Starts the evaluation of a batch and returns.
+
+        The arrays are those of `evaluate`. The caller may overwrite `planes` as soon as `submit` returns.
+        """
         ...
 
     def wait(self) -> None:
-        """Returns when the answers are in the arrays that `submit` was given."""
+        """Returns when the results are in the arrays that `submit` got."""
         ...
 
 
 class UniformEvaluator:
-    """Knows nothing: equal priors and value 0. For benchmarks and tests of the search alone."""
+    """Gives every position equal priors and the value 0: for benchmarks and tests of the search alone."""
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         """Writes equal priors and zeros."""

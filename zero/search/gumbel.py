@@ -1,22 +1,22 @@
-"""The search of Danihelka et al. 2022, 'Policy improvement by planning with Gumbel': few simulations, well spent.
+"""Gumbel AlphaZero search, for few simulations (Danihelka et al. 2022, 'Policy improvement by planning with Gumbel').
 
-At the root, sequential halving over the actions of greatest gumbel + logit, which is a draw without replacement from
-the prior; below it, visits that follow the improved policy. Both rest on the completed Q-values of a node:
+The root runs sequential halving over the actions with the greatest gumbel + logit, a sample without replacement from
+the prior. Below the root, visits follow the improved policy. Both use the completed Q-values of a node:
 
-    sigma(q) = (c_visit + max_b N(s, b)) value_scale q,   logit = log P(s, a),
+    sigma(q) = (c_visit + max_b N(s, b)) value_scale q,   logit = log P(s, a).
 
-where an action without a visit has the node's mixed value v_mix for q (their Appendix D). With `rescale_values` q is
-first brought to [0, 1] by the least and the greatest of the node's legal actions: then the best of them is pushed as
-far where they differ by a hair as where they differ by the game. The improved policy is softmax(logit + sigma(q)); it
-is the policy target. Schedule, names and selection are those of DeepMind's mctx.
+An unvisited action gets the node's mixed value v_mix as q (Appendix D). With `rescale_values`, q is first mapped to
+[0, 1] by the minimum and maximum over the node's legal actions; then sigma no longer depends on how far the values are
+apart. The policy target is the improved policy, softmax(logit + sigma(q)). Schedule, names and selection are those of
+DeepMind's mctx; `considered_actions` is its max_num_considered_actions.
 
-In a tree kept from the move before, Q, N and v_mix are those of the whole tree, but the schedule and the choice of the
-move count the visits of the search in hand alone (`base_visits`): with the older ones no action would have the visits
-that the schedule asks for. The draw is then from the policy that the older visits improved, not from the bare prior.
+In a reused tree, Q, N and v_mix count all visits. The schedule and the choice of the move count only the visits of the
+current search (`base_visits` holds the others), since the schedule compares visit counts with a plan that starts at 0.
+The sample then comes from the policy that the older visits improved, not from the prior.
 
-If several simulations of one tree are in flight (`zero.search.virtual_loss`), their visits count as visits, and their
-values, which nobody knows yet, not at all: at the root they go to different actions of the schedule, below it to those
-that are furthest behind. Games in lock-step have none on their way.
+With several simulations in flight (`zero.search.virtual_loss`), a simulation in flight counts as a visit without a
+value. The root then gives them different actions of the schedule, and lower nodes the actions furthest behind their
+share. Games in lock-step have no simulations in flight.
 Slow twin: tests/oracle/gumbel.py.
 """
 
@@ -32,30 +32,30 @@ from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root
 
 C_VISIT = np.float32(50.0)
-"""The paper's constant."""
-LEAST_RANGE = np.float32(1e-8)
-"""Below this the Q-values of a node count as equal."""
-LEAST_PRIOR = np.float32(np.finfo(np.float32).tiny)
-"""Stands for a prior of 0, whose logit would be infinite."""
-LEAST_UNIFORM = 2.0**-54
-"""Stands for a random number of 0, whose Gumbel number would be infinite."""
-SMALL_REST = np.float32(1e-3)
-"""What the visited edges leave of the prior is summed anew below this: 1 minus their sum would be mostly rounding."""
-WHOLE_TARGET = 65535
-"""Parts that a policy target is dealt out in: the most that a record can hold of one action."""
+"""c_visit, the constant of the paper."""
+MIN_RANGE = np.float32(1e-8)
+"""Smallest range of Q-values that `rescale_values` divides by."""
+MIN_PRIOR = np.float32(np.finfo(np.float32).tiny)
+"""Replaces a prior of 0, whose logit would be infinite."""
+MIN_UNIFORM = 2.0**-54
+"""Replaces a random number of 0, whose Gumbel number would be infinite."""
+MIN_REMAINDER = np.float32(1e-3)
+"""Smallest prior of all unvisited edges that is computed as 1 minus the visited ones; below it rounding dominates."""
+TARGET_SUM = 65535
+"""Sum of a policy target in integer units: the maximum of a record's uint16."""
 
 
 class GumbelRoots(NamedTuple):
-    """What the search in hand knows about the root of each tree, by action."""
+    """State of the current Gumbel search of each tree, by root action, and scratch for one node."""
 
-    gumbel: np.ndarray  # [T, A] float32, of legal actions alone
-    logit: np.ndarray  # [T, A] float32    log P(root, a), of legal actions alone
+    gumbel: np.ndarray  # [T, A] float32, legal actions only
+    logit: np.ndarray  # [T, A] float32    log P(root, a), legal actions only
     base_visits: np.ndarray  # [T, A] int32    N(root, a) before the search
-    num_considered: np.ndarray  # [T] int32, actions that sequential halving begins with
+    num_considered: np.ndarray  # [T] int32, actions that sequential halving starts with
     num_simulations: np.ndarray  # [T] int32, of the search
-    on_way: np.ndarray  # [A] int32, simulations on their way through each visited edge of the node in hand
-    num_on_way: np.ndarray  # [1] int32, their sum
-    weight: np.ndarray  # [A] float32, scratch: an improved policy by edge, not normalised
+    in_flight: np.ndarray  # [A] int32, simulations in flight through each visited edge of the current node
+    num_in_flight: np.ndarray  # [1] int32, their sum
+    weight: np.ndarray  # [A] float32, scratch: the improved policy of the current node by edge, not normalised
     value_scale: np.ndarray  # [1] float32, the paper's c_scale
     rescale_values: np.ndarray  # [1] bool
 
@@ -63,7 +63,7 @@ class GumbelRoots(NamedTuple):
 def new_gumbel_roots(
     num_trees: int, num_actions: int, value_scale: float = 0.1, rescale_values: bool = True
 ) -> GumbelRoots:
-    """Roots whose search has not begun; by default Q-values count as in mctx."""
+    """Roots without a search; the defaults weigh Q-values as mctx does."""
     shape = (num_trees, num_actions)
     return GumbelRoots(
         gumbel=np.zeros(shape, np.float32),
@@ -71,8 +71,8 @@ def new_gumbel_roots(
         base_visits=np.zeros(shape, np.int32),
         num_considered=np.zeros(num_trees, np.int32),
         num_simulations=np.zeros(num_trees, np.int32),
-        on_way=np.zeros(num_actions, np.int32),
-        num_on_way=np.zeros(1, np.int32),
+        in_flight=np.zeros(num_actions, np.int32),
+        num_in_flight=np.zeros(1, np.int32),
         weight=np.zeros(num_actions, np.float32),
         value_scale=np.array([value_scale], np.float32),
         rescale_values=np.array([rescale_values], np.bool_),
@@ -80,7 +80,7 @@ def new_gumbel_roots(
 
 
 @kernel
-def draw_gumbel(
+def begin_gumbel_search(
     roots: GumbelRoots,
     trees: Trees,
     tree: int,
@@ -89,10 +89,10 @@ def draw_gumbel(
     scale: float,
     stream: np.ndarray,
 ) -> None:
-    """Begins a search of a judged root: notes what it has and draws its Gumbel numbers. Writes into all but `tree`.
+    """Begins a search of an evaluated root: draws its Gumbel numbers. Writes into `roots`, `trees.edge_of`, `stream`.
 
-    Numbers are drawn for the legal actions in their order, so that they do not depend on what was visited before. A
-    `scale` of 0, for matches, draws none.
+    Numbers are drawn in the order of the actions, so they do not depend on earlier visits. `scale` multiplies them; a
+    scale of 0, for matches, draws none.
     """
     gumbel, logit, base_visits = roots.gumbel[tree], roots.logit[tree], roots.base_visits[tree]
     index_root(trees, tree)
@@ -102,7 +102,7 @@ def draw_gumbel(
         base_visits[a] = 0
         if e == NO_EDGE:
             continue
-        logit[a] = math.log(max(trees.prior[tree, 0, e], LEAST_PRIOR))
+        logit[a] = math.log(max(trees.prior[tree, 0, e], MIN_PRIOR))
         if e < trees.num_visited[tree, 0]:
             base_visits[a] = trees.visit_count[tree, 0, e]
         if scale > 0.0:
@@ -113,15 +113,15 @@ def draw_gumbel(
 
 @inline_kernel
 def gumbel_number(uniform: float) -> float:
-    """The Gumbel(0, 1) number of a random number in [0, 1)."""
-    return -math.log(-math.log(max(uniform, LEAST_UNIFORM)))
+    """The Gumbel(0, 1) number for a uniform number in [0, 1)."""
+    return -math.log(-math.log(max(uniform, MIN_UNIFORM)))
 
 
 @kernel
 def considered_visit(num_considered: int, num_simulations: int, simulation: int) -> int:
-    """Visits that the action of this simulation (from 0) has had, by sequential halving.
+    """Visit count, in this search, of the action that sequential halving visits in this simulation (from 0).
 
-    Each phase visits the actions left, `extra` times in turn, and leaves the better half of them; at least two.
+    Each phase visits the remaining actions `extra` times in turn, then keeps the better half, but at least two.
     """
     if num_considered <= 1:
         return simulation
@@ -140,9 +140,9 @@ def considered_visit(num_considered: int, num_simulations: int, simulation: int)
 
 @kernel
 def select_root_edge(roots: GumbelRoots, trees: Trees, tree: int, simulation: int) -> int:
-    """The root's edge for this simulation of the search (from 0); any of those without a visit may be it."""
+    """The root's edge for this simulation of the search (from 0); may be any unvisited edge."""
     considered = considered_visit(roots.num_considered[tree], roots.num_simulations[tree], simulation)
-    return int(_best_of_visits(roots, trees, tree, considered))
+    return int(_best_edge_with_visits(roots, trees, tree, considered))
 
 
 @kernel
@@ -158,7 +158,10 @@ def descend_gumbel(
     path: Path,
     game: int,
 ) -> int:
-    """As `zero.search.mcts.descend`, for this simulation of the search (from 0). Writes into all but the rules."""
+    """Selects to a leaf like `zero.search.mcts.descend`, for simulation number `simulation` (from 0) of the search.
+
+    Writes into everything except the rules.
+    """
     num_nodes = trees.num_nodes[tree]
     path.length[game] = 0
     edge = select_root_edge(roots, trees, tree, simulation)
@@ -171,29 +174,30 @@ def descend_gumbel(
 
 @kernel
 def gumbel_choice(roots: GumbelRoots, trees: Trees, tree: int) -> int:
-    """The root's edge to play: of those most visited in this search that of greatest gumbel + logit + sigma(q)."""
+    """The root's edge to play: the greatest gumbel + logit + sigma(q) among the most visited edges of this search."""
     most = 0
     for e in range(trees.num_visited[tree, 0]):
         most = max(most, trees.visit_count[tree, 0, e] - roots.base_visits[tree, trees.action[tree, 0, e]])
-    return int(_best_of_visits(roots, trees, tree, most))
+    return int(_best_edge_with_visits(roots, trees, tree, most))
 
 
 @kernel
-def _best_of_visits(roots: GumbelRoots, trees: Trees, tree: int, visits: int) -> int:
-    """Of the root's edges with so many visits in this search that with the greatest gumbel + logit + sigma(q).
+def _best_edge_with_visits(roots: GumbelRoots, trees: Trees, tree: int, visits: int) -> int:
+    """The root's edge with the greatest gumbel + logit + sigma(q) among those with `visits` visits in this search.
 
-    Of equals the lowest action. Visits on their way are among them.
+    Visits in flight count. Ties go to the lowest action.
     """
     gumbel, logit, base_visits = roots.gumbel[tree], roots.logit[tree], roots.base_visits[tree]
     action, visit_count, value_sum = trees.action[tree, 0], trees.visit_count[tree, 0], trees.value_sum[tree, 0]
     visited = trees.num_visited[tree, 0]
-    mixed, high, slope = _complete(roots, trees, tree, 0)
+    mixed, high, slope = _completed_q_values(roots, trees, tree, 0)
+    # Unvisited edges all have 0 visits, so they take part only if the schedule asks for 0.
     best, best_score = 0, np.float32(-np.inf)
     for e in range(trees.num_edges[tree, 0] if visits == 0 else visited):
         a = action[e]
         q_value = mixed
         if e < visited:
-            if visit_count[e] + roots.on_way[e] - base_visits[a] != visits:
+            if visit_count[e] + roots.in_flight[e] - base_visits[a] != visits:
                 continue
             if visit_count[e] > 0:
                 q_value = value_sum[e] / np.float32(visit_count[e])
@@ -205,86 +209,89 @@ def _best_of_visits(roots: GumbelRoots, trees: Trees, tree: int, visits: int) ->
 
 @kernel
 def select_gumbel_edge(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> int:
-    """The edge of a node below the root that is furthest behind the improved policy. Writes into `roots.weight`.
+    """The edge below the root whose visits are furthest behind the improved policy. Writes into `roots.weight`.
 
-    It has the greatest policy(a) - N(s, a) / (1 + sum_b N(s, b)), where N counts visits on their way too; of equals the
-    lowest action. Those without a visit have one Q-value, so only the first of them, which has the greatest prior, can
-    be it.
+    It has the greatest policy(a) - N(s, a) / (1 + sum_b N(s, b)), where N includes visits in flight. Ties go to the
+    lowest action.
     """
     visited = trees.num_visited[tree, node]
     if visited == 0:
         return 0
     action, visit_count, weight = trees.action[tree, node], trees.visit_count[tree, node], roots.weight
-    total, factor = _weigh(roots, trees, tree, node)
+    total, factor = _write_policy_weights(roots, trees, tree, node)
     share = np.float32(1.0) / total
-    step = np.float32(1.0) / np.float32(1 + trees.node_visits[tree, node] + roots.num_on_way[0])
+    step = np.float32(1.0) / np.float32(1 + trees.node_visits[tree, node] + roots.num_in_flight[0])
     best, best_score = 0, np.float32(-np.inf)
     for e in range(visited):
-        score = weight[e] * share - np.float32(visit_count[e] + roots.on_way[e]) * step
+        score = weight[e] * share - np.float32(visit_count[e] + roots.in_flight[e]) * step
         if score > best_score or (score == best_score and action[e] < action[best]):
             best, best_score = e, score
+    # All unvisited edges have the same Q, so only the first of them, with the greatest prior, can win.
     if visited < trees.num_edges[tree, node]:
-        score = max(trees.prior[tree, node, visited], LEAST_PRIOR) * factor * share
+        score = max(trees.prior[tree, node, visited], MIN_PRIOR) * factor * share
         if score > best_score or (score == best_score and action[visited] < action[best]):
             best = visited
     return int(best)
 
 
 @kernel
-def improved_policy(roots: GumbelRoots, trees: Trees, tree: int, out: np.ndarray) -> None:
-    """The root's improved policy in whole parts of 65,535, which they add up to. Writes into `out` and scratch.
+def write_improved_policy(roots: GumbelRoots, trees: Trees, tree: int, out: np.ndarray) -> None:
+    """The root's improved policy by action, in integers that sum to TARGET_SUM. Writes into `out` ([A] uint16).
 
-    `out` ([A] uint16) is by action. Where the shares, laid end to end, meet is rounded, so that none is off by a part.
+    The cumulative sums are rounded, not the probabilities, so the total is exact and each entry is off by less than 1.
     """
-    _, factor = _weigh(roots, trees, tree, 0)
+    _, factor = _write_policy_weights(roots, trees, tree, 0)
     weight = roots.weight
     for e in range(trees.num_visited[tree, 0], trees.num_edges[tree, 0]):
-        weight[e] = max(trees.prior[tree, 0, e], LEAST_PRIOR) * factor
+        weight[e] = max(trees.prior[tree, 0, e], MIN_PRIOR) * factor
     total = 0.0
     index_root(trees, tree)
     for a in range(trees.edge_of.shape[0]):
         if trees.edge_of[a] != NO_EDGE:
             total += weight[trees.edge_of[a]]
-    end, dealt = 0.0, 0
+    end, written = 0.0, 0
     for a in range(trees.edge_of.shape[0]):
         out[a] = 0
         if trees.edge_of[a] != NO_EDGE:
             end += weight[trees.edge_of[a]]
-            mark = int(end / total * WHOLE_TARGET + 0.5)
-            out[a] = mark - dealt
-            dealt = mark
+            boundary = int(end / total * TARGET_SUM + 0.5)
+            out[a] = boundary - written
+            written = boundary
 
 
 @inline_kernel
-def _weigh(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> tuple[np.float32, np.float32]:
-    """Writes P exp(sigma(q) - max sigma) of the visited edges into `roots.weight`.
+def _write_policy_weights(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> tuple[np.float32, np.float32]:
+    """Computes P exp(sigma(q) - max sigma) of the visited edges. Writes into `roots.weight`.
 
-    Returns the sum over all edges, and what to multiply the prior of an edge without a visit with.
+    Returns the sum over all edges, visited or not, and the factor for the prior of an unvisited edge.
     """
     visited, edges = trees.num_visited[tree, node], trees.num_edges[tree, node]
     prior, visit_count, value_sum = trees.prior[tree, node], trees.visit_count[tree, node], trees.value_sum[tree, node]
     weight = roots.weight
-    mixed, high, slope = _complete(roots, trees, tree, node)
+    mixed, high, slope = _completed_q_values(roots, trees, tree, node)
     for e in range(visited):
         q_value = value_sum[e] / np.float32(visit_count[e]) if visit_count[e] > 0 else mixed
-        weight[e] = max(prior[e], LEAST_PRIOR) * np.float32(math.exp(slope * (q_value - high)))
+        weight[e] = max(prior[e], MIN_PRIOR) * np.float32(math.exp(slope * (q_value - high)))
+    # Minus the greatest sigma, so that exp does not overflow; the constant cancels in the normalisation.
     factor = np.float32(math.exp(slope * (mixed - high)))
     total, rest = np.float32(0.0), np.float32(1.0)
     for e in range(visited):
         total += weight[e]
         rest -= prior[e]
     if visited < edges:
-        if rest < SMALL_REST:
+        if rest < MIN_REMAINDER:
             rest = np.float32(0.0)
             for e in range(visited, edges):
-                rest += max(prior[e], LEAST_PRIOR)
+                rest += max(prior[e], MIN_PRIOR)
         total += rest * factor
     return total, factor
 
 
 @inline_kernel
-def _complete(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> tuple[np.float32, np.float32, np.float32]:
-    """The mixed value of a node, its greatest completed Q-value, and the slope of sigma."""
+def _completed_q_values(
+    roots: GumbelRoots, trees: Trees, tree: int, node: int
+) -> tuple[np.float32, np.float32, np.float32]:
+    """The mixed value v_mix of a node, its greatest completed Q-value, and the slope of sigma."""
     visited = trees.num_visited[tree, node]
     prior, visit_count, value_sum = trees.prior[tree, node], trees.visit_count[tree, node], trees.value_sum[tree, node]
     low, high, most = np.float32(np.inf), np.float32(-np.inf), 0
@@ -294,10 +301,11 @@ def _complete(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> tuple[n
         if visit_count[e] > 0:
             q_value = value_sum[e] / np.float32(visit_count[e])
             low, high, most = min(low, q_value), max(high, q_value), max(most, visit_count[e])
-            share = max(prior[e], LEAST_PRIOR)
+            share = max(prior[e], MIN_PRIOR)
             prior_sum += share
             weighted += share * q_value
             counted += 1
+    # v_mix: the network's value and the prior-weighted mean of the visited Q-values, weighted 1 to sum_b N(s, b).
     mixed = trees.node_value[tree, node]
     if counted > 0:
         visits = np.float32(trees.node_visits[tree, node])
@@ -306,5 +314,5 @@ def _complete(roots: GumbelRoots, trees: Trees, tree: int, node: int) -> tuple[n
         low, high = min(low, mixed), max(high, mixed)
     slope = (C_VISIT + np.float32(most)) * roots.value_scale[0]
     if roots.rescale_values[0]:
-        slope /= max(high - low, LEAST_RANGE)
+        slope /= max(high - low, MIN_RANGE)
     return mixed, high, slope

@@ -1,11 +1,11 @@
-"""One simulation of the paper's search (Methods, 'Search algorithm'), cut where the network is asked.
+"""One simulation of the paper's search (Methods, 'Search algorithm'), split at the network evaluation.
 
-`descend` selects to a leaf and makes its node; the caller has it judged; `set_prior` and `backup` finish. The PUCT rule
+`descend` selects a leaf and adds its node. The caller evaluates it; `set_prior` and `backup` finish. The PUCT rule is
 
-    argmax_a Q(s, a) + c_puct P(s, a) sqrt(sum_b N(s, b)) / (1 + N(s, a)),   Q(s, a) = W(s, a) / N(s, a)
+    argmax_a Q(s, a) + c_puct P(s, a) sqrt(sum_b N(s, b)) / (1 + N(s, a)),   Q(s, a) = W(s, a) / N(s, a).
 
-is used with at least 1 under the root, so that the first choice at a node follows the prior. Before the first visit Q
-is 0, as in the paper, or the mean value of the node (`parent_first_play`).
+The sum under the root counts as at least 1, so that the first selection at a node follows the prior. The first-play
+urgency (FPU), Q before the first visit, is 0 as in the paper, or the mean value of the node (`fpu_from_parent`).
 Slow twin: tests/oracle/mcts.py.
 """
 
@@ -21,11 +21,11 @@ from zero.search.tree import NO_CHILD, NO_EDGE, Trees, add_node, visit_edge
 
 
 class Path(NamedTuple):
-    """Edges from the root to the leaf of the simulation in hand, for each game."""
+    """Edges from the root to the leaf of the current simulation, for each game; D is the greatest depth."""
 
     node: np.ndarray  # [G, D] int32
     edge: np.ndarray  # [G, D] int32
-    length: np.ndarray  # [G] int32
+    length: np.ndarray  # [G] int32, number of edges
 
 
 def new_path(num_games: int, max_depth: int) -> Path:
@@ -35,23 +35,25 @@ def new_path(num_games: int, max_depth: int) -> Path:
 
 
 @kernel
-def select_edge(trees: Trees, tree: int, node: int, c_puct: np.float32, parent_first_play: bool) -> int:
-    """The edge with the greatest PUCT score; of equals the lowest action. Without a visit only the first can be it."""
+def select_edge(trees: Trees, tree: int, node: int, c_puct: np.float32, fpu_from_parent: bool) -> int:
+    """The edge with the greatest PUCT score. Ties go to the lowest action."""
     action, prior = trees.action[tree, node], trees.prior[tree, node]
     visit_count, value_sum = trees.visit_count[tree, node], trees.value_sum[tree, node]
     node_visits = max(1, trees.node_visits[tree, node])
     scale = c_puct * np.float32(math.sqrt(np.float32(node_visits)))
-    first_play = trees.node_value_sum[tree, node] / np.float32(node_visits) if parent_first_play else np.float32(0.0)
+    fpu = trees.node_value_sum[tree, node] / np.float32(node_visits) if fpu_from_parent else np.float32(0.0)
     visited = trees.num_visited[tree, node]
     best, best_score = 0, np.float32(-np.inf)
+    # In float32 and in this order of operations, like the slow twin: equal trees depend on equal ties.
     for e in range(visited):
         visits = np.float32(visit_count[e])
-        q_value = value_sum[e] / visits if visits > np.float32(0.0) else first_play
+        q_value = value_sum[e] / visits if visits > np.float32(0.0) else fpu
         score = q_value + scale * prior[e] / (np.float32(1.0) + visits)
         if score > best_score or (score == best_score and action[e] < action[best]):
             best, best_score = e, score
+    # All unvisited edges have the same Q, so only the first of them, with the greatest prior, can win.
     if visited < trees.num_edges[tree, node]:
-        score = first_play + scale * prior[visited]
+        score = fpu + scale * prior[visited]
         if score > best_score or (score == best_score and action[visited] < action[best]):
             best = visited
     return int(best)
@@ -64,25 +66,25 @@ def descend(
     tree: int,
     root_edge: int,
     c_puct: np.float32,
-    parent_first_play: bool,
+    fpu_from_parent: bool,
     position: Position,
     history: History,
     mask: np.ndarray,
     path: Path,
     game: int,
 ) -> int:
-    """Selects down from the root to a leaf, which is made where it is new, and returns its node.
+    """Selects from the root down to a leaf, adds its node if it is new, and returns the node.
 
-    `root_edge` is the first edge, or NO_EDGE for the one of the PUCT rule. The leaf is either new (judge it) or without
-    edges, as the end of a game is (back up its `node_value`). On entry `position` is the root; writes into `position`,
-    `history` (beyond the root), `mask`, `trees` and `path`.
+    Writes into `position`, `history` (beyond the root), `mask`, `trees` and `path`. On entry `position` is the root.
+    `root_edge` is the first edge, or NO_EDGE to apply the PUCT rule. A new leaf needs an evaluation. A leaf without
+    edges is terminal: back up its `node_value`.
     """
     node, edge = 0, root_edge
     num_nodes = trees.num_nodes[tree]
     path.length[game] = 0
     while node < num_nodes and trees.num_edges[tree, node] > 0:
         if edge == NO_EDGE:
-            edge = select_edge(trees, tree, node, c_puct, parent_first_play)
+            edge = select_edge(trees, tree, node, c_puct, fpu_from_parent)
         node = follow_edge(rules, trees, tree, node, edge, position, history, mask, path, game)
         edge = NO_EDGE
     return node
@@ -101,12 +103,12 @@ def follow_edge(
     path: Path,
     game: int,
 ) -> int:
-    """Plays an edge and returns the node it leads to, which is made where it is new: its number is then the highest.
+    """Plays an edge, adds the child node if it is new, and returns it.
 
-    Writes into `position`, `history`, `mask`, `trees` and `path`.
+    Writes into `position`, `history`, `mask`, `trees` and `path`. A new node has the highest number of the tree.
     """
     if edge >= trees.num_visited[tree, node]:
-        edge = visit_edge(trees, tree, node, edge)
+        edge = visit_edge(trees, tree, node, edge)  # moves the edge to another index
     depth = path.length[game]
     path.node[game, depth] = node
     path.edge[game, depth] = edge
@@ -121,7 +123,7 @@ def follow_edge(
 
 @kernel
 def make_node(rules: Rules, trees: Trees, tree: int, position: Position, history: History, mask: np.ndarray) -> int:
-    """Makes the node of a position and returns its number. Writes into `trees` and `mask`."""
+    """Adds the node of a position and returns its number. Writes into `trees` and `mask`."""
     legal_mask(rules, position, history, mask)
     value = 0.0
     if ended(position):
@@ -131,11 +133,13 @@ def make_node(rules: Rules, trees: Trees, tree: int, position: Position, history
 
 @kernel
 def make_child(rules: Rules, trees: Trees, tree: int, position: Position, history: History, mask: np.ndarray) -> int:
-    """As `make_node`, below the root. With `trees.pass_wins` a position that a pass would end and win is one without
-    edges, worth a win: nobody need ask a network what the rules know. Uses the position's scratch.
+    """Adds a node below the root and returns its number. Writes into `trees`, `mask` and the position's scratch.
+
+    With `trees.pass_wins`, a position that the player to move would win by a second pass is terminal and a win. The
+    rules decide it, so the network is not asked.
     """
-    asked = trees.pass_wins[0] and position.state[NUM_PASSES] == 1 and not ended(position)
-    if asked and outcome(rules, position) * position.state[TO_PLAY] > 0:
+    can_end = trees.pass_wins[0] and position.state[NUM_PASSES] == 1 and not ended(position)
+    if can_end and outcome(rules, position) * position.state[TO_PLAY] > 0:
         mask[:] = False
         return add_node(trees, tree, mask, 1.0)
     return make_node(rules, trees, tree, position, history, mask)
@@ -143,9 +147,9 @@ def make_child(rules: Rules, trees: Trees, tree: int, position: Position, histor
 
 @kernel
 def backup(trees: Trees, tree: int, value: np.float32, path: Path, game: int) -> None:
-    """Counts a simulation along its path. `value` is seen by the player to move at the leaf. Writes into `trees`."""
+    """Adds a simulation to its path; `value` is for the player to move at the leaf. Writes into `trees`."""
     for depth in range(path.length[game] - 1, -1, -1):
-        value = -value
+        value = -value  # the players alternate
         node, edge = path.node[game, depth], path.edge[game, depth]
         trees.visit_count[tree, node, edge] += 1
         trees.value_sum[tree, node, edge] += value

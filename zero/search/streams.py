@@ -1,7 +1,8 @@
-"""Random streams, keyed by what they are for and never by who runs them.
+"""Counter-based random streams, keyed by their purpose and never by a worker.
 
-A stream is three words: a 128-bit key and a counter. Draw i is a hash of (key, i), so a game has the same draws on any
-worker, in any company. The hash is SplitMix64's finaliser (Steele, Lea and Flood 2014), under each half of the key.
+A stream is three words: a 128-bit key and a counter. Draw i is a hash of (key, i), so a game gets the same draws on any
+worker and next to any other games. The hash applies SplitMix64's finaliser (Steele, Lea and Flood 2014) once for each
+half of the key.
 """
 
 import hashlib
@@ -13,15 +14,17 @@ from zero.kernels import inline_kernel, kernel
 
 STREAM_WORDS = 3
 KEY_0, KEY_1, COUNTER = 0, 1, 2
+"""Indices of the words of a stream."""
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 FLOAT_STEP = 1.0 / (1 << 53)
+"""Distance between two neighbouring results of `next_float`: a float64 has 53 bits of precision."""
 
 
 def stream_of(seed: int, generation: int, phase: str, game: int) -> np.ndarray:
-    """The stream of one game (or sample) of one phase: [3] uint64, at its start."""
+    """The stream of one game (or sample) in one phase, at its start: [3] uint64."""
     digest = hashlib.sha256(f"{seed}/{generation}/{phase}/{game}".encode()).digest()
     words = np.frombuffer(digest[:16], "<u8")
     return np.array([words[0], words[1], 0], np.uint64)
@@ -44,26 +47,28 @@ def next_word(stream: np.ndarray) -> np.uint64:
 
 @inline_kernel
 def next_float(stream: np.ndarray) -> float:
-    """A number in [0, 1) with 53 bits. Writes into `stream`."""
+    """A uniform number in [0, 1) with 53 random bits. Writes into `stream`."""
     return np.float64(next_word(stream) >> np.uint64(11)) * FLOAT_STEP
 
 
 @inline_kernel
 def next_below(stream: np.ndarray, bound: int) -> int:
-    """An integer in [0, bound); its bias is below bound / 2^53. Writes into `stream`."""
+    """A uniform integer in [0, bound), with a bias below bound / 2^53. Writes into `stream`."""
     return int(next_float(stream) * bound)
 
 
 @kernel
 def next_normal(stream: np.ndarray) -> float:
     """A standard normal number (Box and Muller). Writes into `stream`."""
+    # 1 - u is in (0, 1]: the logarithm stays finite. The second number of the pair is not kept, a stream has no state.
     radius = math.sqrt(-2.0 * math.log(1.0 - next_float(stream)))
     return radius * math.cos(2.0 * math.pi * next_float(stream))
 
 
 @kernel
 def next_gamma(stream: np.ndarray, shape: float) -> float:
-    """A gamma number of unit scale (Marsaglia and Tsang 2000). Writes into `stream`."""
+    """A gamma-distributed number of unit scale (Marsaglia and Tsang 2000). Writes into `stream`."""
+    # The method needs shape >= 1; gamma(shape) = gamma(shape + 1) * u^(1 / shape) covers the rest.
     boost = 1.0
     if shape < 1.0:
         boost = (1.0 - next_float(stream)) ** (1.0 / shape)

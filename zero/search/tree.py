@@ -1,7 +1,7 @@
-"""Search trees as flat arrays, many side by side: allocation, root noise, and the move of the root to a child.
+"""Search trees as flat arrays: allocation, edges, root noise, and reuse of a subtree.
 
-Nodes of a tree are numbered in the order they were made, so a child's number is above its parent's; `reroot` keeps
-that order, which lets it move rows in place and cut a subtree that is too large at its newest nodes.
+Nodes are numbered in the order of their creation, so a child has a higher number than its parent. `reroot` keeps this
+order. It can therefore move rows in place, and drop the newest nodes of a subtree that is too large.
 """
 
 from typing import NamedTuple
@@ -16,28 +16,30 @@ NO_EDGE = -1
 
 
 class Trees(NamedTuple):
-    """Trees T, nodes N, edges E <= A a node; edge (t, n, e) is the legal action `action[t, n, e]` at node n.
+    """T trees of N nodes with up to A edges each; edge (t, n, e) is the legal action `action[t, n, e]` at node n.
 
-    The visited edges of a node come first, in the order of their first visits; what is kept of visits means nothing
-    for the others. First of those is the one with the greatest prior (of equals, the lowest action). So a selection
-    looks at the visited edges and one more, and a new node writes to few cache lines.
+    The visited edges of a node come first, in the order of their first visits. Visit counts, value sums and children
+    are undefined for the other edges. The first of those has the greatest prior (ties: the lowest action). So a
+    selection reads the visited edges and one more, and a new node writes to few cache lines.
     """
 
     action: np.ndarray  # [T, N, A] int16
     prior: np.ndarray  # [T, N, A] float32    P(s, a)
-    visit_count: np.ndarray  # [T, N, A] int32    N(s, a), visited edges alone
-    value_sum: np.ndarray  # [T, N, A] float32    W(s, a), seen by the player to move at n; visited edges alone
-    child: np.ndarray  # [T, N, A] int32    node the edge leads to, or NO_CHILD; visited edges alone
-    num_edges: np.ndarray  # [T, N] int32    legal actions; 0 where the game has ended or is decided (`pass_wins`)
-    num_visited: np.ndarray  # [T, N] int32    edges with a visit, counted or on its way
+    visit_count: np.ndarray  # [T, N, A] int32    N(s, a), visited edges only
+    value_sum: np.ndarray  # [T, N, A] float32    W(s, a) for the player to move at n, visited edges only
+    child: np.ndarray  # [T, N, A] int32    node that the edge leads to, or NO_CHILD; visited edges only
+    num_edges: np.ndarray  # [T, N] int32    legal actions; 0 if the game has ended or is decided (`pass_wins`)
+    num_visited: np.ndarray  # [T, N] int32    edges with a visit, backed up or in flight
     node_visits: np.ndarray  # [T, N] int32    sum of N(s, a) over the edges
     node_value_sum: np.ndarray  # [T, N] float32    sum of W(s, a) over the edges
-    node_value: np.ndarray  # [T, N] float32    for the player to move: the network's, or that of a node without edges
+    node_value: (
+        np.ndarray
+    )  # [T, N] float32    for the player to move: the network's, or the result at a node without edges
     num_nodes: np.ndarray  # [T] int32
     renumbering: np.ndarray  # [N] int32, scratch of `reroot`
     noise: np.ndarray  # [A] float32, scratch of `add_root_noise`
-    edge_of: np.ndarray  # [A] int32, scratch: the root's edge of an action, or NO_EDGE
-    pass_wins: np.ndarray  # [1] bool, below the root a position that a pass would win is won
+    edge_of: np.ndarray  # [A] int32, scratch: the root's edge for an action, or NO_EDGE
+    pass_wins: np.ndarray  # [1] bool, True: below the root, a position that a second pass would win is a win (terminal)
 
 
 def new_trees(num_trees: int, max_nodes: int, num_actions: int, pass_wins: bool = False) -> Trees:
@@ -70,16 +72,16 @@ def clear(trees: Trees, tree: int) -> None:
 
 @kernel
 def add_node(trees: Trees, tree: int, legal_mask: np.ndarray, value: float) -> int:
-    """Makes a node with an edge for each legal action and returns its number; no edge has a prior yet.
+    """Adds a node with one edge per legal action, without priors, and returns its number. Writes into `trees`.
 
-    `value` is that of an ended game, for the player to move. Writes into `trees`.
+    `value` is the result for the player to move if the game has ended, else 0.
     """
     node = int(trees.num_nodes[tree])
     trees.num_nodes[tree] = node + 1
     action = trees.action[tree, node]
     edges = 0
     for a in range(legal_mask.shape[0]):
-        action[edges] = a  # without a branch: written over where `a` is illegal
+        action[edges] = a  # no branch in this hot loop: the next action overwrites an illegal one
         edges += legal_mask[a]
     trees.num_edges[tree, node] = edges
     trees.num_visited[tree, node] = 0
@@ -91,10 +93,10 @@ def add_node(trees: Trees, tree: int, legal_mask: np.ndarray, value: float) -> i
 
 @kernel
 def set_prior(trees: Trees, tree: int, node: int, prior: np.ndarray, value: np.float32, symmetry: np.ndarray) -> None:
-    """Gives a new node the network's value and its edges their share of the network's prior. Writes into `trees`.
+    """Stores the network's value of a node and its prior, normalised over the legal actions. Writes into `trees`.
 
-    `prior` ([A]) was judged under a symmetry: action a is its entry `symmetry[a]`. What it puts on illegal actions is
-    dealt out in proportion; a prior of nothing becomes a uniform one.
+    The network saw the position under a symmetry: its probability of action a is `prior[symmetry[a]]` (`prior` is [A]).
+    If all legal actions have probability 0, the prior becomes uniform.
     """
     edges = trees.num_edges[tree, node]
     action, target = trees.action[tree, node], trees.prior[tree, node]
@@ -110,7 +112,7 @@ def set_prior(trees: Trees, tree: int, node: int, prior: np.ndarray, value: np.f
 
 @kernel
 def promote_best(trees: Trees, tree: int, node: int) -> None:
-    """Puts the edge with the greatest prior first among those without a visit. Writes into `trees`."""
+    """Moves the edge with the greatest prior to the front of the unvisited edges. Writes into `trees`."""
     first, edges = trees.num_visited[tree, node], trees.num_edges[tree, node]
     action, prior = trees.action[tree, node], trees.prior[tree, node]
     best = first
@@ -124,9 +126,10 @@ def promote_best(trees: Trees, tree: int, node: int) -> None:
 
 @kernel
 def visit_edge(trees: Trees, tree: int, node: int, edge: int) -> int:
-    """Makes an edge without a visit the last of the visited ones and returns its new index. Writes into `trees`."""
+    """Turns an unvisited edge into the last visited one and returns its new index. Writes into `trees`."""
     index = trees.num_visited[tree, node]
     action, prior = trees.action[tree, node], trees.prior[tree, node]
+    # Swaps the edge with the first unvisited one; `promote_best` then restores the order of the rest.
     action[index], action[edge] = action[edge], action[index]
     prior[index], prior[edge] = prior[edge], prior[index]
     trees.visit_count[tree, node, index] = 0
@@ -139,7 +142,7 @@ def visit_edge(trees: Trees, tree: int, node: int, edge: int) -> int:
 
 @kernel
 def index_root(trees: Trees, tree: int) -> None:
-    """Finds the root's edge of each action. Writes into `trees.edge_of`."""
+    """Finds the root's edge for each action. Writes into `trees.edge_of`."""
     edge_of = trees.edge_of
     edge_of[:] = NO_EDGE
     for e in range(trees.num_edges[tree, 0]):
@@ -148,10 +151,10 @@ def index_root(trees: Trees, tree: int) -> None:
 
 @kernel
 def add_root_noise(trees: Trees, tree: int, concentration: float, fraction: float, stream: np.ndarray) -> None:
-    """Mixes Dirichlet(concentration / edges) noise into the root's prior. Writes into `trees` and `stream`.
+    """Mixes Dirichlet noise of alpha = concentration / edges into the root's prior. Writes into `trees` and `stream`.
 
-    At 19x19 a concentration of 10.83 is the paper's alpha of 0.03. Numbers are drawn in the order of the actions, so
-    that they do not depend on what was visited before.
+    At 19x19 a concentration of 10.83 gives the paper's alpha of 0.03. Numbers are drawn in the order of the actions, so
+    they do not depend on earlier visits.
     """
     edges = trees.num_edges[tree, 0]
     prior = trees.prior[tree, 0]
@@ -171,7 +174,10 @@ def add_root_noise(trees: Trees, tree: int, concentration: float, fraction: floa
 
 @kernel
 def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
-    """Makes the child of `played` the root with `max_kept` nodes at most, or empties the tree. Writes into `trees`."""
+    """Makes the child of `played` the root and keeps at most `max_kept` nodes below it. Writes into `trees`.
+
+    The tree becomes empty if the child does not exist or has no edges.
+    """
     root = NO_CHILD
     if trees.num_nodes[tree] > 0:
         for e in range(trees.num_visited[tree, 0]):
@@ -186,6 +192,7 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
         number[node] = NO_CHILD
     number[root] = 0
     kept = 0
+    # One pass in ascending order: a parent marks its children (0) before the loop reaches and numbers them.
     for node in range(root, num_nodes):
         if number[node] == NO_CHILD:
             continue
@@ -206,7 +213,7 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
 
 @kernel
 def _move_row(trees: Trees, tree: int, node: int, target: int) -> None:
-    """Copies a node to row `target` <= `node`, its children renumbered. Writes into `trees`."""
+    """Copies a node to row `target` <= `node` with renumbered children. Writes into `trees`."""
     number = trees.renumbering
     edges, visited = trees.num_edges[tree, node], trees.num_visited[tree, node]
     for e in range(edges):

@@ -25,7 +25,7 @@ PARQUET_SOURCES = ("data/parquet_sizes.py", "data/records.py")
 RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", *PARQUET_SOURCES, "data/validation.py")
 PLAY_SOURCES = (
     *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "stages/origin.py", "statistics.py"),
-    *("play/batched_games.py", "play/boards.py", "play/moves.py", "play/slots.py"),
+    *("play/batched_games.py", "play/lockstep_games.py", "play/moves.py", "play/slots.py"),
     "storage/store.py",
 )
 SELFPLAY_SOURCES = ("record/metrics.py", "stages/resignation.py", "stages/selfplay.py")

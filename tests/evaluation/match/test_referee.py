@@ -53,8 +53,8 @@ def test_a_player_that_resigns_loses():
     "action, why",
     [
         (0, "b: illegal move A3: there is a black stone; play on an empty point"),
-        (77, "b: illegal move 77: a board of 3x3 has the actions 0 to 9"),
-        (-3, "b: illegal move -3: a board of 3x3 has the actions 0 to 9"),
+        (77, "b: illegal move 77: a 3x3 board has the actions 0 to 9"),
+        (-3, "b: illegal move -3: a 3x3 board has the actions 0 to 9"),
     ],
 )
 def test_an_illegal_move_forfeits_the_game(action, why):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.interop.gtp.engines import GO5, answer, engine, stones
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.interop.gtp import analysis
 from zero.interop.gtp.analysis import MAX_VARIATION_MOVES, kata_line, leela_zero_line, reported_moves, winrate
 from zero.play.search_result import SearchResult

@@ -5,7 +5,7 @@ import pytest
 from tests.interop.gtp.engines import GO9, answer, answers, engine, random_session
 from tests.oracle.gnugo import GnuGo, needs_gnugo
 from zero.errors import ZeroError
-from zero.games.coords import action_to_name, name_to_action
+from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.position import BLACK, GO, GOMOKU, WHITE
 from zero.games.rules import go_rules
 from zero.interop.gtp.game import Move

@@ -25,7 +25,7 @@ from zero.games.position import (
     reset,
 )
 from zero.games.rules import ended, legal_mask, margin, outcome, play
-from zero.play.moves import end_by_rules
+from zero.play.moves import end_reason
 from zero.play.slots import END_NAMES
 from zero.players.player import RESIGN, Player, Reply
 from zero.search.streams import next_below, stream_of
@@ -123,7 +123,7 @@ class Referee:
 
     def _result(self, table: Table) -> MatchGame:
         """The result of a game that ended by the rules."""
-        end = END_NAMES[end_by_rules(self._rules, table.position)]
+        end = END_NAMES[end_reason(self._rules, table.position)]
         points = float(margin(self._rules, table.position))
         return self._finish(table, int(outcome(self._rules, table.position)), points, end)
 

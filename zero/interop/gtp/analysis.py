@@ -7,7 +7,7 @@ interval (Wilson) for its visits. There is no score: the search does not estimat
 import time
 from collections.abc import Callable, Iterator
 
-from zero.games.coords import action_to_name
+from zero.games.coordinates import action_to_name
 from zero.games.position import Rules
 from zero.interop.gtp.arguments import AnalysisRequest
 from zero.play.search_result import SearchResult

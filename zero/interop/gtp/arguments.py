@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zero.games.coords import name_to_action
+from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, WHITE, Rules
 from zero.interop.gtp.clock import TimeLeft, TimeSettings
 from zero.interop.gtp.protocol import CommandError

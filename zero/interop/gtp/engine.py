@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from zero import __version__
 from zero.errors import ZeroError
-from zero.games.coords import action_to_name
+from zero.games.coordinates import action_to_name
 from zero.games.position import BLACK, GO, Rules
 from zero.interop.gtp import arguments as parse
 from zero.interop.gtp.analysis import Format, analyse, analyse_move, kata_line, leela_zero_line

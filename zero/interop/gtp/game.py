@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sized
 from typing import NamedTuple
 
 from zero.errors import MoveError
-from zero.games.coords import LETTERS, action_to_name
+from zero.games.coordinates import LETTERS, action_to_name
 from zero.games.position import BLACK, EMPTY, GO, WHITE, Rules
 from zero.games.rules import go_rules, gomoku_rules
 from zero.interop.gtp.protocol import CommandError

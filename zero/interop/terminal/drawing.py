@@ -7,7 +7,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from zero.games.coords import LETTERS, action_to_name
+from zero.games.coordinates import LETTERS, action_to_name
 from zero.games.position import BLACK, EMPTY, GO, WHITE, Rules
 from zero.interop.gtp.analysis import winrate
 from zero.play.search_result import SearchResult

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from zero.data.sgf import SgfHead, moves_to_sgf, result
 from zero.errors import MoveError, ZeroError
-from zero.games.coords import action_to_name, name_to_action
+from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.position import BLACK, GO, Rules
 from zero.interop.gtp.analysis import reported_moves
 from zero.interop.terminal import drawing

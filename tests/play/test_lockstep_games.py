@@ -1,16 +1,16 @@
-"""Games in lock-step against the slow twin, move by move; how moves are chosen; bounded memory."""
+"""Games in lock-step: equality with the slow twin, choice of moves, capacity of the trees."""
 
 import numpy as np
 import pytest
 
 from tests.games.kernel_game import oracle_of
-from tests.oracle import boards as twin
+from tests.oracle import lockstep_games as twin
 from tests.oracle.streams import Stream
 from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_shard
 from tests.search.evaluators import HashEvaluator, judge_of
 from tests.search.kernel_search import size_of, view_of
 from zero.games.rules import go_rules, gomoku_rules
-from zero.play.boards import advance
+from zero.play.lockstep_games import advance
 from zero.play.moves import MAX_VISITS, draw_edge, most_visited
 from zero.play.slots import IDLE, new_batch, new_records, new_slots
 from zero.search.evaluator import UniformEvaluator
@@ -26,7 +26,7 @@ RULES = {
 KINDS = {
     "selfplay": SELFPLAY,
     "selfplay without reuse": SELFPLAY._replace(tree_reuse=False, random_symmetry=False),
-    "selfplay, an untried move is worth its node": SELFPLAY._replace(parent_first_play=True),
+    "selfplay, an untried move is worth its node": SELFPLAY._replace(fpu_from_parent=True),
     "selfplay, forced playouts": SELFPLAY._replace(forced_playouts=2.0),
     "selfplay, some moves fast": SELFPLAY._replace(full_search_fraction=0.4, fast_simulations=3, forced_playouts=0.7),
     "selfplay, players resign": SELFPLAY._replace(resign_threshold=-0.05, calibration_fraction=0.3),
@@ -70,7 +70,7 @@ def test_games_equal_the_twins(name, kind, max_nodes):
 
 
 def root(visits: list[int], priors: list[float] | None = None):
-    """A tree of a root alone, whose edges have these visits."""
+    """A tree of one node, whose edges have these visits."""
     trees = new_trees(1, 2, len(visits))
     add_node(trees, 0, np.ones(len(visits), np.bool_), 0.0)
     trees.visit_count[0, 0] = visits
@@ -87,7 +87,9 @@ def test_early_moves_are_drawn_in_proportion_to_the_visits():
     drawn = np.bincount([draw_edge(trees, 0, stream_of(1, 1, "test", game)) for game in range(20_000)], minlength=8)
     assert (drawn[[0, 3, 7]] == 0).all()
     expected = np.array(visits) * 20.0
-    assert ((drawn - expected)[expected > 0] ** 2 / expected[expected > 0]).sum() < 20.5  # 4 degrees: once in 2,500
+    assert (
+        (drawn - expected)[expected > 0] ** 2 / expected[expected > 0]
+    ).sum() < 20.5  # 4 degrees of freedom: exceeded once in 2,500
 
 
 def test_later_moves_are_the_most_visited():
@@ -95,16 +97,16 @@ def test_later_moves_are_the_most_visited():
     assert most_visited(trees, 0) == 3
 
 
-def test_of_equally_visited_moves_that_with_the_greater_prior_is_played():
+def test_ties_of_visits_go_to_the_greater_prior():
     assert most_visited(root([5, 9, 9, 9], [0.4, 0.1, 0.3, 0.2]), 0) == 2
 
 
-def test_of_equal_moves_the_first_is_played():
+def test_ties_of_visits_and_priors_go_to_the_first_move():
     assert most_visited(root([5, 9, 9, 9], [0.4, 0.2, 0.2, 0.2]), 0) == 1
 
 
 @pytest.mark.parametrize("temperature_moves", [0, 3, 100])
-def test_the_temperature_holds_for_the_first_moves_of_a_game(temperature_moves):
+def test_the_temperature_applies_to_the_first_moves_of_a_game(temperature_moves):
     settings = SELFPLAY._replace(temperature_moves=temperature_moves, num_simulations=24)
     rules = RULES["go 5x5"]
     games = play_shard(rules, settings, [HashEvaluator(rules)], 30, max_nodes=80).games
@@ -121,7 +123,7 @@ def test_the_temperature_holds_for_the_first_moves_of_a_game(temperature_moves):
 
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
 @pytest.mark.parametrize("spare", [2, 3, 20])
-def test_trees_stay_within_their_memory_and_whole(settings, spare):
+def test_trees_stay_within_their_capacity_and_valid(settings, spare):
     rules, max_nodes, num_slots = RULES["go 3x3"], settings.num_simulations + spare, 4
     streams = np.stack([stream_of(1, 1, "test", game) for game in range(8)])
     players = settings.num_players
@@ -131,20 +133,20 @@ def test_trees_stay_within_their_memory_and_whole(settings, spare):
     fullest = 0
     while advance(rules, settings, slots, batch, records):
         for player in range(players):
-            rows = batch.num_questions[player]
+            rows = batch.num_requests[player]
             evaluator.evaluate(batch.planes[player, :rows], batch.prior[player, :rows], batch.value[player, :rows])
         fullest = max(fullest, int(slots.trees.num_nodes.max()))
         assert fullest <= max_nodes
         for tree in range(num_slots * players):
             if slots.game[tree // players] != IDLE and slots.trees.num_nodes[tree]:
                 assert size_of(view_of(slots.trees, tree)) == slots.trees.num_nodes[tree]
-    if settings is SELFPLAY:  # where most of a tree is kept, or all that fits
+    if settings is SELFPLAY:  # most of a tree is reused, or all that fits
         assert fullest == max_nodes - 1
     assert records.num_done[0] == 8
 
 
-def test_visits_beyond_what_a_record_holds_are_cut_off_there():
-    # The second move of this game is forced: all simulations go through one edge.
+def test_visits_above_the_range_of_a_record_are_capped():
+    # The second move of this game is the only legal one: all simulations go through one edge.
     settings = SELFPLAY._replace(num_simulations=MAX_VISITS + 1000, tree_reuse=False)
     record = play_shard(gomoku_rules(1, 2, 2), settings, [UniformEvaluator()], 1).games[0]
     assert record.visit_counts[1].sum() == MAX_VISITS

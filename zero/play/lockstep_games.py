@@ -1,12 +1,13 @@
-"""Many games in lock-step: one call of `advance` takes every game to its next question to a network.
+"""Many games in lock-step: one call of `advance` takes every game to its next network evaluation.
 
-A slot holds one game; when it ends the slot takes the next game of the shard: the batch stays full. What happens in
-a game depends on its own stream and on the answers it gets, never on its neighbours. In a match each game has two
-trees, one a player, and the questions of the two players go to separate batches.
+A slot plays one game. When the game ends, the slot starts the next game of the shard, so the batch stays full. A game
+depends on its own random stream and on its evaluations, never on the games in other slots. In a match each game has two
+trees, one per player, and each player has a batch of its own.
 """
 
 import numpy as np
 
+from zero.games.go import write_ownership
 from zero.games.planes import write_planes
 from zero.games.position import (
     GO,
@@ -19,12 +20,12 @@ from zero.games.position import (
     reset,
     store,
 )
-from zero.games.rules import ended, margin, outcome, play, write_owners
+from zero.games.rules import ended, margin, outcome, play
 from zero.kernels import kernel
 from zero.play.moves import (
     draw_edge,
     edge_value,
-    end_by_rules,
+    end_reason,
     most_visited,
     resigns,
     write_policy_target,
@@ -32,50 +33,52 @@ from zero.play.moves import (
 from zero.play.slots import (
     END_RESIGNATION,
     IDLE,
-    NO_QUESTION,
+    NO_REQUEST,
     Batch,
     PlaySettings,
     Records,
     Slots,
 )
-from zero.search.cache import entry_of, holds, remember
+from zero.search.cache import NOT_CACHED, insert, lookup
 from zero.search.forced import select_forced_edge
 from zero.search.gumbel import (
+    begin_gumbel_search,
     descend_gumbel,
-    draw_gumbel,
     gumbel_choice,
-    improved_policy,
+    write_improved_policy,
 )
 from zero.search.mcts import backup, descend, make_node, root_value
 from zero.search.streams import next_below, next_float
 from zero.search.tree import NO_EDGE, add_root_noise, clear, reroot, set_prior
 from zero.storage.manifests import NO_RESIGNATION
 
-ASKED, SEARCHED, COUNTED = 0, 1, 2
-"""A simulation waits for an answer; the search for a move is done; a simulation needed no answer."""
+NEEDS_EVALUATION, DONE, NO_EVALUATION_NEEDED = 0, 1, 2
+"""Results of `run_simulation`: the leaf waits for the network; all simulations of the move are done; the simulation was
+backed up at once, since its leaf is terminal or in the cache."""
 
 
 @kernel
 def advance(rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, records: Records) -> int:
-    """Takes the answers in `batch`, plays on, and returns the number of new questions; 0: all games are done.
+    """Applies the evaluations in `batch`, plays on, and returns the number of new requests; 0: all games are done.
 
     Writes into `slots`, `batch` and `records`.
     """
-    if slots.cache.player.shape[0] > 0:
-        remember_answers(settings, slots, batch)
-    batch.num_questions[:] = 0
+    # All slots first: the loop below overwrites rows of the batch that later slots have not read yet.
+    cache_evaluations(settings, slots, batch)
+    batch.num_requests[:] = 0
     total = 0
     for slot in range(slots.game.shape[0]):
-        if slots.row[slot] != NO_QUESTION:
-            take_answer(rules, settings, slots, slot, batch)
+        if slots.row[slot] != NO_REQUEST:
+            apply_evaluation(rules, settings, slots, slot, batch)
         elif slots.game[slot] == IDLE:
-            _take_game(rules, settings, slots, slot, records)
+            _start_next_game(rules, settings, slots, slot, records)
+        # Continues until the slot needs the network: terminal leaves, cached leaves and moves cost no evaluation.
         while slots.game[slot] != IDLE:
-            step = next_question(rules, settings, slots, slot, batch, records.streams[slots.game[slot]])
-            if step == ASKED:
+            step = run_simulation(rules, settings, slots, slot, batch, records.streams[slots.game[slot]])
+            if step == NEEDS_EVALUATION:
                 total += 1
                 break
-            if step == SEARCHED:
+            if step == DONE:
                 _play_move(rules, settings, slots, slot, records)
     records.num_evaluations[0] += total
     return total
@@ -83,7 +86,7 @@ def advance(rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, re
 
 @kernel
 def player_of(settings: PlaySettings, colour: int, game: int) -> int:
-    """Which player has `colour` in a game of the shard."""
+    """The player that has `colour` in a game of the shard; player 0 has Black in games of even number."""
     if settings.num_players == 1:
         return 0
     black = (settings.first_game + game) % 2
@@ -91,8 +94,8 @@ def player_of(settings: PlaySettings, colour: int, game: int) -> int:
 
 
 @kernel
-def _take_game(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, records: Records) -> None:
-    """Puts the next game of the shard into a slot, or IDLE. Writes into `slots`."""
+def _start_next_game(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, records: Records) -> None:
+    """Starts the next game of the shard in a slot, or makes the slot IDLE. Writes into `slots` and `records`."""
     game = slots.next_game[0]
     if game >= records.num_moves.shape[0]:
         slots.game[slot] = IDLE
@@ -104,6 +107,7 @@ def _take_game(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
     for player in range(settings.num_players):
         clear(slots.trees, slot * settings.num_players + player)
     stream = records.streams[game]
+    # Calibration games never resign; the draw happens only if resignation is on, at the start of the stream.
     records.never_resigns[game] = (
         settings.resign_threshold <= NO_RESIGNATION or next_float(stream) < settings.calibration_fraction
     )
@@ -112,7 +116,8 @@ def _take_game(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
 
 @kernel
 def begin_search(settings: PlaySettings, slots: Slots, slot: int, stream: np.ndarray) -> None:
-    """Sets up the search for a move. Writes into `slots` and `stream`."""
+    """Starts the search for a move. Writes into `slots` and `stream`."""
+    # Playout-cap randomisation draws a number only if it is on: streams of other settings must not change.
     fast = settings.full_search_fraction < 1.0 and next_float(stream) >= settings.full_search_fraction
     slots.is_fast[slot] = fast
     slots.simulations_left[slot] = settings.fast_simulations if fast else settings.num_simulations
@@ -120,40 +125,44 @@ def begin_search(settings: PlaySettings, slots: Slots, slot: int, stream: np.nda
 
 
 @kernel
-def remember_answers(settings: PlaySettings, slots: Slots, batch: Batch) -> None:
-    """Keeps all answers before their rows are written over. Writes into `slots.cache`."""
+def cache_evaluations(settings: PlaySettings, slots: Slots, batch: Batch) -> None:
+    """Inserts all evaluations of the batch into the cache, if it is on. Writes into `slots.cache`."""
     for slot in range(slots.game.shape[0]):
         row = slots.row[slot]
-        if row != NO_QUESTION:
+        if row != NO_REQUEST:
             player = player_of(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
             prior, value = batch.prior[player, row], batch.value[player, row]
-            remember(slots.cache, player, batch.planes[player, row], prior, value)
+            insert(slots.cache, player, batch.planes[player, row], prior, value)
 
 
 @kernel
-def take_answer(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, batch: Batch) -> None:
-    """Gives the leaf of a question its answer. Writes into `slots`."""
+def apply_evaluation(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, batch: Batch) -> None:
+    """Applies the evaluation of a slot's pending leaf. Writes into `slots`."""
     row = slots.row[slot]
-    slots.row[slot] = NO_QUESTION
+    slots.row[slot] = NO_REQUEST
     player = player_of(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
     tree = slot * settings.num_players + player
-    _judge_leaf(rules, slots, slot, tree, batch.prior[player, row], batch.value[player, row])
+    _evaluate_leaf(rules, slots, slot, tree, batch.prior[player, row], batch.value[player, row])
 
 
 @kernel
-def _judge_leaf(rules: Rules, slots: Slots, slot: int, tree: int, prior: np.ndarray, value: np.float32) -> None:
-    """Gives the leaf its prior and backs its value up. Writes into `slots`."""
+def _evaluate_leaf(rules: Rules, slots: Slots, slot: int, tree: int, prior: np.ndarray, value: np.float32) -> None:
+    """Stores the prior of a leaf and backs its value up. Writes into `slots`."""
     set_prior(slots.trees, tree, slots.leaf[slot], prior, value, rules.symmetries[slots.symmetry[slot]])
+    # The evaluation of a new root has an empty path and is not a simulation.
     if slots.path.length[slot] > 0:
         backup(slots.trees, tree, value, slots.path, slot)
         slots.simulations_left[slot] -= 1
 
 
 @kernel
-def next_question(
+def run_simulation(
     rules: Rules, settings: PlaySettings, slots: Slots, slot: int, batch: Batch, stream: np.ndarray
 ) -> int:
-    """Does one simulation: ASKED, SEARCHED (none is left to do) or COUNTED. Writes into all but rules and settings."""
+    """Runs one simulation up to its evaluation. Writes into `slots`, `batch` and `stream`.
+
+    Returns NEEDS_EVALUATION, DONE (no simulation is left) or NO_EVALUATION_NEEDED.
+    """
     player = player_of(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
     tree = slot * settings.num_players + player
     trees = slots.trees
@@ -163,7 +172,7 @@ def next_question(
         slots.path.length[slot] = 0
         leaf = make_node(rules, trees, tree, slots.position, history, slots.mask)
     elif slots.simulations_left[slot] == 0:
-        return SEARCHED
+        return DONE
     else:
         if slots.is_new_root[slot]:
             _prepare_root(settings, slots, slot, tree, stream)
@@ -172,39 +181,38 @@ def next_question(
         if trees.num_edges[tree, leaf] == 0:
             backup(trees, tree, trees.node_value[tree, leaf], slots.path, slot)
             slots.simulations_left[slot] -= 1
-            return COUNTED
+            return NO_EVALUATION_NEEDED
     symmetry = next_below(stream, rules.symmetries.shape[0]) if settings.random_symmetry else 0
-    row = batch.num_questions[player]
+    row = batch.num_requests[player]
     planes = batch.planes[player, row]
     write_planes(rules, slots.position, history, symmetry, planes)
     slots.leaf[slot] = leaf
     slots.symmetry[slot] = symmetry
     cache = slots.cache
-    if cache.player.shape[0] > 0:
-        entry = entry_of(cache, player, planes)
-        if holds(cache, entry, player, planes):
-            _judge_leaf(rules, slots, slot, tree, cache.prior[entry], cache.value[entry])
-            return COUNTED
+    entry = lookup(cache, player, planes)
+    if entry != NOT_CACHED:
+        _evaluate_leaf(rules, slots, slot, tree, cache.prior[entry], cache.value[entry])
+        return NO_EVALUATION_NEEDED
     slots.row[slot] = row
-    batch.num_questions[player] = row + 1
-    return ASKED
+    batch.num_requests[player] = row + 1
+    return NEEDS_EVALUATION
 
 
 @kernel
 def _prepare_root(settings: PlaySettings, slots: Slots, slot: int, tree: int, stream: np.ndarray) -> None:
-    """Gives a root what makes it differ from other nodes, once a move. Writes into `slots` and `stream`."""
+    """Adds root noise or begins a Gumbel search, once per move. Writes into `slots` and `stream`."""
     slots.is_new_root[slot] = False
     trees = slots.trees
     if settings.gumbel:
         num_simulations, scale = slots.simulations_left[slot], 0.0 if slots.is_fast[slot] else settings.gumbel_scale
-        draw_gumbel(slots.roots, trees, tree, settings.considered_actions, num_simulations, scale, stream)
+        begin_gumbel_search(slots.roots, trees, tree, settings.considered_actions, num_simulations, scale, stream)
     elif settings.dirichlet_fraction > 0.0 and not slots.is_fast[slot]:
         add_root_noise(trees, tree, settings.dirichlet_concentration, settings.dirichlet_fraction, stream)
 
 
 @kernel
 def _descend(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, tree: int) -> int:
-    """Selects down to a leaf from the position in `slots.position`, which it moves there. Writes into `slots`."""
+    """Selects a leaf, from the root position in `slots.position`, and returns its node. Writes into `slots`."""
     trees, position, mask, path = slots.trees, slots.position, slots.mask, slots.path
     history = history_of(slots.histories, slot)
     if settings.gumbel:
@@ -213,8 +221,9 @@ def _descend(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, tree
     root_edge = NO_EDGE
     if settings.forced_playouts > 0.0 and not slots.is_fast[slot]:
         root_edge = select_forced_edge(trees, tree, settings.forced_playouts)
-    c_puct, parent = np.float32(settings.c_puct), settings.parent_first_play
-    return descend(rules, trees, tree, root_edge, c_puct, parent, position, history, mask, path, slot)
+    c_puct = np.float32(settings.c_puct)
+    fpu_from_parent = settings.fpu_from_parent
+    return descend(rules, trees, tree, root_edge, c_puct, fpu_from_parent, position, history, mask, path, slot)
 
 
 @kernel
@@ -232,9 +241,10 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
     if not records.never_resigns[game] and resigns(move, value, best_value, settings.resign_threshold):
         records.outcome[game] = -position.state[TO_PLAY]
         records.margin[game] = 0.0
-        _close_game(move, END_RESIGNATION, game, records)
-        _take_game(rules, settings, slots, slot, records)
+        _record_end(move, END_RESIGNATION, game, records)
+        _start_next_game(rules, settings, slots, slot, records)
         return
+    # A Gumbel root is random already, through its Gumbel numbers.
     edge = best
     if move < settings.temperature_moves and not settings.gumbel:
         edge = draw_edge(trees, tree, records.streams[game])
@@ -245,19 +255,21 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
     if not slots.is_fast[slot]:
         target = records.visit_counts[game, move]
         if settings.gumbel:
-            improved_policy(slots.roots, trees, tree, target)
+            write_improved_policy(slots.roots, trees, tree, target)
         else:
             write_policy_target(trees, tree, np.float32(settings.c_puct), settings.forced_playouts, target)
     play(rules, position, history, action)
     store(position, slots.positions, slot)
     if ended(position):
         _finish_game(rules, position, game, records)
-        _take_game(rules, settings, slots, slot, records)
+        _start_next_game(rules, settings, slots, slot, records)
         return
+    # The opponent's tree follows the move too.
     for p in range(settings.num_players):
         if settings.tree_reuse:
-            room = trees.action.shape[1] - settings.num_simulations - 1
-            reroot(trees, slot * settings.num_players + p, action, room)
+            # Leaves room for the nodes of the next search.
+            max_kept = trees.action.shape[1] - settings.num_simulations - 1
+            reroot(trees, slot * settings.num_players + p, action, max_kept)
         else:
             clear(trees, slot * settings.num_players + p)
     begin_search(settings, slots, slot, records.streams[game])
@@ -265,17 +277,17 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
 
 @kernel
 def _finish_game(rules: Rules, position: Position, game: int, records: Records) -> None:
-    """Writes the result of a game that was played out into `records`."""
+    """Records the result of a game that ended by the rules. Writes into `records` and the position's scratch."""
     records.outcome[game] = outcome(rules, position)
     records.margin[game] = margin(rules, position)
     if rules.game == GO:
-        write_owners(rules, position, records.ownership[game])
-    _close_game(position.state[NUM_MOVES], end_by_rules(rules, position), game, records)
+        write_ownership(rules, position, records.ownership[game])
+    _record_end(position.state[NUM_MOVES], end_reason(rules, position), game, records)
 
 
 @kernel
-def _close_game(num_moves: int, end: int, game: int, records: Records) -> None:
-    """Counts a finished game. Writes into `records`."""
+def _record_end(num_moves: int, end: int, game: int, records: Records) -> None:
+    """Records the length and the end of a finished game. Writes into `records`."""
     records.num_moves[game] = num_moves
     records.end[game] = end
     records.num_done[0] += 1

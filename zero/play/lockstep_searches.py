@@ -1,7 +1,7 @@
-"""One player's searches in many games at once, whose moves come from outside: its side of a match.
+"""One player's searches in many games in lock-step, with moves from outside: one side of a match.
 
-The searches are those of `boards`, question by question, so a batch is as full as there are games to move in. What is
-chosen in a game depends on its own stream and its moves, never on its neighbours.
+The searches are those of `zero.play.lockstep_games`, so a batch has one row per game in which the player is to move. A
+choice depends on the game's own random stream and moves, never on the other games.
 """
 
 from typing import NamedTuple
@@ -11,68 +11,67 @@ import numpy as np
 from zero.games.position import NUM_MOVES, Rules, history_of, load, reset, store
 from zero.games.rules import play
 from zero.kernels import kernel
-from zero.play.boards import ASKED, SEARCHED, begin_search, next_question, remember_answers, take_answer
+from zero.play.lockstep_games import (
+    DONE,
+    NEEDS_EVALUATION,
+    apply_evaluation,
+    cache_evaluations,
+    run_simulation,
+)
 from zero.play.moves import edge_value, most_visited, resigns
-from zero.play.slots import NO_QUESTION, Batch, PlaySettings, Slots
+from zero.play.slots import NO_REQUEST, Batch, PlaySettings, Slots
 from zero.search.gumbel import gumbel_choice
 from zero.search.mcts import root_value
 from zero.search.tree import clear, reroot
 
 
 class Choice(NamedTuple):
-    """What a search came to, seen by the player to move."""
+    """Result of a search, for the player to move."""
 
     action: int
     root_value: float
-    best_value: float  # of the action
-    resigns: bool  # both values are below the threshold
+    best_value: float  # mean value of the action
+    resigns: bool  # True if both values are below the threshold
 
 
 @kernel
 def open_slot(rules: Rules, slots: Slots, slot: int, game: int) -> None:
-    """Sets up the empty board of a game. Writes into `slots`."""
+    """Starts a game in a slot, with the empty board. Writes into `slots`."""
     slots.game[slot] = game
-    slots.row[slot] = NO_QUESTION
+    slots.row[slot] = NO_REQUEST
     reset(rules, slots.position, history_of(slots.histories, slot))
     store(slots.position, slots.positions, slot)
     clear(slots.trees, slot)
 
 
 @kernel
-def start_search(settings: PlaySettings, slots: Slots, slot: int, stream: np.ndarray, searching: np.ndarray) -> None:
-    """Begins the search for a move. Writes into `slots`, `stream` and `searching` ([G] bool)."""
-    begin_search(settings, slots, slot, stream)
-    searching[slot] = True
-
-
-@kernel
 def advance_searches(
     rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, streams: np.ndarray, searching: np.ndarray
 ) -> int:
-    """Takes the answers in `batch`, searches on, and returns the number of new questions; 0: all searches are done.
+    """Applies the evaluations in `batch`, searches on, and returns the number of new requests; 0: all are done.
 
-    `streams` ([G, 3] uint64) are those of the slots. Writes into everything but the rules and the settings.
+    Writes into everything except the rules and the settings. A search starts with `begin_search` of its slot and True
+    in `searching` ([G] bool). `streams` ([G, 3] uint64) are the streams of the slots.
     """
-    if slots.cache.player.shape[0] > 0:
-        remember_answers(settings, slots, batch)
-    batch.num_questions[:] = 0
+    cache_evaluations(settings, slots, batch)
+    batch.num_requests[:] = 0
     total = 0
     for slot in range(slots.game.shape[0]):
-        if slots.row[slot] != NO_QUESTION:
-            take_answer(rules, settings, slots, slot, batch)
+        if slots.row[slot] != NO_REQUEST:
+            apply_evaluation(rules, settings, slots, slot, batch)
         while searching[slot]:
-            step = next_question(rules, settings, slots, slot, batch, streams[slot])
-            if step == ASKED:
+            step = run_simulation(rules, settings, slots, slot, batch, streams[slot])
+            if step == NEEDS_EVALUATION:
                 total += 1
                 break
-            if step == SEARCHED:
+            if step == DONE:
                 searching[slot] = False
     return total
 
 
 @kernel
 def play_in_slot(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, action: int) -> None:
-    """Plays a legal action of whoever is to move, and keeps the part of the tree below it. Writes into `slots`."""
+    """Plays a legal action of either player and keeps the subtree below it. Writes into `slots`."""
     history = history_of(slots.histories, slot)
     load(slots.positions, slot, slots.position)
     play(rules, slots.position, history, action)
@@ -83,8 +82,8 @@ def play_in_slot(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, 
         clear(slots.trees, slot)
 
 
-def choice_of(settings: PlaySettings, slots: Slots, slot: int) -> Choice:
-    """What the finished search of a slot came to: the most visited action, or at a Gumbel root the best of those."""
+def read_choice(settings: PlaySettings, slots: Slots, slot: int) -> Choice:
+    """Result of the finished search of a slot: the most visited action, or the choice of a Gumbel root."""
     trees = slots.trees
     edge = gumbel_choice(slots.roots, trees, slot) if settings.gumbel else most_visited(trees, slot)
     value, best = root_value(trees, slot), edge_value(trees, slot, edge)

@@ -1,8 +1,8 @@
-"""Names of points, against the board as people draw it."""
+"""Names of points, compared with a drawn board."""
 
 import pytest
 
-from zero.games.coords import action_to_name, name_to_action
+from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 
 
@@ -14,7 +14,7 @@ def test_points_of_9x9(name, action):
     assert name_to_action(go_rules(9, 9), name) == action
 
 
-def test_a_board_has_as_many_letters_as_columns_and_numbers_as_rows():
+def test_columns_are_letters_and_rows_are_numbers():
     rules = go_rules(2, 5)
     assert [action_to_name(rules, action) for action in range(11)] == [
         *("A2", "B2", "C2", "D2", "E2"),
@@ -23,18 +23,18 @@ def test_a_board_has_as_many_letters_as_columns_and_numbers_as_rows():
     ]
 
 
-def test_the_letter_i_is_left_out():
+def test_the_letter_i_is_skipped():
     assert [action_to_name(go_rules(19, 19), action)[0] for action in range(19)] == list("ABCDEFGHJKLMNOPQRST")
 
 
 @pytest.mark.parametrize("name", ["", "A", "5", "I5", "K5", "A0", "A10", "A-1", "AA1", "A1.0", "5E", "passes"])
-def test_what_names_no_point_of_9x9_is_refused(name):
-    with pytest.raises(ValueError, match="no point of a 9x9 board; points are A1 to J9"):
+def test_an_invalid_name_is_rejected(name):
+    with pytest.raises(ValueError, match="not a point of a 9x9 board; points are A1 to J9"):
         name_to_action(go_rules(9, 9), name)
 
 
 def test_gomoku_has_no_pass():
-    with pytest.raises(ValueError, match="no point"):
+    with pytest.raises(ValueError, match="not a point"):
         name_to_action(gomoku_rules(9, 9, 5), "pass")
     with pytest.raises(ValueError, match="no action 81"):
         action_to_name(gomoku_rules(9, 9, 5), 81)

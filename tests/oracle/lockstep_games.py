@@ -1,6 +1,6 @@
-"""Games of the search against itself or another, slow and obvious: one at a time.
+"""Games of one or two searches, slow and obvious: one game at a time.
 
-Twin of zero/play/boards.py, written from the paper (Methods, 'Self-play').
+Twin of zero/play/lockstep_games.py, written from the paper (Methods, 'Self-play').
 """
 
 from typing import NamedTuple
@@ -26,12 +26,12 @@ class TwinGame(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How a game is played; named as in zero/play/boards.py."""
+    """Settings of a game, named as in zero/play/slots.py."""
 
     num_simulations: int
     max_nodes: int
     c_puct: float
-    parent_first_play: bool
+    fpu_from_parent: bool
     random_symmetry: bool
     tree_reuse: bool
     temperature_moves: int
@@ -51,17 +51,17 @@ def play_game(
 
     Args:
       game: the board before the first move.
-      settings: how it is played.
-      judges: by colour; one and the same object for both colours is self-play with one tree.
-      symmetries: [K, A], where action a goes under symmetry k.
-      stream: every random number of the game comes from here.
+      settings: settings of the game.
+      judges: the evaluator of each colour; the same object for both colours is self-play with one tree.
+      symmetries: [K, A], image of action a under symmetry k.
+      stream: source of all random numbers of the game.
     """
 
     def draw_symmetry() -> int:
         return stream.below(len(symmetries)) if settings.random_symmetry else 0
 
     searches = {
-        colour: Search(judge, symmetries, settings.c_puct, settings.parent_first_play, draw_symmetry)
+        colour: Search(judge, symmetries, settings.c_puct, settings.fpu_from_parent, draw_symmetry)
         for colour, judge in judges.items()
     }
     if judges[1] is judges[-1]:
@@ -105,7 +105,7 @@ def play_game(
 
 
 def is_fast(settings: Settings, stream: Stream) -> bool:
-    """Whether the next move has few simulations."""
+    """True if the next move gets the few simulations of a fast search."""
     return settings.full_search_fraction < 1 and stream.uniform() >= settings.full_search_fraction
 
 
@@ -115,11 +115,11 @@ def root_edges(root: Node) -> list[RootEdge]:
 
 
 def drawn_by_visits(root: Node, uniform: float) -> int:
-    """The action in whose share of the visits, laid end to end, the number in [0, 1) falls."""
-    mark = uniform * root.visits
+    """The action whose interval of the cumulative visits contains the number in [0, 1)."""
+    threshold = uniform * root.visits
     end = 0
     for action, edge in root.edges.items():
         end += edge.visits
-        if mark < end:
+        if threshold < end:
             return action
-    raise AssertionError("a root that has no visits")
+    raise AssertionError("the root has no visits")
