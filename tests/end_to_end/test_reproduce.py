@@ -28,7 +28,7 @@ STATE = ["state/champion", "state/trainee", "state/replay", "state/generation.js
 CANNOT_BE_DONE = {
     "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
     "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games; recompute its state",
-    "reproduce tiny/gen-0001 --sample 1 --keep kept": "give --sample or --keep, not both",
+    "reproduce tiny/gen-0001 --sample 1 --keep kept": "--sample and --keep exclude each other",
     "reproduce tiny/gen-0001 --keep zero": "is not empty",
 }
 
@@ -175,7 +175,7 @@ def test_other_code_than_the_stages_ran_on_is_refused(lineage: Lineage) -> None:
     commit = record.commit(2)
     record.rewrite_newest(other)
     done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
-    assert done.returncode == 1 and "dvc.yaml of tiny/gen-0002 is not that of " in done.stderr
+    assert done.returncode == 1 and "dvc.yaml of tiny/gen-0002 differs from that of " in done.stderr
     below = record.rewritten(f"{commit}^", other, record.commit(1))
     made = record.rewritten(commit, other, below)
     record.publish(made, gen_0002=made)

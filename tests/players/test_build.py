@@ -198,12 +198,12 @@ def test_a_wrong_option_is_reported(home, option, message):
 
 def test_a_network_for_another_board_is_rejected(home):
     player = resolved(home, f"{home}/bare/weights.safetensors")
-    with pytest.raises(ParamsError, match="network is for a board of 5x5 with 26 actions, the game has 9x9 with 82"):
+    with pytest.raises(ParamsError, match="network is for a 5x5 board with 26 actions, the game has a 9x9 board with 82"):
         make_player(player, go_rules(9, 9, 7.0), 2, 1)
 
 
 def test_a_network_for_another_game_is_rejected(home):
-    with pytest.raises(ParamsError, match="the network is for a board"):
+    with pytest.raises(ParamsError, match="the network is for a 5x5 board"):
         make_player(resolved(home, f"{home}/bare/weights.safetensors"), gomoku_rules(5, 5, 4), 2, 1)
 
 
