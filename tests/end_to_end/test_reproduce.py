@@ -174,7 +174,7 @@ def test_other_code_than_the_stages_ran_on_is_refused(lineage: Lineage) -> None:
     commit = record.commit(2)
     record.rewrite_newest(other)
     done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
-    assert done.returncode == 1 and "dvc.yaml of tiny/gen-0002 is not that of " in done.stderr
+    assert done.returncode == 1 and "dvc.yaml of tiny/gen-0002 differs from that of " in done.stderr
     below = record.rewritten(f"{commit}^", other, record.commit(1))
     made = record.rewritten(commit, other, below)
     record.publish(made, gen_0002=made)
