@@ -30,7 +30,7 @@ from zero.evaluation.match.setup import FinishedMatch, run_match
 from zero.games.rules import rules_of
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, sample_games
-from zero.storage.files import read_manifest, write_whole
+from zero.storage.files import read_manifest, write_atomic
 from zero.storage.layout import WINDOW_DIR
 from zero.storage.manifests import Window
 
@@ -79,8 +79,8 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
                 learner.learning_rate_factor = LATE_FACTOR
             if used >= seconds:
                 break
-    write_whole(out / WEIGHTS, learner.player_weights())
-    write_whole(out / PARAMS_FILE, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
+    write_atomic(out / WEIGHTS, learner.player_weights())
+    write_atomic(out / PARAMS_FILE, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
     rate = (learner.step - 1) * training.batch_size / used
     return Trained(learner.step, rate, num_weights, policy_loss)
 

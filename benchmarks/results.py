@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from benchmarks.machine import Machine
 from zero.errors import StorageError
-from zero.storage.files import canonical_json, write_whole
+from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
 
 
@@ -115,7 +115,7 @@ def write_results(path: Path, results: Results) -> None:
     Raises:
       StorageError: the file cannot be written.
     """
-    write_whole(path, canonical_json(results))
+    write_atomic(path, canonical_json(results))
 
 
 def read_results(path: Path) -> Results:

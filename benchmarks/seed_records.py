@@ -18,9 +18,9 @@ from benchmarks.machine import Machine
 from zero.config.params import Params
 from zero.errors import LineageError, ParamsError, StorageError
 from zero.record.costs import read_note
-from zero.record.ledger import LEDGER_FILE, entry_of, generation_tag, parse_ledger
+from zero.record.ledger import entry_of, generation_tag, parse_ledger
 from zero.storage.files import read_manifest, write_manifest
-from zero.storage.layout import TRAINING_METRICS
+from zero.storage.layout import LEDGER_FILE, TRAINING_METRICS
 from zero.storage.manifests import Manifest, PromotionDecision
 from zero.storage.vcs import git
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.seed_records import DEAD, Generation, Measurement, SeedRecord, Setup
-from zero.storage.files import canonical_json, write_whole
+from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
 
 RESULTS_FILE, CURVE_FILE, PLOT_FILE = "results.json", "curve.csv", "strength.png"
@@ -69,9 +69,9 @@ class Results(Manifest):
 def write_report(folder: Path, setup: Setup, records: Sequence[SeedRecord]) -> bytes:
     """Writes results, curve and plot into the folder; returns the results as JSON."""
     results = canonical_json(Results(setup=setup, summary=summary_of(setup, records), seeds=tuple(records)))
-    write_whole(folder / RESULTS_FILE, results)
-    write_whole(folder / CURVE_FILE, curve_csv(setup, records).encode())
-    write_whole(folder / PLOT_FILE, strength_png(setup, records))
+    write_atomic(folder / RESULTS_FILE, results)
+    write_atomic(folder / CURVE_FILE, curve_csv(setup, records).encode())
+    write_atomic(folder / PLOT_FILE, strength_png(setup, records))
     return results
 
 

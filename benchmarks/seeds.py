@@ -54,7 +54,7 @@ from zero.players.gtp_process import program_path
 from zero.players.spec import SEARCH_OPTIONS, parse_player
 from zero.processes import supervised
 from zero.record.ledger import generation_tag, lineages
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir
 from zero.storage.locks import locked
 from zero.storage.vcs import environment, git
@@ -143,7 +143,7 @@ class SeedRun:
             return
         params = self._setup.params.model_copy(update={"seed": self.record.seed})
         path = self._folder / LOGS_DIR / f"{self._lineage}.{PARAMS_FILE}"
-        write_whole(path, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
+        write_atomic(path, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
         self._zero("new", self._lineage, "--params", str(path.resolve()))
 
     def _make_generation(self) -> None:
@@ -480,7 +480,7 @@ def main(
         setup, records = read_setup(where), read_records(where)
         results = write_report(where, setup, records)
         if out:
-            write_whole(out, results)
+            write_atomic(out, results)
     except (ZeroError, OSError) as error:
         typer.echo(f"seeds: {error}", err=True)
         raise typer.Exit(1) from None

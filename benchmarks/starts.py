@@ -37,7 +37,7 @@ from zero.network.profile import flush_denormals, prepare_torch
 from zero.network.weights import new_network, weights_bytes
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, curve_line, sample_games
-from zero.storage.files import read_manifest, write_whole
+from zero.storage.files import read_manifest, write_atomic
 from zero.storage.layout import WINDOW_DIR
 from zero.storage.manifests import Window
 
@@ -84,8 +84,8 @@ def train_start(workspace: Path, variant: str, num_steps: int, out: Path) -> Sta
 
 
 def _write_player(folder: Path, params: Params, weights: bytes) -> None:
-    write_whole(folder / WEIGHTS, weights)
-    write_whole(folder / PARAMS_FILE, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
+    write_atomic(folder / WEIGHTS, weights)
+    write_atomic(folder / PARAMS_FILE, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
 
 
 def play(folder: Path, out: Path, num_games: int) -> MatchTable:
@@ -170,8 +170,8 @@ def main(
     except ZeroError as error:
         typer.echo(f"starts: {error}", err=True)
         raise typer.Exit(1) from None
-    write_whole(out / CURVE_FILE, curves_csv(starts))
-    write_whole(out / PLOT_FILE, curves_png(starts))
+    write_atomic(out / CURVE_FILE, curves_csv(starts))
+    write_atomic(out / PLOT_FILE, curves_png(starts))
     Console(width=None if sys.stdout.isatty() else WIDE).print(table_of(starts, matches))
 
 

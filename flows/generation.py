@@ -17,7 +17,7 @@ from zero.lineage.workspace import writer_lock
 from zero.network.health import recorded_health
 from zero.record.ledger import find_workspace, generation_tag, read_ledger
 from zero.storage.files import read_manifest
-from zero.storage.layout import TRAINING_METRICS
+from zero.storage.layout import GATING_METRICS, TRAINING_METRICS
 from zero.storage.manifests import GenerationId, PromotionDecision
 from zero.storage.store import open_store
 
@@ -73,7 +73,7 @@ def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> Pr
             play_missing_shards(workspace, turn, "gating", store, kind)
             run_stage(workspace, turn, "gating")
             run_stage(workspace, turn, "verification", unit="games")
-        decision = read_manifest(workspace / "metrics", PromotionDecision, "gating.json")
+        decision = read_manifest(workspace, PromotionDecision, GATING_METRICS)
         recorded = registry(workspace, turn)
     report_generation(decision, recorded)
     for line in summary(decision, recorded):

@@ -25,7 +25,7 @@ from flows.processes import run_dvc_stage, run_zero, settings_of_children
 from flows.reports import ProgressBar, Recorded
 from zero.config.params import ExecutorKind, load_params
 from zero.config.settings import home_dir
-from zero.data.quarantine import lacks_games
+from zero.data.quarantine import has_missing_shards
 from zero.errors import LineageError, WorkerError
 from zero.shards.executor import num_local_processes
 from zero.shards.spec import ShardReceipt, ShardSpec
@@ -259,7 +259,7 @@ def run_stage(workspace: Path, turn: GenerationId, stage: str, unit: str = "") -
     try:
         run_dvc_stage(workspace, stage, logger.info, progress)
     except LineageError as error:
-        if stage != replay.STAGE or not lacks_games(workspace, GAMES_DIR):
+        if stage != replay.STAGE or not has_missing_shards(workspace, GAMES_DIR):
             raise
         logger.warning(str(error))
         run_dvc_stage(workspace, stage, logger.info, progress, alone=False)

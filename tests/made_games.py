@@ -1,4 +1,4 @@
-"""Games that nobody searched: random moves with random visits, and a workspace around them."""
+"""Games without a search: random moves with random visit counts, and a workspace for them."""
 
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_p
 from zero.games.rules import legal_mask, margin, outcome, play, rules_of
 from zero.network.learner import Learner
 from zero.network.weights import load_network, new_network, weights_bytes
-from zero.storage.files import file_ref, sha256_bytes, write_manifest, write_whole
+from zero.storage.files import file_ref, sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin, ShardRef, Window
 
 LINEAGE = "made"
@@ -50,7 +51,7 @@ def made_params(**training: object) -> Params:
 
 
 def made_record(rules: Rules, draws: np.random.Generator, game: int) -> GameRecord:
-    """One game of random legal moves to its end; it fulfils the data contract on the terms of `made_params`."""
+    """A complete game of random legal moves that fulfils the data contract for `made_params`."""
     position, history = new_position(rules), new_history(rules)
     mask = np.zeros(rules.num_actions, np.bool_)
     actions, visits = [], []
@@ -115,7 +116,7 @@ def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[Game
         records = made_records(rules, GAMES_PER_SHARD, seed=10 * generation + shard, first_game=first)
         data = write_records(records)
         path = directory / f"shard-{shard:04d}.parquet"
-        write_whole(path, data)
+        write_atomic(path, data)
         refs.append(
             ShardRef(
                 file=FileRef(path=path.name, sha256=sha256_bytes(data), num_bytes=len(data)),
@@ -134,14 +135,12 @@ def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[Game
         num_positions=sum(ref.num_positions for ref in refs),
     )
     write_manifest(directory, game_set)
-    write_manifest(
-        folder / "state", GenerationId(lineage=LINEAGE, number=generation, resign_threshold=-1.0), "generation.json"
-    )
+    write_manifest(folder, GenerationId(lineage=LINEAGE, number=generation, resign_threshold=-1.0), GENERATION_FILE)
     return games
 
 
 def write_params(folder: Path, params: Params) -> None:
-    write_whole(folder / "params.yaml", yaml.safe_dump(params.model_dump(mode="json")).encode())
+    write_atomic(folder / "params.yaml", yaml.safe_dump(params.model_dump(mode="json")).encode())
 
 
 def write_workspace(folder: Path, params: Params, num_shards: int = 2) -> list[GameRecord]:
@@ -151,8 +150,8 @@ def write_workspace(folder: Path, params: Params, num_shards: int = 2) -> list[G
     write_manifest(folder / "state/replay", empty)
     directory = folder / "state/trainee"
     learner = Learner(new_network(params.network, params.game, params.seed), params.training, "cpu")
-    write_whole(directory / "weights.safetensors", learner.weights())
-    write_whole(directory / "optimizer.safetensors", learner.optimizer_state())
+    write_atomic(directory / "weights.safetensors", learner.weights())
+    write_atomic(directory / "optimizer.safetensors", learner.optimizer_state())
     trainee = Checkpoint(
         origin=made_origin("training", 0),
         network=params.network,
@@ -175,5 +174,5 @@ def saturate_value_head(folder: Path) -> None:
     with torch.no_grad():
         model.value_head.output.weight.zero_()
         model.value_head.output.bias.fill_(20.0)
-    write_whole(path, weights_bytes(model))
+    write_atomic(path, weights_bytes(model))
     write_manifest(directory, checkpoint.model_copy(update={"weights": file_ref(path, directory)}))

@@ -1,15 +1,23 @@
-"""Parameters for tests: sections of `go9-paper`, small, with changes, and the tree of the smoke preset's file."""
+"""Parameters for tests: small sections of `go9-paper` with changes, and the tree of the smoke preset."""
 
 from typing import Any
 
 import yaml
 
 from zero.config.auto import Machine, resolve_auto
-from zero.config.params import NetworkParams, Params, ProfileParams, SelfplayParams, TrainingParams, parse_params
+from zero.config.params import (
+    NetworkParams,
+    Params,
+    ProfileParams,
+    SelfplayParams,
+    TrainingParams,
+    params_text,
+    parse_params,
+)
 from zero.config.presets import preset_text
 
 PLAIN = Machine(cpu="x86-64", bf16_unit="")
-"""A machine that computes in fp32 alone, so that tests have the same parameters on every machine."""
+"""A machine with fp32 only, so that tests have the same parameters on every machine."""
 
 
 def preset(name: str = "go9-paper") -> Params:
@@ -42,15 +50,20 @@ def training_params(**changes: object) -> TrainingParams:
     return TrainingParams.model_validate(preset().training.model_dump() | changes)
 
 
+def smoke_text() -> str:
+    """A valid file that holds every parameter, as `zero new` writes it."""
+    return params_text(preset("smoke"))
+
+
 def smoke() -> dict[str, Any]:
-    """The tree of a valid file."""
-    tree = yaml.safe_load(preset_text("smoke"))
+    """The tree of that file."""
+    tree = yaml.safe_load(smoke_text())
     assert isinstance(tree, dict)
     return tree
 
 
 def with_value(name: str, value: Any) -> dict[str, Any]:
-    """A valid file with one parameter set or, by `...`, taken out."""
+    """A valid file with one parameter set, or removed if the value is `...`."""
     tree = smoke()
     *path, last = name.split(".")
     section = tree

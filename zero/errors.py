@@ -1,22 +1,22 @@
-"""What a user can cause. The message names the value and the remedy; the command line prints it as one line.
+"""Errors that a user can cause. The message has the value, the cause and the remedy, and is printed as one line.
 
 ZeroError
 |- ParamsError     params.yaml or a preset: unknown, misspelt, out of range, or not supported by this machine
-|  |- DivergedError  a training whose loss is no number any more
-|- StorageError    a file or shard: missing, altered, half there
-|- LineageError    a lineage or its workspace: unknown, dirty, diverged, written by somebody else
-|- WorkerError     a process that plays a shard: died, timed out, answered nonsense
-|- ServerError     the Prefect or MLflow server: not there, or a port in use
-|- MoveError       a move that the rules forbid, or a position that has none to ask for
-|- OpponentError   a program that plays against ours: not there, no GTP engine, or not able to play this game
-|- MismatchError   a shard that was played twice gave two results
+|  |- DivergedError  training diverged: the loss is NaN or infinite
+|- StorageError    a file or shard: missing, corrupt or not writable
+|- LineageError    a lineage or its workspace: unknown, dirty, diverged, locked by another process
+|- WorkerError     a process that plays a shard: died, timed out, gave an invalid reply
+|- ServerError     the Prefect or MLflow server: not reachable, or its port is in use
+|- MoveError       an illegal move, or no move to play or take back
+|- OpponentError   an opponent program: missing, not a GTP engine, or unable to play this game
+|- MismatchError   re-execution of a shard gave another result
 """
 
 import difflib
 
 
 class ZeroError(Exception):
-    """Base of all errors that a user can cause."""
+    """Base class of all errors that a user can cause."""
 
 
 class ParamsError(ZeroError):
@@ -24,38 +24,38 @@ class ParamsError(ZeroError):
 
 
 class DivergedError(ParamsError):
-    """The loss of a training is no number any more; it would be so on any machine."""
+    """Training diverged: the loss is NaN or infinite, and would be so on any machine."""
 
 
 class StorageError(ZeroError):
-    """A file or shard is missing, altered or cannot be written."""
+    """A file or shard is missing, corrupt or cannot be written."""
 
 
 class LineageError(ZeroError):
-    """A lineage or its workspace cannot be used as asked."""
+    """A lineage or its workspace cannot be used as requested."""
 
 
 class WorkerError(ZeroError):
-    """A process that plays a shard died or gave no usable answer."""
+    """A process that plays a shard died or gave an invalid reply."""
 
 
 class ServerError(ZeroError):
-    """A server this machine needs does not answer."""
+    """A server that this machine needs does not answer."""
 
 
 class MoveError(ZeroError):
-    """A move is against the rules, or there is none to play or to take back."""
+    """A move is illegal, or there is no move to play or take back."""
 
 
 class OpponentError(ZeroError):
-    """A program that plays against ours is missing, is no GTP engine, or cannot play this game."""
+    """An opponent program is missing, is not a GTP engine, or cannot play this game."""
 
 
 class MismatchError(ZeroError):
-    """A shard that was played twice gave two results."""
+    """The re-execution of a shard gave another result."""
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
-    """A hint for a message, where something known looks like `name`; else nothing."""
+    """A hint with the most similar known name, for a message; empty if no name is similar."""
     close = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

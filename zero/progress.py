@@ -1,4 +1,4 @@
-"""Progress of long work: a bar for a person, JSON lines for a program, nothing for a log."""
+"""Progress of long work: a bar on a terminal, JSON lines for a program, nothing in a log."""
 
 import json
 import sys
@@ -10,12 +10,18 @@ from typing import TextIO
 from zero.config.settings import Settings
 
 REPORT_SECONDS = 1.0
-"""Least time between two JSON lines."""
+"""Minimum time between two JSON lines."""
 
 
 @contextmanager
 def progress_of(stage: str, unit: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
-    """A function to be called with (done, total). `stream`: receives the JSON lines, by default standard output."""
+    """A function that reports progress, to be called with (done, total).
+
+    Args:
+      stage: name of the stage.
+      unit: what is counted, such as `games`.
+      stream: where JSON lines go, by default standard output.
+    """
     if Settings().progress == "json":
         yield _json_reporter(stage, stream or sys.stdout)
         return

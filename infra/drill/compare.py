@@ -88,16 +88,16 @@ def played_again(place: Place) -> list[str]:
 
 
 def damage(place: Place) -> list[str]:
-    """What git finds wrong in the project and its workspace, and what was set aside in the store."""
+    """Errors that git finds in the project and its workspace, and objects that were quarantined in the store."""
     said = []
     for folder in (place.home, place.workspace):
         words = ["git", "fsck", "--no-dangling", "--no-progress"]
         done = subprocess.run(words, cwd=folder, env=environment_of(place), capture_output=True, text=True, check=False)
         if done.returncode or done.stdout:
             said.append(f"git fsck in {folder.name}: {' | '.join((done.stdout + done.stderr).splitlines())}")
-    aside = place.home / STORE / "set-aside"
-    if aside.is_dir() and any(aside.iterdir()):
-        said.append(f"set aside in the store: {', '.join(sorted(path.name for path in aside.iterdir()))}")
+    quarantine = place.home / STORE / "quarantine"
+    if quarantine.is_dir() and any(quarantine.iterdir()):
+        said.append(f"quarantined in the store: {', '.join(sorted(path.name for path in quarantine.iterdir()))}")
     return said
 
 

@@ -11,8 +11,8 @@ import yaml
 
 from tests.end_to_end.project import environment_of, git
 from zero.audit import Audit, Finding, Mark, audit
-from zero.record.ledger import LEDGER_FILE
 from zero.storage.files import sha256_bytes
+from zero.storage.layout import LEDGER_FILE
 
 LINEAGE = "tiny"
 BRANCH = f"lineage/{LINEAGE}"

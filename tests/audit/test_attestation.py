@@ -9,8 +9,9 @@ from tests.audit.record import Record, cells, named, tag_of
 from tests.end_to_end.project import git
 from zero.errors import LineageError
 from zero.record.attestation import recorded_attestation
-from zero.record.provenance import KEY_FILE, PROVENANCE_FILE, attestation_bytes, read_envelope, sign
+from zero.record.provenance import attestation_bytes, read_envelope, sign
 from zero.record.signing import public_pem, signing_key
+from zero.storage.layout import KEY_FILE, PROVENANCE_FILE
 
 
 def signed_again(record: Record, key: Ed25519PrivateKey, **edits: object) -> bytes:

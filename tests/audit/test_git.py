@@ -7,8 +7,8 @@ from typing import Any
 from tests.audit.record import BRANCH, Record, cells, chained, line_of, named, tag_of
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import git
-from zero.record.ledger import LEDGER_FILE
 from zero.storage.files import sha256_bytes
+from zero.storage.layout import LEDGER_FILE
 
 # Tags and branch
 

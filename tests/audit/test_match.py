@@ -31,7 +31,7 @@ def test_results_of_games_turned_over(record: Record) -> None:
     path = record.cached(1, "data/match", "shard-0000.parquet")
     outcomes = -pq.read_table(path).column("outcome").to_numpy()
     found = altered_match(record, "outcome", outcomes)
-    named(found, "match", 1, "games against the rules", "another outcome than recorded")
+    named(found, "match", 1, "games against the rules", "the recorded outcome is wrong")
     assert not any(finding.where.startswith(("metrics", "record")) for finding in found)
 
 
@@ -40,7 +40,7 @@ def test_moves_of_a_game_changed(record: Record) -> None:
     actions = pq.read_table(path).column("actions").to_pylist()
     game, stone = next((g, i) for g, moves in enumerate(actions) for i, move in enumerate(moves[:-2]) if move < POINTS)
     actions[game][stone + 1] = actions[game][stone]  # a stone on a stone
-    finding = named(altered_match(record, "actions", actions), "match", 1, "a move that the rules forbid")
+    finding = named(altered_match(record, "actions", actions), "match", 1, "an illegal move")
     assert finding.found.endswith(f"at move {stone + 1}")
 
 

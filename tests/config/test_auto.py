@@ -1,4 +1,4 @@
-"""`auto` in a parameters file becomes what a machine computes fastest; the rest of the text stays as it is."""
+"""`auto` in a parameters file becomes the fastest value for a machine; the other text does not change."""
 
 import pytest
 import yaml
@@ -188,7 +188,7 @@ def test_one_line_says_what_was_chosen_and_why(machine, fields, line):
 
 @pytest.mark.parametrize(
     ("text", "device"),
-    [("profile: {device: cpu}", "cpu"), ("profile: {device: auto}", "auto"), ("seed: 1", ""), ("[", "")],
+    [("profile: {device: cpu}", "cpu"), ("profile: {device: auto}", "auto"), ("seed: 1", "cpu"), ("[", "cpu")],
 )
 def test_the_device_is_read_as_written(text, device):
     assert device_of(text) == device

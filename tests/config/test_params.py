@@ -1,4 +1,4 @@
-"""Parameters: every file there is validates, and a slip says what was meant."""
+"""Parameters: every preset is valid, and the message for a misspelt name suggests the right one."""
 
 import ast
 import inspect
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 import zero
-from tests.parameters import parsed, preset, resolved_preset, smoke, with_value
+from tests.parameters import parsed, preset, resolved_preset, smoke, smoke_text, with_value
 from zero.config.params import (
     PARAMS_FILE,
     ExecutorParams,
@@ -28,6 +29,8 @@ from zero.config.params import (
     TrainingParams,
     VerificationParams,
     load_params,
+    params_digest,
+    params_text,
     parse_params,
 )
 from zero.config.presets import preset_text, presets
@@ -40,8 +43,8 @@ SECTIONS: list[type[BaseModel]] = [
 ]
 
 
-def fault(tree: Any) -> str:
-    """The message that a file is refused with; always one line."""
+def error_of(tree: Any) -> str:
+    """The message of the error for an invalid file, always one line."""
     with pytest.raises(ParamsError) as caught:
         parsed(tree)
     message = str(caught.value)
@@ -92,20 +95,20 @@ def test_every_section_is_among_those_checked():
 
 
 def docstrings_of(section: type[BaseModel]) -> dict[str, str]:
-    """What stands under each field, in the class or in one that it extends."""
+    """The docstring of each field, in the class or in a base class."""
     found: dict[str, str] = {}
     for cls in reversed(section.__mro__[: section.__mro__.index(BaseModel)]):
         definition = ast.parse(inspect.getsource(cls)).body[0]
         assert isinstance(definition, ast.ClassDef)
         for field, text in pairwise(definition.body):
             match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
-                    found[name] = inspect.cleandoc(words)
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
+                    found[name] = inspect.cleandoc(docstring)
     return found
 
 
 def models_of(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models that a type is made of."""
+    """The models in a type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
         for field in annotation.model_fields.values():
@@ -114,13 +117,31 @@ def models_of(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_of(part)
 
 
-def test_no_parameter_has_a_default_but_those_that_older_files_lack():
-    # What is not written out is not seen by DVC, which sees these when they are.
-    sections: list[type[BaseModel]] = [Params, *SECTIONS]
-    fields = [(name, field) for section in sections for name, field in section.model_fields.items()]
-    later = {name for name, field in fields if not field.is_required()}
+def test_only_the_game_is_required():
+    fields = [(section, name, field) for section in SECTIONS for name, field in section.model_fields.items()]
+    required = {(section, name) for section, name, field in fields if field.is_required()}
+    game = {(GoParams, "name"), (GoParams, "size"), (GomokuParams, "name"), (GomokuParams, "size")}
+    assert required == game | {(LearningRateStep, "from_step"), (LearningRateStep, "learning_rate")}
+    assert [name for name, field in Params.model_fields.items() if field.is_required()] == ["game"]
+
+
+def test_parameters_that_older_files_lack_are_left_out_of_digests_when_they_are_off():
+    fields = [(name, field) for section in SECTIONS for name, field in section.model_fields.items()]
+    left_out = {name for name, field in fields if field.exclude_if}
     newest = {"value_loss", "warmup_steps"}
-    assert later == {"pooled_heads", "search_value_weight", "overlap", "pass_wins", *newest}
+    assert left_out == {"pooled_heads", "search_value_weight", "overlap", "pass_wins", *newest}
+
+
+@pytest.mark.parametrize("name", presets())
+def test_the_complete_file_of_a_preset_has_every_parameter_and_the_same_digest(name):
+    text = params_text(preset(name))
+    tree = yaml.safe_load(text)
+    assert parse_params(text) == preset(name)
+    assert params_digest(parse_params(text)) == params_digest(preset(name))
+    for section, value in tree.items():
+        if isinstance(value, dict):
+            assert set(value) == set(type(getattr(preset(name), section)).model_fields), section
+    assert set(tree) == set(Params.model_fields)
 
 
 def test_parameters_are_frozen():
@@ -140,28 +161,28 @@ def test_parameters_are_frozen():
         ("trainning", "training"),
     ],
 )
-def test_a_misspelt_parameter_is_named_with_what_was_meant(wrong, right):
+def test_the_error_for_a_misspelt_parameter_suggests_the_right_name(wrong, right):
     *path, _ = wrong.split(".")
     tree = with_value(".".join([*path, right]), ...)
     section = tree
     for part in path:
         section = section[part]
     section[wrong.split(".")[-1]] = 1
-    assert f"unknown parameter {wrong} (did you mean {right!r}?)" in fault(tree)
+    assert f"unknown parameter {wrong} (did you mean {right!r}?)" in error_of(tree)
 
 
 def test_an_unknown_parameter_is_named():
-    message = fault(with_value("search.virtual_loss", 3))
+    message = error_of(with_value("search.virtual_loss", 3))
     assert "unknown parameter search.virtual_loss" in message
     assert "did you mean" not in message
 
 
-def test_a_missing_parameter_is_named():
-    assert "parameter gating.threshold is missing" in fault(with_value("gating.threshold", ...))
+def test_a_missing_parameter_without_a_default_is_named():
+    assert "parameter game.size is missing and has no default" in error_of(with_value("game.size", ...))
 
 
-def test_a_missing_section_is_named():
-    assert "parameter replay is missing" in fault(with_value("replay", ...))
+def test_a_missing_section_without_a_default_is_named():
+    assert "parameter game is missing and has no default" in error_of(with_value("game", ...))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +224,7 @@ def test_a_missing_section_is_named():
     ],
 )
 def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
-    message = fault(with_value(name, value))
+    message = error_of(with_value(name, value))
     assert f"{name} = {value!r}" in message
     assert remedy in message
 
@@ -212,24 +233,24 @@ def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
     ("changes", "remedy"),
     [
         ({"selfplay.fast_simulations": 999}, "fast_simulations 999 is above num_simulations"),
-        ({"search.root": "gumbel"}, "selfplay.dirichlet_fraction 0.25 has no place at a Gumbel root; set it to 0"),
+        ({"search.root": "gumbel"}, "selfplay.dirichlet_fraction 0.25 has no effect at a Gumbel root; set it to 0"),
         (
             {"search.root": "gumbel", "selfplay.dirichlet_fraction": 0, "selfplay.forced_playouts": 2},
-            "selfplay.forced_playouts 2.0 has no place at a Gumbel root; set it to 0",
+            "selfplay.forced_playouts 2.0 has no effect at a Gumbel root; set it to 0",
         ),
         (
             {"search.root": "gumbel", "selfplay.dirichlet_fraction": 0},
-            "selfplay.temperature_moves 8 has no place at a Gumbel root; set it to 0",
+            "selfplay.temperature_moves 8 has no effect at a Gumbel root; set it to 0",
         ),
-        ({"network.global_pooling": True, "network.tower": "shallow"}, "no blocks in a 'shallow' tower"),
-        ({"training.batch_size": 9, "profile.training_processes": 2}, "batch_size 9 cannot be shared"),
+        ({"network.global_pooling": True, "network.tower": "shallow"}, "needs blocks, a 'shallow' tower has none"),
+        ({"training.batch_size": 9, "profile.training_processes": 2}, "batch_size 9 is not a multiple"),
         (
             {"profile.device": "cuda", "profile.backend": "openvino"},
             "backend 'openvino' runs on device 'cpu', got 'cuda'; set backend to 'torch'",
         ),
         (
             {"game": {"name": "gomoku", "size": 5, "in_a_row": 4}, "network.ownership_head": True},
-            "network.ownership_head is for Go alone; set it to false for gomoku",
+            "network.ownership_head is only for Go; set it to false for gomoku",
         ),
         (
             {"training.num_steps": 12, "training.warmup_steps": 13},
@@ -237,7 +258,7 @@ def test_a_value_out_of_range_is_named_with_the_range(name, value, remedy):
         ),
     ],
 )
-def test_parameters_that_do_not_go_together_are_named(changes, remedy):
+def test_conflicting_parameters_are_named(changes, remedy):
     tree = smoke()
     for name, value in changes.items():
         *path, last = name.split(".")
@@ -245,79 +266,81 @@ def test_parameters_that_do_not_go_together_are_named(changes, remedy):
         for part in path:
             section = section[part]
         section[last] = value
-    assert remedy in fault(tree)
+    assert remedy in error_of(tree)
 
 
 def test_a_wrong_section_is_named():
-    assert "search = 3: Input should be a valid dictionary" in fault(with_value("search", 3))
+    assert "search = 3: Input should be a valid dictionary" in error_of(with_value("search", 3))
 
 
-def test_an_unknown_game_is_named_with_those_there_are():
-    message = fault(with_value("game.name", "chess"))
+def test_the_error_for_an_unknown_game_lists_the_games():
+    message = error_of(with_value("game.name", "chess"))
     assert "'chess'" in message
     assert "'go', 'gomoku'" in message
 
 
 def test_a_parameter_of_another_game_is_unknown():
-    assert "unknown parameter game.in_a_row" in fault(with_value("game.in_a_row", 5))
+    assert "unknown parameter game.in_a_row" in error_of(with_value("game.in_a_row", 5))
 
 
-def test_a_line_longer_than_the_board_is_refused():
+def test_a_line_longer_than_the_board_is_rejected():
     game = {"name": "gomoku", "size": 5, "in_a_row": 6}
-    assert "in_a_row 6 does not fit on a board of size 5" in fault(with_value("game", game))
+    assert "in_a_row 6 does not fit on a board of size 5" in error_of(with_value("game", game))
 
 
 @pytest.mark.parametrize("steps", [[10], [0, 20, 20], [0, 30, 20]])
-def test_a_learning_rate_schedule_out_of_order_is_refused(steps):
+def test_a_learning_rate_schedule_out_of_order_is_rejected(steps):
     schedule = [{"from_step": step, "learning_rate": 0.1} for step in steps]
-    assert f"must start at step 0 and rise, got steps {steps}" in fault(with_value("training.learning_rate", schedule))
+    assert f"must start at step 0 and rise, got steps {steps}" in error_of(
+        with_value("training.learning_rate", schedule)
+    )
 
 
-def test_an_empty_learning_rate_schedule_is_refused():
-    assert "training.learning_rate" in fault(with_value("training.learning_rate", []))
+def test_an_empty_learning_rate_schedule_is_rejected():
+    assert "training.learning_rate" in error_of(with_value("training.learning_rate", []))
 
 
-def test_a_fault_within_a_list_is_named_by_its_place():
+def test_an_error_in_a_list_is_named_with_its_index():
     schedule = [{"from_step": 0, "learning_rate": 0.1}, {"from_step": 5, "learning_rate": -1}]
-    assert "training.learning_rate.1.learning_rate = -1" in fault(with_value("training.learning_rate", schedule))
+    assert "training.learning_rate.1.learning_rate = -1" in error_of(with_value("training.learning_rate", schedule))
 
 
 @pytest.mark.parametrize("stage", ["selfplay", "gating"])
-def test_trees_that_cannot_hold_a_search_are_refused(stage):
+def test_trees_too_small_for_a_search_are_rejected(stage):
     tree = with_value(f"{stage}.num_simulations", 31)
     tree["search"]["max_nodes"] = 32
-    message = fault(tree)
+    message = error_of(tree)
     assert f"search.max_nodes 32 is too small: {stage}.num_simulations 31 needs at least 33" in message
     tree["search"]["max_nodes"] = 33
     assert parsed(tree).search.max_nodes == 33
 
 
 @pytest.mark.parametrize("text", ["seed: [1", "a: b: c", "\tseed: 1", "seed: 1\x00"])
-def test_a_file_that_is_not_yaml_is_refused(text):
+def test_a_file_that_is_not_yaml_is_rejected(text):
     with pytest.raises(ParamsError, match=r"^here.yaml is not YAML: ") as caught:
         parse_params(text, "here.yaml")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "- 1", "seed", "1: 2"])
-def test_a_file_that_is_no_mapping_of_parameters_is_refused(text):
+def test_a_file_that_is_not_a_mapping_of_parameters_is_rejected(text):
     with pytest.raises(ParamsError, match=r"^here.yaml: "):
         parse_params(text, "here.yaml")
 
 
-def test_yaml_makes_no_objects():
+def test_yaml_tags_create_no_objects():
     with pytest.raises(ParamsError, match="not YAML: could not determine a constructor"):
         parse_params("seed: !!python/object/apply:os.getpid []")
 
 
-def test_a_file_that_is_not_there_is_named_with_the_remedy(tmp_path):
+def test_the_error_for_a_missing_file_has_the_remedy(tmp_path):
     with pytest.raises(ParamsError, match=rf"no params.yaml in {tmp_path}; run this in a lineage's workspace"):
         load_params(tmp_path)
 
 
-def test_a_file_in_another_encoding_is_refused(tmp_path):
+def test_a_file_in_another_encoding_is_rejected(tmp_path):
     (tmp_path / PARAMS_FILE).write_bytes("# Größe\nseed: 1".encode("latin-1"))
-    with pytest.raises(ParamsError, match="not YAML: byte 4 is no UTF-8"):
+    with pytest.raises(ParamsError, match="not YAML: byte 4 is not UTF-8"):
         load_params(tmp_path)
 
 
@@ -326,21 +349,21 @@ def test_a_file_is_read_from_its_folder(tmp_path):
     assert load_params(tmp_path) == preset("gomoku8")
 
 
-def test_an_unknown_preset_is_named_with_those_there_are():
+def test_the_error_for_an_unknown_preset_lists_the_presets():
     with pytest.raises(ParamsError) as caught:
         preset_text("go9-labtop")
-    assert str(caught.value).startswith("unknown preset 'go9-labtop' (did you mean 'go9-laptop'?); there are: ")
+    assert str(caught.value).startswith("unknown preset 'go9-labtop' (did you mean 'go9-laptop'?); presets: ")
 
 
-def test_a_game_is_told_by_its_name():
+def test_the_name_selects_the_kind_of_game():
     game = preset("gomoku8").game
     assert isinstance(game, GomokuParams)
     assert (game.size, game.in_a_row) == (8, 5)
 
 
-def test_a_name_that_is_there_twice_is_refused():
-    text = preset_text("smoke") + "seed: 2\n"
+def test_a_repeated_name_is_rejected():
+    text = smoke_text() + "seed: 2\n"
     lines = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("seed:")]
-    words = rf"not YAML: 'seed' is in line {lines[0]} and again in line {lines[1]}; remove one of them$"
-    with pytest.raises(ParamsError, match=words):
+    message = rf"not YAML: 'seed' is in line {lines[0]} and again in line {lines[1]}; remove one of them$"
+    with pytest.raises(ParamsError, match=message):
         parse_params(text)

@@ -1,4 +1,4 @@
-"""Digests of parameters: each sees its own, and nothing of how a file is written."""
+"""Digests of parameters: a digest depends on the values of its own parameters, and not on the layout of the file."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,8 +6,21 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.parameters import parsed, smoke, with_value
+from tests.parameters import parsed, preset, smoke, with_value
 from zero.config.params import STAGE_SECTIONS, Params, params_digest, parse_params
+from zero.config.presets import presets
+
+DIGESTS = {
+    "go19-paper": "0d9412350c93df49",
+    "go5": "b56d8767f328ec4b",
+    "go9-gpu": "110f3293557ab8fb",
+    "go9-laptop": "d0673910fb75afd2",
+    "go9-paper": "df1dca4a34dbc56e",
+    "go9-simple": "d9d54586c1bb6e6f",
+    "gomoku8": "1d7c6bb3cd229a0e",
+    "smoke": "c553f28cca0df679",
+}
+"""First 16 digits of the digest of each preset. A changed default changes presets that do not mention it."""
 
 
 def leaves(tree: Any, name: str = "") -> Iterator[str]:
@@ -26,6 +39,7 @@ def changed(name: str) -> Params:
         value = value[part]
     others = {"go": "gomoku", "residual": "plain", "joint": "separate", "sgd": "adam", "cpu": "cuda", "fp32": "bf16"}
     others |= {"native": "avx2", "local": "pool", "parent": "zero", "torch": "openvino", "puct": "gumbel"}
+    others |= {"squared_error": "cross_entropy"}
     if name == "game.name":
         return parsed(with_value("game", {"name": "gomoku", "size": 5, "in_a_row": 4}))
     if isinstance(value, bool):
@@ -45,7 +59,7 @@ def changed(name: str) -> Params:
 
 
 @pytest.mark.parametrize("name", list(leaves(smoke())))
-def test_a_digest_sees_its_own_parameters_and_no_others(name):
+def test_a_digest_depends_on_its_own_parameters_only(name):
     before, after = parsed(smoke()), changed(name)
     assert before != after
     assert (params_digest(before) == params_digest(after)) == name.startswith("executor.")
@@ -54,7 +68,7 @@ def test_a_digest_sees_its_own_parameters_and_no_others(name):
         assert (params_digest(before, stage) != params_digest(after, stage)) == depends, stage
 
 
-def test_a_digest_does_not_see_how_a_file_is_written():
+def test_a_digest_does_not_depend_on_the_layout_of_the_file():
     tree = smoke()
     backwards = dict(reversed(tree.items()))
     backwards["selfplay"] = dict(reversed(tree["selfplay"].items()))
@@ -63,7 +77,7 @@ def test_a_digest_does_not_see_how_a_file_is_written():
 
 
 @pytest.mark.parametrize(
-    ("section", "name", "those_that_see"),
+    ("section", "name", "dependent_stages"),
     [
         ("selfplay", "overlap", {None, "selfplay", "replay", "verification"}),
         ("network", "pooled_heads", {None, "training"}),
@@ -71,15 +85,19 @@ def test_a_digest_does_not_see_how_a_file_is_written():
         ("training", "search_value_weight", {None, "training"}),
     ],
 )
-def test_a_file_from_before_there_was_a_parameter_has_the_digests_of_one_without_it(section, name, those_that_see):
+def test_a_file_older_than_a_parameter_has_the_digests_of_a_file_with_it_off(section, name, dependent_stages):
     field = type(getattr(parsed(smoke()), section)).model_fields[name]
     values = (field.default, type(field.default)(1))
     old, off, on = parsed(smoke()), *(parsed(with_value(f"{section}.{name}", value)) for value in values)
     assert old == off and name not in off.model_dump()[section]
     sees = {stage for stage in (None, *STAGE_SECTIONS) if params_digest(on, stage) != params_digest(off, stage)}
-    assert sees == those_that_see
+    assert sees == dependent_stages
 
 
 def test_digests_of_stages_differ():
     params = parsed(smoke())
     assert len({params_digest(params, stage) for stage in (None, *STAGE_SECTIONS)}) == len(STAGE_SECTIONS) + 1
+
+
+def test_every_preset_has_a_known_digest():
+    assert {name: params_digest(preset(name))[:16] for name in presets()} == DIGESTS

@@ -1,4 +1,4 @@
-"""Adjudication: every kind of false record is caught at its move, and nothing else is; against a slow twin."""
+"""Adjudication: every kind of false record is found at its move, and nothing else, compared with a slow twin."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.made_games import made_records
 from tests.oracle.adjudication import judge
-from zero.data.adjudication import FAULT_WORDS, Adjudicated, adjudicate, fault_text
+from zero.data.adjudication import VIOLATION_TEXTS, Adjudicated, adjudicate, violation_text
 from zero.data.records import GameColumns, read_records, write_records
 from zero.games.coordinates import name_to_action
 from zero.games.position import Rules
@@ -23,7 +23,7 @@ RULES = {
     "go 2x3": go_rules(2, 3),
     "gomoku 4x4": gomoku_rules(4, 4, 3),
 }
-FAULTS = {
+VIOLATIONS = {
     "": 0,
     "illegal move": 1,
     "illegal target": 2,
@@ -47,7 +47,7 @@ def adjudicated(rules: Rules, records: list[GameRecord]) -> Adjudicated:
 
 
 def with_rows(record: GameRecord, rows: np.ndarray) -> GameRecord:
-    """A game of some of the moves of another, by their numbers."""
+    """A game with the given moves of another game."""
     return record._replace(
         actions=record.actions[rows],
         visit_counts=record.visit_counts[rows],
@@ -57,7 +57,7 @@ def with_rows(record: GameRecord, rows: np.ndarray) -> GameRecord:
 
 
 def shortened(record: GameRecord, moves: int) -> GameRecord:
-    """A game broken off after some moves."""
+    """A game that stops after some moves."""
     return with_rows(record, np.arange(moves))
 
 
@@ -68,12 +68,12 @@ def resigned(record: GameRecord, moves: int) -> GameRecord:
 
 
 def lengthened(record: GameRecord) -> GameRecord:
-    """A game with a move more than it has."""
+    """A game with its last move repeated."""
     return with_rows(record, np.append(np.arange(len(record.actions)), -1))
 
 
 def tampered(record: GameRecord, draws: np.random.Generator, num_actions: int) -> GameRecord:
-    """A game with one thing changed at random; some changes leave it true."""
+    """A game with one random change; some changes keep it correct."""
     moves = len(record.actions)
     kind, move = int(draws.integers(10)), int(draws.integers(moves))
     if kind == 0:
@@ -113,14 +113,16 @@ def test_it_agrees_with_the_slow_twin_on_true_and_false_games(name):
     found, seen = adjudicated(rules, games), set()
     for index, record in enumerate(games):
         verdict = judge(rules, record)
-        seen.add(verdict.fault)
-        assert (found.fault[index], found.fault_move[index]) == (FAULTS[verdict.fault], verdict.move), verdict
+        seen.add(verdict.violation)
+        assert (found.violation[index], found.violation_move[index]) == (VIOLATIONS[verdict.violation], verdict.move), (
+            verdict
+        )
         if verdict.end is not None:
             assert (found.outcome[index], found.margin[index]) == (verdict.outcome, verdict.margin)
             assert END_NAMES[found.end[index]] == verdict.end
             assert found.ownership[index].tolist() == (verdict.owners or [0] * rules.num_points)
-    assert len(seen) >= 9  # a fault of nearly every kind came up
-    assert not found.fault[: len(true)].any()
+    assert len(seen) >= 9  # a violation of nearly every kind came up
+    assert not found.violation[: len(true)].any()
 
 
 @pytest.fixture(scope="module")
@@ -141,36 +143,36 @@ def with_target(record: GameRecord, move: int, action: int) -> GameRecord:
 
 
 CASES: dict[str, tuple[Callable[[GameRecord], GameRecord], str]] = {
-    "a move on a stone": (lambda g: with_action(g, 3, int(g.actions[2])), "a move that the rules forbid: "),
-    "a target on a stone": (lambda g: with_target(g, 3, int(g.actions[2])), "a policy target on an action"),
+    "a move on a stone": (lambda g: with_action(g, 3, int(g.actions[2])), "an illegal move: "),
+    "a target on a stone": (lambda g: with_target(g, 3, int(g.actions[2])), "a policy target on an illegal action"),
     "a move after the end": (lengthened, "a move after the end: "),
-    "an end left out": (lambda g: shortened(g, len(g.actions) - 1), "neither over by the rules nor resigned"),
-    "a resignation after the end": (lambda g: resigned(g, len(g.actions)), "resigned, but over by the rules"),
+    "an end left out": (lambda g: shortened(g, len(g.actions) - 1), "the game is not over and was not resigned"),
+    "a resignation after the end": (lambda g: resigned(g, len(g.actions)), "resigned after the end of the game"),
     "a resignation at the second move": (lambda g: resigned(g, 1), "resigned before move 2"),
     "a resignation won by the one who gave up": (
         lambda g: resigned(g, 4)._replace(outcome=1),
         "recorded +1, by the rules -1",
     ),
     "another end": (lambda g: g._replace(end="length"), "recorded 'length', by the rules 'passes'"),
-    "another winner": (lambda g: g._replace(outcome=-g.outcome), "another outcome than recorded"),
-    "another margin": (lambda g: g._replace(margin=g.margin + 1), "another margin than recorded"),
-    "an owner changed": (lambda g: g._replace(ownership=-g.ownership), "another ownership than recorded"),
-    "owners left out": (lambda g: g._replace(ownership=g.ownership[:0]), "another ownership than recorded"),
+    "another winner": (lambda g: g._replace(outcome=-g.outcome), "the recorded outcome is wrong"),
+    "another margin": (lambda g: g._replace(margin=g.margin + 1), "the recorded margin is wrong"),
+    "an owner changed": (lambda g: g._replace(ownership=-g.ownership), "the recorded ownership is wrong"),
+    "owners left out": (lambda g: g._replace(ownership=g.ownership[:0]), "the recorded ownership is wrong"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_false_record_is_caught_and_told(game, case):
-    change, words = CASES[case]
+def test_a_false_record_is_found_and_named(game, case):
+    change, text = CASES[case]
     games = columns_of([game, change(game), game])
     found = adjudicate(GO5, games)
-    assert found.faulty_games.tolist() == [1]
-    assert words in fault_text(GO5, games, found, 1)
+    assert found.violating_games.tolist() == [1]
+    assert text in violation_text(GO5, games, found, 1)
 
 
 def test_a_resigned_game_is_won_by_the_other(game):
     found = adjudicated(GO5, [resigned(game, 4), resigned(game, 5)])
-    assert not found.fault.any()
+    assert not found.violation.any()
     assert found.outcome.tolist() == [-1, 1]
     assert [END_NAMES[end] for end in found.end] == ["resignation", "resignation"]
     assert not found.margin.any() and not found.ownership.any()
@@ -195,9 +197,9 @@ def test_a_move_that_retakes_a_ko_at_once_is_illegal():
     )
     games = columns_of([record])
     found = adjudicate(GO5, games)
-    assert (found.fault[0], found.fault_move[0]) == (1, 8)
-    assert fault_text(GO5, games, found, 0).endswith(": C4")
+    assert (found.violation[0], found.violation_move[0]) == (1, 8)
+    assert violation_text(GO5, games, found, 0).endswith(": C4")
 
 
-def test_every_fault_has_words():
-    assert len(FAULT_WORDS) == len(FAULTS)
+def test_every_violation_has_a_text():
+    assert len(VIOLATION_TEXTS) == len(VIOLATIONS)

@@ -1,44 +1,38 @@
-"""Games that occur twice: a copy is caught in any disguise, and games that chance made equal are not."""
+"""Duplicate games: copies are found in any form, and games that are equal by chance are allowed."""
 
 import numpy as np
 import pytest
 
 from tests.made_games import CHAMPION, made_records
 from tests.shards.played import PlayedShard, play_shards, smoke_params
+from zero.config.params import PlayParams, SearchParams
 from zero.data.duplicates import (
     COMPARED_MOVES,
     Opening,
     chances_of,
     count_repeats,
-    duplicate_faults,
+    duplicate_violations,
     openings_of,
     openings_of_values,
-    stream_faults,
+    stream_violations,
 )
 from zero.data.records import GameColumns, game_record, read_records, read_values, write_records
-from zero.data.validation import Terms
+from zero.data.validation import ExpectedProperties
 from zero.games.rules import go_rules
-from zero.shards.terms import terms_of
+from zero.shards.expected import expected_properties
 from zero.storage.manifests import GameRecord
 
 RULES = go_rules(5, 5, komi=0.5)
-TERMS = Terms(
+EXPECTED = ExpectedProperties(
     kind="selfplay",
     weights=(CHAMPION,),
     seed=1,
     generation=3,
     first_game=0,
     num_games=40,
-    num_simulations=48,
-    temperature_moves=4,
-    forced_playouts=0.0,
-    full_search_fraction=1.0,
-    calibration_fraction=0.0,
+    search=SearchParams(),
+    play=PlayParams(num_simulations=48, temperature_moves=4, calibration_fraction=0.0),
     resign_threshold=-1.0,
-    tree_reuse=True,
-    random_symmetry=True,
-    gumbel=False,
-    root_noise=True,
 )
 
 
@@ -46,8 +40,8 @@ def columns_of(records: list[GameRecord]) -> GameColumns:
     return read_records(write_records(records), "games")
 
 
-def openings(records: list[GameRecord], terms: Terms = TERMS) -> list[Opening]:
-    return openings_of(columns_of(records), terms)
+def openings(records: list[GameRecord], expected: ExpectedProperties = EXPECTED) -> list[Opening]:
+    return openings_of(columns_of(records), expected)
 
 
 @pytest.fixture(scope="module")
@@ -58,22 +52,22 @@ def records() -> list[GameRecord]:
 
 def test_different_games_are_no_repeats(records):
     found = openings(records)
-    assert stream_faults(found, [], TERMS) == []
-    assert duplicate_faults(found) == []
+    assert stream_violations(found, [], EXPECTED) == []
+    assert duplicate_violations(found) == []
     repeats = count_repeats(found)
     assert (repeats.unique_games, repeats.equal_pairs) == (40, 0)
 
 
 def test_a_game_recorded_twice_under_two_numbers_is_caught(records):
-    (fault,) = stream_faults(openings([*records, records[3]._replace(game=99)]), [], TERMS)
-    assert (fault.clause, fault.game) == ("streams", 99)
-    assert f"those of game {records[3].game} of generation 3" in fault.text
+    (violation,) = stream_violations(openings([*records, records[3]._replace(game=99)]), [], EXPECTED)
+    assert (violation.clause, violation.game) == ("streams", 99)
+    assert f"those of game {records[3].game} of generation 3" in violation.text
 
 
 def test_a_game_of_an_earlier_generation_is_caught(records):
     old = openings_of_values(read_values(write_records(records), "old"), 2)
-    (fault,) = stream_faults(openings([records[5]._replace(game=0)]), old, TERMS)
-    assert f"game {records[5].game} of generation 2" in fault.text
+    (violation,) = stream_violations(openings([records[5]._replace(game=0)]), old, EXPECTED)
+    assert f"game {records[5].game} of generation 2" in violation.text
 
 
 def test_a_copy_with_another_end_is_caught(records):
@@ -81,57 +75,71 @@ def test_a_copy_with_another_end_is_caught(records):
     whole = records[0]
     per_move = ("actions", "visit_counts", "root_values", "best_values")
     cut = whole._replace(game=70, **{name: getattr(whole, name)[: COMPARED_MOVES + 1] for name in per_move})
-    assert len(stream_faults(openings([whole, cut]), [], TERMS)) == 1
+    assert len(stream_violations(openings([whole, cut]), [], EXPECTED)) == 1
 
 
 def test_equal_moves_with_other_values_are_another_stream(records):
     other = records[0]._replace(game=70, root_values=records[0].root_values * np.float32(0.99))
-    assert stream_faults(openings([records[0], other]), [], TERMS) == []
+    assert stream_violations(openings([records[0], other]), [], EXPECTED) == []
 
 
 def test_values_of_nothing_but_ended_games_tell_no_streams_apart(records):
     flat = records[0]._replace(root_values=np.sign(records[0].root_values))
-    assert stream_faults(openings([flat, flat._replace(game=70)]), [], TERMS) == []
+    assert stream_violations(openings([flat, flat._replace(game=70)]), [], EXPECTED) == []
 
 
-@pytest.mark.parametrize("change", [{"random_symmetry": False}, {"root_noise": False}])
-def test_where_nothing_is_drawn_equal_games_are_honest(records, change):
+@pytest.mark.parametrize(
+    "expected",
+    [
+        EXPECTED._replace(search=SearchParams(random_symmetry=False)),
+        EXPECTED._replace(play=EXPECTED.play.model_copy(update={"dirichlet_fraction": 0.0})),
+    ],
+    ids=["no symmetries", "no noise"],
+)
+def test_equal_games_without_randomness_are_no_violation(records, expected):
     twice = openings([records[0], records[0]._replace(game=70)])
-    assert stream_faults(twice, [], TERMS._replace(**change)) == []
+    assert stream_violations(twice, [], expected) == []
 
 
 def test_the_chance_of_a_game_is_the_product_of_its_first_shares(records):
-    chances = chances_of(columns_of(records[:3]), TERMS)
+    chances = chances_of(columns_of(records[:3]), EXPECTED)
     for chance, record in zip(chances, records, strict=False):
         shares = [record.visit_counts[m, record.actions[m]] / record.visit_counts[m].sum() for m in range(4)]
         assert chance == pytest.approx(np.prod(shares))
 
 
-@pytest.mark.parametrize("change", [{"gumbel": True}, {"forced_playouts": 2.0}, {"temperature_moves": 0}])
-def test_where_the_record_does_not_show_the_draws_all_games_may_be_equal(records, change):
-    terms = TERMS._replace(**change)
-    same = openings([records[0]._replace(game=number) for number in range(20)], terms)
-    assert duplicate_faults(same) == []
+@pytest.mark.parametrize(
+    "expected",
+    [
+        EXPECTED._replace(search=SearchParams(root="gumbel")),
+        EXPECTED._replace(play=EXPECTED.play.model_copy(update={"forced_playouts": 2.0})),
+        EXPECTED._replace(play=EXPECTED.play.model_copy(update={"temperature_moves": 0})),
+    ],
+    ids=["gumbel", "forced playouts", "no temperature"],
+)
+def test_all_games_may_be_equal_if_the_record_does_not_show_the_probabilities(records, expected):
+    same = openings([records[0]._replace(game=number) for number in range(20)], expected)
+    assert duplicate_violations(same) == []
     assert count_repeats(same).equal_pairs == count_repeats(same).expected_pairs == 190
 
 
 def test_far_more_equal_games_than_chance_gives_are_caught(records):
-    """The values differ, as they would if one stream had driven the moves of all."""
+    """The values differ, as if one random stream had chosen all moves."""
     shares = np.zeros_like(records[0].visit_counts)
     shares[:, :4] = 12
     shares[np.arange(len(shares)), records[0].actions] = 12
     even = records[0]._replace(visit_counts=shares)
-    (fault,) = duplicate_faults(openings([even._replace(game=number) for number in range(40)]))
-    assert (fault.clause, fault.game) == ("duplicates", 1)
-    assert "780 pairs of games have the same moves" in fault.text
+    (violation,) = duplicate_violations(openings([even._replace(game=number) for number in range(40)]))
+    assert (violation.clause, violation.game) == ("duplicates", 1)
+    assert "780 pairs of games have the same moves" in violation.text
 
 
 def test_some_equal_games_are_chance(records):
-    assert duplicate_faults(openings([*records, records[0]._replace(game=70)])) == []
+    assert duplicate_violations(openings([*records, records[0]._replace(game=70)])) == []
 
 
 def test_games_of_one_opening_that_every_player_favours_are_chance():
-    """An honest player draws the first moves by its visits: 90 % for one of two moves, and plays on alike."""
+    """A player draws its first moves in proportion to the visits: 90 % for one of two moves."""
     draws = np.random.default_rng(3)
     games = []
     for number in range(300):
@@ -157,15 +165,15 @@ def test_games_of_one_opening_that_every_player_favours_are_chance():
     repeats = count_repeats(openings(games))
     assert repeats.equal_pairs > 10_000  # two games in three are of the same 0.9^4
     assert repeats.expected_pairs == pytest.approx(repeats.equal_pairs, rel=0.3)
-    assert duplicate_faults(openings(games)) == []
+    assert duplicate_violations(openings(games)) == []
 
 
 def test_the_shards_of_a_real_stage_are_no_repeats_and_a_copied_shard_is(tmp_path):
     shards: list[PlayedShard] = play_shards(tmp_path, smoke_params(), "selfplay")
-    terms = terms_of(shards[0].spec)
-    first, second = (openings_of(shard.games, terms) for shard in shards)
-    assert stream_faults([*first, *second], [], terms) == []
+    expected = expected_properties(shards[0].spec)
+    first, second = (openings_of(shard.games, expected) for shard in shards)
+    assert stream_violations([*first, *second], [], expected) == []
     copied = [game_record(shards[0].games, index)._replace(game=12 + index) for index in range(12)]
-    faults = stream_faults([*first, *openings(copied, terms)], [], terms)
-    assert len(faults) >= 3  # the long games of the shard
-    assert {fault.clause for fault in faults} == {"streams"}
+    violations = stream_violations([*first, *openings(copied, expected)], [], expected)
+    assert len(violations) >= 3  # the long games of the shard
+    assert {violation.clause for violation in violations} == {"streams"}

@@ -1,4 +1,4 @@
-"""Set aside, with a real DVC: the next `dvc repro` runs the stage again instead of restoring what it keeps."""
+"""Quarantine with a real DVC: the next `dvc repro` runs the stage again instead of restoring its output."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.project import dvc, git
-from zero.data.quarantine import lacks_games, set_aside_games
+from zero.data.quarantine import has_missing_shards, quarantine_games
 from zero.storage.files import read_manifest
 from zero.storage.manifests import GameSet, ShardRef
 from zero.storage.store import Store
@@ -31,7 +31,7 @@ manifest = {"origin": origin, "shards": [shard], "num_games": 1, "num_positions"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A folder with one stage, which has run once."""
+    """A folder with one stage that has run once."""
     git(tmp_path, "init", "--quiet")
     dvc(tmp_path, "init", "--quiet")
     (tmp_path / "play.py").write_text(STAGE)
@@ -46,44 +46,44 @@ def shard_of(workspace: Path) -> ShardRef:
 
 
 def test_dvc_alone_would_restore_the_games(workspace):
-    """The reason for all this; should DVC change its mind, it can go."""
+    """DVC restores missing outputs from its cache. If that changes, the quarantine of its listing can be removed."""
     (workspace / "data/games/shard-0000.parquet").unlink()
     assert "is cached - skipping run" in dvc(workspace, "repro").stdout
     assert (workspace / "data/games/shard-0000.parquet").exists()
 
 
-def test_games_set_aside_are_played_again_by_the_next_repro(workspace):
+def test_the_next_repro_plays_quarantined_games_again(workspace):
     ref, lock = shard_of(workspace), (workspace / "dvc.lock").read_bytes()
     store = Store(str(workspace / "store"))
     store.put_shard(ref.key, b"games")
-    set_aside_games(workspace, "data/games", ref, "they are a test", store)
-    assert lacks_games(workspace, "data/games")
+    quarantine_games(workspace, "data/games", ref, "they are a test", store)
+    assert has_missing_shards(workspace, "data/games")
     assert store.get_shard(ref.key) is None
     dvc(workspace, "repro")
     assert (workspace / "runs.txt").read_text() == "run\nrun\n"
-    assert not lacks_games(workspace, "data/games")
+    assert not has_missing_shards(workspace, "data/games")
     assert (workspace / "dvc.lock").read_bytes() == lock
-    aside = workspace / ".zero/set-aside"
+    aside = workspace / ".zero/quarantine"
     assert (aside / "gen-0003-games-shard-0000.parquet").read_bytes() == b"games"
     assert (aside / "gen-0003-games-shard-0000.parquet.reason.txt").read_text() == "they are a test\n"
     assert len(list(aside.glob("*.dir"))) == 1
 
 
-def test_an_altered_file_is_set_aside_and_the_store_keeps_its_copy(workspace):
+def test_a_corrupt_file_is_quarantined_and_the_store_keeps_its_copy(workspace):
     ref, store = shard_of(workspace), Store(str(workspace / "store"))
     store.put_shard(ref.key, b"games")
-    set_aside_games(workspace, "data/games", ref, "altered", None)
+    quarantine_games(workspace, "data/games", ref, "altered", None)
     assert store.get_shard(ref.key) is not None
 
 
 def test_setting_aside_twice_and_what_is_not_there_is_no_error(workspace):
     ref = shard_of(workspace)
     for _ in range(2):
-        set_aside_games(workspace, "data/games", ref, "a test", None)
-    assert lacks_games(workspace, "data/games")
+        quarantine_games(workspace, "data/games", ref, "a test", None)
+    assert has_missing_shards(workspace, "data/games")
 
 
 def test_it_works_in_a_folder_without_dvc(tmp_path, workspace):
     ref = shard_of(workspace)
-    set_aside_games(tmp_path / "elsewhere", "data/games", ref, "a test", None)
-    assert (tmp_path / "elsewhere/.zero/set-aside/gen-0003-games-shard-0000.parquet.reason.txt").exists()
+    quarantine_games(tmp_path / "elsewhere", "data/games", ref, "a test", None)
+    assert (tmp_path / "elsewhere/.zero/quarantine/gen-0003-games-shard-0000.parquet.reason.txt").exists()

@@ -29,14 +29,14 @@ def assert_equal(found: GameRecord, expected: GameRecord) -> None:
         assert getattr(one, "dtype", None) == getattr(other, "dtype", None), name
 
 
-def test_games_come_back_as_they_were():
+def test_games_are_read_back_equal():
     columns = read_records(DATA, "shard")
     assert (columns.num_games, columns.num_actions) == (4, 26)
     for index, record in enumerate(RECORDS):
         assert_equal(game_record(columns, index), record)
 
 
-def test_a_move_without_visits_comes_back():
+def test_a_move_without_visits_is_read_back():
     visit_counts = RECORDS[0].visit_counts.copy()
     visit_counts[[0, 3, -1]] = 0
     record = RECORDS[0]._replace(visit_counts=visit_counts)
@@ -64,7 +64,7 @@ def test_only_visited_edges_are_kept():
     assert read_records(DATA, "shard").visit_counts.min() > 0
 
 
-def test_shards_are_joined_in_order():
+def test_shards_are_concatenated_in_order():
     columns = concatenate(
         [read_records(write_records(part), "shard") for part in (RECORDS[:1], RECORDS[1:3], RECORDS[3:])]
     )
@@ -73,7 +73,7 @@ def test_shards_are_joined_in_order():
         assert_equal(game_record(columns, index), record)
 
 
-def test_joining_holds_one_part_beside_the_result():
+def test_concatenation_has_one_part_in_memory_beside_the_result():
     def parts():
         for _ in range(200):
             yield read_records(DATA, "shard")
@@ -100,25 +100,25 @@ def test_the_oldest_games_can_be_left_out():
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", DATA[:-1], DATA[: len(DATA) // 2], b"x" * 4096])
-def test_a_broken_file_is_refused(data):
-    with pytest.raises(StorageError, match=r"shard-7 is no shard of games.*dvc checkout"):
+def test_a_broken_file_is_rejected(data):
+    with pytest.raises(StorageError, match=r"shard-7 is not a shard of games.*dvc checkout"):
         read_records(data, "shard-7")
 
 
-def test_every_flipped_byte_is_refused_or_reads_as_games():
-    """No damage may end in a crash of another kind: a hash check is not everywhere before the reader."""
-    refused = 0
-    for place in range(0, len(DATA), 37):
+def test_every_flipped_byte_is_rejected_or_reads_as_games():
+    """Any damage gives a StorageError, since not every reader has a hash check before it."""
+    rejected = 0
+    for position in range(0, len(DATA), 37):
         damaged = bytearray(DATA)
-        damaged[place] ^= 0xFF
+        damaged[position] ^= 0xFF
         try:
             columns = read_records(bytes(damaged), "shard")
         except StorageError:
-            refused += 1
+            rejected += 1
         else:
             assert columns.visit_offsets[-1] == len(columns.visit_counts)
             assert columns.visit_actions.max() < columns.num_actions
-    assert refused > 20
+    assert rejected > 20
 
 
 def changed(change: Callable[[pa.Table], pa.Table]) -> bytes:
@@ -135,40 +135,40 @@ def with_column(name: str, values: Sequence[Sequence[float]] | list[str]) -> byt
     return changed(change)
 
 
-def test_a_table_with_other_columns_is_refused():
+def test_a_table_with_other_columns_is_rejected():
     with pytest.raises(StorageError, match="does not have the columns"):
         read_records(changed(lambda table: table.drop_columns(["margin"])), "shard")
 
 
-def test_an_action_beyond_the_board_is_refused():
+def test_an_action_beyond_the_board_is_rejected():
     actions = [record.actions.tolist() for record in RECORDS]
     actions[2][0] = 26
     with pytest.raises(StorageError, match="out of range"):
         read_records(with_column("actions", actions), "shard")
 
 
-def test_columns_of_different_lengths_are_refused():
+def test_columns_of_different_lengths_are_rejected():
     values = [record.root_values.tolist() for record in RECORDS]
     values[0].append(0.0)
     with pytest.raises(StorageError, match="different lengths"):
         read_records(with_column("root_values", values), "shard")
 
 
-def test_visits_that_do_not_add_up_are_refused():
+def test_visits_that_do_not_add_up_are_rejected():
     offsets = pq.read_table(io.BytesIO(DATA)).column("visit_offsets").to_pylist()
     offsets[1][-1] -= 1
     with pytest.raises(StorageError, match="different lengths"):
         read_records(with_column("visit_offsets", offsets), "shard")
 
 
-def test_offsets_that_fall_are_refused():
+def test_offsets_that_fall_are_rejected():
     offsets = pq.read_table(io.BytesIO(DATA)).column("visit_offsets").to_pylist()
     offsets[1][1] = offsets[1][2] + 1
     with pytest.raises(StorageError, match="out of range"):
         read_records(with_column("visit_offsets", offsets), "shard")
 
 
-def test_a_string_that_is_not_utf_8_is_refused():
+def test_a_string_that_is_not_utf_8_is_rejected():
     def change(table: pa.Table) -> pa.Table:
         field = table.schema.field("end")
         bad = [b"\xff\xfe", *(word.encode() for word in table.column("end").to_pylist()[1:])]
@@ -176,7 +176,7 @@ def test_a_string_that_is_not_utf_8_is_refused():
         declared = pa.StringArray.from_buffers(len(values), *values.buffers()[1:])
         return table.set_column(table.schema.get_field_index("end"), field, declared)
 
-    with pytest.raises(StorageError, match=r"shard-7 is no shard of games: .*UTF8.*dvc checkout"):
+    with pytest.raises(StorageError, match=r"shard-7 is not a shard of games: .*UTF8.*dvc checkout"):
         read_records(changed(change), "shard-7")
 
 
@@ -189,7 +189,7 @@ def test_a_shard_within_its_limits_is_read():
         read_records(DATA, "shard", Limits(3, longest))
 
 
-def test_a_name_of_gigabytes_is_refused_before_it_is_unpacked():
+def test_a_long_name_is_rejected_before_decompression():
     bomb = with_column("end", ["x" * 50_000_000, "full", "full", "full"])
     assert len(bomb) < 5_000_000
     peak = pa.default_memory_pool().max_memory()
@@ -198,8 +198,8 @@ def test_a_name_of_gigabytes_is_refused_before_it_is_unpacked():
     assert pa.default_memory_pool().max_memory() == peak
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked():
-    """A run-length code of three million equal values takes a few bytes."""
+def test_a_bomb_is_rejected_before_decompression():
+    """Run-length encoding stores three million equal values in a few bytes."""
     bomb = with_column("actions", [[0] * 3_000_000, [0], [0], [0]])
     assert len(bomb) < 20_000
     before = pa.total_allocated_bytes()
@@ -210,6 +210,81 @@ def test_a_bomb_is_refused_before_it_is_unpacked():
     assert pa.default_memory_pool().max_memory() == peak
 
 
+def with_lie(data: bytes, value: int, lie: int) -> bytes:
+    """A file whose footer has another number wherever it had `value`."""
+
+    def number(value: int, length: int = 0) -> bytes:
+        value, found = 2 * value, bytearray()  # zigzag, then 7 bits a byte; trailing zeros do not change the value
+        while value >= 0x80 or len(found) + 1 < length:
+            found.append(value & 0x7F | 0x80)
+            value >>= 7
+        return bytes([*found, value])
+
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    old = number(value)
+    assert data.count(old, start)
+    return data[:start] + data[start:].replace(old, number(lie, len(old)))
+
+
+def test_a_footer_that_hides_values_is_rejected_before_decompression():
+    bomb = with_lie(with_column("actions", [[0] * 3_000_000, [0], [0], [0]]), 3_000_003, 200)
+    assert pq.ParquetFile(io.BytesIO(bomb)).metadata.row_group(0).column(8).num_values == 200
+    peak = pa.default_memory_pool().max_memory()
+    with pytest.raises(StorageError, match="pages of 3000003 values, but the footer says 200; restore"):
+        read_records(bomb, "shard", Limits(4, 100_000))
+    assert pa.default_memory_pool().max_memory() == peak
+
+
+def test_a_footer_that_hides_bytes_is_rejected_before_decompression():
+    bomb = with_column("end", ["x" * 50_000_000, "full", "full", "full"])
+    column = pq.ParquetFile(io.BytesIO(bomb)).metadata.row_group(0).column(5)
+    bomb = with_lie(bomb, column.total_uncompressed_size, 100)
+    peak = pa.default_memory_pool().max_memory()
+    with pytest.raises(StorageError, match=r"has 500\d+ bytes, at most \d+ are possible"):
+        read_records(bomb, "shard", Limits(4, 10_000))
+    assert pa.default_memory_pool().max_memory() == peak
+
+
+def test_a_long_name_of_all_games_is_in_memory_once():
+    records = [record._replace(white="w" * 300_000) for record in RECORDS] * 50
+    data = write_records(records)
+    tracemalloc.start()
+    try:
+        columns = read_records(data, "shard", Limits(200, 100_000))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert columns.white[0] is columns.white[-1]
+    assert peak < 10_000_000
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_encodings_that_the_writer_does_not_use_are_rejected(encoding):
+    file = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(DATA)), file, use_dictionary=False, column_encoding={"end": encoding})
+    with pytest.raises(StorageError, match="page of unsupported encoding"):
+        read_records(file.getvalue(), "shard", Limits(4, 10_000))
+
+
+def test_several_row_groups_are_rejected():
+    file = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(DATA)), file, row_group_size=2)
+    with pytest.raises(StorageError, match="not one row group of 14 columns"):
+        read_records(file.getvalue(), "shard", Limits(4, 10_000))
+
+
+def test_every_flipped_byte_is_rejected_or_within_the_limits():
+    longest = max(len(column.values) for column in pq.read_table(io.BytesIO(DATA)).column("visit_counts").chunks)
+    for position in range(0, len(DATA), 5):
+        damaged = bytearray(DATA)
+        damaged[position] ^= 0x55
+        try:
+            columns = read_records(bytes(damaged), "shard", Limits(4, longest))
+        except StorageError:
+            continue
+        assert columns.num_games == 4 and len(columns.visit_counts) <= longest
+
+
 def test_gomoku_games_have_no_pass():
     records = made_records(gomoku_rules(4, 4, 3), 2)
     columns = read_records(write_records(records), "shard")
@@ -218,7 +293,7 @@ def test_gomoku_games_have_no_pass():
 
 
 @pytest.mark.parametrize(("name", "missing"), [("outcome", None), ("actions", [None])])
-def test_a_missing_value_is_refused(name, missing):
+def test_a_missing_value_is_rejected(name, missing):
     def change(table: pa.Table) -> pa.Table:
         field = table.schema.field(name)
         values = pa.array([missing, *table.column(name).to_pylist()[1:]], field.type)
@@ -229,7 +304,7 @@ def test_a_missing_value_is_refused(name, missing):
 
 
 def test_a_process_that_writes_and_reads_imports_no_pandas():
-    """It would take longer than the writing and the reading."""
+    """The import would take longer than writing and reading."""
     code = "import sys; from tests.data.test_records import *; read_records(DATA, ''); print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pyarrow.parquet" in result.stdout.split()

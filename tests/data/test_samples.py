@@ -39,7 +39,7 @@ def sampler_of(
 
 
 def with_fast_moves(records: list[GameRecord], seed: int = 0) -> list[GameRecord]:
-    """Two moves of three, and all of the second game's, were not searched in full."""
+    """Two of three moves, and all of the second game, have no full search."""
     draws = np.random.default_rng(seed)
     result = []
     for game, record in enumerate(records):
@@ -110,7 +110,7 @@ def test_samples_are_their_slow_twins(rules, random_symmetry, has_fast_moves):
 
 
 def test_a_value_is_seen_by_the_player_to_move():
-    """White won: -1 where Black is to move, +1 where White is."""
+    """White won: -1 if Black is to move, +1 if White is."""
     rules = go_rules(4, 4, 40.0)
     with sampler_of(rules, made_records(rules, 2), 32) as sampler:
         (batch,) = map(copied, sampler.batches(0, 1))

@@ -1,4 +1,4 @@
-"""SGF: what is written, that GNU Go loads it, and what the reader takes and refuses."""
+"""SGF: the writer, files in GNU Go, and what the reader accepts and rejects."""
 
 import re
 
@@ -174,7 +174,7 @@ def test_a_collection_holds_every_game_in_order(tmp_path):
     write_collection(path, (written(rules, record) for record in records))
     games = read_collection(path.read_text(encoding="utf-8"))
     assert [game.actions for game in games] == [tuple(record.actions) for record in records]
-    with pytest.raises(ZeroError, match="holds 3 games, not one"):
+    with pytest.raises(ZeroError, match="holds 3 games, expected one"):
         read_sgf(path.read_text(encoding="utf-8"))
 
 
@@ -205,7 +205,7 @@ def test_the_first_variation_is_the_main_line():
     assert game.actions == (0, 6, 12, 18)
 
 
-def test_what_a_file_leaves_out_has_the_defaults_of_the_standard():
+def test_missing_properties_have_the_defaults_of_the_standard():
     game = read_sgf("some mail header (not SGF)\n\n(;B[tt] ;\r\n W [aa] C[a comment; with (marks\\]] ) bye")
     assert game == SgfGame(GO, 19, 19, 0.0, "", "", "", "", "", "", (361, 0))
 
@@ -215,40 +215,40 @@ def test_properties_of_old_files_may_have_small_letters():
 
 
 @pytest.mark.parametrize(
-    ("text", "fault"),
+    ("text", "message"),
     [
-        ("", "no SGF: there is no '(;' in it"),
-        ("()", "no SGF: there is no '(;' in it"),
-        ("(;B[aa]", "the SGF is broken at line 1: the game breaks off"),
-        ("(;B[aa];W[bb", "the SGF is broken at line 1: unexpected text at '[bb'"),
-        ("(;SZ[9]\n;B[aa]!)", "the SGF is broken at line 2: unexpected text at '!"),
+        ("", "not an SGF file: it has no '(;'"),
+        ("()", "not an SGF file: it has no '(;'"),
+        ("(;B[aa]", "SGF syntax error in line 1: the game is incomplete"),
+        ("(;B[aa];W[bb", "SGF syntax error in line 1: unexpected text at '[bb'"),
+        ("(;SZ[9]\n;B[aa]!)", "SGF syntax error in line 2: unexpected text at '!"),
         ("(;B;W[aa])", "line 1: a property without a value at ';W"),
         ("(;SZ)", "a property without a value"),
         ("(;[aa])", "a value without a property"),
         ("(;SZ[9]()", "a variation without a node"),
         ("(;SZ[9](B[aa]))", "a property outside of a node"),
         ("(;SZ[9](;B[aa]);W[bb])", "a move after a variation"),
-        ("(;GM[2])", "SGF of another game: GM[2]; Go is GM[1]"),
-        ("(;SZ[0])", "SZ[0] is no board"),
-        ("(;SZ[20])", "SZ[20] is no board; it is SZ[9] or SZ[columns:rows], at most 19"),
-        ("(;SZ[9:25])", "SZ[9:25] is no board"),
-        ("(;SZ[nine])", "SZ[nine] is no board"),
-        ("(;KM[six])", "KM[six] is no komi; it is a number such as KM[7.5]"),
-        ("(;KM[nan])", "KM[nan] is no komi"),
-        ("(;SZ[9];B[jj])", "move 1: 'jj' is no point of a board of 9 rows and 9 columns"),
-        ("(;SZ[9:5];B[if])", "move 1: 'if' is no point of a board of 5 rows and 9 columns"),
-        ("(;SZ[9];B[a])", "move 1: 'a' is no point"),
-        ("(;SZ[9];B[AA])", "move 1: 'AA' is no point"),
-        ("(;GM[4]SZ[9];B[])", "move 1: '' is no point"),
+        ("(;GM[2])", "SGF of an unsupported game: GM[2]; Go is GM[1]"),
+        ("(;SZ[0])", "SZ[0] is not a board size"),
+        ("(;SZ[20])", "SZ[20] is not a board size; use SZ[9] or SZ[columns:rows], at most 19"),
+        ("(;SZ[9:25])", "SZ[9:25] is not a board size"),
+        ("(;SZ[nine])", "SZ[nine] is not a board size"),
+        ("(;KM[six])", "KM[six] is not a komi; use a number such as KM[7.5]"),
+        ("(;KM[nan])", "KM[nan] is not a komi"),
+        ("(;SZ[9];B[jj])", "move 1: 'jj' is not a point of a board of 9 rows and 9 columns"),
+        ("(;SZ[9:5];B[if])", "move 1: 'if' is not a point of a board of 5 rows and 9 columns"),
+        ("(;SZ[9];B[a])", "move 1: 'a' is not a point"),
+        ("(;SZ[9];B[AA])", "move 1: 'AA' is not a point"),
+        ("(;GM[4]SZ[9];B[])", "move 1: '' is not a point"),
         ("(;B[aa];B[bb])", "move 2 is B's, out of turn"),
         ("(;W[aa])", "move 1 is W's, out of turn"),
-        ("(;B[aa][bb])", "move 1 has 2 points, not one"),
+        ("(;B[aa][bb])", "move 1 has 2 points, expected one"),
         ("(;HA[2]AB[aa][bb];W[cc])", "set-up stones or handicap (AB)"),
         ("(;PL[W];W[cc])", "set-up stones or handicap (PL)"),
     ],
 )
-def test_what_is_no_plain_game_is_refused(text, fault):
-    with pytest.raises(ZeroError, match=re.escape(fault)):
+def test_a_file_that_is_not_one_plain_game_is_rejected(text, message):
+    with pytest.raises(ZeroError, match=re.escape(message)):
         read_sgf(text)
 
 

@@ -1,4 +1,4 @@
-"""The data contract: honest shards of every kind fulfil it, and each clause catches its fault and names it."""
+"""The data contract: correct shards of every kind fulfil it, and each clause finds and names its violation."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 
 from tests.shards.played import PlayedShard, play_shards, smoke_params
-from zero.data.duplicates import duplicate_faults, openings_of, stream_faults
+from zero.data.duplicates import duplicate_violations, openings_of, stream_violations
 from zero.data.records import game_record, read_records, write_records
 from zero.data.validation import (
     NO_MOVE,
-    Fault,
-    Terms,
+    ExpectedProperties,
+    Violation,
+    format_violations,
     moves_of,
-    plane_faults,
-    reason_of,
-    shard_faults,
+    plane_violations,
+    shard_violations,
     target_bounds,
     unpack_planes,
 )
 from zero.games.planes import write_sample
 from zero.games.position import NUM_PLANES, Rules, new_history, new_position
 from zero.games.rules import rules_of
-from zero.shards.terms import terms_of
+from zero.shards.expected import expected_properties
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import GameRecord
 
@@ -48,16 +48,16 @@ KINDS: dict[str, dict[str, dict[str, object]]] = {
 
 @pytest.mark.parametrize("kind", ["selfplay", "gating"])
 @pytest.mark.parametrize("name", KINDS)
-def test_an_honest_shard_of_an_untrained_player_has_no_fault(name, kind, tmp_path):
+def test_a_correct_shard_of_an_untrained_player_has_no_violations(name, kind, tmp_path):
     kind_of = KINDS[name]
     params = smoke_params(**kind_of | {"selfplay": SMALL | kind_of.get("selfplay", {}), "gating": SMALL})
     threshold = -0.1 if name == "as in the paper" else -1.0  # many games are resigned
     (shard,) = play_shards(tmp_path, params, kind, threshold)
-    terms, rules = terms_of(shard.spec), rules_of(params.game)
-    assert shard_faults(shard.games, rules, terms) == []
-    openings = openings_of(shard.games, terms)
-    assert stream_faults(openings, [], terms) == []
-    assert duplicate_faults(openings) == []
+    expected, rules = expected_properties(shard.spec), rules_of(params.game)
+    assert shard_violations(shard.games, rules, expected) == []
+    openings = openings_of(shard.games, expected)
+    assert stream_violations(openings, [], expected) == []
+    assert duplicate_violations(openings) == []
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +72,8 @@ def rules(shard: PlayedShard) -> Rules:
 
 
 @pytest.fixture(scope="module")
-def terms(shard: PlayedShard) -> Terms:
-    return terms_of(shard.spec)
+def expected(shard: PlayedShard) -> ExpectedProperties:
+    return expected_properties(shard.spec)
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +85,12 @@ def records(shard: PlayedShard) -> list[GameRecord]:
     return [played_out, resigned]
 
 
-def faults_of(rules: Rules, terms: Terms, records: list[GameRecord]) -> list[Fault]:
-    """Faults of a shard of some games under their own numbers: each is its own shard, for the numbers may have gaps."""
+def violations_of(rules: Rules, expected: ExpectedProperties, records: list[GameRecord]) -> list[Violation]:
+    """Violations by games whose numbers may have gaps: each game is checked as a shard of its own."""
     found = []
     for record in records:
         games = read_records(write_records([record]), "games")
-        found += shard_faults(games, rules, terms._replace(first_game=record.game, num_games=1))
+        found += shard_violations(games, rules, expected._replace(first_game=record.game, num_games=1))
     return found
 
 
@@ -106,11 +106,11 @@ def with_counts(record: GameRecord, move: int, change: Callable[[np.ndarray], ob
     return record._replace(visit_counts=counts)
 
 
-def doubled(counts: np.ndarray) -> None:
+def double(counts: np.ndarray) -> None:
     counts *= 2
 
 
-def emptied(counts: np.ndarray) -> None:
+def clear(counts: np.ndarray) -> None:
     counts[:] = 0
 
 
@@ -129,7 +129,7 @@ def another_action(record: GameRecord, move: int) -> int:
 
 
 def favoured(record: GameRecord, move: int) -> GameRecord:
-    """A visited action gets the visits of the one that was played, and one more."""
+    """Moves the visits of the played action, all but one, to another action."""
 
     def change(counts: np.ndarray) -> None:
         played, other = record.actions[move], another_action(record, move)
@@ -145,8 +145,8 @@ def wide_move(record: GameRecord) -> int:
     return moves[0]
 
 
-def test_the_games_it_begins_with_have_no_fault(rules, terms, records):
-    assert faults_of(rules, terms, records) == []
+def test_the_unchanged_games_have_no_violations(rules, expected, records):
+    assert violations_of(rules, expected, records) == []
     assert [record.end == "resignation" for record in records] == [False, True]
 
 
@@ -155,46 +155,46 @@ CASES: dict[str, tuple[Callable[[GameRecord], GameRecord], str, Callable[[GameRe
         lambda g: g._replace(outcome=-g.outcome),
         "rules",
         lambda g: len(g.actions),
-        "another outcome than recorded",
+        "the recorded outcome is wrong",
     ),
     "a player who is not the champion": (
-        lambda g: g._replace(white=sha256_bytes(b"somebody")),
+        lambda g: g._replace(white=sha256_bytes(b"another")),
         "players",
         lambda g: NO_MOVE,
-        f"White was {sha256_bytes(b'somebody')[:12]}",
+        f"White was {sha256_bytes(b'another')[:12]}",
     ),
     "a calibration flag that the stream does not give": (
         lambda g: g._replace(never_resigns=not g.never_resigns),
         "calibration",
         lambda g: NO_MOVE,
-        "its stream says",
+        "its random stream gives",
     ),
     "a policy target with too many visits": (
-        lambda g: with_counts(g, 0, doubled),
+        lambda g: with_counts(g, 0, double),
         "targets",
         lambda g: 0,
         "adds up to 16, possible are 8 to 8",
     ),
     "a move without its policy target": (
-        lambda g: with_counts(g, 3, emptied),
+        lambda g: with_counts(g, 3, clear),
         "targets",
         lambda g: 3,
-        "no policy target",
+        "there is no policy target",
     ),
     "a move that the search did not visit": (
         lambda g: with_counts(g, 1, only(another_action(g, 1))),
         "targets",
         lambda g: 1,
-        "the move made has no visit",
+        "the played move has no visit",
     ),
     "a later move that was not the most visited": (
         lambda g: favoured(g, wide_move(g)),
         "targets",
         wide_move,
-        "the move made has 1 visits, another has",
+        "the played move has 1 visits, another has",
     ),
     "a root value beyond a win": (lambda g: with_values(g, "root_values", 4, 1.5), "values", lambda g: 4, "is 1.5"),
-    "a best value that is no number": (
+    "a best value that is NaN": (
         lambda g: with_values(g, "best_values", 4, float("nan")),
         "values",
         lambda g: 4,
@@ -216,58 +216,58 @@ CASES: dict[str, tuple[Callable[[GameRecord], GameRecord], str, Callable[[GameRe
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_fault_is_caught_and_named(rules, terms, records, case):
-    change, clause, move, words = CASES[case]
+def test_a_violation_is_found_and_named(rules, expected, records, case):
+    change, clause, move, text = CASES[case]
     game = records[0]
-    faults = faults_of(rules, terms, [change(game)])
-    told = [fault for fault in faults if fault.clause == clause and words in fault.text]
-    assert told, faults
-    assert (told[0].game, told[0].move) == (game.game, move(game))
-    assert f"game {game.game}" in str(told[0])
+    violations = violations_of(rules, expected, [change(game)])
+    matching = [violation for violation in violations if violation.clause == clause and text in violation.text]
+    assert matching, violations
+    assert (matching[0].game, matching[0].move) == (game.game, move(game))
+    assert f"game {game.game}" in str(matching[0])
 
 
-def test_a_resigned_calibration_game_is_caught(rules, terms, records):
-    always = terms._replace(calibration_fraction=1.0)
-    faults = faults_of(rules, always, [records[1]._replace(never_resigns=True)])
-    assert [fault.text for fault in faults] == ["a calibration game was resigned"]
+def test_a_resigned_calibration_game_is_found(rules, expected, records):
+    always = expected._replace(play=expected.play.model_copy(update={"calibration_fraction": 1.0}))
+    violations = violations_of(rules, always, [records[1]._replace(never_resigns=True)])
+    assert [violation.text for violation in violations] == ["a calibration game was resigned"]
 
 
-def test_games_under_other_numbers_are_caught(shard, rules, terms):
+def test_games_under_other_numbers_are_found(shard, rules, expected):
     moved = shard.games._replace(game=shard.games.game + 1)
-    (fault,) = shard_faults(moved, rules, terms)
-    assert fault.clause == "numbers" and "not those from 0 to 11" in fault.text
+    (violation,) = shard_violations(moved, rules, expected)
+    assert violation.clause == "numbers" and "not those from 0 to 11" in violation.text
 
 
-def test_games_of_another_board_are_caught(shard, terms):
-    (fault,) = shard_faults(shard.games, rules_of(smoke_params(game=GO7).game), terms)
-    assert "out of 26 actions, the game has 50" in fault.text
+def test_games_of_another_board_are_found(shard, expected):
+    (violation,) = shard_violations(shard.games, rules_of(smoke_params(game=GO7).game), expected)
+    assert "out of 26 actions, the game has 50" in violation.text
 
 
 GO7 = {"name": "go", "size": 7, "komi": 0.5, "allow_suicide": False}
 
 
-def test_a_target_without_order_or_with_an_empty_entry_is_caught(shard, rules, terms):
+def test_a_target_without_order_or_with_an_empty_entry_is_found(shard, rules, expected):
     first, second = shard.games.visit_actions.copy(), shard.games.visit_counts.copy()
     first[[0, 1]] = first[[1, 0]]
     second[0] = 0
-    disordered = shard_faults(shard.games._replace(visit_actions=first), rules, terms)
+    disordered = shard_violations(shard.games._replace(visit_actions=first), rules, expected)
     assert "repeated or out of order" in disordered[0].text and disordered[0][:3] == ("targets", 0, 0)
-    empty = shard_faults(shard.games._replace(visit_counts=second), rules, terms)
+    empty = shard_violations(shard.games._replace(visit_counts=second), rules, expected)
     assert "has no visit" in empty[0].text and empty[0][:3] == ("targets", 0, 0)
 
 
 def test_in_a_match_the_colours_alternate(tmp_path):
     (shard,) = play_shards(tmp_path, smoke_params(gating=SMALL), "gating")
     swapped = shard.games._replace(black=shard.games.white, white=shard.games.black)
-    faults = shard_faults(swapped, rules_of(shard.spec.game), terms_of(shard.spec))
-    assert {fault.clause for fault in faults} == {"players"}
-    assert {fault.game for fault in faults} == set(range(8))
+    violations = shard_violations(swapped, rules_of(shard.spec.game), expected_properties(shard.spec))
+    assert {violation.clause for violation in violations} == {"players"}
+    assert {violation.game for violation in violations} == set(range(8))
 
 
-def test_without_forgetting_the_bounds_of_kept_trees_are_met_exactly(shard, terms):
+def test_without_forgetting_the_bounds_of_kept_trees_are_met_exactly(shard, expected):
     moves = moves_of(shard.games)
-    least, most = target_bounds(moves, terms)
-    assert (least == terms.num_simulations).all()
+    least, most = target_bounds(moves, expected)
+    assert (least == expected.play.num_simulations).all()
     np.testing.assert_array_equal(moves.total, most)
     assert (most > least).any()
 
@@ -278,8 +278,12 @@ def test_the_target_of_a_gumbel_root_is_a_fixed_whole(tmp_path):
     (shard,) = play_shards(tmp_path, params, "selfplay")
     counts = shard.games.visit_counts.copy()
     counts[0] += 1
-    faults = shard_faults(shard.games._replace(visit_counts=counts), rules_of(shard.spec.game), terms_of(shard.spec))
-    assert [fault.text for fault in faults] == ["the policy target adds up to 65536, possible are 65535 to 65535"]
+    violations = shard_violations(
+        shard.games._replace(visit_counts=counts), rules_of(shard.spec.game), expected_properties(shard.spec)
+    )
+    assert [violation.text for violation in violations] == [
+        "the policy target adds up to 65536, possible are 65535 to 65535"
+    ]
 
 
 def planes_at(rules: Rules, record: GameRecord, move: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -293,7 +297,7 @@ def planes_at(rules: Rules, record: GameRecord, move: int) -> tuple[np.ndarray, 
 
 
 PLANE_CASES: dict[str, tuple[int, str]] = {
-    "a stone of both players": (1, "a point is of both players"),
+    "a stone of both players": (1, "a point belongs to both players"),
     "a colour plane with a hole": (NUM_PLANES - 1, "the colour plane"),
     "a stone that is not on the board": (0, "the newest planes"),
     "a stone too many three moves ago": (6, "the older planes"),
@@ -301,26 +305,26 @@ PLANE_CASES: dict[str, tuple[int, str]] = {
 
 
 @pytest.mark.parametrize("case", PLANE_CASES)
-def test_planes_that_are_not_the_position_are_caught(rules, records, case):
-    plane, words = PLANE_CASES[case]
+def test_planes_that_are_not_the_position_are_found(rules, records, case):
+    plane, expected_text = PLANE_CASES[case]
     planes, before, board = planes_at(rules, records[0], 9)
     mover = -1
-    assert plane_faults(planes, before, board, mover) == []
+    assert plane_violations(planes, before, board, mover) == []
     point = int(np.flatnonzero(planes[0])[0]) if plane == 1 else int(np.flatnonzero(~planes[0] & ~planes[1])[0])
     planes[plane, point] = ~planes[plane, point]
-    assert any(words in text for text in plane_faults(planes, before, board, mover))
+    assert any(expected_text in text for text in plane_violations(planes, before, board, mover))
 
 
-def test_a_reason_lists_the_first_faults():
-    faults = [Fault("rules", 3, move, "a move that the rules forbid: C4") for move in range(30)]
-    lines = reason_of("the shard", faults).splitlines()
-    assert lines[0] == "the shard breaks the data contract with 30 faults:"
-    assert lines[1] == "  game 3, move 0: a move that the rules forbid: C4 (rules)"
+def test_a_reason_lists_the_first_violations():
+    violations = [Violation("rules", 3, move, "an illegal move: C4") for move in range(30)]
+    lines = format_violations("the shard", violations).splitlines()
+    assert lines[0] == "the shard breaks the data contract with 30 violations:"
+    assert lines[1] == "  game 3, move 0: an illegal move: C4 (rules)"
     assert len(lines) == 21
 
 
-def test_faults_do_not_depend_on_the_memory_of_the_columns(shard: PlayedShard, rules, terms, tmp_path: Path):
-    """Columns straight from a file are read-only views; those that were put together are not."""
+def test_violations_do_not_depend_on_the_memory_of_the_columns(shard: PlayedShard, rules, expected, tmp_path: Path):
+    """Columns of one file are read-only views; concatenated columns are not."""
     assert not shard.games.actions.flags.writeable
     copied = shard.games._replace(actions=shard.games.actions.copy(), visit_actions=shard.games.visit_actions.copy())
-    assert shard_faults(copied, rules, terms) == shard_faults(shard.games, rules, terms) == []
+    assert shard_violations(copied, rules, expected) == shard_violations(shard.games, rules, expected) == []

@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from tests.end_to_end.project import dvc, edit_params, git, make_project, zero
-from zero.config.presets import preset_text
+from tests.parameters import smoke_text
 
 ON_ONE_SERVER = tuple(f"tests/tracking/test_{name}.py" for name in ("catalogue", "refusals", "repetition", "runs"))
 """Files with tests on the MLflow server that `tests/tracking/conftest.py` starts."""
@@ -66,7 +66,7 @@ class Lineage(NamedTuple):
 def make_lineage(home: Path, num_processes: int) -> Lineage:
     """A lineage at generation 0, in which every challenger is promoted."""
     make_project(home)
-    params = edit_params(preset_text("smoke"), gating__threshold=ALWAYS, executor__num_processes=num_processes)
+    params = edit_params(smoke_text(), gating__threshold=ALWAYS, executor__num_processes=num_processes)
     (home / "smoke.yaml").write_text(params)
     zero(home, "new", "tiny", "--params", "smoke.yaml")
     return tiny_of(home)

@@ -52,7 +52,7 @@ def test_wrong_games_with_a_matching_lock_are_refused_by_replay_and_played_again
     dvc(workspace, "commit", "--force", "selfplay")
     refused = dvc(workspace, "repro", check=False)
     assert refused.returncode != 0
-    assert "breaks the data contract" in refused.stderr and "another outcome than recorded" in refused.stderr
+    assert "breaks the data contract" in refused.stderr and "the recorded outcome is wrong" in refused.stderr
     again = dvc(workspace, "repro")
     assert "Running stage 'selfplay'" in again.stdout
     assert lock_of(unrecorded) == lock

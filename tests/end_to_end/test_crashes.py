@@ -68,7 +68,7 @@ def test_another_result_is_reported(place: Place, reference: Reference, killed: 
     assert f"store: {lost.name} is lost" in said and f"store: {altered.name} was altered" in said
     assert any(line.startswith("tiny/gen-0001 is 000") for line in said)
     assert played_again(place) == [f"shard {altered.name[:12]} was finished, and was played again: {again.name}"]
-    aside = store / "set-aside"
+    aside = store / "quarantine"
     aside.mkdir()
     (aside / "a shard").touch()
     Path(place.workspace / ".git/refs/heads/broken").write_text("no commit\n")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.end_to_end.lineages import ONLY_IF_ALL_ARE_WON, Lineage, copy_of, make_generation, tiny_of
 from tests.end_to_end.project import edit_params, git, make_project, zero
-from zero.config.presets import preset_text
+from tests.parameters import smoke_text
 from zero.storage.manifests import Checkpoint
 
 KILLS_THE_VALUE_HEAD = [{"from_step": 0, "learning_rate": 2.0}]
@@ -20,7 +20,7 @@ def lineage(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     """Generation 1 with a dead training, refused."""
     home = make_project(tmp_path_factory.mktemp("dead") / "home")
     text = edit_params(
-        preset_text("smoke"),
+        smoke_text(),
         gating__threshold=ONLY_IF_ALL_ARE_WON,
         training__learning_rate=KILLS_THE_VALUE_HEAD,
         executor__num_processes=1,

@@ -10,8 +10,9 @@ import pytest
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import edit_params, git, killed, run, zero, zero_in_turn
 from zero.record.ledger import line_digest, read_ledger
-from zero.record.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
+from zero.record.provenance import read_envelope, signed_by
 from zero.storage.files import read_manifest, sha256_bytes
+from zero.storage.layout import GENERATION_FILE, KEY_FILE, PROVENANCE_FILE
 from zero.storage.manifests import Champion, Checkpoint, GameSet, GenerationId, Window
 
 DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
@@ -81,7 +82,7 @@ def test_a_rollback_restores_champion_trainee_and_window(uninterrupted: Uninterr
     copy, shown, _ = uninterrupted
     assert shown["tag"] == "tiny/gen-0003"
     assert restored(copy.workspace) == left[1] != left[2]
-    assert read_manifest(copy.workspace / "state", GenerationId, "generation.json").number == 4
+    assert read_manifest(copy.workspace, GenerationId, GENERATION_FILE).number == 4
     ledger = read_ledger(copy.workspace)
     assert [entry.kind for entry in ledger] == ["start", "decision", "decision", "rollback"]
     assert ledger[3].champion == ledger[1].champion and ledger[3].champion_generation == 1

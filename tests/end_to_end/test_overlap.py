@@ -11,8 +11,9 @@ from tests.end_to_end.lineages import ALWAYS, Lineage, copy_of, make_generation
 from tests.end_to_end.project import dvc, git, killed, zero
 from zero.data.records import read_records
 from zero.record.ledger import read_ledger
-from zero.record.provenance import PROVENANCE_FILE, Resource, read_envelope
+from zero.record.provenance import Resource, read_envelope
 from zero.storage.files import read_manifest
+from zero.storage.layout import GENERATION_FILE, PROVENANCE_FILE
 from zero.storage.manifests import GameSet, GenerationId
 
 LEARNING = [{"from_step": 0, "learning_rate": 0.02}]
@@ -65,7 +66,7 @@ def test_the_games_are_by_the_champion_that_stood_when_the_generation_before_beg
     inputs = inputs_of(overlapped, "tiny/gen-0004")
     assert (inputs["player"].sha256, inputs["champion"].sha256) == (earlier, champion)
     assert json.loads(overlapped.show("tiny/gen-0004", "state/generation.json"))["player"] == earlier
-    assert read_manifest(workspace / "state", GenerationId, "generation.json").player == champion
+    assert read_manifest(workspace, GenerationId, GENERATION_FILE).player == champion
     assert "player" not in inputs_of(overlapped, "tiny/gen-0003")  # the first that overlaps: by the champion
 
 

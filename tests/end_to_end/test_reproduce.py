@@ -18,16 +18,17 @@ from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import environment_of, git, zero, zero_in_turn
 from zero.audit import audit
 from zero.audit.reproduce.clones import NOTES_FILE, read_notes
-from zero.record.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, sign
+from zero.record.provenance import read_envelope, sign
 from zero.record.signing import public_pem
 from zero.storage.files import sha256_bytes, write_manifest
+from zero.storage.layout import KEY_FILE, PROVENANCE_FILE
 
 OTHER_ISA = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 STATE = ["state/champion", "state/trainee", "state/replay", "state/generation.json"]
 CANNOT_BE_DONE = {
     "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
     "reproduce tiny/gen-0000 --sample 1": "tiny/gen-0000 has no games; recompute its state",
-    "reproduce tiny/gen-0001 --sample 1 --keep kept": "give --sample or --keep, not both",
+    "reproduce tiny/gen-0001 --sample 1 --keep kept": "--sample and --keep exclude each other",
     "reproduce tiny/gen-0001 --keep zero": "is not empty",
 }
 
@@ -151,7 +152,7 @@ def test_a_corrupt_input_is_named_and_nothing_is_computed(lineage: Lineage) -> N
     alter(cached(lineage, (lineage.workspace / "state/champion/weights.safetensors").read_bytes()))
     done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
     assert done.returncode == 1 and "selfplay" not in done.stderr
-    assert "state/champion/weights.safetensors was altered" in done.stderr.splitlines()[-1]
+    assert "state/champion/weights.safetensors is corrupt" in done.stderr.splitlines()[-1]
 
 
 def test_a_lock_that_was_edited_is_not_the_signed_one(lineage: Lineage, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from zero.players.networks import weights_path
 from zero.record.ledger import read_ledger
 from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator, UniformEvaluator
-from zero.storage.files import read_manifest, write_whole
+from zero.storage.files import read_manifest, write_atomic
 from zero.storage.manifests import GameRecord, GameSet
 
 RULES = rules_of(GO5)
@@ -248,9 +248,9 @@ def test_results_are_computed_once_when_they_become_computable(lineage: Lineage)
     path = evaluation_dir(lineage.home, "tiny") / "gen-0001.json"
     tree = json.loads(path.read_text())
     tree["evaluations"] = [each for each in tree["evaluations"] if each["games"] == "own"]
-    write_whole(path, json.dumps(tree).encode())
+    write_atomic(path, json.dumps(tree).encode())
     assert backfill(lineage.home, "tiny") == [first, second]
-    write_whole(path, b"{")
+    write_atomic(path, b"{")
     assert backfill(lineage.home, "tiny") == [first, second], "an unreadable file is replaced"
 
 

@@ -9,7 +9,7 @@ from prefect.logging import disable_run_logger
 
 from flows import campaign as module
 from tests.flows.examples import decision
-from zero.lineage.workspace import LOCK_FILE, request_stop, stop_requested
+from zero.lineage.workspace import WRITER_LOCK_FILE, request_stop, stop_requested
 from zero.storage.manifests import PromotionDecision
 
 
@@ -23,7 +23,7 @@ class Loop:
 
     def generation(self, lineage: str, executor: str | None) -> PromotionDecision:
         assert lineage == "tiny" and executor is None
-        with (self.workspace / ".git" / LOCK_FILE).open() as lock, pytest.raises(BlockingIOError):
+        with (self.workspace / ".git" / WRITER_LOCK_FILE).open() as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody else may begin a generation
         self.made += 1
         if self.made == self.stop_in:

@@ -23,14 +23,14 @@ REPLAY = """
 import pathlib, sys
 from zero.storage.files import read_manifest
 from zero.storage.manifests import GameSet
-from zero.data.quarantine import set_aside_games
+from zero.data.quarantine import quarantine_games
 here = pathlib.Path(".")
 tries = pathlib.Path("tries.txt")
 num_tries = len(tries.read_text()) if tries.exists() else 0
 tries.write_text("t" * (num_tries + 1))
 if num_tries < BAD_TRIES:
     if SETS_ASIDE:
-        set_aside_games(here, "data/games", read_manifest(here / "data/games", GameSet).shards[0], "a test", None)
+        quarantine_games(here, "data/games", read_manifest(here / "data/games", GameSet).shards[0], "a test", None)
     sys.exit("zero: the games of this test are bad")
 pathlib.Path("data/window").write_text("made")
 """

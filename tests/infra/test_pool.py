@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from flows.players import PoolPlayers
 from flows.pool import Runs, num_workers
-from zero.settings import open_store
+from zero.storage.store import open_store
 from zero.shards.spec import ShardSpec
 specs = [ShardSpec.model_validate_json(line) for line in sys.argv[1:]]
 with open_store(Path.cwd()) as store, Runs("asked by hand") as runs:

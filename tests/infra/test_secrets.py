@@ -95,7 +95,7 @@ def test_a_worker_has_exactly_these_actions(secrets: Path) -> None:
         ("Write", "zero-store", SHARD, True),
         ("List", "zero-store", "shards/ab/", True),
         ("Write", "zero-store", RECEIPT, True),
-        ("Write", "zero-store", "set-aside/abcd", False),
+        ("Write", "zero-store", "quarantine/abcd", False),
         ("List", "zero-store", "", False),
         ("Write", "zero-mlflow", "shards/ab/abcd.parquet", False),
         ("Read", "zero-mlflow", "1/model", False),

@@ -20,7 +20,7 @@ RECEIPT = "receipts/ab/" + "ab" * 32 + "." + "cd" * 32 + ".host-1.json"
 @pytest.fixture(scope="module")
 def gateway(stack: Stack) -> Gateway:
     made = Gateway(f"http://127.0.0.1:{stack.cluster.ports['s3']}", stack.cluster.secrets)
-    for key in (WEIGHTS, SHARD, "set-aside/old"):
+    for key in (WEIGHTS, SHARD, "quarantine/old"):
         made.client("trainer").put_object(Bucket="zero-store", Key=key, Body=b"bytes")
     made.client("mlflow").put_object(Bucket="zero-mlflow", Key="1/model", Body=b"bytes")
     return made
@@ -44,7 +44,7 @@ def test_a_worker_reads_weights(gateway: Gateway) -> None:
     ("bucket", "key"),
     [
         ("zero-store", WEIGHTS),
-        ("zero-store", "set-aside/new"),
+        ("zero-store", "quarantine/new"),
         ("zero-store", "shards"),
         ("zero-store", "shards-of-mine/a"),
         ("zero-store", "shards/../weights/a"),
@@ -63,8 +63,8 @@ def test_a_worker_puts_nothing_elsewhere(gateway: Gateway, bucket: str, key: str
 
 def test_a_worker_reads_and_lists_nothing_else(gateway: Gateway) -> None:
     worker = gateway.client("worker")
-    assert is_refused(worker.get_object, Bucket="zero-store", Key="set-aside/old")
-    assert is_refused(worker.get_object, Bucket="zero-store", Key="shards/../set-aside/old")
+    assert is_refused(worker.get_object, Bucket="zero-store", Key="quarantine/old")
+    assert is_refused(worker.get_object, Bucket="zero-store", Key="shards/../quarantine/old")
     assert is_refused(worker.get_object, Bucket="zero-store", Key="shards/../../zero-mlflow/1/model")
     assert is_refused(worker.get_object, Bucket="zero-mlflow", Key="1/model")
     assert is_refused(worker.copy_object, Bucket="zero-store", Key="shards/ab/a", CopySource="zero-mlflow/1/model")

@@ -155,4 +155,4 @@ def test_the_command_reports_the_file(begun, tmp_path):
 def test_the_command_fails_with_one_line(begun):
     done = zero(begun, "export", "tiny", "weights.txt", "--format", "leela-zero", check=False)
     assert done.returncode == 1 and not (begun / "weights.txt").exists()
-    assert done.stderr.startswith("zero: the network is for a board of 5x5") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("zero: the network is for a 5x5 board") and done.stderr.count("\n") == 1

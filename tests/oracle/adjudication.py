@@ -11,9 +11,9 @@ from zero.storage.manifests import GameRecord
 
 
 class Verdict(NamedTuple):
-    """Result of a game by the rules, or only its first violation."""
+    """The result of a game by the rules; if a move is a violation, only the violation."""
 
-    fault: str  # "" if there is none
+    violation: str  # empty if there is none
     move: int  # -1 if there is none
     outcome: int | None = None
     margin: float | None = None

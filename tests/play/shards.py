@@ -7,10 +7,11 @@ import numpy as np
 
 from tests.games.kernel_game import KernelGame
 from tests.search.evaluators import HashEvaluator
+from zero.config.play import PlayParams, SearchParams
 from zero.games.position import Rules
 from zero.games.rules import go_rules
 from zero.play.batched_games import PlayedGames, play_games
-from zero.play.slots import PlaySettings
+from zero.play.slots import PlaySettings, play_settings
 from zero.search.evaluator import Evaluator
 from zero.search.streams import stream_of
 from zero.storage.manifests import GameRecord
@@ -19,28 +20,8 @@ SEED, GENERATION = 1, 2
 GO4, GO5 = go_rules(4, 4, 0.5), go_rules(5, 5, 0.5)
 NUM_GAMES = 10
 
-SELFPLAY = PlaySettings(
-    num_players=1,
-    num_simulations=16,
-    c_puct=1.5,
-    fpu_from_parent=False,
-    random_symmetry=True,
-    tree_reuse=True,
-    temperature_moves=6,
-    dirichlet_concentration=10.83,
-    dirichlet_fraction=0.25,
-    first_game=0,
-    forced_playouts=0.0,
-    full_search_fraction=1.0,
-    fast_simulations=4,
-    calibration_fraction=0.1,
-    resign_threshold=-1.0,
-    evaluation_cache=0,
-    gumbel=False,
-    considered_actions=8,
-    gumbel_scale=0.0,
-    value_scale=0.1,
-    rescale_values=True,
+SELFPLAY = play_settings(
+    SearchParams(considered_actions=8), PlayParams(num_simulations=16, temperature_moves=6, fast_simulations=4)
 )
 MATCH = SELFPLAY._replace(num_players=2, temperature_moves=0, dirichlet_concentration=0.0, dirichlet_fraction=0.0)
 

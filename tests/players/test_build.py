@@ -7,7 +7,7 @@ import torch
 
 from tests.end_to_end.project import make_project
 from tests.interop.networks import trained
-from tests.parameters import network_params, preset, resolved_preset
+from tests.parameters import network_params, preset, resolved_preset, smoke_text
 from tests.players.resolved import resolved_network
 from zero.config.params import GoParams, parse_params
 from zero.config.presets import preset_text
@@ -39,7 +39,7 @@ def home(tmp_path_factory):
     (folder / "bare/weights.safetensors").write_bytes(data)
     (folder / "made").mkdir()
     (folder / "made/weights.safetensors").write_bytes(data)
-    (folder / "made/params.yaml").write_text(preset_text("smoke").replace("komi: ", "komi: 1"))
+    (folder / "made/params.yaml").write_text(smoke_text().replace("komi: ", "komi: 1"))
     return folder
 
 
@@ -97,7 +97,7 @@ def test_networks_made_on_other_machines_play_together(home, tmp_path):
         "old": {"isa: native": "isa: avx2", "selfplay_threads: 1": "selfplay_threads: 2"},
     }
     for name, changes in made_on.items():
-        text = preset_text("smoke")
+        text = smoke_text()
         for before, after in changes.items():
             assert f"\n  {before}" in text
             text = text.replace(f"\n  {before}", f"\n  {after}")
@@ -115,7 +115,7 @@ def test_networks_made_on_other_machines_play_together(home, tmp_path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU has bf16")
 def test_the_identity_contains_a_precision_that_this_machine_lacks(home, tmp_path, monkeypatch):
-    (tmp_path / "params.yaml").write_text(preset_text("smoke").replace("\n  precision: fp32", "\n  precision: bf16"))
+    (tmp_path / "params.yaml").write_text(smoke_text().replace("\n  precision: fp32", "\n  precision: bf16"))
     text = str(home / "bare/weights.safetensors")
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     settings = resolved_network(tmp_path, text).id.settings
@@ -198,12 +198,12 @@ def test_a_wrong_option_is_reported(home, option, message):
 
 def test_a_network_for_another_board_is_rejected(home):
     player = resolved(home, f"{home}/bare/weights.safetensors")
-    with pytest.raises(ParamsError, match="network is for a board of 5x5 with 26 actions, the game has 9x9 with 82"):
+    with pytest.raises(ParamsError, match="network is for a 5x5 board with 26 actions, the game has a 9x9 board with 82"):
         make_player(player, go_rules(9, 9, 7.0), 2, 1)
 
 
 def test_a_network_for_another_game_is_rejected(home):
-    with pytest.raises(ParamsError, match="the network is for a board"):
+    with pytest.raises(ParamsError, match="the network is for a 5x5 board"):
         make_player(resolved(home, f"{home}/bare/weights.safetensors"), gomoku_rules(5, 5, 4), 2, 1)
 
 

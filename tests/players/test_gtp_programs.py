@@ -81,7 +81,7 @@ def test_gnugo_scores_a_game():
 
 
 def test_a_missing_program_is_reported_with_its_package(monkeypatch):
-    monkeypatch.setattr("zero.players.gtp_process.GAMES_DIR", "/nowhere")
+    monkeypatch.setattr("zero.players.gtp_process.SYSTEM_GAMES_DIR", "/nowhere")
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
     with pytest.raises(OpponentError, match=r"GNU Go is not installed; install it .*`apt install gnugo`"):
         gnugo(1, SMALL_RULES)

@@ -15,6 +15,7 @@ from zero.record.generation import Generation, in_progress, recorded_in
 from zero.record.history import Line
 from zero.record.objects import CommittedFiles, DataCache, GitReader
 from zero.storage.files import write_manifest
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import GenerationId
 
 OUTS = ("data/window", "models/challenger")
@@ -89,7 +90,7 @@ def test_a_missing_object_of_the_cache_is_none(folder: Path, tmp_path: Path) -> 
 
 
 def test_a_generation_in_progress_has_no_entry(folder: Path) -> None:
-    write_manifest(folder / "state", GenerationId(lineage="go9", number=2, resign_threshold=-0.9), "generation.json")
+    write_manifest(folder, GenerationId(lineage="go9", number=2, resign_threshold=-0.9), GENERATION_FILE)
     made = in_progress(folder)
     assert (made.tag, made.entry, made.outs) == ("go9/gen-0002", None, {})
     assert made.champion is not None and made.next_state is None

@@ -9,7 +9,6 @@ import pytest
 from zero.errors import LineageError
 from zero.record.ledger import (
     FIRST_PREVIOUS,
-    LEDGER_FILE,
     append_entry,
     entry_of,
     last_line_digest,
@@ -18,6 +17,7 @@ from zero.record.ledger import (
     read_ledger,
 )
 from zero.storage.files import canonical_line, sha256_bytes
+from zero.storage.layout import LEDGER_FILE
 from zero.storage.manifests import Colours, LedgerEntry, MatchResult, PromotionDecision, Source
 
 

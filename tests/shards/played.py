@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 
 import yaml
 
+from tests.parameters import smoke
 from zero.config.params import Params, parse_params
-from zero.config.presets import preset_text
 from zero.data.records import GameColumns, read_records
 from zero.network.weights import new_network, weights_bytes
 from zero.shards.spec import ShardSpec, plan_shards
@@ -17,7 +17,7 @@ from zero.storage.store import Store
 
 
 class PlayedShard(NamedTuple):
-    """A shard and what it was played by."""
+    """A shard, its specification and its games."""
 
     spec: ShardSpec
     data: bytes
@@ -26,7 +26,7 @@ class PlayedShard(NamedTuple):
 
 def smoke_params(**changes: Mapping[str, object]) -> Params:
     """The `smoke` preset with sections changed, as `selfplay={"num_games": 8}`; a changed `game` is replaced."""
-    tree = yaml.safe_load(preset_text("smoke"))
+    tree = smoke()
     for section, fields in changes.items():
         tree[section] = dict(fields) if section == "game" else tree[section] | dict(fields)
     return parse_params(yaml.safe_dump(tree))

@@ -1,4 +1,4 @@
-"""From the store to a folder of shards: what breaks the data contract is set aside with its reason and played again."""
+"""Collecting shards: those that break the data contract are quarantined with a reason and played again."""
 
 import io
 import shutil
@@ -14,7 +14,7 @@ from tests.made_games import made_origin
 from tests.shards.played import put_network, smoke_params
 from zero.config.params import Params
 from zero.data.records import game_record, read_records, write_records
-from zero.data.validation import Fault
+from zero.data.validation import Violation
 from zero.errors import StorageError
 from zero.shards import collect
 from zero.shards.collect import MAX_ROUNDS, Collected, collect_games, take_shard
@@ -27,7 +27,7 @@ PROJECT_DIR = Path(__file__).resolve().parents[2]
 
 
 class Stage(NamedTuple):
-    """Two shards in a store, and the folder they are to be collected into."""
+    """Two shards in a store, and the folder to collect them in."""
 
     params: Params
     specs: list[ShardSpec]
@@ -35,12 +35,12 @@ class Stage(NamedTuple):
     folder: Path
 
     def collect(self) -> Collected:
-        """Collects, with a worker of this project where something is missing."""
+        """Collects the shards, with a worker of this project for missing ones."""
         origin = made_origin("selfplay", 1)
         return collect_games(PROJECT_DIR, self.params, self.specs, self.store, origin, self.folder, None)
 
     def put(self, spec: ShardSpec, data: bytes) -> None:
-        """Puts other bytes into the place of a shard, under their own hash."""
+        """Replaces a shard by other bytes under their own hash."""
         path = self.path(spec)
         path.with_name(f"{spec.key()}.{sha256_bytes(data)}.parquet").write_bytes(data)
         path.unlink()
@@ -49,13 +49,13 @@ class Stage(NamedTuple):
         (path,) = (Path(self.store.url) / "shards" / spec.key()[:2]).glob(f"{spec.key()}.*.parquet")
         return path
 
-    def set_aside(self) -> list[Path]:
-        return sorted((Path(self.store.url) / "set-aside").glob("*"))
+    def quarantined(self) -> list[Path]:
+        return sorted((Path(self.store.url) / "quarantine").glob("*"))
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in which both shards of the stage lie."""
+    """A store with both shards of the stage."""
     store = Store(str(tmp_path_factory.mktemp("played")))
     for spec in plan(store):
         play_into_store(spec, store)
@@ -83,34 +83,34 @@ def with_another_result(data: bytes) -> bytes:
     return write_records(records)
 
 
-def test_honest_shards_are_copied_out(stage):
+def test_correct_shards_are_copied(stage):
     collected = stage.collect()
-    assert collected.num_set_aside == 0
+    assert collected.num_quarantined == 0
     assert [ref.first_game for ref in collected.game_set.shards] == [0, 6]
     for ref, spec in zip(collected.game_set.shards, stage.specs, strict=True):
         assert checked_path(ref.file, stage.folder).read_bytes() == stage.path(spec).read_bytes()
-    assert stage.set_aside() == []
+    assert stage.quarantined() == []
 
 
-def test_a_shard_that_breaks_the_contract_is_set_aside_with_its_reason_and_played_again(stage):
+def test_a_shard_that_breaks_the_contract_is_quarantined_with_its_reason_and_played_again(stage):
     honest = stage.path(stage.specs[1]).read_bytes()
     false = with_another_result(honest)
     stage.put(stage.specs[1], false)
     collected = stage.collect()
-    assert collected.num_set_aside == 1
+    assert collected.num_quarantined == 1
     assert (stage.folder / "shard-0001.parquet").read_bytes() == honest
     assert stage.path(stage.specs[1]).read_bytes() == honest
-    bad, reason = stage.set_aside()
+    bad, reason = stage.quarantined()
     assert bad.read_bytes() == false
     assert reason.name == f"{bad.name}.reason.txt"
     assert "selfplay games 6-11) breaks the data contract" in reason.read_text()
-    assert "game 8, move" in reason.read_text() and "another outcome than recorded" in reason.read_text()
+    assert "game 8, move" in reason.read_text() and "the recorded outcome is wrong" in reason.read_text()
 
 
-def test_a_file_that_is_no_shard_is_played_again(stage):
+def test_a_file_that_is_not_a_shard_is_played_again(stage):
     stage.put(stage.specs[0], b"a hash of its own, but no games")
-    assert stage.collect().num_set_aside == 1
-    assert "is no shard of games" in stage.set_aside()[1].read_text()
+    assert stage.collect().num_quarantined == 1
+    assert "is not a shard of games" in stage.quarantined()[1].read_text()
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_a_file_that_is_no_shard_is_played_again(stage):
     ],
     ids=["no UTF-8", "a bomb"],
 )
-def test_a_forged_file_is_a_fault_and_ends_no_stage(stage, column, values, text):
-    """Its bytes have a hash of their own, as those of any worker have."""
+def test_a_forged_file_is_a_violation_and_does_not_end_the_stage(stage, column, values, text):
+    """Its hash is right for its bytes, as for any upload of a worker."""
     table = pq.read_table(stage.path(stage.specs[0]))
     if column == "end":
         values = pa.StringArray.from_buffers(len(values), *values.buffers()[1:])
@@ -130,41 +130,43 @@ def test_a_forged_file_is_a_fault_and_ends_no_stage(stage, column, values, text)
     file = io.BytesIO()
     pq.write_table(table.set_column(index, table.schema.field(index), values), file)
     stage.put(stage.specs[0], file.getvalue())
-    faults = take_shard(stage.specs[0], stage.store)
-    assert isinstance(faults, list)
-    assert [(fault.clause, fault.game) for fault in faults] == [("file", 0)]
-    assert text in faults[0].text
+    violations = take_shard(stage.specs[0], stage.store)
+    assert isinstance(violations, list)
+    assert [(violation.clause, violation.game) for violation in violations] == [("file", 0)]
+    assert text in violations[0].text
 
 
 def test_a_shard_copied_from_another_is_played_again(stage):
-    """Each of its games is true; only beside the other shard they are not."""
+    """Each game is correct on its own; the violation is between the shards."""
     games = read_records(stage.path(stage.specs[0]).read_bytes(), "shard")
     copied = [game_record(games, index)._replace(game=6 + index) for index in range(6)]
     honest = stage.path(stage.specs[1]).read_bytes()
     stage.put(stage.specs[1], write_records(copied))
     collected = stage.collect()
-    assert collected.num_set_aside == 1
-    assert "one stream was played twice" in stage.set_aside()[1].read_text()
+    assert collected.num_quarantined == 1
+    assert "one random stream was played twice" in stage.quarantined()[1].read_text()
     assert (stage.folder / "shard-0001.parquet").read_bytes() == honest
 
 
-def test_an_altered_object_is_set_aside_with_that_reason(stage):
+def test_a_corrupt_object_is_quarantined_with_that_reason(stage):
     path = stage.path(stage.specs[0])
     path.write_bytes(path.read_bytes()[:-1])
     stage.collect()
-    assert "altered" in stage.set_aside()[1].read_text()
+    assert "corrupt" in stage.quarantined()[1].read_text()
 
 
-def test_a_shard_that_is_bad_each_time_ends_the_stage(stage, monkeypatch):
-    monkeypatch.setattr(collect, "shard_faults", lambda *_: [Fault("rules", 4, 9, "a made fault")])
+def test_a_shard_with_violations_each_time_ends_the_stage(stage, monkeypatch):
+    monkeypatch.setattr(collect, "shard_violations", lambda *_: [Violation("rules", 4, 9, "a made violation")])
     monkeypatch.setattr(collect, "fill_store", lambda *_: [play_into_store(s, stage.store) for s in stage.specs])
-    with pytest.raises(StorageError, match=r"games 6-11 .* game 4, move 9: a made fault .*played 3 times"):
+    with pytest.raises(
+        StorageError, match=r"games 6-11 .* game 4, move 9: a made violation .*played and quarantined 3 times"
+    ):
         stage.collect()
-    assert len(stage.set_aside()) == 2 * 2 * MAX_ROUNDS
+    assert len(stage.quarantined()) == 2 * 2 * MAX_ROUNDS
     assert not stage.folder.exists()
 
 
-def test_files_of_an_earlier_run_are_gone(stage):
+def test_files_of_an_earlier_run_are_removed(stage):
     stage.folder.mkdir()
     (stage.folder / "shard-0007.parquet").write_bytes(b"left by an interrupted run")
     stage.collect()

@@ -1,4 +1,4 @@
-"""The local executor with real workers, each a process of its own."""
+"""The local executor with real worker processes."""
 
 import os
 import signal
@@ -80,7 +80,7 @@ def test_a_shard_has_a_receipt_of_what_it_cost_and_is_not_played_again(params: P
     assert store.get_receipts(spec.key()) == [stored]
 
 
-def test_a_shard_that_was_altered_in_the_store_is_played_again(params: Params, store: Store, tmp_path: Path) -> None:
+def test_a_corrupt_shard_in_the_store_is_played_again(params: Params, store: Store, tmp_path: Path) -> None:
     spec = specs_of(params, store)[0]
     with LocalExecutor(PROJECT_DIR, 1, store.url) as executor:
         first = executor.play(spec)
@@ -100,7 +100,7 @@ def test_a_worker_killed_between_shards_is_replaced(params: Params, store: Store
     assert second.pid != first.pid
 
 
-def test_a_shard_whose_weights_are_missing_is_refused_with_the_reason(params: Params, store: Store) -> None:
+def test_a_shard_with_missing_weights_is_rejected_with_the_reason(params: Params, store: Store) -> None:
     spec = specs_of(params, store)[0].model_copy(update={"weights": ("0" * 64,)})
     with (
         LocalExecutor(PROJECT_DIR, 1, store.url) as executor,
@@ -111,7 +111,7 @@ def test_a_shard_whose_weights_are_missing_is_refused_with_the_reason(params: Pa
 
 @pytest.fixture
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder of the locks of GPUs, of this test alone; the processes see one GPU."""
+    """Folder of GPU locks for this test only; the processes see one GPU."""
     monkeypatch.setenv(LOCKS_VARIABLE, str(tmp_path / "locks"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a")
     return tmp_path / "locks"
@@ -124,9 +124,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_workers_of_one_executor_share_a_gpu_that_nobody_else_has_meanwhile(
-    params: Params, store: Store, locks: Path
-) -> None:
+def test_workers_of_an_executor_share_a_gpu_and_lock_out_others(params: Params, store: Store, locks: Path) -> None:
     specs = specs_of(params, store)
     taken: list[float] = []
 
@@ -150,7 +148,7 @@ def test_workers_of_one_executor_share_a_gpu_that_nobody_else_has_meanwhile(
     assert taken[0] > closing
 
 
-def test_each_place_has_its_gpu(monkeypatch: pytest.MonkeyPatch, params: Params, store: Store, locks: Path) -> None:
+def test_each_slot_has_its_gpu(monkeypatch: pytest.MonkeyPatch, params: Params, store: Store, locks: Path) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c")
     specs = specs_of(params, store)
     with LocalExecutor(PROJECT_DIR, 2, store.url, num_gpus=2) as executor, ThreadPoolExecutor(2) as threads:
@@ -171,7 +169,9 @@ def test_an_executor_that_waits_for_a_gpu_can_be_closed(params: Params, store: S
             shard.result(20.0)
 
 
-def test_a_shard_played_by_hand_waits_for_the_gpu(params: Params, store: Store, locks: Path, tmp_path: Path) -> None:
+def test_a_shard_played_by_the_command_waits_for_the_gpu(
+    params: Params, store: Store, locks: Path, tmp_path: Path
+) -> None:
     device = params.profile.model_copy(update={"device": "cuda", "backend": "torch"})
     spec = specs_of(params, store)[0].model_copy(update={"device": device})
     (tmp_path / "spec.json").write_text(spec.model_dump_json())
@@ -187,7 +187,7 @@ def test_a_shard_played_by_hand_waits_for_the_gpu(params: Params, store: Store, 
 
 
 class DyingExecutor:
-    """Its worker dies over every shard but every third."""
+    """Its worker dies during two of three shards."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -199,13 +199,13 @@ class DyingExecutor:
         return None
 
 
-def test_a_shard_is_tried_again_when_its_worker_dies(params: Params, store: Store) -> None:
+def test_a_shard_is_played_again_after_its_worker_dies(params: Params, store: Store) -> None:
     executor = DyingExecutor()
     play_all(executor, specs_of(params, store), 1)  # type: ignore[arg-type]
     assert executor.calls == 6
 
 
-def test_a_worker_of_a_folder_without_the_code_is_an_error_with_its_last_words(
+def test_a_worker_in_a_folder_without_the_code_is_an_error_with_its_log_tail(
     params: Params, store: Store, tmp_path: Path
 ) -> None:
     package = tmp_path / "broken" / "zero"
@@ -242,15 +242,10 @@ def test_every_field_of_a_spec_is_in_its_key(params: Params, store: Store) -> No
         "engine": "2" * 64,
         "lock_file": "3" * 64,
         "profile": {**spec.profile, "torch": "1.0"},
-        "temperature_moves": 99,
-        "dirichlet_concentration": 1.5,
-        "dirichlet_fraction": 0.5,
-        "forced_playouts": 1.5,
-        "full_search_fraction": 0.5,
-        "calibration_fraction": 0.9,
+        "play": spec.play.model_copy(update={"temperature_moves": 99}),
         "resign_threshold": -0.75,
     }
-    numbers = {"seed", "generation", "first_game", "num_games", "num_slots", "num_simulations", "fast_simulations"}
+    numbers = {"seed", "generation", "first_game", "num_games"}
     assert set(changes) | numbers | {"version"} == set(ShardSpec.model_fields)
     changes |= {name: 7 for name in numbers}
     keys = {spec.model_copy(update={name: value}).key() for name, value in changes.items()}

@@ -1,4 +1,4 @@
-"""What the worker does around the games; with real shards it is tested in test_executor.py and test_collect.py."""
+"""The worker around its games; test_executor.py and test_collect.py test it with real shards."""
 
 import os
 from pathlib import Path
@@ -12,11 +12,11 @@ from zero.storage.store import Store
 
 
 class MeasuredError(Exception):
-    """Ends the play where it would begin."""
+    """Raised in place of the games."""
 
 
 @pytest.mark.parametrize("name", ["CUBLAS_WORKSPACE_CONFIG", "GOMP_SPINCOUNT"])
-def test_torch_is_imported_by_the_meter_when_its_environment_is_set(
+def test_the_environment_is_set_before_the_meter_imports_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     params, store, seen = smoke_params(), Store(str(tmp_path)), []

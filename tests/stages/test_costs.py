@@ -11,8 +11,9 @@ import pytest
 from tests.end_to_end.project import git
 from zero.record.costs import GenerationCosts, fetch_notes, notes_ref, read_note, write_note
 from zero.shards.spec import ShardReceipt
-from zero.stages.costs import COSTS_DIR, ProcessCosts, generation_costs, receipts_of, stage_costs
+from zero.stages.costs import ProcessCosts, generation_costs, receipts_of, stage_costs
 from zero.storage.files import canonical_json, canonical_line, sha256_bytes, write_manifest
+from zero.storage.layout import COSTS_DIR, GENERATION_FILE
 from zero.storage.manifests import FileRef, GameSet, GenerationId, Origin, ShardRef
 from zero.storage.store import Store
 
@@ -51,7 +52,7 @@ def line(stage: str, begun: float, seconds: float, cpu: float, worker: str = "he
 def workspace(tmp_path: Path) -> Path:
     """A workspace at the end of generation 3, with two shards of self-play and two of the match."""
     folder = tmp_path / "workspace"
-    write_manifest(folder / "state", GenerationId(lineage="go9", number=3, resign_threshold=-1.0), "generation.json")
+    write_manifest(folder, GenerationId(lineage="go9", number=3, resign_threshold=-1.0), GENERATION_FILE)
     origin = Origin(stage="selfplay", lineage="go9", generation=3, seed=1, params_digest=SHA, engine=SHA, inputs={})
     for name in ("data/games", "data/match"):
         refs = tuple(

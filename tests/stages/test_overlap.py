@@ -9,12 +9,12 @@ from tests.parameters import selfplay_params
 from zero.config.params import Params, load_params, overlap_of
 from zero.data.records import concatenate, read_records
 from zero.errors import LineageError, StorageError
-from zero.record.metrics import METRICS_FILE, SelfplayMetrics
+from zero.record.metrics import SelfplayMetrics
 from zero.shards.spec import ShardSpec
 from zero.stages import selfplay
 from zero.stages.selfplay import find_player, selfplay_metrics
 from zero.storage.files import canonical_json, file_ref, read_manifest, write_manifest
-from zero.storage.layout import PLAYER_DIR
+from zero.storage.layout import GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
 from zero.storage.manifests import Champion, GameSet, GenerationId
 from zero.storage.store import Store
 
@@ -34,12 +34,12 @@ def write_champion(folder: Path, generation: int) -> str:
 
 def write_identity(folder: Path, number: int, player: str | None, threshold: float = -1.0) -> GenerationId:
     identity = GenerationId(lineage=LINEAGE, number=number, resign_threshold=threshold, player=player)
-    write_manifest(folder / "state", identity, "generation.json")
+    write_manifest(folder, identity, GENERATION_FILE)
     return identity
 
 
 def read_identity(folder: Path) -> GenerationId:
-    return read_manifest(folder / "state", GenerationId, "generation.json")
+    return read_manifest(folder, GenerationId, GENERATION_FILE)
 
 
 def plan(folder: Path, store: Store) -> list[ShardSpec]:
@@ -67,7 +67,7 @@ def play_made_games(folder: Path, generation: int, player: str | None) -> Selfpl
     paths = [folder / "data/games" / ref.file.path for ref in shards]
     games = concatenate([read_records(path.read_bytes(), str(path)) for path in paths])
     metrics = selfplay_metrics(games, overlapping().selfplay, -1.0)
-    write_manifest(folder / "metrics", metrics, METRICS_FILE)
+    write_manifest(folder, metrics, SELFPLAY_METRICS)
     return metrics
 
 
@@ -116,7 +116,7 @@ def test_planning_ahead_needs_the_games_that_set_the_threshold(workspace: Path) 
     with pytest.raises(LineageError, match="is not finished"):
         plan_next(workspace, store)  # games and metrics are still those of generation 3
     metrics = play_made_games(workspace, 4, None)
-    write_manifest(workspace / "metrics", metrics.model_copy(update={"num_positions": 1}), METRICS_FILE)
+    write_manifest(workspace, metrics.model_copy(update={"num_positions": 1}), SELFPLAY_METRICS)
     with pytest.raises(LineageError, match="is not finished"):
         plan_next(workspace, store)  # the metrics are of other games
 

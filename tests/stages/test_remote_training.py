@@ -21,6 +21,7 @@ from zero.stages.costs import process_costs
 from zero.stages.remote_training import TrainingSpec, fetch, train_into_store
 from zero.stages.training import run
 from zero.storage.files import canonical_json, read_manifest, sha256_bytes
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Checkpoint, GenerationId
 from zero.storage.store import Store
 
@@ -50,7 +51,7 @@ from zero.stages.remote_training import fetch, plan
 from zero.storage.files import read_manifest
 from zero.storage.manifests import GenerationId
 folder, store = Path(sys.argv[1]), Store(sys.argv[2])
-generation = read_manifest(folder / "state", GenerationId, "generation.json")
+generation = read_manifest(folder, GenerationId, GENERATION_FILE)
 assert plan(folder, load_params(folder), generation, store, only_missing=True) is None and fetch(folder, store)
 assert "torch" not in sys.modules
 """
@@ -66,7 +67,7 @@ Files = dict[str, bytes]
 
 def plan(folder: Path, store: Store) -> TrainingSpec | None:
     """The training of a workspace; None if the store has its outcome."""
-    generation = read_manifest(folder / "state", GenerationId, "generation.json")
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     return remote_training.plan(folder, load_params(folder), generation, store, only_missing=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.made_games import GO5, LINEAGE, made_params, write_games, write_params, write_workspace
 from zero.config.params import GoParams, Params
-from zero.data.quarantine import lacks_games
+from zero.data.quarantine import has_missing_shards
 from zero.data.records import game_record, read_records, write_records
 from zero.data.window import read_window
 from zero.errors import StorageError
@@ -18,6 +18,7 @@ from zero.games.rules import rules_of
 from zero.stages import replay
 from zero.stages.replay import ReplayMetrics, window_size
 from zero.storage.files import checked_path, read_manifest, sha256_bytes, sha256_file, write_manifest
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import FileRef, GameRecord, GameSet, GenerationId, Window
 from zero.storage.store import Store
 
@@ -154,9 +155,9 @@ def flip_a_byte(path: Path) -> None:
 def test_corrupt_games_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     flip_a_byte(tmp_path / "data/games/shard-0001.parquet")
-    assert_rejected(tmp_path, r"shard-0001\.parquet was altered.*run `dvc repro` to play it again")
-    assert lacks_games(tmp_path, "data/games")
-    assert (tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet").exists()
+    assert_rejected(tmp_path, r"shard-0001\.parquet is corrupt.*run `dvc repro` to play it again")
+    assert has_missing_shards(tmp_path, "data/games")
+    assert (tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet").exists()
 
 
 def test_corrupt_older_games_are_rejected(tmp_path):
@@ -164,7 +165,7 @@ def test_corrupt_older_games_are_rejected(tmp_path):
     run(tmp_path)
     next_generation(tmp_path, 2)
     flip_a_byte(tmp_path / "state/replay/gen-0001-shard-0000.parquet")
-    assert_rejected(tmp_path, r"gen-0001-shard-0000\.parquet was altered")
+    assert_rejected(tmp_path, r"gen-0001-shard-0000\.parquet is corrupt")
 
 
 def test_missing_games_are_rejected(tmp_path):
@@ -184,7 +185,7 @@ def change_first_shard(folder: Path, **update: object) -> None:
     [
         ({"num_games": 4}, "holds 3 games and .* its manifest says 4"),
         ({"num_positions": 1}, "its manifest says 3 and 1"),
-        ({"first_game": 1}, "not numbered from 1 on"),
+        ({"first_game": 1}, "not numbered from 1"),
     ],
 )
 def test_a_shard_that_contradicts_its_manifest_is_rejected(tmp_path, update, message):
@@ -209,9 +210,7 @@ def test_games_of_another_board_are_rejected(tmp_path):
 
 def test_games_of_another_generation_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
-    write_manifest(
-        tmp_path / "state", GenerationId(lineage=LINEAGE, number=2, resign_threshold=-1.0), "generation.json"
-    )
+    write_manifest(tmp_path, GenerationId(lineage=LINEAGE, number=2, resign_threshold=-1.0), GENERATION_FILE)
     assert_rejected(tmp_path, "data/games is of made generation 1, but the workspace makes made generation 2")
 
 
@@ -228,7 +227,7 @@ def test_a_window_that_was_changed_later_is_not_read(tmp_path):
     with pytest.raises(StorageError, match=r"holds 6 games .* its manifest says 5"):
         read_window(window.model_copy(update={"num_games": 5}), tmp_path / "data/window", RULES)
     flip_a_byte(tmp_path / "data/window/gen-0001-shard-0000.parquet")
-    with pytest.raises(StorageError, match="was altered"):
+    with pytest.raises(StorageError, match="is corrupt"):
         read_window(window, tmp_path / "data/window", RULES)
 
 
@@ -261,14 +260,14 @@ def test_games_that_break_the_contract_are_quarantined_in_the_workspace_and_in_t
     store = Store(str(tmp_path / "store"))
     store.put_shard(key, data)
     assert_rejected(
-        tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: another outcome than recorded"
+        tmp_path, r"shard-0001\.parquet breaks the data contract .*game 4, move \d+: the recorded outcome is wrong"
     )
-    aside = tmp_path / ".zero/set-aside/gen-0001-games-shard-0001.parquet"
+    aside = tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet"
     assert aside.read_bytes() == data
     assert "game 4, move" in aside.with_name(f"{aside.name}.reason.txt").read_text()
     assert store.get_shard(key) is None
-    assert [path.read_bytes() for path in sorted((tmp_path / "store/set-aside").glob("*.parquet.????????"))] == [data]
-    assert lacks_games(tmp_path, "data/games")
+    assert [path.read_bytes() for path in sorted((tmp_path / "store/quarantine").glob("*.parquet.????????"))] == [data]
+    assert has_missing_shards(tmp_path, "data/games")
 
 
 def test_all_rejected_shards_are_quarantined_at_once(tmp_path):
@@ -276,7 +275,7 @@ def test_all_rejected_shards_are_quarantined_at_once(tmp_path):
     change_game(tmp_path, 0, with_another_outcome)
     change_game(tmp_path, 2, with_another_outcome)
     assert_rejected(tmp_path, r"shard-0000\.parquet .*\(and 1 more\)")
-    assert len(list((tmp_path / ".zero/set-aside").glob("*.parquet"))) == 2
+    assert len(list((tmp_path / ".zero/quarantine").glob("*.parquet"))) == 2
     assert (tmp_path / "data/games/shard-0001.parquet").exists()
 
 
@@ -287,7 +286,9 @@ def test_a_repeated_game_of_the_window_is_rejected(tmp_path):
     next_generation(tmp_path, 2)
     long = max(games, key=lambda game: len(game.actions))
     change_game(tmp_path, 0, lambda records: [records[0], records[1], long._replace(game=2)])
-    assert_rejected(tmp_path, f"game 2: .* are those of game {long.game} of generation 1: one stream was played twice")
+    assert_rejected(
+        tmp_path, f"game 2: .* are those of game {long.game} of generation 1: one random stream was played twice"
+    )
 
 
 def test_games_of_another_player_are_rejected(tmp_path):

@@ -305,7 +305,7 @@ def test_corrupt_raw_weights_of_the_trainee_are_rejected(tmp_path):
     next_generation(folder, 2)
     path = folder / "state/trainee/raw-weights.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(StorageError, match=r"raw-weights\.safetensors was altered"):
+    with pytest.raises(StorageError, match=r"raw-weights\.safetensors is corrupt"):
         run(folder)
 
 
@@ -351,7 +351,7 @@ def test_an_error_in_a_training_process_is_the_error_of_the_stage(tmp_path):
     folder = workspace(tmp_path, params)
     path = next((folder / "data/window").glob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(StorageError, match=r"\.parquet was altered"):
+    with pytest.raises(StorageError, match=r"\.parquet is corrupt"):
         run(folder)
     assert not (folder / "models").exists()
 
@@ -429,7 +429,7 @@ def test_a_corrupt_trainee_is_rejected(tmp_path, name):
     folder = workspace(tmp_path, made_params())
     path = folder / "state/trainee" / name
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(StorageError, match=f"{name} was altered"):
+    with pytest.raises(StorageError, match=f"{name} is corrupt"):
         run(folder)
     assert not (folder / "models").exists()
 

@@ -10,14 +10,15 @@ import pytest
 from tests.made_games import write_params
 from tests.shards.played import smoke_params
 from zero.config.params import Params, VerificationParams
-from zero.data.quarantine import lacks_games
+from zero.data.quarantine import has_missing_shards
 from zero.data.records import GameColumns, game_record, read_records, write_records
 from zero.errors import LineageError, MismatchError
 from zero.network.weights import new_network, weights_bytes
 from zero.search.streams import stream_of
 from zero.stages import gating, selfplay, verification
 from zero.stages.verification import VerificationMetrics, first_difference, games_to_finish, sample_shards
-from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_manifest, write_whole
+from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Champion, Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin
 from zero.storage.store import Store
 
@@ -43,11 +44,11 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("zero", "constraints.txt"):
         (folder / name).symlink_to(PROJECT_DIR / name)
     write_params(folder, params)
-    write_manifest(folder / "state", GenerationId(lineage="made", number=3, resign_threshold=-0.5), "generation.json")
+    write_manifest(folder, GenerationId(lineage="made", number=3, resign_threshold=-0.5), GENERATION_FILE)
     refs = {}
     for seed, out in ((1, "state/champion"), (2, "models/challenger")):
         path = folder / out / "weights.safetensors"
-        write_whole(path, weights_bytes(new_network(params.network, params.game, seed)))
+        write_atomic(path, weights_bytes(new_network(params.network, params.game, seed)))
         refs[out] = file_ref(path, folder / out)
     champion = Champion(generation=2, network=params.network, weights=refs["state/champion"])
     write_manifest(folder / "state/champion", champion)
@@ -140,10 +141,10 @@ def assert_flipped_bit_is_reported_and_quarantined(workspace: Path, games_dir: s
     assert f"game {10 * shard + game}, move 3: root_values is" in message
     assert "nothing is recorded" in message and "run `dvc repro`" in message
     assert not (workspace / "metrics/verification.json").exists()
-    assert lacks_games(workspace, games_dir)
+    assert has_missing_shards(workspace, games_dir)
     assert Store(str(workspace / "store")).get_shard(key) is None
     name = f"gen-0003-{Path(games_dir).name}-shard-{shard:04d}.parquet"
-    assert "move 3: root_values" in (workspace / ".zero/set-aside" / f"{name}.reason.txt").read_text()
+    assert "move 3: root_values" in (workspace / ".zero/quarantine" / f"{name}.reason.txt").read_text()
 
 
 def test_a_flipped_bit_in_self_play_is_reported_and_its_shard_quarantined(workspace):

@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, and an altered one does not get in."""
+"""Files are written atomically, and corrupt ones are rejected."""
 
 import errno
 import json
@@ -19,8 +19,8 @@ from zero.storage.files import (
     read_manifest,
     sha256_bytes,
     sha256_file,
+    write_atomic,
     write_manifest,
-    write_whole,
 )
 from zero.storage.manifests import MANIFEST_FILE, Champion, Checkpoint, FileRef, GenerationId, Manifest, Origin
 
@@ -41,32 +41,32 @@ def failing(error: BaseException):
 
 def test_a_file_is_written_with_its_folders(tmp_path):
     path = tmp_path / "a" / "b" / "file.json"
-    write_whole(path, b"one")
+    write_atomic(path, b"one")
     assert path.read_bytes() == b"one"
     assert names(path.parent) == ["file.json"]
 
 
 def test_a_written_file_can_be_read_by_others(tmp_path):
     # a temporary file is for its maker alone
-    write_whole(tmp_path / "file", b"")
+    write_atomic(tmp_path / "file", b"")
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "fchmod"])
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, step):
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_else(tmp_path, monkeypatch, step):
     path = tmp_path / "file"
-    write_whole(path, b"old")
+    write_atomic(path, b"old")
     monkeypatch.setattr(os, step, failing(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     with pytest.raises(StorageError, match=rf"cannot write {path}: No space left on device"):
-        write_whole(path, b"new, and much longer")
+        write_atomic(path, b"new, and much longer")
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["file"]
 
 
-def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
+def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "file", b"new")
+        write_atomic(tmp_path / "file", b"new")
     assert names(tmp_path) == []
 
 
@@ -86,23 +86,23 @@ def test_the_content_is_on_the_disk_before_the_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", replace)
-    write_whole(path, b"whole")
+    write_atomic(path, b"whole")
     assert calls == ["fsync", "replace"]
 
 
-def test_a_reader_never_sees_a_half_of_a_file_written_over(tmp_path):
+def test_a_reader_never_sees_a_partly_overwritten_file(tmp_path):
     # A reader that opened the old file goes on with the old content.
     path = tmp_path / "file"
-    write_whole(path, b"old")
+    write_atomic(path, b"old")
     with path.open("rb") as reader:
-        write_whole(path, b"new")
+        write_atomic(path, b"new")
         assert reader.read() == b"old"
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(StorageError, match=rf"cannot write {tmp_path}/taken/file: "):
-        write_whole(tmp_path / "taken" / "file", b"")
+        write_atomic(tmp_path / "taken" / "file", b"")
 
 
 def test_canonical_json_is_pinned():
@@ -133,7 +133,7 @@ def test_canonical_json_is_pinned():
     assert canonical_line(champion).count(b"\n") == 1
 
 
-def test_canonical_json_does_not_see_the_order_of_keys():
+def test_canonical_json_does_not_depend_on_the_order_of_keys():
     assert canonical_json({"b": [1, 2], "a": {"d": 0.1, "c": None}}) == canonical_json(
         {"a": {"c": None, "d": 0.1}, "b": [1, 2]}
     )
@@ -145,12 +145,12 @@ class Rate(Manifest):
 
 
 @pytest.mark.parametrize("value", [0.1, 1e-4, 1 / 3, 5e-324, 1.7976931348623157e308, float(np.float32(0.1))])
-def test_a_float_comes_back_bit_for_bit(value):
+def test_a_float_is_read_back_bit_for_bit(value):
     assert Rate.model_validate_json(canonical_json(Rate(value=value))).value == value
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_that_is_none_is_not_written(value):
+def test_nan_and_infinity_are_not_written(value):
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical_json(Rate(value=value))
 
@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_remedy(tmp_path):
 
 
 def champion_folder(tmp_path):
-    """A champion whose weights are 10 bytes in a folder of their own."""
+    """A champion whose weights are 10 bytes in a subfolder."""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "weights").write_bytes(b"0123456789")
     reference = file_ref(tmp_path / "deep" / "weights", tmp_path)
@@ -176,7 +176,7 @@ def champion_folder(tmp_path):
     return tmp_path
 
 
-def test_a_manifest_comes_back_equal(tmp_path):
+def test_a_manifest_is_read_back_equal(tmp_path):
     champion = read_manifest(champion_folder(tmp_path), Champion)
     assert champion.weights == FileRef(path="deep/weights", sha256=sha256_bytes(b"0123456789"), num_bytes=10)
     assert checked_path(champion.weights, tmp_path).read_bytes() == b"0123456789"
@@ -186,14 +186,14 @@ def test_a_manifest_comes_back_equal(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"012345678X", b"012345678", b"", b"01234567890"])
-def test_an_altered_file_is_refused(tmp_path, content):
+def test_a_corrupt_file_is_rejected(tmp_path, content):
     champion = read_manifest(champion_folder(tmp_path), Champion)
     (tmp_path / "deep" / "weights").write_bytes(content)
-    with pytest.raises(StorageError, match=r"deep/weights was altered: .* restore it with `dvc checkout --force`"):
+    with pytest.raises(StorageError, match=r"deep/weights is corrupt: .* restore it with `dvc checkout --force`"):
         checked_path(champion.weights, tmp_path)
 
 
-def test_a_missing_file_is_refused(tmp_path):
+def test_a_missing_file_is_rejected(tmp_path):
     champion = read_manifest(champion_folder(tmp_path), Champion)
     shutil.rmtree(tmp_path / "deep")
     with pytest.raises(StorageError, match=r"cannot read .*deep/weights: No such file"):
@@ -219,15 +219,15 @@ def test_a_missing_manifest_is_named_with_the_remedy(tmp_path):
         ("[]", "valid dictionary|object"),
     ],
 )
-def test_what_is_no_manifest_is_refused(tmp_path, text, message):
+def test_invalid_manifests_are_rejected(tmp_path, text, message):
     (tmp_path / "generation.json").write_text(text)
-    with pytest.raises(StorageError, match=rf"generation.json is no GenerationId: .*{message}"):
+    with pytest.raises(StorageError, match=rf"generation.json is not a GenerationId: .*{message}"):
         read_manifest(tmp_path, GenerationId, "generation.json")
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path):
+def test_bytes_that_are_not_text_are_rejected(tmp_path):
     (tmp_path / "generation.json").write_bytes(b'{"lineage": "\xff", "number": 1}')
-    with pytest.raises(StorageError, match="is no GenerationId"):
+    with pytest.raises(StorageError, match="is not a GenerationId"):
         read_manifest(tmp_path, GenerationId, "generation.json")
 
 
@@ -237,8 +237,8 @@ def test_a_digest_is_64_small_hex_digits(digest):
         FileRef(path="a", sha256=digest, num_bytes=0)
 
 
-def test_a_manifest_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(StorageError, match="is no Checkpoint: "):
+def test_a_manifest_of_another_kind_is_rejected(tmp_path):
+    with pytest.raises(StorageError, match="is not a Checkpoint: "):
         read_manifest(champion_folder(tmp_path), Checkpoint)
 
 
@@ -256,7 +256,7 @@ def test_a_linked_file_shares_its_memory(tmp_path):
     assert names(target.parent) == ["target"]
 
 
-def test_where_no_link_can_be_made_the_file_is_copied(tmp_path, monkeypatch):
+def test_the_file_is_copied_if_it_cannot_be_linked(tmp_path, monkeypatch):
     source, target = tmp_path / "source", tmp_path / "deep" / "target"
     source.write_bytes(b"content")
     monkeypatch.setattr(os, "link", failing(OSError(errno.EXDEV, "Invalid cross-device link")))
@@ -266,7 +266,7 @@ def test_where_no_link_can_be_made_the_file_is_copied(tmp_path, monkeypatch):
     assert names(target.parent) == ["target"]
 
 
-def test_a_link_takes_the_place_of_an_old_file(tmp_path):
+def test_a_link_replaces_an_old_file(tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"new")
     target.write_bytes(b"old")
@@ -276,7 +276,7 @@ def test_a_link_takes_the_place_of_an_old_file(tmp_path):
     assert names(tmp_path) == ["source", "target"]
 
 
-def test_a_file_put_where_it_is_stays(tmp_path):
+def test_linking_a_file_to_itself_keeps_it(tmp_path):
     source = tmp_path / "source"
     source.write_bytes(b"content")
     link_or_copy(source, source)
@@ -284,7 +284,7 @@ def test_a_file_put_where_it_is_stays(tmp_path):
     assert names(tmp_path) == ["source"]
 
 
-def test_a_link_of_a_link_is_the_file(tmp_path):
+def test_a_link_to_a_link_is_the_file(tmp_path):
     # `dvc config cache.type symlink` makes such sources.
     (tmp_path / "cache").write_bytes(b"content")
     (tmp_path / "source").symlink_to("cache")
@@ -293,16 +293,16 @@ def test_a_link_of_a_link_is_the_file(tmp_path):
     assert (tmp_path / "deep" / "target").read_bytes() == b"content"
 
 
-def test_a_missing_source_leaves_the_target(tmp_path):
+def test_a_missing_source_keeps_the_target(tmp_path):
     target = tmp_path / "target"
     target.write_bytes(b"old")
-    with pytest.raises(StorageError, match=rf"cannot put {tmp_path}/gone at {target}: No such file"):
+    with pytest.raises(StorageError, match=rf"cannot link or copy {tmp_path}/gone to {target}: No such file"):
         link_or_copy(tmp_path / "gone", target)
     assert target.read_bytes() == b"old"
     assert names(tmp_path) == ["target"]
 
 
-def test_a_copy_that_fails_leaves_the_target_and_nothing_else(tmp_path, monkeypatch):
+def test_a_failed_copy_keeps_the_target_and_leaves_nothing_else(tmp_path, monkeypatch):
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"new")
     target.write_bytes(b"old")

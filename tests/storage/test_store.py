@@ -1,4 +1,4 @@
-"""The store: what comes out is what went in, or nothing."""
+"""The store: a read gives the stored bytes or nothing."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from zero.errors import StorageError
 from zero.storage.files import sha256_bytes
-from zero.storage.store import BAD_FOLDER, Store
+from zero.storage.store import QUARANTINE_FOLDER, Store
 
 KEY, OTHER_KEY = "ab" + "0" * 62, "ab" + "1" * 62
 DATA = b"the games of a shard"
@@ -31,25 +31,25 @@ def files(store: Store) -> list[str]:
 
 
 def overwrite(store: Store, name: str, data: bytes) -> None:
-    """What a bad disk or a person does."""
+    """Overwrites an object, like a bad disk or a user."""
     store._files.pipe_file(f"{store._root}/{name}", data)
 
 
-def test_weights_come_back(store):
+def test_weights_can_be_read_back(store):
     digest = store.put_weights(DATA)
     assert digest == sha256_bytes(DATA)
     assert store.get_weights(digest) == DATA
     assert files(store) == [f"weights/{digest}.safetensors"]
 
 
-def test_a_shard_comes_back(store):
+def test_a_shard_can_be_read_back(store):
     digest = store.put_shard(KEY, DATA)
     assert store.get_shard(KEY) == (DATA, digest)
     assert store.has_shard(KEY)
     assert files(store) == [f"shards/ab/{KEY}.{digest}.parquet"]
 
 
-def test_a_shard_that_is_not_there_is_none(store):
+def test_a_missing_shard_is_none(store):
     assert store.get_shard(KEY) is None
     assert not store.has_shard(KEY)
     store.put_shard(OTHER_KEY, DATA)  # now the folder is there
@@ -63,7 +63,7 @@ def test_missing_weights_are_named_with_the_remedy(store):
         store.get_weights(digest)
 
 
-def test_a_put_again_changes_nothing(store):
+def test_storing_again_changes_nothing(store):
     for _ in range(2):
         store.put_weights(DATA)
         store.put_shard(KEY, DATA)
@@ -71,27 +71,27 @@ def test_a_put_again_changes_nothing(store):
 
 
 @pytest.mark.parametrize("bad", [b"", DATA[:-1], DATA.replace(b"games", b"GAMES"), DATA + b"."])
-def test_an_altered_shard_is_set_aside_and_made_again(store, bad):
+def test_a_corrupt_shard_is_quarantined_and_stored_again(store, bad):
     digest = store.put_shard(KEY, DATA)
     name = f"shards/ab/{KEY}.{digest}.parquet"
     overwrite(store, name, bad)
     assert store.get_shard(KEY) is None
     assert not store.has_shard(KEY)
     aside, reason = files(store)
-    assert aside.startswith(f"{BAD_FOLDER}/{KEY}.{digest}.parquet.")
+    assert aside.startswith(f"{QUARANTINE_FOLDER}/{KEY}.{digest}.parquet.")
     assert store._files.cat_file(f"{store._root}/{aside}") == bad
     assert reason == f"{aside}.reason.txt"
-    assert store._files.cat_file(f"{store._root}/{reason}").startswith(b"altered")
+    assert store._files.cat_file(f"{store._root}/{reason}").startswith(b"corrupt")
     store.put_shard(KEY, DATA)
     assert store.get_shard(KEY) == (DATA, digest)
 
 
 @pytest.mark.parametrize("bad", [b"", DATA[:-1], DATA.replace(b"games", b"GAMES")])
-def test_altered_weights_are_set_aside_and_reported(store, bad):
+def test_corrupt_weights_are_quarantined_and_reported(store, bad):
     digest = store.put_weights(DATA)
     overwrite(store, f"weights/{digest}.safetensors", bad)
     with pytest.raises(
-        StorageError, match=rf"weights/{digest}.safetensors in the store .* was altered and is set aside"
+        StorageError, match=rf"weights/{digest}.safetensors in the store .* was corrupt and is quarantined"
     ):
         store.get_weights(digest)
     with pytest.raises(StorageError, match="are not in the store"):
@@ -100,67 +100,67 @@ def test_altered_weights_are_set_aside_and_reported(store, bad):
     assert store.get_weights(digest) == DATA
 
 
-def test_bad_objects_of_one_name_do_not_displace_each_other(store):
+def test_corrupt_objects_of_the_same_name_do_not_overwrite_each_other(store):
     for bad in (b"one", b"two"):
         digest = store.put_shard(KEY, DATA)
         overwrite(store, f"shards/ab/{KEY}.{digest}.parquet", bad)
         assert store.get_shard(KEY) is None
-    assert len([name for name in files(store) if name.startswith(BAD_FOLDER)]) == 2 * 2  # each with its reason
+    assert len([name for name in files(store) if name.startswith(QUARANTINE_FOLDER)]) == 2 * 2  # each with its reason
 
 
-def test_a_shard_is_set_aside_with_the_reason_given(store):
+def test_a_shard_is_quarantined_with_its_reason(store):
     digest, other = store.put_shard(KEY, DATA), store.put_shard(OTHER_KEY, DATA)
-    assert store.set_aside_shard(KEY, "its games break the rules")
+    assert store.quarantine_shard(KEY, "its games break the rules")
     assert store.get_shard(KEY) is None
     assert store.get_shard(OTHER_KEY) == (DATA, other)
     aside, reason, _ = files(store)
-    assert aside.startswith(f"{BAD_FOLDER}/{KEY}.{digest}.parquet.")
+    assert aside.startswith(f"{QUARANTINE_FOLDER}/{KEY}.{digest}.parquet.")
     assert store._files.cat_file(f"{store._root}/{aside}") == DATA
     assert store._files.cat_file(f"{store._root}/{reason}") == b"its games break the rules\n"
-    assert not store.set_aside_shard(KEY, "again")  # nothing is there any more
+    assert not store.quarantine_shard(KEY, "again")  # nothing is there any more
     assert len(files(store)) == 3
 
 
-def test_both_shards_of_two_machines_are_set_aside(store):
+def test_both_shards_of_two_machines_are_quarantined(store):
     store.put_shard(KEY, DATA)
     store.put_shard(KEY, b"other bits")
-    assert store.set_aside_shard(KEY, "they differ")
+    assert store.quarantine_shard(KEY, "they differ")
     assert store.get_shard(KEY) is None
 
 
-def test_an_object_that_another_process_has_set_aside_is_no_error(store):
+def test_an_object_that_another_process_quarantined_is_not_an_error(store):
     digest = store.put_shard(KEY, DATA)
-    store.set_aside_shard(KEY, "first")
+    store.quarantine_shard(KEY, "first")
     before = files(store)
-    store._set_aside(f"shards/ab/{KEY}.{digest}.parquet", "second")
+    store._quarantine(f"shards/ab/{KEY}.{digest}.parquet", "second")
     assert files(store) == before
 
 
 @pytest.mark.parametrize("bad", [DATA[:3], DATA.replace(b"games", b"GAMES")], ids=["shorter", "as long"])
-def test_a_put_writes_an_altered_object_anew(store, bad):
+def test_storing_again_repairs_a_corrupt_object(store, bad):
     digest = store.put_weights(DATA)
     overwrite(store, f"weights/{digest}.safetensors", bad)
     store.put_weights(DATA)
     assert store.get_weights(digest) == DATA
 
 
-def test_who_may_not_set_an_altered_object_aside_tells_of_it_and_can_put_it_again(store, monkeypatch, caplog):
+def test_a_client_without_delete_permission_reports_a_corrupt_object_and_can_repair_it(store, monkeypatch, caplog):
     shard, weights = store.put_shard(KEY, DATA), store.put_weights(DATA)
     overwrite(store, f"shards/ab/{KEY}.{shard}.parquet", b"bad")
     overwrite(store, f"weights/{weights}.safetensors", b"bad")
     put = store._files.pipe_file
 
     def refuse(path, data):
-        if BAD_FOLDER in path:
+        if QUARANTINE_FOLDER in path:
             raise PermissionError("Access Denied.")
         put(path, data)
 
     monkeypatch.setattr(store._files, "pipe_file", refuse)
-    with pytest.raises(StorageError, match=rf"weights/{weights}.* may not set it aside; .*the trainer writes it anew"):
+    with pytest.raises(StorageError, match=rf"weights/{weights}.* may not quarantine it; .*the trainer rewrites it"):
         store.get_weights(weights)
     assert store.get_shard(KEY) is None and f"shards/ab/{KEY}.{shard}.parquet" in caplog.text
-    with pytest.raises(StorageError, match="cannot set aside"):
-        store.set_aside_shard(KEY, "its games break the rules")
+    with pytest.raises(StorageError, match="cannot quarantine"):
+        store.quarantine_shard(KEY, "its games break the rules")
     assert store.put_shard(KEY, DATA) == shard and store.put_weights(DATA) == weights
     assert store.get_shard(KEY) == (DATA, shard) and store.get_weights(weights) == DATA
 
@@ -175,14 +175,14 @@ def test_a_good_shard_is_found_beside_a_bad_one(store):
     assert store.has_shard(KEY)
 
 
-def test_another_store_at_the_same_place_sees_what_was_put(store):
+def test_another_store_of_the_same_url_has_the_same_objects(store):
     other = Store(store.url)
     assert other.get_shard(KEY) is None  # and does not remember that
     digest = store.put_shard(KEY, DATA)
     assert other.get_shard(KEY) == (DATA, digest)
 
 
-def test_many_writers_of_the_same_leave_it_whole(store):
+def test_concurrent_writers_leave_an_object_complete(store):
     data = bytes(300_000)
     errors = []
 
@@ -204,7 +204,7 @@ def test_many_writers_of_the_same_leave_it_whole(store):
     assert len(files(store)) == 1
 
 
-def test_a_file_that_is_being_written_is_no_shard(tmp_path):
+def test_a_file_that_is_being_written_is_not_a_shard(tmp_path):
     store = Store(str(tmp_path))
     (tmp_path / "shards" / "ab").mkdir(parents=True)
     (tmp_path / "shards" / "ab" / f".{KEY}.{sha256_bytes(DATA)}.parquet.{uuid.uuid4().hex}").write_bytes(DATA[:3])
@@ -264,7 +264,7 @@ def test_a_store_that_cannot_be_opened_is_named_with_the_remedy(url):
         ("pipe_file", lambda s: s.put_shard(KEY, DATA), "cannot write to the store"),
     ],
 )
-def test_a_server_that_fails_in_its_own_way_is_reported(monkeypatch, method, call, message):
+def test_an_error_of_any_type_is_reported(monkeypatch, method, call, message):
     # botocore's NoCredentialsError and EndpointConnectionError are no OSError
     class ServerError(Exception):
         pass
@@ -278,14 +278,14 @@ def test_a_server_that_fails_in_its_own_way_is_reported(monkeypatch, method, cal
         call(store)
 
 
-def test_files_and_what_came_out_of_a_training_come_back(store):
+def test_files_and_results_of_a_training_can_be_read_back(store):
     digest = store.put_file(DATA)
     assert store.get_file(digest) == DATA and store.get_file("f" * 64) is None
     store.put_training(KEY, b"one")
     assert store.get_trainings(KEY) == [b"one"] and store.get_trainings("e" * 64) == []
 
 
-def test_receipts_of_a_shard_are_its_own_and_one_a_worker(store):
+def test_a_shard_has_one_receipt_per_worker(store):
     digest = sha256_bytes(DATA)
     assert store.get_receipts(KEY) == []
     store.put_receipt(KEY, digest, "host:1", b"one")

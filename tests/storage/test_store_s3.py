@@ -1,4 +1,4 @@
-"""The store on S3: a server that is away, refuses or knows no key, with the exceptions that a real client raises."""
+"""The store on S3: an unreachable server, denied access, unknown keys, with the exceptions of a real client."""
 
 import hashlib
 import re
@@ -12,16 +12,16 @@ import pytest
 
 from zero.errors import StorageError
 from zero.storage.files import sha256_bytes
-from zero.storage.store import ALTERED, Store
+from zero.storage.store import CORRUPT, Store
 
 DATA = b"the games of a shard"
 
 
 class S3Server(ThreadingHTTPServer):
-    """A bucket in memory. What is in `troubles` of a method is answered first, one status a request."""
+    """A bucket in memory. Each request of a method first uses up one status in its `troubles`."""
 
     def __init__(self) -> None:
-        """Takes a port; nobody listens there yet."""
+        """Reserves a port on which no server listens yet."""
         super().__init__(("127.0.0.1", 0), S3Answers, bind_and_activate=False)
         self.server_bind()
         self.objects: dict[str, bytes] = {}
@@ -41,7 +41,7 @@ class S3Server(ThreadingHTTPServer):
 
 
 class S3Answers(BaseHTTPRequestHandler):
-    """So much of S3 as a store asks for, but no signatures: those are for the tests with a real server."""
+    """The part of S3 that a store needs, without signatures, which the tests with a real server cover."""
 
     server: S3Server
     protocol_version = "HTTP/1.1"
@@ -98,14 +98,14 @@ class S3Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def s3(monkeypatch) -> Iterator[S3Server]:
-    """A server that is down; clients ask it once, and the store soon again."""
+    """A server that is down; clients try once, and the store retries soon."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, "/dev/null")
     for name, value in {"ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "k", "MAX_ATTEMPTS": "1"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setattr("zero.storage.store.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("zero.storage.store.FIRST_RETRY_SECONDS", 0.01)
     s3_class = fsspec.get_filesystem_class("s3")
     s3_class.clear_instance_cache()
     server = S3Server()
@@ -115,7 +115,7 @@ def s3(monkeypatch) -> Iterator[S3Server]:
     s3_class.clear_instance_cache()
 
 
-def test_an_s3_server_that_is_away_for_a_while_is_asked_again(s3, monkeypatch):
+def test_requests_to_an_unreachable_s3_server_are_retried(s3, monkeypatch):
     told: list[str] = []
 
     def hear(text: str, *words: object) -> None:
@@ -131,9 +131,9 @@ def test_an_s3_server_that_is_away_for_a_while_is_asked_again(s3, monkeypatch):
     assert store.get_weights(digest) == DATA
     s3.objects[f"store/weights/{digest}.safetensors"] = b"bad"
     s3.troubles |= {"PUT": [502], "POST": [503]}
-    with pytest.raises(StorageError, match="was altered and is set aside"):
+    with pytest.raises(StorageError, match="was corrupt and is quarantined"):
         store.get_weights(digest)
-    assert sorted(s3.objects.values()) == [f"{ALTERED}\n".encode(), b"bad"]
+    assert sorted(s3.objects.values()) == [b"bad", f"{CORRUPT}\n".encode()]
     assert not any(s3.troubles.values())
 
 
@@ -147,7 +147,7 @@ def test_an_s3_server_that_is_away_for_a_while_is_asked_again(s3, monkeypatch):
         ("{md5}", DATA[1:], ["PUT"]),
     ],
 )
-def test_what_is_there_is_not_put_again_nor_read_where_its_md5_is_told(s3, etag, there, wanted):
+def test_an_equal_object_is_not_stored_again_nor_read_if_the_server_gives_its_md5(s3, etag, there, wanted):
     s3.start()
     store = Store("s3://bucket/store")
     name = f"store/weights/{store.put_weights(DATA)}.safetensors"
@@ -158,7 +158,7 @@ def test_what_is_there_is_not_put_again_nor_read_where_its_md5_is_told(s3, etag,
     assert s3.objects[name] == DATA
 
 
-def test_what_another_has_set_aside_since_the_folder_was_listed_is_put_again(s3):
+def test_an_object_that_another_client_quarantined_after_the_listing_is_stored_again(s3):
     s3.start()
     store = Store("s3://bucket/store")
     name = f"store/weights/{store.put_weights(DATA)}.safetensors"
@@ -169,7 +169,7 @@ def test_what_another_has_set_aside_since_the_folder_was_listed_is_put_again(s3)
 
 
 @pytest.mark.parametrize("outage_seconds", [0.3, 1e9])
-def test_a_server_that_stays_away_or_refuses_is_reported(s3, monkeypatch, outage_seconds):
+def test_a_server_that_stays_unreachable_or_denies_access_is_reported(s3, monkeypatch, outage_seconds):
     monkeypatch.setattr("zero.storage.store.OUTAGE_SECONDS", outage_seconds)
     if outage_seconds > 1:
         s3.troubles = {"HEAD": [403]}

@@ -5,11 +5,10 @@ from pathlib import Path
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
-from zero.config.presets import preset_text
 from zero.network.weights import new_network, weights_bytes
 from zero.record.provenance import (
-    PROVENANCE_FILE,
     Attestation,
     BuildDefinition,
     ExternalParameters,
@@ -21,7 +20,8 @@ from zero.record.provenance import (
     attestation_bytes,
     sign,
 )
-from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_manifest, write_whole
+from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import PROVENANCE_FILE
 from zero.storage.manifests import (
     Champion,
     Checkpoint,
@@ -48,7 +48,7 @@ class Lineage:
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
         self.name = name
-        self.text = preset_text("smoke")
+        self.text = smoke_text()
         self.params = parse_params(self.text)
         self.ledger: list[LedgerEntry] = []
         self.champion = Champion.model_construct()
@@ -109,7 +109,7 @@ class Lineage:
 
     def _write_champion(self, folder: Path, generation: int, data: bytes) -> None:
         state = folder / "state" / "champion"
-        write_whole(state / "weights.safetensors", data)
+        write_atomic(state / "weights.safetensors", data)
         weights = file_ref(state / "weights.safetensors", state)
         self.champion = Champion(generation=generation, network=self.params.network, weights=weights)
         self.champion_data = data
@@ -117,8 +117,8 @@ class Lineage:
 
     def _write_challenger(self, folder: Path, number: int, data: bytes) -> None:
         model = folder / "models" / "challenger"
-        write_whole(model / "weights.safetensors", data)
-        write_whole(model / "optimizer.safetensors", b"momentum")
+        write_atomic(model / "weights.safetensors", data)
+        write_atomic(model / "optimizer.safetensors", b"momentum")
         checkpoint = Checkpoint(
             origin=self._origin("training", number),
             network=self.params.network,
@@ -146,12 +146,12 @@ class Lineage:
             "unique_games": 24,
             "ended": {"passes": 23},
         }
-        write_whole(folder / "metrics" / "selfplay.json", canonical_json(selfplay))
+        write_atomic(folder / "metrics" / "selfplay.json", canonical_json(selfplay))
         steps = range(STEPS * (number - 1) + 2, STEPS * number + 1, 2)
         lines = [f"{s},{5 / s},{4 / s},{1 / s},0.02,{s / 1000},{3 / s}" for s in steps]
-        write_whole(folder / "plots" / "training.csv", "\n".join([f"step,{','.join(CURVES)}", *lines, ""]).encode())
+        write_atomic(folder / "plots" / "training.csv", "\n".join([f"step,{','.join(CURVES)}", *lines, ""]).encode())
         final = dict(zip(CURVES, map(float, lines[-1].split(",")[1:]), strict=True)) | {"step": steps[-1]}
-        write_whole(folder / "metrics" / "training.json", canonical_json(final | {"num_samples": 384}))
+        write_atomic(folder / "metrics" / "training.json", canonical_json(final | {"num_samples": 384}))
 
     def _decision(self, number: int, promoted: bool, challenger: str) -> PromotionDecision:
         wins = 12 if promoted else 6
@@ -192,7 +192,7 @@ class Lineage:
             previous=sha256_bytes(canonical_line(self.ledger[-1])) if self.ledger else "0" * 64,
         )
         self.ledger.append(entry)
-        write_whole(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))
+        write_atomic(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))
 
     def _write_provenance(self, folder: Path, decision: PromotionDecision) -> None:
         statement = Attestation(
@@ -218,4 +218,4 @@ class Lineage:
                 ),
             ),
         )
-        write_whole(folder / PROVENANCE_FILE, sign(attestation_bytes(statement), KEY))
+        write_atomic(folder / PROVENANCE_FILE, sign(attestation_bytes(statement), KEY))

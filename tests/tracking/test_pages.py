@@ -9,7 +9,7 @@ from zero.config.presets import preset_text
 from zero.network.health import Health
 from zero.record.costs import GenerationCosts, StageCosts
 from zero.record.generation import Generation, recorded_in
-from zero.storage.files import canonical_json, canonical_line, write_whole
+from zero.storage.files import canonical_json, canonical_line, write_atomic
 from zero.storage.manifests import LedgerEntry
 from zero.tracking.metrics import Point, check_metrics, training_curve
 from zero.tracking.pages import cost_points, flatten, generation_page
@@ -50,10 +50,10 @@ def generation_with(folder: Path, costs: GenerationCosts | None = None, health: 
         lock_digest="0" * 64,
         previous="0" * 64,
     )
-    write_whole(folder / "params.yaml", preset_text("smoke").encode())
-    write_whole(folder / "record/ledger.jsonl", canonical_line(entry))
+    write_atomic(folder / "params.yaml", preset_text("smoke").encode())
+    write_atomic(folder / "record/ledger.jsonl", canonical_line(entry))
     if health is not None:
-        write_whole(folder / "metrics/training.json", canonical_json({"health": health.model_dump(mode="json")}))
+        write_atomic(folder / "metrics/training.json", canonical_json({"health": health.model_dump(mode="json")}))
     made = recorded_in(folder)
     made.costs = costs
     return made
@@ -85,8 +85,8 @@ def test_without_a_note_there_are_no_costs(tmp_path):
 
 
 def test_metrics_of_replay_and_verification_carry_the_name_of_their_stage(tmp_path):
-    write_whole(tmp_path / "metrics/replay.json", b'{"num_games": 24, "late_value_agreement": 0.75}')
-    write_whole(tmp_path / "metrics/verification.json", b'{"selfplay": {"num_games": 12, "shards": [0, 1]}}')
+    write_atomic(tmp_path / "metrics/replay.json", b'{"num_games": 24, "late_value_agreement": 0.75}')
+    write_atomic(tmp_path / "metrics/verification.json", b'{"selfplay": {"num_games": 12, "shards": [0, 1]}}')
     assert dict(check_metrics(generation_with(tmp_path))) == {
         "replay/num_games": 24.0,
         "replay/late_value_agreement": 0.75,
@@ -111,10 +111,10 @@ def test_the_description_warns_of_a_dead_training(tmp_path):
 
 def test_the_curve_shows_the_explained_variance_if_the_loss_of_the_constant_predictor_is_known(tmp_path):
     text = b"step,value_loss,constant_value_loss\n20,0.2,0.25\n40,0.1,0.0\n"
-    write_whole(tmp_path / "plots/training.csv", text)
+    write_atomic(tmp_path / "plots/training.csv", text)
     points = training_curve(generation_with(tmp_path))
     (found,) = [point for point in points if point.name == "explained_variance"]
     assert found.value == pytest.approx(0.2)
     assert found.step == 20
-    write_whole(tmp_path / "plots/training.csv", b"step,value_loss\n20,0.2\n")
+    write_atomic(tmp_path / "plots/training.csv", b"step,value_loss\n20,0.2\n")
     assert training_curve(generation_with(tmp_path)) == (Point("value_loss", 0.2, 20),)

@@ -42,7 +42,7 @@ def test_corrupt_weights_are_not_registered(client, server, lineage):
     weights = lineage.folder(0) / "state" / "champion" / "weights.safetensors"
     data = weights.read_bytes()
     weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(StorageError, match="was altered"):
+    with pytest.raises(StorageError, match="is corrupt"):
         track_generation(recorded_in(lineage.folder(0)), server.uri)
     assert aliases(client, lineage.name) == {}
     weights.write_bytes(data)

@@ -8,7 +8,7 @@ import pytest
 from tests.tracking.lineage import CURVES, STEPS, WINDOW_MD5
 from tests.tracking.server import history, runs_of
 from zero.record.generation import recorded_in
-from zero.storage.files import canonical_line, sha256_bytes, write_whole
+from zero.storage.files import canonical_line, sha256_bytes, write_atomic
 from zero.tracking import track_generation
 from zero.tracking.pages import flatten
 
@@ -103,7 +103,7 @@ def test_small_files_of_the_record_are_artifacts(client, go9, tmp_path):
 
 def test_the_sample_of_the_match_is_an_artifact(client, server, lineage):
     folder = lineage.add(promoted=True)
-    write_whole(folder / "data" / "match" / "sample.sgf", b"(;GM[1])")
+    write_atomic(folder / "data" / "match" / "sample.sgf", b"(;GM[1])")
     track_generation(recorded_in(folder), server.uri)
     run = runs_of(client, lineage.name)["1", "gating"]
     assert [file.path for file in client.list_artifacts(run.info.run_id, "data/match")] == ["data/match/sample.sgf"]

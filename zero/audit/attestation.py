@@ -5,25 +5,17 @@ from collections.abc import Iterator, Mapping
 from zero.audit.findings import Mismatch, differs
 from zero.errors import LineageError
 from zero.record.generation import Generation
-from zero.record.provenance import (
-    BUILD_TYPE,
-    KEY_FILE,
-    PARENT,
-    PLAYER,
-    PROVENANCE_FILE,
-    SOURCE,
-    Resource,
-    attestation_digest,
-    signed_by,
-)
+from zero.record.provenance import BUILD_TYPE, PARENT, PLAYER, SOURCE, Resource, attestation_digest, signed_by
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
     DATA_DIRS,
     GAMES_DIR,
+    KEY_FILE,
     MATCH_DIR,
     METRICS_FILES,
+    PROVENANCE_FILE,
     REPLAY_DIR,
     TRAINEE_DIR,
     WINDOW_DIR,

@@ -13,7 +13,7 @@ from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
 from zero.record.generation import MANIFESTS, Generation, read_model
 from zero.record.objects import Out
-from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, engine_fingerprint, plan_shards
+from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.stages.replay import last_games, window_name, window_size
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
@@ -174,7 +174,7 @@ def planned(generation: Generation, path: str, params: Params) -> list[ShardSpec
 
 @cache
 def _own_engine(kind: str) -> str:
-    return engine_fingerprint(kind)
+    return code_digest(kind)
 
 
 def _plain(profile: ProfileParams) -> ProfileParams:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from zero.audit.data import RESTORE_OBJECT, UNREADABLE, shard
 from zero.audit.findings import Mismatch, differs
-from zero.data.adjudication import adjudicate, fault_text
+from zero.data.adjudication import adjudicate, violation_text
 from zero.data.records import GameColumns, concatenate
 from zero.errors import StorageError
 from zero.games.rules import rules_of
@@ -14,7 +14,8 @@ from zero.stages.gating import decide, match_result
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
-    GENERATION_PATH,
+    GATING_METRICS,
+    GENERATION_FILE,
     MATCH_DIR,
     PLAYER_DIR,
     REPLAY_DIR,
@@ -22,15 +23,13 @@ from zero.storage.layout import (
 )
 from zero.storage.manifests import MANIFEST_FILE, Checkpoint, MatchResult
 
-GATING_FILE = "metrics/gating.json"
-
 
 def check_match(generation: Generation) -> Iterator[Mismatch]:
     """Every game of the match follows the rules, the result is their count, and the decision follows from it."""
     entry, params = generation.entry, generation.params
     if entry is None or entry.decision is None:
         return
-    remedy = f"restore it from the recorded tag: `git checkout {generation.tag} -- {GATING_FILE}`"
+    remedy = f"restore it from the recorded tag: `git checkout {generation.tag} -- {GATING_METRICS}`"
     yield from _check_decision(generation, remedy)
     if params is None or generation.match is None:
         return
@@ -44,12 +43,12 @@ def check_match(generation: Generation) -> Iterator[Mismatch]:
         yield Mismatch(MATCH_DIR, "actions of a position", str(columns.num_actions), str(rules.num_actions), remedy)
         return
     judged = adjudicate(rules, columns)
-    for index in judged.faulty_games[:1]:
-        fault = f"{fault_text(rules, columns, judged, int(index))}, at move {judged.fault_move[index]}"
-        what = f"{len(judged.faulty_games)} games against the rules, first game {columns.game[index]}"
+    for index in judged.violating_games[:1]:
+        fault = f"{violation_text(rules, columns, judged, int(index))}, at move {judged.violation_move[index]}"
+        what = f"{len(judged.violating_games)} games against the rules, first game {columns.game[index]}"
         yield Mismatch(MATCH_DIR, what, fault, "a game by the rules", RESTORE_OBJECT.format(tag=generation.tag))
     counted = match_result(columns._replace(outcome=judged.outcome))
-    yield from _compare(GATING_FILE, generation.decision.match if generation.decision else None, counted, remedy)
+    yield from _compare(GATING_METRICS, generation.decision.match if generation.decision else None, counted, remedy)
     ledger = "restore the ledger from the last tag at which `zero audit` passes"
     yield from _compare("record/ledger.jsonl", entry.decision.match, counted, ledger)
 
@@ -60,11 +59,11 @@ def _check_decision(generation: Generation, remedy: str) -> Iterator[Mismatch]:
     assert entry is not None and entry.decision is not None
     recorded, decision = generation.decision, entry.decision
     if recorded is None:
-        yield Mismatch(GATING_FILE, "decision", "none that can be read", "the ledger's", remedy)
+        yield Mismatch(GATING_METRICS, "decision", "none that can be read", "the ledger's", remedy)
     else:
         for name in ("lineage", "generation", "promoted", "threshold", "challenger", "champion"):
             yield from differs(
-                GATING_FILE, f"{name} against the ledger", getattr(recorded, name), getattr(decision, name), remedy
+                GATING_METRICS, f"{name} against the ledger", getattr(recorded, name), getattr(decision, name), remedy
             )
     where = f"record/ledger.jsonl, {generation.tag}"
     if params is not None:
@@ -155,15 +154,15 @@ def _check_identity(generation: Generation, state: State, remedy: str) -> Iterat
     """`state/generation.json` names this generation, and the threshold and player that the state gives."""
     found, kind = generation.generation_id, generation.entry.kind if generation.entry else ""
     if found is None:
-        yield Mismatch(GENERATION_PATH, "generation", UNREADABLE, generation.tag, remedy)
+        yield Mismatch(GENERATION_FILE, "generation", UNREADABLE, generation.tag, remedy)
         return
     number = generation.number + (kind == "start")  # generation 0 holds the file of generation 1
-    yield from differs(GENERATION_PATH, "lineage", found.lineage, generation.lineage, remedy)
-    yield from differs(GENERATION_PATH, "number", found.number, number, remedy)
-    yield from differs(GENERATION_PATH, "player", found.player, state.player, remedy)
+    yield from differs(GENERATION_FILE, "lineage", found.lineage, generation.lineage, remedy)
+    yield from differs(GENERATION_FILE, "number", found.number, number, remedy)
+    yield from differs(GENERATION_FILE, "player", found.player, state.player, remedy)
     if state.resign_threshold is not None:
         what = "resignation threshold"
-        yield from differs(GENERATION_PATH, what, found.resign_threshold, state.resign_threshold, remedy)
+        yield from differs(GENERATION_FILE, what, found.resign_threshold, state.resign_threshold, remedy)
 
 
 def _check_handed_on(generation: Generation, remedy: str) -> Iterator[Mismatch]:

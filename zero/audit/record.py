@@ -7,12 +7,11 @@ from zero.audit.findings import Mismatch, differs
 from zero.config.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
 from zero.record.generation import Generation
 from zero.record.history import History, Line, Repository
-from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS, LEDGER_FILE
+from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import DVC_LOCK
+from zero.storage.layout import CONSTRAINTS_FILE, DVC_LOCK, LEDGER_FILE
 from zero.storage.manifests import LedgerEntry
 
-CONSTRAINTS_FILE = "constraints.txt"
 SOURCES = ("zero", "dvc.yaml", CONSTRAINTS_FILE, PARAMS_FILE)
 """Paths that the commit of a generation must not change, because the stages ran on its parent."""
 HISTORY_REMEDY = "find the recorded commit with `git reflog`, and reset the branch to it"

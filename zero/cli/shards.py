@@ -10,7 +10,7 @@ from zero.config.params import load_params
 from zero.errors import ZeroError
 from zero.progress import progress_of
 from zero.storage.files import read_manifest
-from zero.storage.layout import GENERATION_FILE, STATE_DIR
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import GenerationId
 from zero.storage.store import open_store
 
@@ -65,7 +65,7 @@ def plan(
         raise ZeroError(f"{stage} of the next generation cannot be planned yet; `--next` works with selfplay only")
     here = Path.cwd()
     params = load_params(here)
-    generation = read_manifest(here / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(here, GenerationId, GENERATION_FILE)
     if stage == "training":
         from zero.stages.remote_training import plan as plan_training
 

@@ -57,9 +57,9 @@ def resolve_auto(text: str, machine: Machine) -> str:
 
 
 def device_of(text: str) -> str:
-    """`profile.device` of a parameters file as written, also `auto`; empty if the file names none."""
+    """`profile.device` of a parameters file as written, also `auto`; the default if the file has none."""
     node = _profile_nodes(text).get("device")
-    return node.value if node else ""
+    return node.value if node else ProfileParams().device
 
 
 def check_profile(profile: ProfileParams, machine: Machine, source: str) -> None:
@@ -98,7 +98,7 @@ def explain(profile: ProfileParams, machine: Machine) -> str:
 
 def _choose(written: dict[str, str], machine: Machine) -> dict[str, str]:
     """The value of each field that may be `auto`, given the section as written."""
-    device = written.get("device", "cpu")
+    device = written.get("device", ProfileParams().device)
     if device == AUTO:
         device = "cuda" if machine.has_cuda and written.get("backend") != "openvino" else "cpu"
     precision, _ = _fastest_precision(device, written.get("isa", "native"), machine)
@@ -124,7 +124,7 @@ def _fastest_precision(device: str, isa: str, machine: Machine) -> tuple[Precisi
 
 
 def _profile_nodes(text: str) -> dict[str, yaml.ScalarNode]:
-    """The scalar fields of section `profile`, with their places in the text."""
+    """The scalar fields of section `profile`, with their positions in the text."""
     try:
         root = yaml.compose(text, yaml.SafeLoader)
     except yaml.YAMLError:

@@ -1,4 +1,4 @@
-"""Sections of the parameters about machines: what bits may depend on, and who plays the shards."""
+"""Sections of the parameters about machines: what the bits of a result depend on, and who plays the shards."""
 
 from typing import Annotated, Literal, Self
 
@@ -8,29 +8,29 @@ from zero.config.section import PositiveInt, Section
 
 
 class ProfileParams(Section):
-    """What the bits of a result may depend on; the rest of the execution profile is read off the machine."""
+    """The part of the execution profile that is chosen; the rest is read from the machine. Results depend on it."""
 
-    device: Literal["cpu", "cuda"]
+    device: Literal["cpu", "cuda"] = "cpu"
     """Device that runs the network. `auto` (see `zero.config.auto`): CUDA if this machine has it, else the CPU."""
-    backend: Literal["torch", "openvino"]
+    backend: Literal["torch", "openvino"] = "torch"
     """Library that runs the network in play: PyTorch (with captured graphs on CUDA), or OpenVINO on a CPU. `auto`:
     OpenVINO on a CPU, PyTorch on CUDA."""
-    precision: Literal["fp32", "bf16"]
+    precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of the network in play. `auto`: bf16 if this machine computes it faster than fp32."""
-    training_precision: Literal["fp32", "bf16"]
+    training_precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of the convolutions in training; weights and sums are in fp32. `auto`: as for `precision`."""
-    isa: Literal["native", "avx2"]
+    isa: Literal["native", "avx2"] = "native"
     """`avx2` limits the CPU's instruction set, so that machines with and without AVX-512 give the same bits."""
-    selfplay_threads: PositiveInt
+    selfplay_threads: PositiveInt = 1
     """Threads of the network in a process that plays a shard."""
-    search_threads: PositiveInt
+    search_threads: PositiveInt = 1
     """Threads of the search in a process that plays a shard; each has its own part of the games. 1 on a CPU."""
-    half_batches: bool
-    """True: the games are in two halves, and one is searched while the network judges the other; for a GPU."""
-    training_threads: PositiveInt
+    half_batches: bool = False
+    """Double buffering for a GPU. True: half of the games are searched while the network evaluates the other half."""
+    training_threads: PositiveInt = 1
     """Threads of the process that trains."""
-    training_processes: PositiveInt
-    """Processes that train, each on its share of the batch; on CUDA one a GPU."""
+    training_processes: PositiveInt = 1
+    """Processes that train, each on its share of the batch; on CUDA one per GPU."""
 
     @model_validator(mode="after")
     def _backend_has_device(self) -> Self:
@@ -45,7 +45,7 @@ ExecutorKind = Literal["local", "pool"]
 class ExecutorParams(Section):
     """Who plays the shards. Changes no result, and no stage depends on it."""
 
-    kind: ExecutorKind
+    kind: ExecutorKind = "local"
     """`local`: processes of this machine; `pool`: shards and training are runs on the pool `zero-gpu`."""
-    num_processes: Annotated[int, Field(ge=0)]
-    """Processes of the local executor; 0: one a core, or one a GPU."""
+    num_processes: Annotated[int, Field(ge=0)] = 0
+    """Processes of the local executor; 0: one per core, or one per GPU."""

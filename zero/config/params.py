@@ -1,12 +1,9 @@
 """The experiment: `params.yaml`, read in one place, frozen and validated.
 
-Most fields are required, so that a file says the whole of what was run and DVC sees every change. A few came later and
-are optional (`docs/parameters.md` lists them): a file without one of them is a file from before it, in which it is off.
-A preset is such a file in `zero/config/presets/`. Settings of a machine rather than of an experiment (addresses,
-folders) are in `settings`.
-
-In the project's params.yaml and in presets some fields may be `auto`. `zero new` writes the value that it chose into
-the lineage's file.
+The project's `params.yaml` and the presets in `zero/config/presets/` hold only what differs from the defaults, and some
+of their fields may be `auto`. `zero new` resolves `auto` and writes every parameter into the lineage's `params.yaml`:
+that file states everything that ran, and DVC sees every change. Addresses and folders, which belong to a machine and
+not to an experiment, are in `settings`.
 """
 
 import hashlib
@@ -25,9 +22,11 @@ from zero.config.play import (
     GatingParams,
     GomokuParams,
     GoParams,
+    PlayParams,
     SearchParams,
     SelfplayParams,
     VerificationParams,
+    match_play,
 )
 from zero.config.section import Section
 from zero.errors import ParamsError, did_you_mean
@@ -45,6 +44,7 @@ __all__ = [
     "LearningRateStep",
     "NetworkParams",
     "Params",
+    "PlayParams",
     "ProfileParams",
     "ReplayParams",
     "SearchParams",
@@ -53,30 +53,33 @@ __all__ = [
     "ValueLoss",
     "VerificationParams",
     "load_params",
+    "match_play",
     "overlap_of",
     "params_digest",
+    "params_text",
     "parse_params",
     "read_params_text",
 ]
 
 PARAMS_FILE = "params.yaml"
+GAMES: dict[int | str, type[Section]] = {"go": GoParams, "gomoku": GomokuParams}
 
 
 class Params(Section):
-    """The whole of `params.yaml`."""
+    """All of `params.yaml`."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Root of every random stream of the lineage."""
     game: GameParams
-    network: NetworkParams
-    search: SearchParams
-    selfplay: SelfplayParams
-    replay: ReplayParams
-    training: TrainingParams
-    gating: GatingParams
-    verification: VerificationParams
-    profile: ProfileParams
-    executor: ExecutorParams
+    network: NetworkParams = NetworkParams()
+    search: SearchParams = SearchParams()
+    selfplay: SelfplayParams = SelfplayParams()
+    replay: ReplayParams = ReplayParams()
+    training: TrainingParams = TrainingParams()
+    gating: GatingParams = GatingParams()
+    verification: VerificationParams = VerificationParams()
+    profile: ProfileParams = ProfileParams()
+    executor: ExecutorParams = ExecutorParams()
 
     @model_validator(mode="after")
     def _shards_and_trees_fit(self) -> Self:
@@ -87,33 +90,33 @@ class Params(Section):
                     f"{stage.num_simulations} needs at least {stage.num_simulations + 2}"
                 )
         if self.network.global_pooling and self.network.tower == "shallow":
-            raise ValueError("network.global_pooling has no blocks in a 'shallow' tower; set it to false")
+            raise ValueError("network.global_pooling needs blocks, a 'shallow' tower has none; set it to false")
         if self.training.batch_size % self.profile.training_processes:
             raise ValueError(
-                f"training.batch_size {self.training.batch_size} cannot be shared by profile.training_processes "
-                f"{self.profile.training_processes}; make it a multiple"
+                f"training.batch_size {self.training.batch_size} is not a multiple of profile.training_processes "
+                f"{self.profile.training_processes}; make it one"
             )
         if self.search.root == "gumbel":
             for name in ("dirichlet_fraction", "forced_playouts", "temperature_moves"):
                 if value := getattr(self.selfplay, name):
-                    raise ValueError(f"selfplay.{name} {value} has no place at a Gumbel root; set it to 0")
+                    raise ValueError(f"selfplay.{name} {value} has no effect at a Gumbel root; set it to 0")
         if self.game.name != "go":
             for name in ("ownership_head", "score_head"):
                 if getattr(self.network, name):
-                    raise ValueError(f"network.{name} is for Go alone; set it to false for {self.game.name}")
+                    raise ValueError(f"network.{name} is only for Go; set it to false for {self.game.name}")
         return self
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes no name twice in a section: DVC, which reads the same file, does not either."""
+    """Rejects a name that occurs twice in a section, as DVC does, which reads the same file."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[str, int] = {}
         for name, _ in node.value:
             line = name.start_mark.line + 1
             if name.value in lines:
-                words = f"{name.value!r} is in line {lines[name.value]} and again in line {line}; remove one of them"
-                raise yaml.constructor.ConstructorError(problem=words)
+                problem = f"{name.value!r} is in line {lines[name.value]} and again in line {line}; remove one of them"
+                raise yaml.constructor.ConstructorError(problem=problem)
             lines[name.value] = line
         tree: dict[Any, Any] = super().construct_mapping(node, deep)
         return tree
@@ -123,7 +126,7 @@ def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
     """Parameters from the text of a YAML file.
 
     Raises:
-      ParamsError: with the first field at fault, its value and the remedy.
+      ParamsError: a parameter is unknown, missing or out of range; the message has the first one, and the remedy.
     """
     try:
         tree = yaml.load(text, _Loader)
@@ -132,7 +135,13 @@ def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
     try:
         return Params.model_validate(tree)
     except ValidationError as error:
-        raise ParamsError(f"{source}: {_first_fault(error, tree)}") from None
+        raise ParamsError(f"{source}: {_first_violation(error)}") from None
+
+
+def params_text(params: Params) -> str:
+    """Text of a parameters file that holds every parameter, also those with default values."""
+    tree = yaml.safe_dump(_complete(params), sort_keys=False)
+    return f"# Every parameter of the lineage; explained in zero/config.\n{tree}"
 
 
 def load_params(folder: Path) -> Params:
@@ -156,11 +165,11 @@ def read_params_text(folder: Path) -> str:
     except OSError:
         raise ParamsError(f"no {PARAMS_FILE} in {folder}; run this in a lineage's workspace or the project") from None
     except UnicodeDecodeError as error:
-        raise ParamsError(f"{path} is not YAML: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+        raise ParamsError(f"{path} is not YAML: byte {error.start} is not UTF-8; save the file as UTF-8") from None
 
 
 def overlap_of(text: str) -> bool:
-    """`selfplay.overlap` of a parameters file of any version, also of one that this version cannot read."""
+    """`selfplay.overlap` of a parameters file of any version, even one that this version cannot validate."""
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError:
@@ -184,31 +193,52 @@ STAGE_SECTIONS = {
     "gating": (*PLAY_SECTIONS, "gating"),
     "verification": (*PLAY_SECTIONS, "selfplay", "gating", "verification"),
 }
-"""The parameters that a stage depends on; `dvc.yaml` has the same."""
+"""The parameters that a stage depends on; `dvc.yaml` has the same list."""
 
 
 def params_digest(params: Params, stage: str | None = None) -> str:
-    """SHA-256 (hex) of the parameters that a stage depends on; without a stage, of all but the executor."""
+    """SHA-256 (hex) of the parameters that a stage depends on; without a stage, of all parameters but the executor."""
     tree = params.model_dump(mode="json", exclude={"executor"})
     if stage is not None:
         tree = {name: _dig(tree, name) for name in STAGE_SECTIONS[stage]}
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
 
 
-def _first_fault(error: ValidationError, tree: Any) -> str:
-    faults = error.errors()
-    fault = next((f for f in faults if f["type"] == "extra_forbidden"), faults[0])
-    path = [str(part) for part in fault["loc"] if part not in ("go", "gomoku")]
+def _first_violation(error: ValidationError) -> str:
+    """The first violation as `name = value: cause; remedy`; unknown names come first, since they explain the rest."""
+    violations = error.errors()
+    violation = next((v for v in violations if v["type"] == "extra_forbidden"), violations[0])
+    path = [str(part) for part in violation["loc"] if part not in GAMES]
     name = ".".join(path) or "the file"
-    if fault["type"] == "extra_forbidden":
-        siblings = [f["loc"][-1] for f in faults if f["type"] == "missing" and f["loc"][:-1] == fault["loc"][:-1]]
-        return f"unknown parameter {name}{did_you_mean(path[-1], [str(s) for s in siblings])}"
-    if fault["type"] == "missing":
-        return f"parameter {name} is missing; every parameter is written out, see zero/config/presets/"
-    if fault["input"] == AUTO and name in AUTO_FIELDS:
-        return f"{name} = 'auto' is for `zero new`, which records the value it chose; write {fault['ctx']['expected']}"
-    value = "" if isinstance(fault["input"], dict) else f" = {fault['input']!r}"
-    return f"{name}{value}: {fault['msg'].removeprefix('Value error, ')}"
+    if violation["type"] == "extra_forbidden":
+        return f"unknown parameter {name}{did_you_mean(path[-1], _names_beside(violation['loc']))}"
+    if violation["type"] == "missing":
+        return f"parameter {name} is missing and has no default; add it, see docs/parameters.md"
+    if violation["input"] == AUTO and name in AUTO_FIELDS:
+        expected = violation["ctx"]["expected"]
+        return f"{name} = 'auto' is for `zero new`, which records the value it chose; write {expected}"
+    value = "" if isinstance(violation["input"], dict) else f" = {violation['input']!r}"
+    return f"{name}{value}: {violation['msg'].removeprefix('Value error, ')}"
+
+
+def _names_beside(location: tuple[int | str, ...]) -> list[str]:
+    """Names of the section that a field is in, by the path that pydantic gives."""
+    section: type[Section] = Params
+    for part in location[:-1]:  # pydantic adds the tag of a union and the index of a list to the path
+        if isinstance(part, int):
+            section = LearningRateStep  # the only list
+        elif part in GAMES:
+            section = GAMES[part]
+        elif isinstance(annotation := section.model_fields[part].annotation, type) and issubclass(annotation, Section):
+            section = annotation
+    return list(section.model_fields)
+
+
+def _complete(value: Any) -> Any:
+    """A section as plain YAML values, with the fields that `model_dump` leaves out because they are off."""
+    if isinstance(value, Section):
+        return {name: _complete(getattr(value, name)) for name in type(value).model_fields}
+    return [_complete(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _dig(tree: Any, name: str) -> Any:

@@ -1,15 +1,15 @@
-"""What belongs to a machine and not to an experiment: folders and addresses, from the environment.
+"""Settings of a machine, not of an experiment: folders and addresses, from environment variables.
 
 | variable | meaning | default |
 |---|---|---|
-| ZERO_HOME | the project's folder, which has `.zero/` | found upward from the current folder |
+| ZERO_HOME | the project's folder, which contains `.zero/` | searched upwards from the current folder |
 | ZERO_STORE | URL of the shard store (a folder or s3://...), or `off` | `<home>/.zero/store` |
-| ZERO_PROGRESS | `json`: stages print progress as JSON lines; else a bar where there is a terminal | |
+| ZERO_PROGRESS | `json`: stages print progress as JSON lines; otherwise a bar on a terminal | |
 | ZERO_SIGNING_KEY | Ed25519 private key (PEM) that signs the record | `<home>/.zero/keys/signing-key.pem` |
 | ZERO_KERNEL_CACHE | folder of the compiled kernels | `zero/kernels` in `$XDG_CACHE_HOME`, else in `~/.cache` |
-| ZERO_GPU_LOCKS | folder of the GPUs' locks, one for all who compute on them | `/tmp/zero-gpus` |
-| ZERO_WORKER | what the receipts of this machine's shards call it | host and process number |
-| MLFLOW_TRACKING_URI | where tracking is written; not written when empty | |
+| ZERO_GPU_LOCKS | folder of the GPU locks, shared by all users of the GPUs | `/tmp/zero-gpus` |
+| ZERO_WORKER | name of this machine in the receipts of its shards | host and process id |
+| MLFLOW_TRACKING_URI | MLflow server; no tracking if it is empty | |
 """
 
 import os
@@ -20,7 +20,7 @@ STORE_OFF = "off"
 
 
 class Settings:
-    """Settings of this machine, read from the environment. An empty variable is one that is not set."""
+    """Settings of this machine, read from the environment. An empty variable counts as not set."""
 
     def __init__(self) -> None:
         self.home = _path("ZERO_HOME")
@@ -31,7 +31,7 @@ class Settings:
 
 
 def home_dir(start: Path | None = None) -> Path:
-    """The project's folder: `$ZERO_HOME`, or the folder that holds the `.zero` we are in, or the checkout we are in."""
+    """The project's folder: `$ZERO_HOME`, or the parent of the `.zero` that contains `start`, or its checkout."""
     if (given := Settings().home) is not None:
         return given.resolve()
     here = (start or Path.cwd()).resolve()

@@ -1,7 +1,7 @@
-"""Adjudication: recorded games played again by the rules, move by move, and their results derived anew.
+"""Adjudication: replays recorded games by the rules, move by move, and derives their results again.
 
-It takes nothing from a record but its moves and the claim that a player resigned. Not for what needs no rules (the form
-of visit counts and values): see `zero.data.validation`. Slow twin: tests/oracle/adjudication.py.
+It trusts only the moves of a record and the claim that a player resigned. Checks that need no rules (visit counts and
+values) are in `zero.data.validation`. Slow twin: tests/oracle/adjudication.py.
 """
 
 from typing import NamedTuple, Protocol
@@ -25,32 +25,32 @@ from zero.kernels import kernel
 from zero.play.moves import FIRST_RESIGNATION, end_reason
 from zero.play.slots import END_LENGTH, END_NAMES, END_PASSES, END_RESIGNATION
 
-NO_FAULT = 0
+NO_VIOLATION = 0
 ILLEGAL_MOVE, ILLEGAL_TARGET, MOVE_AFTER_END, UNFINISHED = 1, 2, 3, 4
 RESIGNED_AFTER_END, EARLY_RESIGNATION = 5, 6
 WRONG_END, WRONG_OUTCOME, WRONG_MARGIN, WRONG_OWNERSHIP = 7, 8, 9, 10
-FAULT_WORDS = (
+VIOLATION_TEXTS = (
     "follows the rules",
-    "a move that the rules forbid",
-    "a policy target on an action that the rules forbid",
+    "an illegal move",
+    "a policy target on an illegal action",
     "a move after the end",
-    "neither over by the rules nor resigned",
-    "resigned, but over by the rules already",
+    "the game is not over and was not resigned",
+    "resigned after the end of the game",
     f"resigned before move {FIRST_RESIGNATION}",
-    "ended otherwise than recorded",
-    "another outcome than recorded",
-    "another margin than recorded",
-    "another ownership than recorded",
+    "the recorded end is wrong",
+    "the recorded outcome is wrong",
+    "the recorded margin is wrong",
+    "the recorded ownership is wrong",
 )
-"""What each fault code means; the first that is met is told."""
+"""Texts of the violation codes. The first violation of a game is reported."""
 NO_MOVE = -1
-"""`fault_move` of a game without a fault."""
+"""`violation_move` of a game without a violation."""
 UNKNOWN_END = -1
-"""`end` of a game that was not followed to its end."""
+"""`end` of a game that was not replayed to its end."""
 
 
 class RecordedGames(Protocol):
-    """What is read of games, as `zero.data.records.GameColumns` has it: G games with M moves and V visited edges."""
+    """Columns of `zero.data.records.GameColumns` that are read: G games with M moves and V visited edges."""
 
     @property
     def outcome(self) -> np.ndarray:
@@ -70,7 +70,7 @@ class RecordedGames(Protocol):
 
     @property
     def ownership(self) -> np.ndarray:
-        """[K] int8, +1, 0, -1 for Black; S*S a game of Go that was played out, else none."""
+        """[K] int8, +1, 0, -1 for Black; S*S for a game of Go that was played out, else none."""
 
     @property
     def move_offsets(self) -> np.ndarray:
@@ -90,11 +90,11 @@ class RecordedGames(Protocol):
 
 
 class Games(NamedTuple):
-    """`RecordedGames` for the kernel."""
+    """`RecordedGames` with fixed types, as the kernel needs it."""
 
     outcome: np.ndarray  # [G] int8
     margin: np.ndarray  # [G] float32
-    end: np.ndarray  # [G] int8, index of END_NAMES, UNKNOWN_END for another name
+    end: np.ndarray  # [G] int8, index of END_NAMES, UNKNOWN_END for an unknown name
     ownership_offsets: np.ndarray  # [G + 1] int64
     ownership: np.ndarray  # [K] int8
     move_offsets: np.ndarray  # [G + 1] int64
@@ -104,27 +104,27 @@ class Games(NamedTuple):
 
 
 class Adjudicated(NamedTuple):
-    """What the rules say of G games. Of a game with a fault before its end, only the fault holds."""
+    """Results of G games by the rules. If a game has a violation before its end, its result is not defined."""
 
     outcome: np.ndarray  # [G] int8, +1, 0, -1 for Black
-    margin: np.ndarray  # [G] float32, Black's area less White's less komi; 0 where resigned or without a score
+    margin: np.ndarray  # [G] float32, Black's area less White's less komi; 0 if resigned or without a score
     end: np.ndarray  # [G] int8, index of END_NAMES, or UNKNOWN_END
     ownership: np.ndarray  # [G, S*S] int8, owner of each point of a game of Go that was played out, else zeros
-    fault: np.ndarray  # [G] int8, see FAULT_WORDS; 0: none
-    fault_move: np.ndarray  # [G] int32, move (from 0) at which it shows, the game's length for its end; or NO_MOVE
+    violation: np.ndarray  # [G] int8, index of VIOLATION_TEXTS; 0: none
+    violation_move: np.ndarray  # [G] int32, move (from 0) of the violation; the game's length for its end; or NO_MOVE
 
     @property
-    def faulty_games(self) -> np.ndarray:
-        """Indices of the games that have a fault."""
-        return np.flatnonzero(self.fault)
+    def violating_games(self) -> np.ndarray:
+        """Indices of the games with a violation."""
+        return np.flatnonzero(self.violation)
 
 
 def adjudicate(rules: Rules, games: RecordedGames) -> Adjudicated:
-    """Plays all games again: 20,000 games of 9x9 Go in about two seconds of one core.
+    """Replays all games and compares their results; one core does 20,000 games of 9x9 Go in about two seconds.
 
-    Checked, in this order: each move is legal, is made before the end, and has policy targets on legal actions alone;
-    the game is over at its last move, or was resigned later than `FIRST_RESIGNATION`; end, outcome (that of a resigned
-    game is the opponent's win), margin and ownership are those of the rules.
+    The order of the checks is: each move is legal, is played before the end, and has policy targets on legal actions
+    only; the game is over after its last move, or was resigned at `FIRST_RESIGNATION` or later; end, outcome, margin
+    and ownership are those of the rules. The opponent of a player who resigned has won.
     """
     num_games = len(games.outcome)
     codes = {name: code for code, name in enumerate(END_NAMES)}
@@ -133,8 +133,8 @@ def adjudicate(rules: Rules, games: RecordedGames) -> Adjudicated:
         margin=np.zeros(num_games, np.float32),
         end=np.full(num_games, UNKNOWN_END, np.int8),
         ownership=np.zeros((num_games, rules.num_points), np.int8),
-        fault=np.zeros(num_games, np.int8),
-        fault_move=np.full(num_games, NO_MOVE, np.int32),
+        violation=np.zeros(num_games, np.int8),
+        violation_move=np.full(num_games, NO_MOVE, np.int32),
     )
     plain = Games(
         outcome=np.array(games.outcome, np.int8),  # a fresh array: one type for the kernel, writable or not
@@ -152,31 +152,31 @@ def adjudicate(rules: Rules, games: RecordedGames) -> Adjudicated:
     return found
 
 
-def fault_text(rules: Rules, games: RecordedGames, found: Adjudicated, index: int) -> str:
-    """The fault of a game in words: the value at fault, and what the rules say of it."""
-    fault, move = int(found.fault[index]), int(found.fault_move[index])
-    words = FAULT_WORDS[fault]
+def violation_text(rules: Rules, games: RecordedGames, found: Adjudicated, index: int) -> str:
+    """The violation of a game as text: the recorded value, and the value by the rules."""
+    violation, move = int(found.violation[index]), int(found.violation_move[index])
+    text = VIOLATION_TEXTS[violation]
     first = int(games.move_offsets[index])
-    if fault in (ILLEGAL_MOVE, MOVE_AFTER_END):
-        return f"{words}: {_name(rules, int(games.actions[first + move]))}"
-    if fault == ILLEGAL_TARGET:
+    if violation in (ILLEGAL_MOVE, MOVE_AFTER_END):
+        return f"{text}: {_name(rules, int(games.actions[first + move]))}"
+    if violation == ILLEGAL_TARGET:
         edges = slice(int(games.visit_offsets[first + move]), int(games.visit_offsets[first + move + 1]))
         names = ", ".join(_name(rules, int(action)) for action in games.visit_actions[edges])
-        return f"{words}, among {names}"
-    if fault == WRONG_END:
-        return f"{words}: recorded {games.end[index]!r}, by the rules {END_NAMES[found.end[index]]!r}"
-    if fault == WRONG_OUTCOME:
-        return f"{words}: recorded {games.outcome[index]:+d}, by the rules {found.outcome[index]:+d}"
-    if fault == WRONG_MARGIN:
-        return f"{words}: recorded {games.margin[index]:g}, by the rules {found.margin[index]:g}"
-    return words
+        return f"{text}, one of {names}"
+    if violation == WRONG_END:
+        return f"{text}: recorded {games.end[index]!r}, by the rules {END_NAMES[found.end[index]]!r}"
+    if violation == WRONG_OUTCOME:
+        return f"{text}: recorded {games.outcome[index]:+d}, by the rules {found.outcome[index]:+d}"
+    if violation == WRONG_MARGIN:
+        return f"{text}: recorded {games.margin[index]:g}, by the rules {found.margin[index]:g}"
+    return text
 
 
 @kernel
 def adjudicate_games(
     rules: Rules, position: Position, history: History, mask: np.ndarray, games: Games, found: Adjudicated
 ) -> None:
-    """Plays all games again. Writes into `position`, `history`, `mask` ([A] bool) and `found`."""
+    """Replays all games. Writes into `position`, `history`, `mask` ([A] bool) and `found`."""
     for game in range(games.outcome.shape[0]):
         moves = games.move_offsets[game + 1] - games.move_offsets[game]
         if not _replay(rules, position, history, mask, games, game, found):
@@ -198,7 +198,7 @@ def adjudicate_games(
 def _replay(
     rules: Rules, position: Position, history: History, mask: np.ndarray, games: Games, game: int, found: Adjudicated
 ) -> bool:
-    """Plays a game's moves; False where one is at fault. Writes into `position`, `history`, `mask` and `found`."""
+    """Replays a game; False if a move is a violation. Writes into `position`, `history`, `mask` and `found`."""
     reset(rules, position, history)
     first = games.move_offsets[game]
     for move in range(games.move_offsets[game + 1] - first):
@@ -220,13 +220,13 @@ def _replay(
 
 @kernel
 def _is_legal(rules: Rules, mask: np.ndarray, action: int) -> bool:
-    """True where a number is an action and the mask has it."""
+    """True if a number is an action and the mask allows it."""
     return bool(0 <= action < rules.num_actions and mask[action])
 
 
 @kernel
 def _judge_end(rules: Rules, position: Position, game: int, resigned: bool, found: Adjudicated) -> None:
-    """Derives the result of a game from its last position. Writes into `found` and the position's scratch."""
+    """Derives the result of a game from its last position. Writes into `found` and the position's buffers."""
     if resigned:
         found.end[game] = END_RESIGNATION
         found.outcome[game] = -position.state[TO_PLAY]
@@ -259,12 +259,12 @@ def _compare(rules: Rules, games: Games, game: int, moves: int, found: Adjudicat
 
 
 @kernel
-def _note(found: Adjudicated, game: int, fault: int, move: int) -> None:
-    """Writes a fault into `found`."""
-    found.fault[game] = fault
-    found.fault_move[game] = move
+def _note(found: Adjudicated, game: int, violation: int, move: int) -> None:
+    """Records a violation. Writes into `found`."""
+    found.violation[game] = violation
+    found.violation_move[game] = move
 
 
 def _name(rules: Rules, action: int) -> str:
-    """Name of an action, or its number where there is no such action."""
+    """Name of an action, or its number if it is not an action of the game."""
     return action_to_name(rules, action) if 0 <= action < rules.num_actions else str(action)

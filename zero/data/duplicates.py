@@ -1,6 +1,6 @@
-"""Games that occur twice: the clauses of the data contract over several games. Values in, faults out.
+"""Duplicate games: the clauses of the data contract over several games. Values in, violations out.
 
-Two games of different streams differ by chance alone, so each clause says how improbable a false alarm is.
+Games with different random streams can be equal by chance, so each clause gives the probability of a false alarm.
 """
 
 from collections import Counter
@@ -10,102 +10,103 @@ from typing import NamedTuple
 import numpy as np
 
 from zero.data.records import GameColumns, GameValues
-from zero.data.validation import NO_MOVE, Fault, Terms, moves_of
+from zero.data.validation import NO_MOVE, ExpectedProperties, Violation, moves_of
 
 COMPARED_MOVES = 24
-"""Moves at the start of two games that are compared; a shorter game is compared with none."""
-TELLING_MOVES = 16
-"""Of them, those whose root value must be no whole number: only simulations that all ended a game give one twice.
-A root value is a mean over evaluations of positions under one of eight symmetries each, drawn from the game's stream.
-So two streams give the same in the same position at most once in eight times (with a single simulation; far more seldom
-with more), and in sixteen once in 3e14 times; a window of 500,000 games has 1.3e11 pairs, few of which even have the
-same moves. To a network that has died all positions are worth the same; then the noise at the root, without which the
-clause is not applied, leads the games apart."""
+"""Moves at the start of two games that are compared; shorter games are not compared."""
+DISTINCTIVE_MOVES = 16
+"""Compared moves whose root value must not be an integer; it is one if every simulation of a search ends a game.
+
+A root value is a mean of evaluations, each under one of eight symmetries drawn from the game's random stream. Two
+streams give the same root value in the same position with probability 1/8 at most (with one simulation; far less with
+more), and in 16 positions with probability 3e-15. A window of 500,000 games has 1.3e11 pairs, few of them with the same
+moves. A network whose training has collapsed gives all positions the same value; then the root noise makes the games
+differ. Without root noise the clause is not applied."""
 CHANCE_FACTOR = 20.0
+"""Allowed multiple of the expected number of equal pairs."""
 CHANCE_SLACK = 10.0
-"""Pairs of equal games that are allowed beside CHANCE_FACTOR times the expected number."""
+"""Pairs of equal games that are allowed in addition to CHANCE_FACTOR times the expected number."""
 
 
 class Opening(NamedTuple):
-    """A game as far as it is compared with others."""
+    """The part of a game that is compared with other games."""
 
     generation: int
     game: int  # number in its generation
     moves: bytes  # all actions
-    values: bytes  # the first COMPARED_MOVES actions and root values; empty where they do not tell two streams apart
-    chance: float  # that another game makes the same moves: on average at most this; 1 where nothing is known
+    values: bytes  # the first COMPARED_MOVES actions and root values; empty if they cannot distinguish two streams
+    chance: float  # upper bound of the mean probability that another game has the same moves; 1 if unknown
 
 
 class Repeats(NamedTuple):
-    """How many games there are twice."""
+    """Numbers of equal games."""
 
     unique_games: int  # different sequences of moves
     equal_pairs: int  # pairs of games with the same moves
-    expected_pairs: float  # what chance gives on average, or fewer
+    expected_pairs: float  # upper bound of the mean number of equal pairs by chance
 
 
-def openings_of(games: GameColumns, terms: Terms) -> list[Opening]:
-    """The games of a shard as they are compared."""
+def openings_of(games: GameColumns, expected: ExpectedProperties) -> list[Opening]:
+    """The openings of the games of a shard, with chances."""
     values = GameValues(games.game, games.move_offsets, games.actions, games.root_values)
-    return [
-        opening._replace(chance=float(chance))
-        for opening, chance in zip(openings_of_values(values, terms.generation), chances_of(games, terms), strict=True)
-    ]
+    openings = openings_of_values(values, expected.generation)
+    chances = chances_of(games, expected)
+    return [opening._replace(chance=float(chance)) for opening, chance in zip(openings, chances, strict=True)]
 
 
 def openings_of_values(games: GameValues, generation: int) -> list[Opening]:
-    """The same without the chances, for which the visits are needed."""
+    """The openings without chances, which would need the visit counts."""
     openings = []
     for index, number in enumerate(games.game):
         first, end = int(games.move_offsets[index]), int(games.move_offsets[index + 1])
         actions, values = games.actions[first:end], games.root_values[first : min(end, first + COMPARED_MOVES)]
-        is_telling = len(values) == COMPARED_MOVES and np.count_nonzero(values != np.rint(values)) >= TELLING_MOVES
-        compared = actions[:COMPARED_MOVES].tobytes() + values.tobytes() if is_telling else b""
+        distinctive = len(values) == COMPARED_MOVES and np.count_nonzero(values != np.rint(values)) >= DISTINCTIVE_MOVES
+        compared = actions[:COMPARED_MOVES].tobytes() + values.tobytes() if distinctive else b""
         openings.append(Opening(generation, int(number), actions.tobytes(), compared, 1.0))
     return openings
 
 
-def chances_of(games: GameColumns, terms: Terms) -> np.ndarray:
-    """The chance, for each game, that another one makes the same moves; on average at most this. [G] float64.
+def chances_of(games: GameColumns, expected: ExpectedProperties) -> np.ndarray:
+    """For each game, an upper bound of the mean probability that another game has the same moves; [G] float64.
 
-    The first moves of self-play are drawn in proportion to the recorded visits, in each game by itself. The chance that
-    another game makes them is on average at most the product of their shares: E[p^2] >= E[p]^2 for the share p of a
-    move, which noise and symmetries make another one in each game. Later moves only part games further.
+    Each game of self-play draws its first moves independently, in proportion to the recorded visit counts. The mean
+    probability that another game draws the same moves is at most the product of their shares: E[p^2] >= E[p]^2 for the
+    share p of a move, which noise and symmetries vary between games. Later moves can only lower the probability.
     """
-    logs = np.zeros(games.num_games)
-    if not terms.gumbel and terms.forced_playouts == 0.0 and games.num_positions:
+    logs = np.zeros(games.num_games)  # sums of logarithms: products of many shares underflow
+    if expected.shows_choices and games.num_positions:
         moves = moves_of(games)
-        drawn = (moves.move < terms.temperature_moves) & moves.is_target & (moves.played > 0)
+        drawn = (moves.move < expected.play.temperature_moves) & moves.is_target & (moves.played > 0)
         share = np.log(np.where(drawn, moves.played, 1) / np.where(drawn, moves.total, 1))
         np.add.at(logs, moves.game, share)
     return np.exp(logs)
 
 
-def stream_faults(new: Sequence[Opening], old: Sequence[Opening], terms: Terms) -> list[Fault]:
-    """The new games that were played from the stream of an old one or of an earlier new one.
+def stream_violations(new: Sequence[Opening], old: Sequence[Opening], expected: ExpectedProperties) -> list[Violation]:
+    """Violations by new games that were played from the random stream of an old game or an earlier new game.
 
-    Without random symmetries or noise at the root, two honest games may be the same; nothing is then said.
+    Without random symmetries or root noise, two correctly played games may be equal; then there are no violations.
     """
-    if not (terms.random_symmetry and terms.root_noise):
+    if not (expected.search.random_symmetry and expected.root_noise):
         return []
     seen = {opening.values: opening for opening in old if opening.values}
-    faults = []
+    violations = []
     for opening in new:
         twin = seen.setdefault(opening.values, opening) if opening.values else opening
         if twin is not opening:
             text = (
                 f"its first {COMPARED_MOVES} moves and root values are those of game {twin.game} of generation "
-                f"{twin.generation}: one stream was played twice"
+                f"{twin.generation}: one random stream was played twice"
             )
-            faults.append(Fault("streams", opening.game, NO_MOVE, text))
-    return faults
+            violations.append(Violation("streams", opening.game, NO_MOVE, text))
+    return violations
 
 
-def duplicate_faults(openings: Sequence[Opening]) -> list[Fault]:
-    """A fault where far more games have the same moves than chance gives; it names the first game that is a repeat.
+def duplicate_violations(openings: Sequence[Opening]) -> list[Violation]:
+    """A violation if far more games are equal than by chance; it names the first duplicate.
 
-    More than CHANCE_FACTOR times `expected_pairs` and CHANCE_SLACK beside it is no chance. Where nothing is drawn (a
-    match), or the record does not show the draws, all pairs may be equal.
+    The limit is CHANCE_FACTOR times `expected_pairs` plus CHANCE_SLACK. If nothing is drawn (a match), or the record
+    does not show the probabilities, all pairs may be equal.
     """
     repeats = count_repeats(openings)
     if repeats.equal_pairs <= CHANCE_FACTOR * repeats.expected_pairs + CHANCE_SLACK:
@@ -117,14 +118,14 @@ def duplicate_faults(openings: Sequence[Opening]) -> list[Fault]:
             break
         seen.add(opening.moves)
     text = (
-        f"{repeats.equal_pairs} pairs of games have the same moves, chance gives {repeats.expected_pairs:.3g} or fewer "
+        f"{repeats.equal_pairs} pairs of games have the same moves, chance gives at most {repeats.expected_pairs:.3g} "
         f"({repeats.unique_games} of {len(openings)} games are different)"
     )
-    return [Fault("duplicates", number, NO_MOVE, text)]
+    return [Violation("duplicates", number, NO_MOVE, text)]
 
 
 def count_repeats(openings: Sequence[Opening]) -> Repeats:
-    """Games with the same moves, and how many pairs of them chance gives at most."""
+    """Counts games with the same moves, and bounds the number of equal pairs by chance."""
     counts = Counter(opening.moves for opening in openings)
     return Repeats(
         unique_games=len(counts),

@@ -1,10 +1,11 @@
-"""Games that must not be used are set aside, so that the next `dvc repro` plays them again.
+"""Quarantine of games that must not be used, so that the next `dvc repro` plays them again.
 
-A stage whose outs were altered is not simply run again by DVC: it restores what it keeps of them, the same games. So
-what it keeps of that out is set aside as well, and the shard store's copy, out of which the stage would take the shard.
-What lay in the workspace, and DVC's list, go to `.zero/set-aside/` of the workspace, the store's copy to the store's
-`set-aside/`, each shard with the reason in a text file beside it; a second fault of one shard replaces its earlier copy
-in the workspace.
+DVC would restore corrupted outputs from its cache instead of running their stage. So the cached copy is also
+quarantined, and the copy in the shard store, from which the stage would take the shard.
+
+Files of the workspace and of DVC's cache go to `.zero/quarantine/` of the workspace, the store's copy to `quarantine/`
+of the store. Each shard has its reason in a text file beside it. In the workspace, a second violation of a shard
+overwrites the earlier copy.
 """
 
 import shutil
@@ -14,39 +15,39 @@ from typing import Any
 import yaml
 
 from zero.errors import LineageError, StorageError
-from zero.storage.files import read_manifest, write_whole
+from zero.storage.files import read_manifest, write_atomic
+from zero.storage.layout import DVC_LOCK, QUARANTINE_DIR
 from zero.storage.manifests import GameSet, ShardRef
 from zero.storage.store import REASON_SUFFIX, Store
 from zero.storage.vcs import dvc
 
-SET_ASIDE_DIR = ".zero/set-aside"
 
-
-def set_aside_games(folder: Path, games_dir: str, ref: ShardRef, reason: str, store: Store | None) -> None:
-    """Takes a shard of an out of DVC out of use.
+def quarantine_games(folder: Path, games_dir: str, ref: ShardRef, reason: str, store: Store | None) -> None:
+    """Moves a shard of a DVC output into quarantine.
 
     Args:
       folder: the workspace.
-      games_dir: the out, `data/games` or `data/match`.
-      ref: the shard in it.
-      reason: why, for the file beside it.
-      store: the shard store, where its copy is to blame too; None where only the file is.
+      games_dir: the output, `data/games` or `data/match`.
+      ref: the shard.
+      reason: the text for the file beside it.
+      store: the shard store, if its copy is bad too; None if only the file in the workspace is bad.
 
     Raises:
       StorageError: a file cannot be moved, or the store does not answer.
     """
     source = folder / games_dir / ref.file.path
-    target = folder / SET_ASIDE_DIR / f"gen-{ref.generation:04d}-{Path(games_dir).name}-{source.name}"
-    write_whole(target.with_name(f"{target.name}{REASON_SUFFIX}"), f"{reason}\n".encode())
+    target = folder / QUARANTINE_DIR / f"gen-{ref.generation:04d}-{Path(games_dir).name}-{source.name}"
+    # The reason comes first: a crash between the two must not leave a quarantined shard without one.
+    write_atomic(target.with_name(f"{target.name}{REASON_SUFFIX}"), f"{reason}\n".encode())
     _move(source, target)
     if store is not None:
-        store.set_aside_shard(ref.key, reason)
+        store.quarantine_shard(ref.key, reason)
     if listing := _cached_listing(folder, games_dir):
-        _move(listing, folder / SET_ASIDE_DIR / listing.name)
+        _move(listing, folder / QUARANTINE_DIR / listing.name)
 
 
-def lacks_games(folder: Path, games_dir: str) -> bool:
-    """True where a shard of an out is not there, so that its stage has to be run again."""
+def has_missing_shards(folder: Path, games_dir: str) -> bool:
+    """True if a shard of an output is missing, so that its stage has to run again."""
     try:
         games = read_manifest(folder / games_dir, GameSet)
     except StorageError:
@@ -55,19 +56,22 @@ def lacks_games(folder: Path, games_dir: str) -> bool:
 
 
 def _cached_listing(folder: Path, out: str) -> Path | None:
-    """DVC's list of the files of an out, in its cache; None where it keeps none. Without it the stage is run."""
+    """Path of DVC's list of the files of an output, in its cache; without that list DVC runs the stage.
+
+    None if DVC has not recorded the output, or is not installed: then it cannot restore anything.
+    """
     try:
-        lock: Any = yaml.safe_load((folder / "dvc.lock").read_bytes())
+        lock: Any = yaml.safe_load((folder / DVC_LOCK).read_bytes())
         outs = [entry for stage in lock["stages"].values() for entry in stage.get("outs", [])]
         digest = next(str(entry["md5"]) for entry in outs if entry["path"] == out)
         cache = Path(dvc(folder, "cache", "dir").strip())
     except (OSError, yaml.YAMLError, LookupError, TypeError, AttributeError, StopIteration, LineageError):
-        return None  # never recorded, or no DVC here: then there is nothing to restore
+        return None
     return cache / "files" / "md5" / digest[:2] / digest[2:]
 
 
 def _move(source: Path, target: Path) -> None:
-    """Moves a file where it is there; what an earlier time set aside under the name is written over."""
+    """Moves a file if it exists, overwriting an earlier one of the same name."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
@@ -75,4 +79,4 @@ def _move(source: Path, target: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StorageError(f"cannot set {source} aside to {target}: {error.strerror}") from None
+        raise StorageError(f"cannot move {source} to {target}: {error.strerror}") from None

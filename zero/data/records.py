@@ -1,6 +1,6 @@
-"""Game records as Parquet: a row a game, so that pandas or DuckDB read a shard; in memory, flat columns for all games.
+"""Game records as Parquet, one row per game, so that pandas or DuckDB can read a shard; flat columns in memory.
 
-Visit counts are kept where they are not zero. Equal records give equal bytes: the writer's settings are fixed here.
+Only visit counts above zero are stored. Equal records give equal bytes: the settings of the writer are fixed here.
 
 | column | type | |
 |---|---|---|
@@ -13,9 +13,9 @@ Visit counts are kept where they are not zero. Equal records give equal bytes: t
 | never_resigns | bool | a calibration game |
 | ownership | list of int8, S*S long or empty | owner of each point at the end, +1, 0, -1 for Black |
 | root_values | list of float32, T long | mean value of the search, seen by the player to move |
-| best_values | list of float32, T long | that of the most visited action |
-| visit_offsets | list of int32, T + 1 long | where a move's entries of the next two columns begin |
-| visit_actions, visit_counts | lists of int16, uint16 | policy target: weights by action, none for a fast move |
+| best_values | list of float32, T long | mean value of the most visited action |
+| visit_offsets | list of int32, T + 1 long | first entry of each move in the next two columns |
+| visit_actions, visit_counts | lists of int16, uint16 | policy target by action; empty without full search |
 """
 
 import io
@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zero.data.parquet_sizes import file_sizes
 from zero.errors import StorageError
 from zero.storage.manifests import GameRecord
 
@@ -49,18 +50,18 @@ SCHEMA = pa.schema(
         pa.field("visit_counts", pa.list_(pa.uint16()), nullable=False),
     ]
 )
-COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
+COMPRESSION, COMPRESSION_LEVEL = "zstd", 3  # part of the bytes, as are the settings in `write_records`
 VALUE_COLUMNS = ("game", "actions", "root_values")
 STRING_COLUMNS = ["black", "white", "end"]
 OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
 VALUE_BYTES, NAMES_BYTES = 16, 1 << 20
-"""More than a value, its place in its list and Parquet's headers take, and more than all names of players and ends."""
+"""Upper bounds: bytes of a value with its list levels and page headers; bytes of all names of players and ends."""
 OTHER_COLUMNS = "does not have the columns of a shard of games"
-RESTORE = "restore it with `dvc checkout --force`, or take it out of the store so that it is played again"
+RESTORE = "restore it with `dvc checkout --force`, or remove it from the store so that it is played again"
 
 
 class Limits(NamedTuple):
-    """What a shard may hold at most: a few bytes of Parquet can stand for more values than the memory holds."""
+    """Upper bounds of a shard's size: a few bytes of Parquet can decompress to more than the memory holds."""
 
     num_games: int
     num_values: int  # of one column, in all games
@@ -82,7 +83,7 @@ class GameColumns(NamedTuple):
     move_offsets: np.ndarray  # [G + 1] int64, first move of each game
     actions: np.ndarray  # [M] int16
     root_values: np.ndarray  # [M] float32, seen by the player to move
-    best_values: np.ndarray  # [M] float32, likewise
+    best_values: np.ndarray  # [M] float32, of the most visited action, seen by the player to move
     visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move
     visit_actions: np.ndarray  # [V] int16
     visit_counts: np.ndarray  # [V] uint16
@@ -99,7 +100,7 @@ class GameColumns(NamedTuple):
 
 
 class GameValues(NamedTuple):
-    """Some columns of G games with M moves."""
+    """The moves and root values of G games with M moves."""
 
     game: np.ndarray  # [G] int32
     move_offsets: np.ndarray  # [G + 1] int64
@@ -108,7 +109,7 @@ class GameValues(NamedTuple):
 
 
 def write_records(records: Sequence[GameRecord]) -> bytes:
-    """The shard of one or more games, in the order given."""
+    """The Parquet file of one or more games, in the given order."""
     moves, edges = [0], [0]
     visit_offsets, visit_actions, visit_counts = [], [], []
     for record in records:
@@ -118,7 +119,7 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
         visit_offsets.append(np.searchsorted(move, np.arange(len(record.actions) + 1)))
         visit_actions.append(action)
         visit_counts.append(record.visit_counts[move, action])
-    offsets_offsets = np.array(moves) + np.arange(len(records) + 1)
+    offsets_offsets = np.array(moves) + np.arange(len(records) + 1)  # a game of T moves has T + 1 offsets
     columns = [
         _number_array([r.game for r in records], np.int32),
         _string_array([r.black for r in records]),
@@ -141,7 +142,7 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
     pq.write_table(
         table,
         file,
-        row_group_size=len(records),
+        row_group_size=len(records),  # one row group: its size is known before the pages are read
         version="2.6",
         data_page_version="1.0",
         compression=COMPRESSION,
@@ -152,24 +153,30 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
 
 
 def read_records(data: bytes, source: str, limits: Limits | None = None) -> GameColumns:
-    """The games of a shard, checked for being whole and within range.
+    """The games of a shard, after checks of its columns and the ranges of its values.
 
     Args:
       data: the file.
-      source: what an error calls it.
-      limits: what its footer may say that it holds; None for a file that was checked when it was recorded.
+      source: name of the file in an error.
+      limits: upper bounds of its size, which also bound the memory; None for a file that was checked when it was
+        recorded.
 
     Raises:
-      StorageError: it is no shard, it holds too much, or its columns do not fit together.
+      StorageError: the file is not a shard, exceeds the limits, or its columns are inconsistent.
     """
     try:
-        file = pq.ParquetFile(io.BytesIO(data))
+        if limits is not None:
+            _check_sizes(data, source, limits)
+        # Strings stay dictionary-encoded: a long name that all games refer to would fill the memory if copied.
+        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=STRING_COLUMNS)
         num_actions = int((file.schema_arrow.metadata or {}).get(NUM_ACTIONS_KEY, b"0"))
-        _check_footer(file, source, limits)
+        if _types(file.schema_arrow) != _types(SCHEMA):
+            raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
+        # One thread: the shard processes already use all cores.
         table = file.read(use_threads=False).combine_chunks()
         table.validate(full=True)  # strings are UTF-8
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise StorageError(f"{source} is no shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise StorageError(f"{source} is not a shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
     if num_actions < 1 or table.num_rows < 1 or _has_nulls(table):
         raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
     move_offsets, actions = _flat(table, "actions")
@@ -193,11 +200,11 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
     columns = GameColumns(
         num_actions=num_actions,
         game=_numbers(table, "game"),
-        black=tuple(table.column("black").to_pylist()),
-        white=tuple(table.column("white").to_pylist()),
+        black=_names(table, "black"),
+        white=_names(table, "white"),
         outcome=_numbers(table, "outcome"),
         margin=_numbers(table, "margin"),
-        end=tuple(table.column("end").to_pylist()),
+        end=_names(table, "end"),
         never_resigns=np.array(table.column("never_resigns").to_pylist()),
         ownership_offsets=ownership_offsets,
         ownership=ownership,
@@ -225,22 +232,24 @@ def read_values(data: bytes, source: str) -> GameValues:
 
     Args:
       data: the file, whose content was checked before.
-      source: what an error calls it.
+      source: name of the file in an error.
 
     Raises:
-      StorageError: it is no shard.
+      StorageError: the file is not a shard.
     """
     try:
-        table = pq.ParquetFile(io.BytesIO(data)).read(columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
+        table = (
+            pq.ParquetFile(pa.BufferReader(data)).read(columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
+        )
         move_offsets, actions = _flat(table, "actions")
         _, root_values = _flat(table, "root_values")
         return GameValues(_numbers(table, "game"), move_offsets, actions, root_values)
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise StorageError(f"{source} is no shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
+        raise StorageError(f"{source} is not a shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
 
 
 def game_record(columns: GameColumns, index: int) -> GameRecord:
-    """One game of the columns as a record of its own."""
+    """One game of the columns as a record."""
     moves = slice(columns.move_offsets[index], columns.move_offsets[index + 1])
     num_moves = moves.stop - moves.start
     edge_offsets = columns.visit_offsets[moves.start : moves.stop + 1]
@@ -265,7 +274,7 @@ def game_record(columns: GameColumns, index: int) -> GameRecord:
 
 
 def select_games(columns: GameColumns, first: int) -> GameColumns:
-    """The games from `first` on."""
+    """The games from index `first`."""
     moves = columns.move_offsets[first:]
     edges = columns.visit_offsets[moves[0] :]
     return GameColumns(
@@ -290,9 +299,9 @@ def select_games(columns: GameColumns, first: int) -> GameColumns:
 
 
 def concatenate(parts: Iterable[GameColumns]) -> GameColumns:
-    """The games of several shards (of one game) as one, in the order given.
+    """Concatenates shards of the same game, in the given order.
 
-    It holds one part beside the result, which grows in its place: a window of games can fill most of the memory.
+    The result grows in place, and only one part is in memory beside it: a window of games can fill most of the memory.
     """
     names: dict[str, list[str]] = {name: [] for name in STRING_COLUMNS}
     arrays: dict[str, np.ndarray] = {}
@@ -302,7 +311,7 @@ def concatenate(parts: Iterable[GameColumns]) -> GameColumns:
         num_actions = part.num_actions
         for name, values in part._asdict().items():
             if name in names:
-                names[name].extend(map(sys.intern, values))
+                names[name].extend(map(sys.intern, values))  # a window has millions of names, few different
             elif name in OFFSETS:
                 offsets = arrays.setdefault(name, np.zeros(1, np.int64))
                 _append(offsets, values[1:] + offsets[-1])
@@ -313,9 +322,9 @@ def concatenate(parts: Iterable[GameColumns]) -> GameColumns:
 
 
 def _append(array: np.ndarray, values: np.ndarray) -> None:
-    """Appends to an array that owns its memory. Writes into `array`, which no other array may look into."""
+    """Appends to an array that owns its memory and has no views. Writes into `array`."""
     size = len(array)
-    array.resize(size + len(values), refcheck=False)  # moves pages instead of copying them where it is large
+    array.resize(size + len(values), refcheck=False)  # realloc remaps the pages of a large array instead of copying
     array[size:] = values
 
 
@@ -324,7 +333,7 @@ def _list_array(offsets: Sequence[int] | np.ndarray, values: Sequence[np.ndarray
     return pa.ListArray.from_arrays(_number_array(offsets, np.int32), _number_array(flat, dtype))
 
 
-# `pa.array` and `to_numpy` would import pandas where it is installed: 0.4 s of each process that plays or reads shards.
+# `pa.array` and `to_numpy` import pandas if it is installed: 0.4 s in each process that plays or reads shards.
 
 
 def _number_array(values: Sequence[float] | np.ndarray, dtype: type) -> pa.Array:
@@ -343,33 +352,34 @@ def _string_array(values: Sequence[str]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(data), pa.py_buffer(offsets), pa.py_buffer(b"".join(data)))
 
 
-def _check_footer(file: pq.ParquetFile, source: str, limits: Limits | None) -> None:
-    """Checks what a file says of itself, before any of it is unpacked.
+def _check_sizes(data: bytes, source: str, limits: Limits) -> None:
+    """Checks the sizes of a file before any page is decompressed.
 
     Raises:
-      StorageError: it has other columns than a shard, or more games or values than it may have.
+      StorageError: the file has more games, values or bytes than `limits`.
+      ValueError: it is not a file of this module, or its footer does not match its pages.
     """
-    if _types(file.schema_arrow) != _types(SCHEMA):
-        raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
-    if limits is None:
-        return
-    footer = file.metadata
-    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    num_bytes = sum(group.total_byte_size for group in groups)
-    num_values = max(sum(group.column(column).num_values for group in groups) for column in range(footer.num_columns))
-    for number, most, what in (
-        (footer.num_rows, limits.num_games, "games"),
-        (num_values, limits.num_values, "values in a column"),
-        (num_bytes, VALUE_BYTES * footer.num_columns * limits.num_values + NAMES_BYTES, "bytes"),
+    sizes = file_sizes(data, len(SCHEMA))
+    max_bytes = VALUE_BYTES * len(SCHEMA) * limits.num_values + NAMES_BYTES
+    for number, most, unit in (
+        (sizes.num_rows, limits.num_games, "games"),
+        (sizes.num_values, limits.num_values, "values in a column"),
+        (sizes.num_bytes, max_bytes, "bytes"),
     ):
         if number > most:
-            raise StorageError(f"{source} has {number} {what}, at most {most} are possible; {RESTORE}")
+            raise StorageError(f"{source} has {number} {unit}, at most {most} are possible; {RESTORE}")
 
 
 def _types(schema: pa.Schema) -> list[tuple[str, bool, pa.DataType]]:
-    """Name, whether a list, and type of each column; Parquet has its own name for the items of a list."""
-    lists = [pa.types.is_list(field.type) for field in schema]
-    return [(f.name, lst, f.type.value_type if lst else f.type) for f, lst in zip(schema, lists, strict=True)]
+    """Name, whether it is a list, and value type of each column; Parquet names the items of a list differently."""
+    return [
+        (field.name, pa.types.is_list(field.type), field.type.value_type if _is_nested(field.type) else field.type)
+        for field in schema
+    ]
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_dictionary(kind))
 
 
 def _has_nulls(table: pa.Table) -> bool:
@@ -381,6 +391,13 @@ def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Offsets [G + 1] int64 and values of a list column."""
     column = table.column(name).chunk(0)
     return np.from_dlpack(column.offsets).astype(np.int64), np.from_dlpack(column.values)
+
+
+def _names(table: pa.Table, name: str) -> tuple[str, ...]:
+    """A string column; equal names share one object."""
+    column = table.column(name).chunk(0)
+    names = column.dictionary.to_pylist()
+    return tuple(names[index] for index in column.indices.to_pylist())
 
 
 def _numbers(table: pa.Table, name: str) -> np.ndarray:

@@ -1,9 +1,9 @@
-"""Training samples: positions drawn from finished games, replayed and drawn as planes under a random symmetry.
+"""Training samples: positions drawn from finished games, replayed and encoded as planes under a random symmetry.
 
-A batch is a function of the games, the seed and its step alone: each draw is uniform over all positions that are policy
-targets and independent of the others, as in the paper. (Passes over a permuted window would show each position equally
-often, but a window of the paper's size is never seen once in full, and a batch could no longer be made without those
-before it.)
+A batch is a function of the games, the seed and its step only. Each draw is uniform over all positions with a policy
+target, and independent of the other draws, as in the paper. (Epochs over a permuted window would show each position
+equally often. But training never sees all of a window of the paper's size, and each batch would depend on those before
+it.)
 """
 
 from collections import deque
@@ -30,15 +30,15 @@ class SampleGames(NamedTuple):
 
     outcome: np.ndarray  # [G] int8, +1, 0, -1 for Black
     margin: np.ndarray  # [G] float32, points for Black
-    ownership_offsets: np.ndarray  # [G + 1] int64; a game has S*S owners, or none where it was not played out
+    ownership_offsets: np.ndarray  # [G + 1] int64; a game has S*S owners, or none if it was not played out
     ownership: np.ndarray  # [K] int8, +1, 0, -1 for Black
     move_offsets: np.ndarray  # [G + 1] int64, first move of each game
     actions: np.ndarray  # [M] int16
     search_values: np.ndarray  # [M] float32, of the search's best action, seen by the player to move
-    visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move; a fast move has none
+    visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move; a move without full search has none
     visit_actions: np.ndarray  # [V] int16
     visit_counts: np.ndarray  # [V] uint16
-    targets: np.ndarray  # [D] int64, the moves with visits; empty where all M have some
+    targets: np.ndarray  # [D] int64, the moves with visits; empty if all M have some
 
 
 class SampleBatch(NamedTuple):
@@ -46,14 +46,14 @@ class SampleBatch(NamedTuple):
 
     planes: np.ndarray  # [B, P, W] uint64, see `zero.games.planes`
     policy_target: np.ndarray  # [B, A] float32, visit counts over their sum
-    value_target: np.ndarray  # [B] float32, outcome, or in part what the search said
-    ownership_target: np.ndarray  # [B, S*S] float32, at the end: 1 the player to move, -1 the opponent, 0 nobody
+    value_target: np.ndarray  # [B] float32, outcome, mixed with the value of the search
+    ownership_target: np.ndarray  # [B, S*S] float32, at the end: 1 the player to move, -1 the opponent, 0 neither
     score_target: np.ndarray  # [B] float32, margin in points
-    played_out: np.ndarray  # [B] float32, 1 where the two before are known, else 0 (as they are then)
+    played_out: np.ndarray  # [B] float32, 1 if ownership and score are known, else 0 (and both are 0)
 
 
-class _Place(NamedTuple):
-    """Room for the making of one batch."""
+class _Buffers(NamedTuple):
+    """Buffers for one batch."""
 
     position: Position
     history: History
@@ -61,10 +61,10 @@ class _Place(NamedTuple):
 
 
 class Sampler:
-    """Makes batches in threads of its own, ahead of the caller. Close it, or use it in a `with`.
+    """Makes batches in background threads, ahead of the caller; a context manager.
 
-    On a Sapphire Rapids core a batch of 256 takes 2 ms at 9x9, and a step of a 4x32 tower 90 ms: one thread is enough
-    on a CPU. A GPU's step may be shorter than the making of its batch; for it there can be several.
+    On a Sapphire Rapids core a batch of 256 takes 2 ms at 9x9, and a step of a 4x32 trunk 90 ms: one thread is enough
+    on a CPU. A step on a GPU may take less time than making its batch; then several threads are needed.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Sampler:
         self._rules, self._games = rules, games
         self._seed, self._generation = seed, generation
         self._random_symmetry, self._search_value_weight = random_symmetry, np.float32(search_value_weight)
-        self._places = [
-            _Place(new_position(rules), new_history(rules), new_sample_batch(rules, batch_size))
-            for _ in range(num_threads + 1)  # one is with the caller
+        self._buffers = [
+            _Buffers(new_position(rules), new_history(rules), new_sample_batch(rules, batch_size))
+            for _ in range(num_threads + 1)  # one more than threads: the caller still reads the last batch
         ]
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="sampler")
 
@@ -94,37 +94,37 @@ class Sampler:
         self._threads.shutdown(cancel_futures=True)
 
     def batches(self, first_step: int, num_steps: int) -> Iterator[SampleBatch]:
-        """The batches of some steps; a batch holds until the next one is asked for."""
+        """The batches of some steps; a batch is valid until the next one is requested."""
         steps = iter(range(first_step, first_step + num_steps))
         coming: deque[Future[SampleBatch]] = deque()
         for step in steps:
             coming.append(self._threads.submit(self._fill, step))
-            if len(coming) == len(self._places) - 1:
+            if len(coming) == len(self._buffers) - 1:
                 break
         while coming:
             batch = coming.popleft().result()
             if (step := next(steps, -1)) >= 0:
-                coming.append(self._threads.submit(self._fill, step))  # into the place of the batch given last
+                coming.append(self._threads.submit(self._fill, step))  # reuses the buffers of the batch yielded last
             yield batch
 
     def _fill(self, step: int) -> SampleBatch:
-        place = self._places[step % len(self._places)]
+        buffers = self._buffers[step % len(self._buffers)]
         stream = stream_of(self._seed, self._generation, PHASE, step)
         write_batch(
             self._rules,
-            place.position,
-            place.history,
+            buffers.position,
+            buffers.history,
             self._games,
             self._random_symmetry,
             self._search_value_weight,
             stream,
-            place.batch,
+            buffers.batch,
         )
-        return place.batch
+        return buffers.batch
 
 
 def new_sample_batch(rules: Rules, batch_size: int) -> SampleBatch:
-    """Room for a batch."""
+    """A batch of zeros."""
     return SampleBatch(
         planes=np.zeros((batch_size, NUM_PLANES, rules.num_words), np.uint64),
         policy_target=np.zeros((batch_size, rules.num_actions), np.float32),
@@ -136,7 +136,7 @@ def new_sample_batch(rules: Rules, batch_size: int) -> SampleBatch:
 
 
 def target_moves(visit_offsets: np.ndarray) -> np.ndarray:
-    """The moves that are policy targets, [D] int64, for `SampleGames`; empty where all of them are."""
+    """The moves with a policy target, [D] int64, for `SampleGames`; empty if all moves have one."""
     searched = visit_offsets[1:] > visit_offsets[:-1]
     return np.zeros(0, np.int64) if searched.all() else np.flatnonzero(searched)
 
@@ -175,7 +175,7 @@ def write_batch(
 
 @kernel
 def _write_policy(rules: Rules, games: SampleGames, index: int, symmetry: int, target: np.ndarray) -> None:
-    """Visit counts of a move over their sum, moved by the symmetry. Writes into `target` ([A])."""
+    """Visit counts of a move over their sum, under the symmetry. Writes into `target` ([A])."""
     target[:] = 0.0
     total = 0
     for edge in range(games.visit_offsets[index], games.visit_offsets[index + 1]):
@@ -189,7 +189,7 @@ def _write_policy(rules: Rules, games: SampleGames, index: int, symmetry: int, t
 def _write_end(
     rules: Rules, games: SampleGames, game: int, to_play: int, symmetry: int, batch: SampleBatch, b: int
 ) -> None:
-    """The end of a game as the player to move sees it, moved by the symmetry. Writes into row `b` of `batch`."""
+    """Ownership and score for the player to move, under the symmetry. Writes into row `b` of `batch`."""
     first = games.ownership_offsets[game]
     known = games.ownership_offsets[game + 1] > first
     batch.played_out[b] = np.float32(1.0 if known else 0.0)

@@ -1,8 +1,7 @@
-"""Games as SGF (FF[4], https://www.red-bean.com/sgf/): written from records, and the main line read back.
+"""Games as SGF (FF[4], https://www.red-bean.com/sgf/): writes records, and reads the main line of a file.
 
-Written files hold no date and no host, so that equal records give equal bytes. Not for: set-up stones, handicap,
-variations or comments of a move; the reader refuses the first two and passes over the others. GNU Go loads the games
-of Go.
+Written files hold no date and no host, so that equal records give equal bytes. The reader rejects set-up stones and
+handicap, and ignores variations and comments on moves. GNU Go loads the games of Go.
 """
 
 import math
@@ -14,22 +13,22 @@ from typing import NamedTuple
 from zero import __version__
 from zero.errors import ZeroError
 from zero.games.position import GO, GOMOKU, Rules
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
 from zero.storage.manifests import RESIGNATION, GameRecord
 
 GAME_NUMBERS = {GO: 1, GOMOKU: 4}
-"""The property GM."""
+"""Values of the property GM."""
 LETTERS = "abcdefghijklmnopqrs"
-"""Columns from the left and rows from the top; `ee` is the centre of a 9x9 board."""
+"""Names of columns from the left and rows from the top; `ee` is the centre of a 9x9 board."""
 OLD_PASS = "tt"
-"""How FF[3] writes a pass on boards up to 19x19; FF[4] leaves the value empty."""
+"""A pass in FF[3] on boards up to 19x19; FF[4] leaves the value empty."""
 DEFAULT_SIZE = "19"
-"""Board of a file that does not say (as the standard has it)."""
+"""Board size of a file without SZ, as the standard defines it."""
 MOVES_PER_LINE = 10
 DIGEST_DIGITS = 12
-"""Digits of a player's SHA-256 beside the name; all 64 are in the game's comment."""
+"""Digits of a player's SHA-256 after its name; the comment of the game has all 64."""
 WITHOUT_SCORE = {RESIGNATION: "R", "forfeit": "F"}
-"""Ends after which a result has no margin."""
+"""Suffixes of results without a margin."""
 SETUP_PROPERTIES = ("AB", "AW", "AE", "PL")
 
 TOKEN = re.compile(r"(?P<mark>[();])|(?P<name>[A-Za-z]+)|\[(?P<value>(?:\\.|[^\\\]])*)\]", re.DOTALL)
@@ -40,7 +39,7 @@ Node = list[tuple[str, list[str]]]
 
 
 class SgfHead(NamedTuple):
-    """What a file says of a game beside its rules, moves and result."""
+    """Properties of a game other than its rules, moves and result."""
 
     event: str
     game_name: str
@@ -50,7 +49,7 @@ class SgfHead(NamedTuple):
 
 
 class SgfGame(NamedTuple):
-    """The main line of one game, as a file tells it; nothing in it has been checked against the rules."""
+    """The main line of one game in a file, not checked against the rules."""
 
     game: int  # GO or GOMOKU
     rows: int
@@ -60,13 +59,13 @@ class SgfGame(NamedTuple):
     event: str
     black_name: str
     white_name: str
-    result: str  # "B+3.5", "W+R", "0", ...; empty where the file does not say
-    comment: str  # of the whole game
+    result: str  # "B+3.5", "W+R", "0", ...; empty if the file has none
+    comment: str  # of the game
     actions: tuple[int, ...]  # Black's first, then in turn
 
 
 def game_to_sgf(rules: Rules, record: GameRecord, *, event: str, black_name: str, white_name: str) -> str:
-    """A game as one SGF game tree; players are shown by name and the start of their digest, which `GC` has in full."""
+    """A record as one SGF game tree; players have their name and the start of their digest, `GC` the full digests."""
     head = SgfHead(
         event=event,
         game_name=f"game {record.game}",
@@ -81,7 +80,7 @@ def game_to_sgf(rules: Rules, record: GameRecord, *, event: str, black_name: str
 def moves_to_sgf(
     rules: Rules, head: SgfHead, actions: Sequence[int], outcome: int, margin: float, end: str | None
 ) -> str:
-    """Moves, Black's first, as one SGF game tree; a game that is not over has no `end` and no result."""
+    """Moves, Black's first, as one SGF game tree; for an unfinished game `end` is None, and the result is `?`."""
     root = {
         "FF": "4",
         "GM": str(GAME_NUMBERS[rules.game]),
@@ -106,23 +105,23 @@ def moves_to_sgf(
 
 
 def write_collection(path: Path, games: Iterable[str]) -> None:
-    """Writes many games, each from `game_to_sgf`, as one file, whole or not at all.
+    """Writes many games, each from `game_to_sgf`, as one file, atomically.
 
     Raises:
       StorageError: it cannot be written.
     """
-    write_whole(path, "\n".join(games).encode())
+    write_atomic(path, "\n".join(games).encode())
 
 
 def read_sgf(text: str) -> SgfGame:
-    """The one game of an SGF file.
+    """The game of an SGF file with exactly one game.
 
     Raises:
-      ZeroError: it is no such file, or one that cannot be told by moves alone; the message says what is wrong.
+      ZeroError: the file is not SGF, has another number of games, or needs more than moves.
     """
     games = read_collection(text)
     if len(games) != 1:
-        raise ZeroError(f"the SGF file holds {len(games)} games, not one; read it as a collection")
+        raise ZeroError(f"the SGF file holds {len(games)} games, expected one; read it as a collection")
     return games[0]
 
 
@@ -134,15 +133,15 @@ def read_collection(text: str) -> list[SgfGame]:
     """
     games = [_game(nodes) for nodes in main_lines(text)]
     if not games:
-        raise ZeroError("no SGF: there is no '(;' in it, which begins a game")
+        raise ZeroError("not an SGF file: it has no '(;', which starts a game")
     return games
 
 
 def main_lines(text: str) -> Iterator[list[Node]]:
-    """The nodes of each game's main line: of several continuations the first. Text outside of a game is passed over.
+    """The nodes of each game's main line, the first of several variations; text outside of games is ignored.
 
     Raises:
-      ZeroError: a game is broken; the message says where.
+      ZeroError: a game has a syntax error; the message has the line.
     """
     text, end = text.replace("\r\n", "\n").replace("\r", "\n"), 0
     while start := re.compile(r"\(\s*;").search(text, end):
@@ -151,14 +150,14 @@ def main_lines(text: str) -> Iterator[list[Node]]:
 
 
 def rules_name(rules: Rules) -> str:
-    """What the property RU says; every rule that `Rules` leaves open is in it."""
+    """Value of the property RU, which names every rule that `Rules` leaves open."""
     if rules.game == GOMOKU:
         return f"{rules.in_a_row} or more in a row"
     return "Tromp-Taylor" if rules.allow_suicide else "Tromp-Taylor without suicide"
 
 
 def result(rules: Rules, outcome: int, margin: float, end: str) -> str:
-    """What the property RE says: the winner, in Go with the margin, R or F where one gave up or failed; 0: a draw."""
+    """Value of the property RE: the winner, with the margin in Go, R for resignation or F for forfeit; 0 for a draw."""
     if outcome == 0:
         return "0"
     winner = "B+" if outcome > 0 else "W+"
@@ -168,18 +167,18 @@ def result(rules: Rules, outcome: int, margin: float, end: str) -> str:
 
 
 def escape(text: str) -> str:
-    """`text` as the value of a property of one line."""
+    """`text` as the value of a property, on one line."""
     return re.sub(r"([\]\\])", r"\\\1", re.sub(r"\s", " ", text))
 
 
 def unescape(value: str) -> str:
-    """The text that a value stands for: a backslash joins two lines, or else quotes one character."""
+    """The text of a value: a backslash before a line break joins the lines, elsewhere it quotes one character."""
     joined = re.sub(r"\\(\n|.)", lambda match: "" if match[1] == "\n" else match[1], value)
     return re.sub(r"\s", " ", joined)
 
 
 def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
-    """Where the game tree at `start` ends, and the nodes of its main line."""
+    """End of the game tree at `start`, and the nodes of its main line."""
     nodes: list[Node] = []
     values: list[str] | None = None  # of the property just named
     node: Node | None = None
@@ -190,13 +189,15 @@ def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
         position = SPACE.match(text, position).end()  # type: ignore[union-attr]
         token = TOKEN.match(text, position)
         if token is None:
-            raise _fault(text, position, "the game breaks off" if position == len(text) else "unexpected text")
+            raise _syntax_error(
+                text, position, "the game is incomplete" if position == len(text) else "unexpected text"
+            )
         mark, name, value = token["mark"], token["name"], token["value"]
         if value is None and values == []:
-            raise _fault(text, position, "a property without a value")
+            raise _syntax_error(text, position, "a property without a value")
         if mark == "(":
             if num_children and node is None and not num_children[-1]:
-                raise _fault(text, position, "a variation without a node")
+                raise _syntax_error(text, position, "a variation without a node")
             on_main_line.append(on_main_line[-1] and (not num_children or num_children[-1] == 0))
             if num_children:
                 num_children[-1] += 1
@@ -204,23 +205,23 @@ def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
             node = values = None
         elif mark == ")":
             if node is None and num_children[-1] == 0:
-                raise _fault(text, position, "a variation without a node")
+                raise _syntax_error(text, position, "a variation without a node")
             num_children.pop()
             on_main_line.pop()
             node = values = None
         elif mark == ";":
             if num_children[-1]:
-                raise _fault(text, position, "a move after a variation")
+                raise _syntax_error(text, position, "a move after a variation")
             node, values = [], None
             if on_main_line[-1]:
                 nodes.append(node)
         elif node is None:
-            raise _fault(text, position, "a property outside of a node")
+            raise _syntax_error(text, position, "a property outside of a node")
         elif name is not None:
             values = []
             node.append(("".join(letter for letter in name if letter.isupper()), values))
         elif values is None:
-            raise _fault(text, position, "a value without a property")
+            raise _syntax_error(text, position, "a value without a property")
         else:
             values.append(value)
         position = token.end()
@@ -228,10 +229,10 @@ def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
             return position, nodes
 
 
-def _fault(text: str, position: int, what: str) -> ZeroError:
+def _syntax_error(text: str, position: int, what: str) -> ZeroError:
     line = text.count("\n", 0, position) + 1
     found = text[position : position + 10].split("\n")[0]
-    return ZeroError(f"the SGF is broken at line {line}: {what}" + (f" at {found!r}" if found else ""))
+    return ZeroError(f"SGF syntax error in line {line}: {what}" + (f" at {found!r}" if found else ""))
 
 
 def _game(nodes: list[Node]) -> SgfGame:
@@ -239,11 +240,13 @@ def _game(nodes: list[Node]) -> SgfGame:
     root = nodes[0]
     game = {str(number): game for game, number in GAME_NUMBERS.items()}.get(_text(root, "GM", "1").strip())
     if game is None:
-        raise ZeroError(f"SGF of another game: GM[{_text(root, 'GM')}]; Go is GM[1], Gomoku GM[4]")
+        raise ZeroError(f"SGF of an unsupported game: GM[{_text(root, 'GM')}]; Go is GM[1], Gomoku GM[4]")
     size = re.fullmatch(r"\s*(\d{1,2})\s*(?::\s*(\d{1,2})\s*)?", _text(root, "SZ", DEFAULT_SIZE), re.ASCII)
     columns, rows = (int(size[1]), int(size[2] or size[1])) if size else (0, 0)
     if not (1 <= columns <= len(LETTERS) and 1 <= rows <= len(LETTERS)):
-        raise ZeroError(f"SZ[{_text(root, 'SZ')}] is no board; it is SZ[9] or SZ[columns:rows], at most {len(LETTERS)}")
+        raise ZeroError(
+            f"SZ[{_text(root, 'SZ')}] is not a board size; use SZ[9] or SZ[columns:rows], at most {len(LETTERS)}"
+        )
     return SgfGame(
         game=game,
         rows=rows,
@@ -264,14 +267,18 @@ def _actions(game: int, rows: int, columns: int, nodes: list[Node]) -> Iterator[
     for node in nodes:
         for name, values in node:
             if name in SETUP_PROPERTIES:
-                raise ZeroError(f"SGF with set-up stones or handicap ({name}); only games from an empty board are read")
+                raise ZeroError(
+                    f"SGF with set-up stones or handicap ({name}); only games from an empty board are supported"
+                )
             if name not in ("B", "W"):
                 continue
             number += 1
             if name != "BW"[(number - 1) % 2]:
-                raise ZeroError(f"SGF move {number} is {name}'s, out of turn; Black plays first, then they take turns")
+                raise ZeroError(
+                    f"SGF move {number} is {name}'s, out of turn; Black moves first, then the players alternate"
+                )
             if len(values) != 1:
-                raise ZeroError(f"SGF move {number} has {len(values)} points, not one")
+                raise ZeroError(f"SGF move {number} has {len(values)} points, expected one")
             yield _action_of(game, rows, columns, values[0].strip(), number)
 
 
@@ -280,21 +287,21 @@ def _action_of(game: int, rows: int, columns: int, point: str, number: int) -> i
         return rows * columns
     column, row = (LETTERS.find(letter) for letter in point) if len(point) == 2 else (-1, -1)
     if not (0 <= column < columns and 0 <= row < rows):
-        raise ZeroError(f"SGF move {number}: {point!r} is no point of a board of {rows} rows and {columns} columns")
+        raise ZeroError(f"SGF move {number}: {point!r} is not a point of a board of {rows} rows and {columns} columns")
     return row * columns + column
 
 
 def _point_of(rules: Rules, action: int) -> str:
-    """`"ee"`, or nothing for a pass."""
+    """`"ee"` for the centre of a 9x9 board; empty for a pass."""
     if action == rules.num_points:
         return ""
     row, column = divmod(action, rules.columns)
     return LETTERS[column] + LETTERS[row]
 
 
-def _text(node: Node, wanted: str, default: str = "") -> str:
-    """The text of a property, or `default`."""
-    return next((unescape(values[0]) for name, values in node if name == wanted and values), default)
+def _text(node: Node, name: str, default: str = "") -> str:
+    """Text of the property `name`, or `default`."""
+    return next((unescape(values[0]) for found, values in node if found == name and values), default)
 
 
 def _komi(text: str) -> float:
@@ -303,5 +310,5 @@ def _komi(text: str) -> float:
     except ValueError:
         komi = math.nan
     if not math.isfinite(komi):
-        raise ZeroError(f"KM[{text}] is no komi; it is a number such as KM[7.5]")
+        raise ZeroError(f"KM[{text}] is not a komi; use a number such as KM[7.5]")
     return komi

@@ -1,8 +1,8 @@
-"""The data contract: what must be true of games before a network is trained on them. Values in, faults out.
+"""The data contract: what must be true of games before a network is trained on them. Values in, violations out.
 
-The rules are adjudicated anew, and what a search writes is held against what it can have written. Every clause is
-certain for honest games, however weak the players are, or says how improbable a false alarm is. Clauses over several
-games are in `zero.data.duplicates`. Explained in docs/contract.md.
+Games are replayed by the rules, and the output of the search is checked against what the search can produce. Every
+clause holds for all correctly played games, however weak the players are, or its docstring gives the probability of a
+false alarm. Clauses over several games are in `zero.data.duplicates`. See docs/contract.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.data.adjudication import NO_FAULT, adjudicate, fault_text
+from zero.config.params import PlayParams, SearchParams
+from zero.data.adjudication import NO_VIOLATION, adjudicate, violation_text
 from zero.data.records import GameColumns
 from zero.games.planes import write_sample
 from zero.games.position import BLACK, NUM_HISTORY, NUM_PLANES, WHITE, WORD_BITS, Rules, new_history, new_position
@@ -20,17 +21,17 @@ from zero.search.streams import next_float, stream_of
 from zero.storage.manifests import NO_RESIGNATION, RESIGNATION
 
 NO_MOVE = -1
-"""Move of a fault that is of a whole game."""
+"""`Violation.move` if the violation concerns the complete game."""
 VALUE_SLACK = 1e-3
-"""How far a mean of values in [-1, 1] may be off: sums are in float32, and a network's tanh may end a bit beyond 1."""
-TOLD_FAULTS = 20
-"""Faults of a shard that the reason for setting it aside lists."""
+"""Tolerance for a mean of values in [-1, 1]: sums are in float32, and a network's tanh may slightly exceed 1."""
+MAX_LISTED_VIOLATIONS = 20
+"""Violations of a shard that the reason for its quarantine lists."""
 SAMPLED_POSITIONS = 64
-"""Positions of a shard whose planes are looked at, evenly spaced over its moves."""
+"""Positions of a shard whose planes are checked, evenly spaced over its moves."""
 
 
-class Terms(NamedTuple):
-    """What was agreed about the games of a shard, as far as it shows in their records. See `ShardSpec`."""
+class ExpectedProperties(NamedTuple):
+    """The part of a `ShardSpec` that the records of its games can be checked against."""
 
     kind: str
     weights: tuple[str, ...]
@@ -38,20 +39,28 @@ class Terms(NamedTuple):
     generation: int
     first_game: int
     num_games: int
-    num_simulations: int
-    temperature_moves: int
-    forced_playouts: float
-    full_search_fraction: float
-    calibration_fraction: float
+    search: SearchParams
+    play: PlayParams
     resign_threshold: float
-    tree_reuse: bool
-    random_symmetry: bool
-    gumbel: bool
-    root_noise: bool  # Dirichlet or Gumbel numbers make each game's searches its own
+
+    @property
+    def gumbel(self) -> bool:
+        """True: the root is a Gumbel root."""
+        return self.search.root == "gumbel"
+
+    @property
+    def root_noise(self) -> bool:
+        """True: Dirichlet or Gumbel noise makes the searches of each game different."""
+        return self.kind == "selfplay" and (self.gumbel or self.play.dirichlet_fraction > 0.0)
+
+    @property
+    def shows_choices(self) -> bool:
+        """True: the policy target is the visit counts that the move was chosen by."""
+        return not self.gumbel and self.play.forced_playouts == 0.0
 
 
-class Fault(NamedTuple):
-    """One breach of the contract."""
+class Violation(NamedTuple):
+    """One violation of the data contract."""
 
     clause: str
     game: int  # number of the game in its generation
@@ -64,58 +73,58 @@ class Fault(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """All M moves of some games, beside their columns."""
+    """Derived values of all M moves of some games."""
 
     game: np.ndarray  # [M] int64, index of the game
     move: np.ndarray  # [M] int64, from 0
     mover: np.ndarray  # [M] int8, +1 Black, -1 White
-    is_last: np.ndarray  # [M] bool, the last of its game
+    is_last: np.ndarray  # [M] bool, last move of its game
     is_target: np.ndarray  # [M] bool, it has a policy target
     total: np.ndarray  # [M] int64, sum of the policy target
-    most: np.ndarray  # [M] int64, its greatest count
-    played: np.ndarray  # [M] int64, the count of the move that was made
+    most: np.ndarray  # [M] int64, largest count of the policy target
+    played: np.ndarray  # [M] int64, count of the played move
 
 
-def shard_faults(games: GameColumns, rules: Rules, terms: Terms) -> list[Fault]:
-    """All that is wrong with the games of one shard, taken one by one. None: an empty list."""
+def shard_violations(games: GameColumns, rules: Rules, expected: ExpectedProperties) -> list[Violation]:
+    """Violations by single games of a shard; empty if there are none."""
     if games.num_actions != rules.num_actions:
         text = f"its moves are out of {games.num_actions} actions, the game has {rules.num_actions}"
-        return [Fault("rules", terms.first_game, NO_MOVE, text)]
-    wanted = np.arange(terms.first_game, terms.first_game + terms.num_games)
-    if not np.array_equal(games.game, wanted):
-        number = int(next((g for g, w in zip(games.game, wanted, strict=False) if g != w), terms.first_game))
-        text = f"{games.num_games} games that are not those from {wanted[0]} to {wanted[-1]}"
-        return [Fault("numbers", number, NO_MOVE, text)]
+        return [Violation("rules", expected.first_game, NO_MOVE, text)]
+    numbers = np.arange(expected.first_game, expected.first_game + expected.num_games)
+    if not np.array_equal(games.game, numbers):
+        number = int(next((g for g, n in zip(games.game, numbers, strict=False) if g != n), expected.first_game))
+        text = f"{games.num_games} games that are not those from {numbers[0]} to {numbers[-1]}"
+        return [Violation("numbers", number, NO_MOVE, text)]
     moves = moves_of(games)
     clauses = (
-        _rule_faults(games, rules),
-        _player_faults(games, terms),
-        _calibration_faults(games, terms),
-        _target_faults(games, moves, terms),
-        _value_faults(games, moves, terms),
+        _rule_violations(games, rules),
+        _player_violations(games, expected),
+        _calibration_violations(games, expected),
+        _target_violations(games, moves, expected),
+        _value_violations(games, moves, expected),
     )
-    faults = [fault for clause in clauses for fault in clause]
-    return faults or list(_plane_faults(games, rules))
+    violations = [violation for clause in clauses for violation in clause]
+    return violations or list(_plane_violations(games, rules))  # planes need legal moves
 
 
-def reason_of(name: str, faults: Sequence[Fault]) -> str:
-    """Why a shard is set aside: its first faults, one a line."""
-    lines = [f"{name} breaks the data contract with {len(faults)} faults:"]
-    return "\n  ".join(lines + [str(fault) for fault in faults[:TOLD_FAULTS]])
+def format_violations(name: str, violations: Sequence[Violation]) -> str:
+    """The reason for the quarantine of a shard: its first violations, one per line."""
+    lines = [f"{name} breaks the data contract with {len(violations)} violations:"]
+    return "\n  ".join(lines + [str(violation) for violation in violations[:MAX_LISTED_VIOLATIONS]])
 
 
 def moves_of(games: GameColumns) -> Moves:
-    """What the clauses ask of every move."""
+    """Values of every move that several clauses need."""
     lengths = np.diff(games.move_offsets)
     game = np.repeat(np.arange(games.num_games), lengths)
     move = np.arange(games.num_positions) - np.repeat(games.move_offsets[:-1], lengths)
     num_edges = np.diff(games.visit_offsets)
     is_target = num_edges > 0
     counts = games.visit_counts.astype(np.int64)
-    sums = np.concatenate([[0], np.cumsum(counts)])
+    sums = np.concatenate([[0], np.cumsum(counts)])  # int64: uint16 sums would overflow
     most = np.zeros(games.num_positions, np.int64)
     played = np.zeros(games.num_positions, np.int64)
-    if is_target.any():
+    if is_target.any():  # reduceat gives wrong values for empty segments
         most[is_target] = np.maximum.reduceat(counts, games.visit_offsets[:-1][is_target])
     of_edge = np.repeat(np.arange(games.num_positions), num_edges)
     chosen = games.visit_actions == games.actions[of_edge]
@@ -132,147 +141,149 @@ def moves_of(games: GameColumns) -> Moves:
     )
 
 
-def target_bounds(moves: Moves, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest that the policy target of each move can add up to; [M] int64 each.
+def target_bounds(moves: Moves, expected: ExpectedProperties) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of the sum of each move's policy target; two arrays [M] int64.
 
-    A Gumbel root deals out a fixed whole. Otherwise the target is the root's visits: those of the search in hand, and
-    in a kept tree those that went through the moves made since. A visit that ends at a position is no visit of one of
-    its moves, so a kept root has one visit less than the move that led to it, and in a match, where each player has a
-    tree of its own that goes on two moves later, two less. Pruning of forced visits leaves the best move its own.
+    At a Gumbel root the sum is the constant TARGET_SUM. Otherwise the target is the visit counts of the root: those
+    of this search, and with tree reuse those of earlier searches that passed through the moves played since. A visit
+    that ends at a position visits none of its moves, so a reused root has one visit less than the move that led to it.
+    In a match each player reuses its own tree two moves later, so the root has two visits less. The pruning of forced
+    playouts keeps the visits of the best move.
     """
     number = len(moves.move)
-    if terms.gumbel:
+    if expected.gumbel:
         whole = np.full(number, TARGET_SUM)
         return whole, whole
-    simulations = np.full(number, terms.num_simulations)
+    simulations = np.full(number, expected.play.num_simulations)
     most = simulations * (moves.move + 1)
-    if terms.forced_playouts > 0.0:
-        return np.ones(number, np.int64), most if terms.tree_reuse else simulations
-    if not terms.tree_reuse:
+    if expected.play.forced_playouts > 0.0:
+        return np.ones(number, np.int64), most if expected.search.tree_reuse else simulations
+    if not expected.search.tree_reuse:
         return simulations, simulations
-    step = len(terms.weights)  # moves between two searches of one tree
+    step = len(expected.weights)  # moves between two searches of the same tree
     earlier = np.maximum(np.arange(number) - step, 0)
     is_first = moves.move < step
+    # A count of MAX_VISITS is saturated, so the true number of reused visits is unknown.
     known = moves.is_target[earlier] & (moves.played[earlier] < MAX_VISITS)
     kept = np.where(known, np.maximum(moves.played[earlier] - step, 0), most - simulations)
     return simulations, simulations + np.where(is_first, 0, kept)
 
 
-def plane_faults(planes: np.ndarray, before: np.ndarray | None, board: np.ndarray, mover: int) -> list[str]:
-    """What is wrong with the planes of a position.
+def plane_violations(planes: np.ndarray, before: np.ndarray | None, board: np.ndarray, mover: int) -> list[str]:
+    """Violations in the planes of a position.
 
     Args:
-      planes: [P, S*S] bool, the position.
-      before: the same of the position one move earlier; None at the start of a game.
-      board: [S*S] int8, its stones.
-      mover: +1 where Black is to move, -1 where White is.
+      planes: [P, S*S] bool, planes of the position.
+      before: [P, S*S] bool, planes one move earlier; None at the start of a game.
+      board: [S*S] int8, stones of the position.
+      mover: +1 if Black is to move, -1 if White is.
     """
     own, other = planes[0 : NUM_PLANES - 1 : 2], planes[1 : NUM_PLANES - 1 : 2]
     found = []
     if (own & other).any():
-        found.append("a point is of both players")
+        found.append("a point belongs to both players")
     if not (planes[NUM_PLANES - 1] == (mover == BLACK)).all():
-        found.append("the colour plane is not that of the player to move")
+        found.append("the colour plane does not match the player to move")
     if not (np.array_equal(own[0], board == mover) and np.array_equal(other[0], board == -mover)):
-        found.append("the newest planes are not the stones on the board")
+        found.append("the newest planes do not match the stones on the board")
     earlier = np.zeros_like(planes) if before is None else before
     if not (
         np.array_equal(own[1:], earlier[1 : 2 * NUM_HISTORY - 2 : 2])
         and np.array_equal(other[1:], earlier[0 : 2 * NUM_HISTORY - 2 : 2])
     ):
-        found.append("the older planes are not those of the move before")
+        found.append("the older planes do not match those of the previous move")
     return found
 
 
-def _rule_faults(games: GameColumns, rules: Rules) -> Iterator[Fault]:
-    """Moves, targets and results against the rules."""
+def _rule_violations(games: GameColumns, rules: Rules) -> Iterator[Violation]:
+    """Violations of the rules by moves, targets and results."""
     found = adjudicate(rules, games)
-    for index in np.flatnonzero(found.fault != NO_FAULT):
-        text = fault_text(rules, games, found, int(index))
-        yield Fault("rules", int(games.game[index]), int(found.fault_move[index]), text)
+    for index in np.flatnonzero(found.violation != NO_VIOLATION):
+        text = violation_text(rules, games, found, int(index))
+        yield Violation("rules", int(games.game[index]), int(found.violation_move[index]), text)
 
 
-def _player_faults(games: GameColumns, terms: Terms) -> Iterator[Fault]:
-    """The players are those of the specification; in a match player 0 has Black in the games of even number."""
+def _player_violations(games: GameColumns, expected: ExpectedProperties) -> Iterator[Violation]:
+    """The players are those of the specification; in a match player 0 plays Black in games with even numbers."""
     for number, black, white in zip(games.game, games.black, games.white, strict=True):
-        first = int(number) % 2 if len(terms.weights) == 2 else 0
-        for colour, found, wanted in (
-            ("Black", black, terms.weights[first]),
-            ("White", white, terms.weights[1 - first] if len(terms.weights) == 2 else terms.weights[0]),
+        first = int(number) % 2 if len(expected.weights) == 2 else 0
+        for colour, found, digest in (
+            ("Black", black, expected.weights[first]),
+            ("White", white, expected.weights[1 - first] if len(expected.weights) == 2 else expected.weights[0]),
         ):
-            if found != wanted:
-                text = f"{colour} was {found[:12]}, not {wanted[:12]}"
-                yield Fault("players", int(number), NO_MOVE, text)
+            if found != digest:
+                text = f"{colour} was {found[:12]}, not {digest[:12]}"
+                yield Violation("players", int(number), NO_MOVE, text)
 
 
-def _calibration_faults(games: GameColumns, terms: Terms) -> Iterator[Fault]:
-    """Calibration games are those that the games' own streams chose, and none of them was resigned."""
+def _calibration_violations(games: GameColumns, expected: ExpectedProperties) -> Iterator[Violation]:
+    """The random stream of each game decides whether it is a calibration game; calibration games are not resigned."""
     for number, never_resigns, end in zip(games.game, games.never_resigns, games.end, strict=True):
         is_drawn = True
-        if terms.resign_threshold > NO_RESIGNATION:
-            stream = stream_of(terms.seed, terms.generation, terms.kind, int(number))
-            is_drawn = next_float(stream) < terms.calibration_fraction
+        if expected.resign_threshold > NO_RESIGNATION:
+            stream = stream_of(expected.seed, expected.generation, expected.kind, int(number))
+            is_drawn = next_float(stream) < expected.play.calibration_fraction
         if bool(never_resigns) != is_drawn:
-            text = f"never_resigns is {bool(never_resigns)}, its stream says {is_drawn}"
-            yield Fault("calibration", int(number), NO_MOVE, text)
+            text = f"never_resigns is {bool(never_resigns)}, its random stream gives {is_drawn}"
+            yield Violation("calibration", int(number), NO_MOVE, text)
         elif is_drawn and end == RESIGNATION:
-            yield Fault("calibration", int(number), NO_MOVE, "a calibration game was resigned")
+            yield Violation("calibration", int(number), NO_MOVE, "a calibration game was resigned")
 
 
-def _target_faults(games: GameColumns, moves: Moves, terms: Terms) -> Iterator[Fault]:
-    """Visit counts: none zero, actions in order, where and as many as the search makes them."""
+def _target_violations(games: GameColumns, moves: Moves, expected: ExpectedProperties) -> Iterator[Violation]:
+    """Visit counts are not zero, in the order of actions, and add up to what the search can produce."""
     of_edge = np.repeat(np.arange(games.num_positions), np.diff(games.visit_offsets))
     same_move = of_edge[1:] == of_edge[:-1]
     disordered = np.zeros(games.num_positions, np.bool_)
     disordered[of_edge[1:][same_move & (np.diff(games.visit_actions) <= 0)]] = True
     empty = np.zeros(games.num_positions, np.bool_)
     empty[of_edge[games.visit_counts == 0]] = True
-    yield from _of_moves(games, moves, "targets", disordered, "actions of the target are repeated or out of order", ())
-    yield from _of_moves(games, moves, "targets", empty, "an action of the target has no visit", ())
-    if terms.full_search_fraction >= 1.0:
-        yield from _of_moves(games, moves, "targets", ~moves.is_target, "no policy target, but every move has one", ())
-    least, most = target_bounds(moves, terms)
+    yield from _by_move(games, moves, "targets", disordered, "actions of the target are repeated or out of order", ())
+    yield from _by_move(games, moves, "targets", empty, "an action of the target has no visit", ())
+    if expected.play.full_search_fraction >= 1.0:
+        yield from _by_move(games, moves, "targets", ~moves.is_target, "there is no policy target", ())
+    least, most = target_bounds(moves, expected)
     out_of_bounds = moves.is_target & ((moves.total < least) | (moves.total > most))
     text = "the policy target adds up to {}, possible are {} to {}"
-    yield from _of_moves(games, moves, "targets", out_of_bounds, text, (moves.total, least, most))
-    if not terms.gumbel and terms.forced_playouts == 0.0:
+    yield from _by_move(games, moves, "targets", out_of_bounds, text, (moves.total, least, most))
+    if expected.shows_choices:
         unseen = moves.is_target & (moves.played == 0)
-        yield from _of_moves(games, moves, "targets", unseen, "the move made has no visit", ())
-        greedy = moves.is_target & (moves.move >= terms.temperature_moves)
-        text = "the move made has {} visits, another has {}"
+        yield from _by_move(games, moves, "targets", unseen, "the played move has no visit", ())
+        greedy = moves.is_target & (moves.move >= expected.play.temperature_moves)
+        text = "the played move has {} visits, another has {}"
         beaten = greedy & ~unseen & (moves.played < moves.most)
-        yield from _of_moves(games, moves, "targets", beaten, text, (moves.played, moves.most))
+        yield from _by_move(games, moves, "targets", beaten, text, (moves.played, moves.most))
 
 
-def _value_faults(games: GameColumns, moves: Moves, terms: Terms) -> Iterator[Fault]:
-    """Values: within range, in keeping with the visits, and of the result where the search has seen it.
+def _value_violations(games: GameColumns, moves: Moves, expected: ExpectedProperties) -> Iterator[Violation]:
+    """Values are in range, agree with the visit counts, and equal the result where the search has reached the end.
 
-    The last move of a game that was played out leads to its end, whose value is the result and nothing else: so the
-    value of that move is the result exactly, seen by its player, whatever the network believes. Before, the mean value
-    of a root with N visits, n of them to its best move, is n / N of that move's value and at most 1 off in the rest.
+    The last move of a game that was played out leads to a terminal position, whose value is the result. So the value of
+    that move is exactly the result for its player, whatever the network predicts. For a root with N visits, n of them
+    to its best move, the mean value is n / N times that move's value plus at most 1 - n / N in size.
     """
     for name, values in (("root", games.root_values), ("best", games.best_values)):
-        bad = ~(np.abs(values) <= 1.0 + VALUE_SLACK)  # so that NaN is bad
-        yield from _of_moves(games, moves, "values", bad, f"the {name} value is {{:g}}", (values,))
-    is_best = moves.move >= (0 if terms.gumbel else terms.temperature_moves)
+        bad = ~(np.abs(values) <= 1.0 + VALUE_SLACK)  # negated, so that NaN is bad
+        yield from _by_move(games, moves, "values", bad, f"the {name} value is {{:g}}", (values,))
+    is_best = moves.move >= (0 if expected.gumbel else expected.play.temperature_moves)
     played_out = np.array([end != RESIGNATION for end in games.end], np.bool_)[moves.game]
     result = (games.outcome[moves.game] * moves.mover).astype(np.float32)
     best = np.nan_to_num(games.best_values.astype(np.float64), posinf=0.0, neginf=0.0)
     wrong = moves.is_last & is_best & played_out & ~(games.best_values == result)
     text = "the last move is worth {:g} to its player, the result is {:+.0f}"
-    yield from _of_moves(games, moves, "values", wrong, text, (games.best_values, result))
-    if not terms.gumbel and terms.forced_playouts == 0.0:
+    yield from _by_move(games, moves, "values", wrong, text, (games.best_values, result))
+    if expected.shows_choices:
         total = np.maximum(moves.total, 1)
         rest = (total - moves.most) / total
         middle = best * moves.most / total
         known = moves.is_target & (moves.most < MAX_VISITS)
         apart = known & ~(np.abs(games.root_values - middle) <= rest + VALUE_SLACK)
         text = "the root value is {:g}, by the visits {:.3f} to {:.3f}"
-        yield from _of_moves(games, moves, "values", apart, text, (games.root_values, middle - rest, middle + rest))
+        yield from _by_move(games, moves, "values", apart, text, (games.root_values, middle - rest, middle + rest))
 
 
-def _plane_faults(games: GameColumns, rules: Rules) -> Iterator[Fault]:
-    """The planes of some positions; of games that follow the rules."""
+def _plane_violations(games: GameColumns, rules: Rules) -> Iterator[Violation]:
+    """Violations in the planes of some positions; requires games that follow the rules."""
     position, history = new_position(rules), new_history(rules)
     bits = np.zeros((2, NUM_PLANES, rules.num_words), np.uint64)
     count = min(SAMPLED_POSITIONS, games.num_positions)
@@ -287,8 +298,8 @@ def _plane_faults(games: GameColumns, rules: Rules) -> Iterator[Fault]:
         planes, before = unpack_planes(bits, rules.num_points)
         mover = BLACK if move % 2 == 0 else WHITE
         board = position.board[: rules.num_points]
-        for text in plane_faults(planes, before if move else None, board, mover):
-            yield Fault("planes", int(games.game[game]), move, text)
+        for text in plane_violations(planes, before if move else None, board, mover):
+            yield Violation("planes", int(games.game[game]), move, text)
 
 
 def unpack_planes(bits: np.ndarray, num_points: int) -> np.ndarray:
@@ -298,10 +309,10 @@ def unpack_planes(bits: np.ndarray, num_points: int) -> np.ndarray:
     return flat[..., :num_points].astype(np.bool_)
 
 
-def _of_moves(
+def _by_move(
     games: GameColumns, moves: Moves, clause: str, bad: np.ndarray, text: str, values: Sequence[np.ndarray]
-) -> Iterator[Fault]:
-    """A fault for each bad move; `text` is filled in with its `values`."""
+) -> Iterator[Violation]:
+    """One violation for each bad move; `text` is formatted with the move's `values`."""
     for index in np.flatnonzero(bad):
         filled = text.format(*(value[index] for value in values))
-        yield Fault(clause, int(games.game[moves.game[index]]), int(moves.move[index]), filled)
+        yield Violation(clause, int(games.game[moves.game[index]]), int(moves.move[index]), filled)

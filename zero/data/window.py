@@ -1,4 +1,4 @@
-"""The window of games as files: read and checked, for training. How it is made: `zero.stages.replay`."""
+"""Reads and checks the window of games for training. `zero.stages.replay` writes it."""
 
 from pathlib import Path
 
@@ -12,10 +12,12 @@ from zero.storage.manifests import ShardRef, Window, WindowShard
 
 
 def read_window(window: Window, window_dir: Path, rules: Rules) -> GameColumns:
-    """The games of a window, oldest first, its files checked; one file is in memory beside them.
+    """The games of a window, oldest first, with all files checked.
+
+    At its peak the memory holds the result and one file.
 
     Raises:
-      StorageError: a file is missing or altered, or the window is not as large as it says.
+      StorageError: a file is missing or corrupt, or the window does not have the size in its manifest.
     """
     if not window.shards:
         raise StorageError(f"{window_dir} holds no games; run `dvc repro` in the lineage's workspace")
@@ -28,8 +30,8 @@ def read_window(window: Window, window_dir: Path, rules: Rules) -> GameColumns:
     return games
 
 
-def shard_fault(columns: GameColumns, ref: ShardRef, rules: Rules) -> str | None:
-    """Where a shard is not what its manifest says, in words; None where it is."""
+def shard_mismatch(columns: GameColumns, ref: ShardRef, rules: Rules) -> str | None:
+    """The first difference between a shard and its manifest, as text; None if there is none."""
     lengths = np.diff(columns.move_offsets)
     if columns.num_actions != rules.num_actions:
         return f"its games have {columns.num_actions} actions, the parameters' game has {rules.num_actions}"
@@ -39,15 +41,15 @@ def shard_fault(columns: GameColumns, ref: ShardRef, rules: Rules) -> str | None
             f"its manifest says {ref.num_games} and {ref.num_positions}"
         )
     if not np.array_equal(columns.game, np.arange(ref.first_game, ref.first_game + ref.num_games)):
-        return f"its games are not numbered from {ref.first_game} on"
+        return f"its games are not numbered from {ref.first_game}"
     if lengths.min() < 1 or lengths.max() > rules.max_moves:
-        return f"it has a game of {lengths.max() if lengths.min() else 0} moves, possible are 1 to {rules.max_moves}"
+        return f"it has a game of {lengths.max() if lengths.min() else 0} moves, the range is 1 to {rules.max_moves}"
     return None
 
 
 def _window_shard(entry: WindowShard, window_dir: Path, rules: Rules) -> GameColumns:
     path = checked_path(entry.shard.file, window_dir)
     columns = read_records(path.read_bytes(), str(path))
-    if fault := shard_fault(columns, entry.shard, rules):
-        raise StorageError(f"{path}: {fault}; make the window again with `dvc repro -f replay`")
+    if mismatch := shard_mismatch(columns, entry.shard, rules):
+        raise StorageError(f"{path}: {mismatch}; make the window again with `dvc repro -f replay`")
     return select_games(columns, entry.skip_games)

@@ -41,7 +41,7 @@ from zero.players.networks import weights_of, weights_path
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
-from zero.storage.files import canonical_json, sha256_bytes, write_whole
+from zero.storage.files import canonical_json, sha256_bytes, write_atomic
 from zero.storage.layout import GAMES_DIR
 from zero.storage.manifests import Manifest, Sha256
 
@@ -366,7 +366,7 @@ def read_evaluation(folder: Path, generation: int) -> GenerationEvaluation | Non
 
 
 def _write_evaluation(folder: Path, result: GenerationEvaluation) -> None:
-    write_whole(_path(folder, result.generation), canonical_json(result))
+    write_atomic(_path(folder, result.generation), canonical_json(result))
 
 
 def _path(folder: Path, generation: int) -> Path:

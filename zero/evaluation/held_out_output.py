@@ -12,7 +12,7 @@ from rich.table import Table
 from zero.evaluation.held_out import GAME_SETS, NETWORKS, OPENING_LENGTHS, GenerationEvaluation, Metrics
 from zero.games.coordinates import LETTERS
 from zero.games.rules import rules_of
-from zero.storage.files import canonical_json, write_whole
+from zero.storage.files import canonical_json, write_atomic
 from zero.tracking.metrics import Point
 from zero.tracking.summary import track_summary
 
@@ -60,7 +60,7 @@ def write_first_moves(folder: Path, results: Sequence[GenerationEvaluation]) -> 
     Raises:
       StorageError: the file cannot be written.
     """
-    write_whole(folder / PLOT_FILE, first_moves_png(results))
+    write_atomic(folder / PLOT_FILE, first_moves_png(results))
 
 
 def first_moves_png(results: Sequence[GenerationEvaluation]) -> bytes:

@@ -22,7 +22,7 @@ from zero.play.slots import IDLE, PlaySettings
 from zero.search.evaluator import Evaluator, UniformEvaluator
 from zero.search.streams import next_below, stream_of
 from zero.shards.spec import plan_shards
-from zero.shards.worker import play_settings
+from zero.shards.worker import shard_settings
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import Manifest
 
@@ -167,7 +167,7 @@ def selfplay_settings(params: Params) -> PlaySettings:
     """Settings of self-play with these parameters, but with full searches only and without resignation."""
     few = params.selfplay.model_copy(update={"num_games": 1, "full_search_fraction": 1.0})
     shard = plan_shards(params, "selfplay", few, 0, (sha256_bytes(b""),))[0]
-    return play_settings(shard)
+    return shard_settings(shard)
 
 
 def run_bench(params: Params, seconds: float, repeats: int) -> BenchResult:

@@ -20,7 +20,6 @@ from zero.network.weights import load_network
 from zero.players.networks import (
     SHIPPED_DIR,
     TAG_PATTERN,
-    WEIGHTS_FILE,
     check_player_files,
     read_player_folder,
     resolve_network,
@@ -28,8 +27,8 @@ from zero.players.networks import (
 )
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
-from zero.record.provenance import KEY_FILE, PROVENANCE_FILE
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
+from zero.storage.layout import KEY_FILE, PROVENANCE_FILE, WEIGHTS_FILE
 
 
 def export_network(home: Path, name: str, out: Path, file_format: Literal["leela-zero", "onnx"]) -> int:
@@ -49,7 +48,7 @@ def export_network(home: Path, name: str, out: Path, file_format: Literal["leela
         from zero.interop.leela_zero import leela_zero_weights
 
         data = leela_zero_weights(network)
-    write_whole(out, data)
+    write_atomic(out, data)
     return len(data)
 
 
@@ -63,7 +62,7 @@ def export_player(home: Path, name: str, out: Path) -> int:
     shipped = shipped_name(home, name)
     files = _champion_files(home, name) if shipped is None else read_player_folder(SHIPPED_DIR / shipped)
     for file_name, data in files.items():
-        write_whole(out / file_name, data)
+        write_atomic(out / file_name, data)
     return sum(map(len, files.values()))
 
 

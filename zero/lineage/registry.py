@@ -22,24 +22,23 @@ from zero.record.attestation import check_key, decision_attestation, write_attes
 from zero.record.costs import notes_ref, write_note
 from zero.record.generation import Generation, in_progress, required
 from zero.record.history import Line
-from zero.record.ledger import LEDGER_FILE, append_entry, entry_of, generation_tag, last_line_digest, parse_ledger
+from zero.record.ledger import append_entry, entry_of, generation_tag, last_line_digest, parse_ledger
 from zero.record.lineages import data_cache
 from zero.record.metrics import following_threshold
 from zero.record.objects import CommittedFiles, GitReader
 from zero.stages.costs import generation_costs
 from zero.stages.selfplay import find_player
-from zero.storage.files import canonical_line, checked_path, link_or_copy, read_manifest, write_manifest, write_whole
+from zero.storage.files import canonical_line, checked_path, link_or_copy, read_manifest, write_atomic, write_manifest
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
     DVC_LOCK,
     GATING_METRICS,
     GENERATION_FILE,
-    GENERATION_PATH,
+    LEDGER_FILE,
     PLAYER_DIR,
     REPLAY_DIR,
     SELFPLAY_METRICS,
-    STATE_DIR,
     STATE_DIRS,
     TRAINEE_DIR,
     WINDOW_DIR,
@@ -71,8 +70,8 @@ def prepare(workspace: Path) -> GenerationId:
     check_workspace(workspace)
     check_key(workspace)
     entry = parse_ledger(committed_ledger(workspace), LEDGER_FILE)[-1]
-    if not (workspace / GENERATION_PATH).exists():
-        git(workspace, "checkout", "HEAD", "--", GENERATION_PATH)
+    if not (workspace / GENERATION_FILE).exists():
+        git(workspace, "checkout", "HEAD", "--", GENERATION_FILE)
     if current_generation(workspace).number <= entry.generation:
         finish(workspace, entry)
     if not all((workspace / out / MANIFEST_FILE).exists() for out in STATE_DIRS):
@@ -152,7 +151,7 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
 
 
 def _write_generation_id(workspace: Path, generation: GenerationId) -> None:
-    write_manifest(workspace / STATE_DIR, generation, GENERATION_FILE)
+    write_manifest(workspace, generation, GENERATION_FILE)
 
 
 def _roll_champion(workspace: Path, entry: LedgerEntry, decision: PromotionDecision, overlap: bool) -> str | None:
@@ -248,7 +247,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
         provenance=write_attestation(workspace, decision_attestation(generation, decision, previous)),
         previous=last_line_digest(text),
     )
-    write_whole(workspace / LEDGER_FILE, append_entry(text, entry).encode())
+    write_atomic(workspace / LEDGER_FILE, append_entry(text, entry).encode())
     outcome = "promoted" if decision.promoted else "refused"
     commit_record(workspace, f"{lineage}: generation {number}, challenger {outcome} ({decision.match.score:.1%})")
 

@@ -28,7 +28,6 @@ from zero.record.attestation import check_key, state_attestation, write_attestat
 from zero.record.generation import in_progress
 from zero.record.ledger import (
     FIRST_PREVIOUS,
-    LEDGER_FILE,
     NAME_PATTERN,
     append_entry,
     entry_of,
@@ -40,14 +39,13 @@ from zero.record.ledger import (
 )
 from zero.record.provenance import PARENT, SOURCE, Resource
 from zero.stages.training import check_trainee
-from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_manifest, write_whole
+from zero.storage.files import read_manifest, sha256_bytes, sha256_file, write_atomic, write_manifest
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
     GENERATION_FILE,
-    GENERATION_PATH,
+    LEDGER_FILE,
     REPLAY_DIR,
-    STATE_DIR,
     STATE_DIRS,
     TRAINEE_DIR,
     WINDOW_DIR,
@@ -86,7 +84,7 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
         return _recorded(workspace, head)
     number = _check_older(head, tag)
     known = entry_of(parse_ledger(text, LEDGER_FILE), number)
-    if (workspace / GENERATION_PATH).exists() and _number(workspace) <= head.generation:
+    if (workspace / GENERATION_FILE).exists() and _number(workspace) <= head.generation:
         finish(workspace, head)
     with tempfile.TemporaryDirectory(prefix="zero-rollback-") as scratch:
         restored = restore_next_state(home, tag, Path(scratch) / "source")
@@ -212,7 +210,7 @@ def _write_record(
         else:
             path.unlink(missing_ok=True)
     current = restored.next_generation.model_copy(update={"lineage": lineage, "number": number})
-    write_manifest(folder / STATE_DIR, current, GENERATION_FILE)
+    write_manifest(folder, current, GENERATION_FILE)
     source = restored.source
     inputs = [Resource(name=SOURCE, digest={"sha256": restored.entry.provenance}, annotations={"tag": source.tag})]
     if previous is not None:
@@ -233,7 +231,7 @@ def _write_record(
         provenance=write_attestation(folder, attestation),
         previous=last_line_digest(text) if previous is not None else FIRST_PREVIOUS,
     )
-    write_whole(folder / LEDGER_FILE, append_entry(text, entry).encode())
+    write_atomic(folder / LEDGER_FILE, append_entry(text, entry).encode())
     return entry
 
 

@@ -12,21 +12,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from zero.config.params import PARAMS_FILE, Params, params_digest, parse_params
+from zero.config.params import PARAMS_FILE, Params, params_digest, params_text, parse_params
 from zero.errors import LineageError
 from zero.lineage.recovery import recover_from_crash
 from zero.record.costs import fetch_notes
-from zero.record.ledger import (
-    FIRST_PREVIOUS,
+from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, generation_tag, parse_ledger, read_ledger
+from zero.storage.files import read_manifest, sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import (
+    CHAMPION_DIR,
+    GENERATION_FILE,
     LEDGER_FILE,
-    NAME_PATTERN,
-    append_entry,
-    generation_tag,
-    parse_ledger,
-    read_ledger,
+    REPLAY_DIR,
+    STATE_DIRS,
+    TRAINEE_DIR,
+    workspace_dir,
 )
-from zero.storage.files import read_manifest, sha256_bytes, write_manifest, write_whole
-from zero.storage.layout import GENERATION_FILE, STATE_DIR, STATE_DIRS, workspace_dir
 from zero.storage.manifests import (
     NO_RESIGNATION,
     Champion,
@@ -41,7 +41,7 @@ from zero.storage.vcs import configure_dvc, dvc, git
 
 GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
 """Paths that a generation in progress changes in the workspace. All other changes must be committed."""
-LOCK_FILE = "zero.lock"
+WRITER_LOCK_FILE = "zero.lock"
 STOP_FILE = "zero-stop"
 WRITER_VARIABLE = "ZERO_WRITER"
 
@@ -86,7 +86,7 @@ def writer_lock(workspace: Path) -> Iterator[None]:
     Raises:
       LineageError: another process is the writer.
     """
-    path = workspace.resolve() / ".git" / LOCK_FILE
+    path = workspace.resolve() / ".git" / WRITER_LOCK_FILE
     if not path.parent.is_dir():
         yield  # a copy without git, which only its maker uses
         return
@@ -127,7 +127,7 @@ def writer_lock(workspace: Path) -> Iterator[None]:
 
 def request_stop(workspace: Path) -> None:
     """Requests that a running campaign stops after the current generation."""
-    write_whole(workspace / ".git" / STOP_FILE, b"stop\n")
+    write_atomic(workspace / ".git" / STOP_FILE, b"stop\n")
 
 
 def stop_requested(workspace: Path) -> bool:
@@ -140,13 +140,13 @@ def clear_stop(workspace: Path) -> None:
     (workspace / ".git" / STOP_FILE).unlink(missing_ok=True)
 
 
-def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Path:
+def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
     """Makes a lineage with its generation 0, the seeded random network. A failed call leaves nothing behind.
 
     Args:
       home: the project's folder, whose committed code the lineage starts with.
       lineage: name of the lineage.
-      params_text: its `params.yaml`.
+      text: a parameters file in which no value is `auto`; the workspace gets one with every parameter.
       source: name of that text in errors.
 
     Returns:
@@ -160,7 +160,7 @@ def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Path
         raise LineageError(
             f"{lineage!r} is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter"
         )
-    params = parse_params(params_text, source)
+    params = parse_params(text, source)
     target = workspace_dir(home, lineage)
     if target.exists():
         raise LineageError(f"lineage {lineage!r} exists already in {target}; continue it, or choose another name")
@@ -180,7 +180,7 @@ def new_lineage(home: Path, lineage: str, params_text: str, source: str) -> Path
         git(home, "clone", "--quiet", "--no-tags", str(home), str(building))
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
         configure_dvc(building, home)
-        write_whole(building / PARAMS_FILE, params_text.encode())
+        write_atomic(building / PARAMS_FILE, params_text(params).encode())
         _write_first_state(building, lineage, params)
         dvc(building, "add", "--quiet", *STATE_DIRS)
         git(building, "add", "--all")
@@ -271,9 +271,9 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     weights_ref = FileRef(path="weights.safetensors", sha256=digest, num_bytes=len(weights))
     optimizer_ref = FileRef(path="optimizer.safetensors", sha256=sha256_bytes(optimizer), num_bytes=len(optimizer))
     for name in ("champion", "trainee"):
-        write_whole(folder / "state" / name / weights_ref.path, weights)
-    write_whole(folder / "state/trainee" / optimizer_ref.path, optimizer)
-    write_manifest(folder / "state/champion", Champion(generation=0, network=params.network, weights=weights_ref))
+        write_atomic(folder / "state" / name / weights_ref.path, weights)
+    write_atomic(folder / TRAINEE_DIR / optimizer_ref.path, optimizer)
+    write_manifest(folder / CHAMPION_DIR, Champion(generation=0, network=params.network, weights=weights_ref))
     checkpoint = Checkpoint(
         origin=origin,
         network=params.network,
@@ -282,10 +282,10 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         weights=weights_ref,
         optimizer=optimizer_ref,
     )
-    write_manifest(folder / "state/trainee", checkpoint)
-    write_manifest(folder / "state/replay", Window(origin=origin, shards=(), num_games=0, num_positions=0))
+    write_manifest(folder / TRAINEE_DIR, checkpoint)
+    write_manifest(folder / REPLAY_DIR, Window(origin=origin, shards=(), num_games=0, num_positions=0))
     first = GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION)
-    write_manifest(folder / STATE_DIR, first, GENERATION_FILE)
+    write_manifest(folder, first, GENERATION_FILE)
     entry = LedgerEntry(
         lineage=lineage,
         generation=0,
@@ -302,12 +302,12 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         ),
         previous=FIRST_PREVIOUS,
     )
-    write_whole(folder / LEDGER_FILE, append_entry("", entry).encode())
+    write_atomic(folder / LEDGER_FILE, append_entry("", entry).encode())
 
 
 def first_origin(lineage: str, params: Params) -> Origin:
     """Origin of the manifests of generation 0."""
-    from zero.shards.spec import engine_fingerprint
+    from zero.shards.spec import code_digest
 
     return Origin(
         stage="new",
@@ -315,7 +315,7 @@ def first_origin(lineage: str, params: Params) -> Origin:
         generation=0,
         seed=params.seed,
         params_digest=params_digest(params),
-        engine=engine_fingerprint("training"),
+        engine=code_digest("training"),
         inputs={},
     )
 
@@ -329,7 +329,7 @@ def committed_ledger(workspace: Path) -> str:
 
 def current_generation(workspace: Path) -> GenerationId:
     """The generation in progress, from `state/generation.json`."""
-    return read_manifest(workspace / STATE_DIR, GenerationId, GENERATION_FILE)
+    return read_manifest(workspace, GenerationId, GENERATION_FILE)
 
 
 def _branch_exists(home: Path, lineage: str) -> bool:

@@ -4,13 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from zero.config.play import PlayParams, SearchParams
 from zero.games.position import NUM_PLANES, History, Position, Rules, new_history, new_position
 from zero.search.cache import EvaluationCache, new_cache
 from zero.search.gumbel import GumbelRoots, new_gumbel_roots
 from zero.search.mcts import Path, new_path
 from zero.search.streams import STREAM_WORDS
 from zero.search.tree import Trees, new_trees
-from zero.storage.manifests import RESIGNATION
+from zero.storage.manifests import NO_RESIGNATION, RESIGNATION
 
 IDLE = -1
 """Game of a slot when the shard has no game left for it."""
@@ -23,7 +24,7 @@ END_NAMES = ("passes", "length", "line", "full", RESIGNATION)
 
 
 class PlaySettings(NamedTuple):
-    """Settings of the games of a shard, named as in `params.yaml`; an argument of the kernels."""
+    """`SearchParams` and `PlayParams` as the kernels take them; made by `play_settings`."""
 
     num_players: int  # 1: self-play; 2: a match, where player 0 has Black in games of even number
     num_simulations: int
@@ -95,6 +96,51 @@ class Records(NamedTuple):
     end: np.ndarray  # [M] int8, index of END_NAMES
     num_done: np.ndarray  # [1] int32
     num_evaluations: np.ndarray  # [1] int64
+
+
+def play_settings(
+    search: SearchParams,
+    play: PlayParams,
+    *,
+    num_players: int = 1,
+    first_game: int = 0,
+    resign_threshold: float = NO_RESIGNATION,
+    gumbel_scale: float = 0.0,
+) -> PlaySettings:
+    """The settings of a shard's kernels.
+
+    Args:
+      search: parameters of the search.
+      play: how games are played.
+      num_players: 1 for self-play, 2 for a match.
+      first_game: number of the shard's first game in its generation.
+      resign_threshold: value below which a player resigns.
+      gumbel_scale: scale of the noise at a Gumbel root: 1 in self-play, 0 in a match.
+    """
+    return PlaySettings(
+        num_players=num_players,
+        num_simulations=play.num_simulations,
+        c_puct=search.c_puct,
+        fpu_from_parent=search.first_play == "parent",
+        random_symmetry=search.random_symmetry,
+        tree_reuse=search.tree_reuse,
+        temperature_moves=play.temperature_moves,
+        dirichlet_concentration=play.dirichlet_concentration,
+        dirichlet_fraction=play.dirichlet_fraction,
+        first_game=first_game,
+        forced_playouts=play.forced_playouts,
+        full_search_fraction=play.full_search_fraction,
+        fast_simulations=play.fast_simulations,
+        calibration_fraction=play.calibration_fraction,
+        resign_threshold=resign_threshold,
+        evaluation_cache=search.evaluation_cache,
+        gumbel=search.root == "gumbel",
+        considered_actions=search.considered_actions,
+        gumbel_scale=gumbel_scale,
+        value_scale=search.value_scale,
+        rescale_values=search.rescale_values,
+        pass_wins=search.pass_wins,
+    )
 
 
 def new_slots(rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: int) -> Slots:

@@ -21,7 +21,7 @@ from typing import Self
 from zero.errors import OpponentError
 from zero.processes import SIGNALLED, supervised
 
-GAMES_DIR = "/usr/games"
+SYSTEM_GAMES_DIR = "/usr/games"
 """Debian's folder of game programs, which is not always on PATH."""
 ANSWER_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1 << 20
@@ -45,7 +45,7 @@ class EngineFailureError(EngineError):
 
 def program_path(name: str) -> str | None:
     """Path of a program on PATH or in Debian's folder of games; None if it is not installed."""
-    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), GAMES_DIR]))
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), SYSTEM_GAMES_DIR]))
 
 
 class GtpEngine:

@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
-from zero.config.params import SearchParams
+from zero.config.params import SearchParams, match_play
 from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.play.batched_games import batch_shape
 from zero.play.lockstep_games import begin_search
 from zero.play.lockstep_searches import advance_searches, open_slot, play_in_slot, read_choice
 from zero.play.player import check_board
-from zero.play.slots import PlaySettings, new_batch, new_slots
+from zero.play.slots import new_batch, new_slots, play_settings
 from zero.players.player import RESIGN, PlayerId, Reply
 from zero.search.evaluator import AsyncEvaluator, Evaluator
 from zero.search.streams import STREAM_WORDS, stream_of
@@ -57,30 +57,12 @@ class NetworkPlayer:
         check_board(rules, evaluator)
         self.id = player_id
         self._rules, self._evaluator, self._seed = rules, evaluator, seed
-        self._settings = PlaySettings(
-            num_players=1,
-            num_simulations=num_simulations,
-            c_puct=search.c_puct,
-            fpu_from_parent=search.first_play == "parent",
-            random_symmetry=search.random_symmetry,
-            tree_reuse=search.tree_reuse and num_simulations > 0,
-            temperature_moves=0,  # no noise and no temperature: a match measures the best move
-            dirichlet_concentration=0.0,
-            dirichlet_fraction=0.0,
-            first_game=0,
-            forced_playouts=0.0,
-            full_search_fraction=1.0,
-            fast_simulations=num_simulations,
-            calibration_fraction=0.0,
-            resign_threshold=resign_threshold,
-            evaluation_cache=search.evaluation_cache,
-            gumbel=search.root == "gumbel" and num_simulations > 0,
-            considered_actions=search.considered_actions,
-            gumbel_scale=0.0,
-            value_scale=search.value_scale,
-            rescale_values=search.rescale_values,
-            pass_wins=search.pass_wins,
-        )
+        play = match_play(num_slots, max(1, num_simulations))
+        self._settings = play_settings(search, play, resign_threshold=resign_threshold)
+        if num_simulations == 0:  # the network's priors alone, which is not a search
+            self._settings = self._settings._replace(
+                num_simulations=0, fast_simulations=0, tree_reuse=False, gumbel=False
+            )
         max_nodes = (1 + REUSED_SHARE) * num_simulations + 2
         try:
             self._slots = new_slots(rules, self._settings, num_slots, max_nodes)

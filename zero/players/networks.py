@@ -23,9 +23,9 @@ from zero.config.settings import Settings
 from zero.errors import LineageError, ParamsError, ServerError, StorageError
 from zero.network.profile import resolve_here
 from zero.record.ledger import find_workspace, lineages
-from zero.record.provenance import KEY_FILE, PROVENANCE_FILE, read_envelope, signed_by
+from zero.record.provenance import read_envelope, signed_by
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
+from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, KEY_FILE, PROVENANCE_FILE, WEIGHTS_FILE
 
 if TYPE_CHECKING:
     from zero.record.generation import Generation
@@ -35,7 +35,6 @@ MODEL_PATTERN = re.compile(r"^models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P
 SHIPPED_PREFIX = "shipped:"
 SHIPPED_DIR = Path(__file__).with_name("shipped")
 """Folder with a player folder for each player that comes with the program."""
-WEIGHTS_FILE = "weights.safetensors"
 ATTESTATION_FILE, PUBLIC_KEY_FILE = Path(PROVENANCE_FILE).name, Path(KEY_FILE).name
 SUBJECTS = (f"{CHALLENGER_DIR}/{WEIGHTS_FILE}", f"{CHAMPION_DIR}/{WEIGHTS_FILE}")
 """Subjects of an attestation that are networks to play with; the others are training checkpoints and their parts."""

@@ -7,13 +7,11 @@ from zero.config.settings import home_dir
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
 from zero.record.generation import Generation, required
-from zero.record.ledger import LEDGER_FILE, generation_tag, parse_ledger
+from zero.record.ledger import generation_tag, parse_ledger
 from zero.record.provenance import (
     BUILD_TYPE,
-    KEY_FILE,
     PARENT,
     PLAYER,
-    PROVENANCE_FILE,
     Attestation,
     BuildDefinition,
     Envelope,
@@ -30,16 +28,19 @@ from zero.record.provenance import (
     signed_by,
 )
 from zero.record.signing import public_pem, signing_key
-from zero.storage.files import sha256_file, write_whole
+from zero.storage.files import sha256_file, write_atomic
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
     CONSTRAINTS_FILE,
     DATA_DIRS,
     GAMES_DIR,
+    KEY_FILE,
+    LEDGER_FILE,
     MATCH_DIR,
     METRICS_FILES,
     PLAYER_DIR,
+    PROVENANCE_FILE,
     REPLAY_DIR,
     TRAINEE_DIR,
     WINDOW_DIR,
@@ -66,9 +67,9 @@ def write_attestation(workspace: Path, attestation: Attestation) -> str:
     """Signs an attestation, writes it and the public key into the record, and returns its digest for the ledger."""
     key = signing_key(home_dir(workspace))
     payload = attestation_bytes(attestation)
-    write_whole(workspace / PROVENANCE_FILE, sign(payload, key))
+    write_atomic(workspace / PROVENANCE_FILE, sign(payload, key))
     if not (path := workspace / KEY_FILE).exists() or path.read_bytes() != public_pem(key):
-        write_whole(path, public_pem(key))
+        write_atomic(path, public_pem(key))
     return attestation_digest(payload)
 
 

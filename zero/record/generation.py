@@ -20,10 +20,10 @@ from zero.errors import LineageError, ParamsError, StorageError
 from zero.network.health import Health, recorded_health
 from zero.record.costs import GenerationCosts, read_note
 from zero.record.history import History, Line
-from zero.record.ledger import LEDGER_FILE, generation_tag, parse_ledger, read_ledger
+from zero.record.ledger import generation_tag, parse_ledger, read_ledger
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.record.objects import CommittedFiles, DataCache, Digests, Files, Out, WorkTreeFiles, read_bytes, source_digest
-from zero.record.provenance import PROVENANCE_FILE, Attestation, Envelope, read_envelope
+from zero.record.provenance import Attestation, Envelope, read_envelope
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
@@ -32,9 +32,11 @@ from zero.storage.layout import (
     DVC_LOCK,
     GAMES_DIR,
     GATING_METRICS,
-    GENERATION_PATH,
+    GENERATION_FILE,
+    LEDGER_FILE,
     MATCH_DIR,
     PLAYER_DIR,
+    PROVENANCE_FILE,
     REPLAY_DIR,
     SELFPLAY_METRICS,
     STATE_DIRS,
@@ -236,7 +238,7 @@ class Generation:
     @cached_property
     def generation_id(self) -> GenerationId | None:
         """`state/generation.json`: number, resignation threshold and player of the generation that the stages make."""
-        return read_model(GenerationId, self.file(GENERATION_PATH))
+        return read_model(GenerationId, self.file(GENERATION_FILE))
 
     @cached_property
     def decision(self) -> PromotionDecision | None:
@@ -455,7 +457,7 @@ def in_progress(workspace: Path) -> Generation:
       StorageError: state/generation.json is missing or unreadable.
     """
     files = WorkTreeFiles(workspace)
-    current = required(read_model(GenerationId, files.read(GENERATION_PATH)), workspace / GENERATION_PATH)
+    current = required(read_model(GenerationId, files.read(GENERATION_FILE)), workspace / GENERATION_FILE)
     return Generation(current.lineage, current.number, files, None)
 
 

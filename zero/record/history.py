@@ -9,10 +9,10 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from zero.errors import LineageError
-from zero.record.ledger import FIRST_KINDS, LEDGER_FILE
+from zero.record.ledger import FIRST_KINDS
 from zero.record.objects import GitReader
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import workspace_dir
+from zero.storage.layout import LEDGER_FILE, workspace_dir
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
 

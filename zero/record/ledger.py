@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError
 from zero.storage.files import canonical_line, sha256_bytes
-from zero.storage.layout import workspace_dir
+from zero.storage.layout import LEDGER_FILE, workspace_dir
 from zero.storage.manifests import LedgerEntry
 
-LEDGER_FILE = "record/ledger.jsonl"
 FIRST_PREVIOUS = "0" * 64
 FIRST_KINDS = ("start", "branch")
 

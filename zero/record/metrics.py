@@ -2,8 +2,6 @@
 
 from zero.storage.manifests import NO_RESIGNATION, Manifest
 
-METRICS_FILE = "selfplay.json"
-
 
 class Calibration(Manifest):
     """Effect of a resignation threshold, measured on games that were played to their end."""

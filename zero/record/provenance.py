@@ -19,12 +19,11 @@ from pydantic.alias_generators import to_camel
 
 from zero.errors import LineageError
 from zero.storage.files import sha256_bytes
+from zero.storage.layout import KEY_FILE, PROVENANCE_FILE
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-PROVENANCE_FILE = "record/provenance.intoto.jsonl"
-KEY_FILE = "record/signing-key.pub"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "urn:zero:{kind}:1"
 """Meaning of the parameters and dependencies. `kind`: start, decision, rollback or branch."""

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from zero.config.settings import STATE_FOLDER, Settings
 from zero.errors import LineageError, StorageError
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey
@@ -84,7 +84,7 @@ def _make_key(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(draft, pem, mode=0o600)
+        write_atomic(draft, pem, mode=0o600)
         try:
             os.link(draft, path)
         except FileExistsError:

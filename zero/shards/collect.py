@@ -1,6 +1,6 @@
-"""From specs to a folder of shards: what the store lacks is played, what it has is checked and copied out.
+"""Collects the shards of a stage in a folder: plays those that the store lacks, then checks and copies all of them.
 
-A shard that breaks the data contract is set aside in the store with its reason, and played again.
+A shard that breaks the data contract is quarantined in the store with its reason, and played again.
 """
 
 import logging
@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero.config.params import Params
-from zero.data.duplicates import duplicate_faults, openings_of, stream_faults
+from zero.data.duplicates import duplicate_violations, openings_of, stream_violations
 from zero.data.records import GameColumns, concatenate, read_records
-from zero.data.validation import NO_MOVE, Fault, reason_of, shard_faults
+from zero.data.validation import NO_MOVE, Violation, format_violations, shard_violations
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
+from zero.shards.expected import expected_properties, size_limits
 from zero.shards.spec import ShardSpec
-from zero.shards.terms import limits_of, terms_of
-from zero.storage.files import sha256_bytes, write_manifest, write_whole
+from zero.storage.files import sha256_bytes, write_atomic, write_manifest
 from zero.storage.manifests import FileRef, GameSet, Origin, ShardRef
 from zero.storage.store import Store, StoredShard
 
 MAX_ROUNDS = 3
-"""Times that shards are played which turn out altered in the store, or break the data contract."""
+"""How often a shard is played that is corrupt in the store or breaks the data contract."""
 
 log = logging.getLogger(__name__)
 
@@ -33,25 +33,25 @@ class Collected(NamedTuple):
 
     game_set: GameSet
     games: GameColumns
-    num_set_aside: int  # shards that did not, and were played again; differs between runs, so for no hashed out
+    num_quarantined: int  # shards that did not and were played again; differs between runs, so must not be hashed
 
 
-class Taken(NamedTuple):
-    """A shard from the store, without a fault."""
+class CheckedShard(NamedTuple):
+    """A shard from the store without violations."""
 
     stored: StoredShard
     games: GameColumns
 
 
 def missing_shards(specs: Sequence[ShardSpec], store: Store) -> list[ShardSpec]:
-    """The specs whose shard is not in the store, or was altered there."""
+    """The specifications whose shard is missing or corrupt in the store."""
     return [spec for spec in specs if store.get_shard(spec.key()) is None]
 
 
 def fill_store(
     folder: Path, params: Params, specs: Sequence[ShardSpec], store: Store, progress: Progress | None
 ) -> None:
-    """Plays what the store lacks with the local executor, by the code of `folder`'s checkout."""
+    """Plays the shards that the store lacks with the local executor, using the code of the checkout `folder`."""
     missing = missing_shards(specs, store)
     num_games = sum(spec.num_games for spec in specs)
     played_before = num_games - sum(spec.num_games for spec in missing)
@@ -79,45 +79,45 @@ def collect_games(
     target: Path,
     progress: Progress | None,
 ) -> Collected:
-    """Writes the shards of `specs` and their manifest to `target`, playing what the store lacks.
+    """Writes the shards of `specs` and their manifest to `target`; plays those that the store lacks.
 
     Raises:
-      StorageError: the store keeps losing shards, or a shard breaks the data contract each time it is played.
+      StorageError: the store loses shards repeatedly, or a shard breaks the data contract each time it is played.
     """
-    taken: dict[int, Taken] = {}
-    num_set_aside, reason = 0, ""
+    checked: dict[int, CheckedShard] = {}
+    num_quarantined, reason = 0, ""
     for _ in range(MAX_ROUNDS):
         fill_store(folder, params, specs, store, progress)
         bad = {}
         for index, spec in enumerate(specs):
-            if index not in taken:
+            if index not in checked:
                 shard = take_shard(spec, store)
-                if isinstance(shard, Taken):
-                    taken[index] = shard
+                if isinstance(shard, CheckedShard):
+                    checked[index] = shard
                 elif shard:
                     bad[index] = shard
-        if not bad and len(taken) == len(specs):
-            bad = faults_together(specs, [taken[index].games for index in range(len(specs))])
-        for index, faults in bad.items():
-            reason = _set_aside(specs[index], faults, store)
-            taken.pop(index, None)
-            num_set_aside += 1
-        if len(taken) == len(specs):
+        if not bad and len(checked) == len(specs):  # joint clauses need all shards without violations
+            bad = joint_violations(specs, [checked[index].games for index in range(len(specs))])
+        for index, violations in bad.items():
+            reason = _quarantine(specs[index], violations, store)
+            checked.pop(index, None)
+            num_quarantined += 1
+        if len(checked) == len(specs):
             break
     else:
         if reason:
             raise StorageError(
-                f"{reason}; played {MAX_ROUNDS} times and set aside each time (see set-aside/ in {store.url}); "
+                f"{reason}; played and quarantined {MAX_ROUNDS} times (see quarantine/ in {store.url}); "
                 "check this machine's memory, and its kernels with `python -m pytest tests/games tests/play`"
             )
         raise StorageError(
-            f"the store {store.url} keeps losing shards; check its disk, or set ZERO_STORE to another place"
+            f"the store {store.url} lost shards {MAX_ROUNDS} times; check its disk, or set ZERO_STORE to another store"
         )
-    return _write([taken[index] for index in range(len(specs))], specs, origin, target, num_set_aside)
+    return _write([checked[index] for index in range(len(specs))], specs, origin, target, num_quarantined)
 
 
-def take_shard(spec: ShardSpec, store: Store) -> Taken | list[Fault]:
-    """A shard from the store; its faults where it has some, none where the store lacks it.
+def take_shard(spec: ShardSpec, store: Store) -> CheckedShard | list[Violation]:
+    """A shard from the store, or its violations; an empty list if the store lacks it.
 
     Raises:
       StorageError: the store does not answer.
@@ -126,42 +126,42 @@ def take_shard(spec: ShardSpec, store: Store) -> Taken | list[Fault]:
     if stored is None:
         return []
     try:
-        games = read_records(stored.data, f"shard {spec.key()[:12]}", limits_of(spec))
+        games = read_records(stored.data, f"shard {spec.key()[:12]}", size_limits(spec))
     except StorageError as error:
-        return [Fault("file", spec.first_game, NO_MOVE, str(error))]
-    faults = shard_faults(games, rules_of(spec.game), terms_of(spec))
-    return faults or Taken(stored, games)
+        return [Violation("file", spec.first_game, NO_MOVE, str(error))]
+    violations = shard_violations(games, rules_of(spec.game), expected_properties(spec))
+    return violations or CheckedShard(stored, games)
 
 
-def faults_together(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -> dict[int, list[Fault]]:
-    """Faults between the shards of one stage, by the index of the shard that is to be played again."""
-    terms = terms_of(specs[0])
-    openings = [opening for part in parts for opening in openings_of(part, terms)]
-    found: dict[int, list[Fault]] = {}
-    for fault in (*stream_faults(openings, [], terms), *duplicate_faults(openings)):
-        index = next(i for i, spec in enumerate(specs) if 0 <= fault.game - spec.first_game < spec.num_games)
-        found.setdefault(index, []).append(fault)
+def joint_violations(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -> dict[int, list[Violation]]:
+    """Violations by games of several shards of a stage, by the index of the shard to play again."""
+    expected = expected_properties(specs[0])
+    openings = [opening for part in parts for opening in openings_of(part, expected)]
+    found: dict[int, list[Violation]] = {}
+    for violation in (*stream_violations(openings, [], expected), *duplicate_violations(openings)):
+        index = next(i for i, spec in enumerate(specs) if 0 <= violation.game - spec.first_game < spec.num_games)
+        found.setdefault(index, []).append(violation)
     return found
 
 
-def _set_aside(spec: ShardSpec, faults: Sequence[Fault], store: Store) -> str:
-    """Takes a shard out of use; why, in one line."""
-    name = f"{spec.kind} games {spec.first_game}-{spec.first_game + spec.num_games - 1}"
-    store.set_aside_shard(spec.key(), reason_of(f"shard {spec.key()} ({name})", faults))
-    line = f"the shard of {name} breaks the data contract: {faults[0]}"
-    log.warning("generation %d: %s; set aside, to be played again", spec.generation, line)
+def _quarantine(spec: ShardSpec, violations: Sequence[Violation], store: Store) -> str:
+    """Quarantines a shard, and returns the reason in one line."""
+    name = spec.name
+    store.quarantine_shard(spec.key(), format_violations(f"shard {spec.key()} ({name})", violations))
+    line = f"the shard of {name} breaks the data contract: {violations[0]}"
+    log.warning("generation %d: %s; quarantined, to be played again", spec.generation, line)
     return line
 
 
 def _write(
-    taken: Sequence[Taken], specs: Sequence[ShardSpec], origin: Origin, target: Path, num_set_aside: int
+    shards: Sequence[CheckedShard], specs: Sequence[ShardSpec], origin: Origin, target: Path, num_quarantined: int
 ) -> Collected:
     refs = []
     shutil.rmtree(target, ignore_errors=True)
-    for index, (spec, shard) in enumerate(zip(specs, taken, strict=True)):
+    for index, (spec, shard) in enumerate(zip(specs, shards, strict=True)):
         name = f"shard-{index:04d}.parquet"
         data = shard.stored.data
-        write_whole(target / name, data)
+        write_atomic(target / name, data)
         refs.append(
             ShardRef(
                 file=FileRef(path=name, sha256=sha256_bytes(data), num_bytes=len(data)),
@@ -172,7 +172,7 @@ def _write(
                 num_positions=shard.games.num_positions,
             )
         )
-    games = concatenate(shard.games for shard in taken)
+    games = concatenate(shard.games for shard in shards)
     game_set = GameSet(origin=origin, shards=tuple(refs), num_games=games.num_games, num_positions=games.num_positions)
     write_manifest(target, game_set)
-    return Collected(game_set, games, num_set_aside)
+    return Collected(game_set, games, num_quarantined)

@@ -1,6 +1,6 @@
-"""Plays shards on this machine: a warm subprocess a core or GPU, each driven by the thread that calls `play`.
+"""Plays shards on this machine: one long-lived child process per core or GPU, used by the thread that calls `play`.
 
-A child that dies takes only its own shard with it: the call raises, a fresh child serves the next call.
+If a child dies, only its shard is lost: that call raises, and the next call starts a new child.
 """
 
 import contextlib
@@ -24,33 +24,33 @@ from zero.network.gpu_lock import lock_gpus, visible_gpus
 from zero.shards.spec import ShardReceipt, ShardSpec
 
 MAX_TRIES = 4
-"""Children that may die over one shard before the stage gives up."""
+"""Number of children that may die while playing a shard before the stage fails."""
 CLOSE_SECONDS = 10.0
 LOG_TAIL_BYTES = 2000
 
 Progress = Callable[[int, int], None]
-"""Called with (games done, games in all)."""
+"""Called with (games done, total games)."""
 
 
 class Executor(Protocol):
     """Plays shards into the store."""
 
     def play(self, spec: ShardSpec, progress: Progress | None = None) -> ShardReceipt:
-        """Plays one shard; blocks; may be called from many threads.
+        """Plays one shard; blocks until it is done. Thread-safe.
 
         Raises:
-          WorkerError: the process that played it died; worth another try.
-          ZeroError: the shard cannot be played; another try would fail as well.
+          WorkerError: the process that played the shard died; a retry may succeed.
+          ZeroError: the shard cannot be played; a retry would fail too.
         """
         ...
 
 
 class ShardFailedError(ZeroError):
-    """The worker refused the shard, with its reason."""
+    """The worker rejected the shard; the message has its reason."""
 
 
 def num_local_processes(params: Params) -> int:
-    """Processes of the local executor: as given, else one a core, or one a GPU."""
+    """Processes of the local executor: the parameter, or one per core, or one per GPU."""
     if params.executor.num_processes:
         return params.executor.num_processes
     if params.profile.device == "cuda":
@@ -61,61 +61,62 @@ def num_local_processes(params: Params) -> int:
 
 
 class LocalExecutor:
-    """A pool of warm workers that run the code of `folder`. A context manager: leaving it ends them."""
+    """A pool of workers that run the code of `folder`; a context manager, whose exit ends them."""
 
     def __init__(self, folder: Path, num_processes: int, store_url: str, num_gpus: int = 0) -> None:
-        """Starts no process yet; each is started by the first shard that needs it.
+        """Starts no process; the first shard that needs a worker starts it.
 
         Args:
           folder: checkout whose code plays.
           num_processes: shards played at once; further calls wait.
-          store_url: the store the shards go to.
-          num_gpus: worker i is given GPU i % num_gpus of those this process sees, or one of the first again where they
-            are fewer; no other run has them from the first shard to `close`. 0: none is chosen for it.
+          store_url: the store that the shards go to.
+          num_gpus: number of GPUs to use, of those that this process sees. Workers get them in turn. This executor
+            locks them from the first shard to `close`. 0: it assigns no GPUs.
         """
         self._folder = folder
         self._store_url = store_url
         self._num_gpus = num_gpus
+        # LIFO, so that few shards use few workers, which are warm.
         self._free: queue.LifoQueue[tuple[int, _Worker | None]] = queue.LifoQueue()
         self._workers: set[_Worker] = set()
         self._lock = Lock()
         self._closed = False
         self._gpus: list[str] = []
         self._gpu_locks: list[Connection] = []
-        self._gpus_taken = ExitStack()
+        self._gpu_lock_stack = ExitStack()
         self._gpus_lock = Lock()
-        for place in reversed(range(num_processes)):
-            self._free.put((place, None))
+        for slot in reversed(range(num_processes)):  # the queue is LIFO: slot 0 first
+            self._free.put((slot, None))
 
     def play(self, spec: ShardSpec, progress: Progress | None = None) -> ShardReceipt:
         """See `Executor.play`."""
-        place, worker = self._free.get()
+        slot, worker = self._free.get()
         try:
             if worker is None or not worker.is_alive():
-                worker = self._start(place)
+                worker = self._start(slot)
             receipt = worker.play(spec, progress)
         except ShardFailedError:
             raise
-        except BaseException:  # dead, or in the middle of a shard: it cannot be asked again
+        except BaseException:  # the worker is dead or in the middle of a shard, so its pipe cannot be used again
             if worker is not None:
-                self._forget(worker)
+                self._discard(worker)
             worker = None
             raise
         finally:
-            self._free.put((place, worker))
+            self._free.put((slot, worker))
         return receipt
 
     def close(self) -> None:
-        """Ends the workers; a shard in hand is given up."""
+        """Ends the workers; shards in progress are lost."""
         with self._lock:
             self._closed = True
             workers, self._workers = self._workers, set()
-        for worker in workers:
-            worker.hang_up()
+        for worker in workers:  # first all inputs, so that the workers end at the same time
+            worker.close_input()
         for worker in workers:
             worker.close()
         with self._gpus_lock:
-            self._gpus_taken.close()
+            self._gpu_lock_stack.close()
 
     def __enter__(self) -> Self:
         return self
@@ -123,9 +124,9 @@ class LocalExecutor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self, place: int) -> "_Worker":
+    def _start(self, slot: int) -> "_Worker":
         self._take_gpus()
-        gpu = self._gpus[place % len(self._gpus)] if self._gpus else None
+        gpu = self._gpus[slot % len(self._gpus)] if self._gpus else None
         with self._lock:
             self._check_open()
             worker = _Worker(self._folder, self._store_url, gpu, self._gpu_locks)
@@ -133,30 +134,31 @@ class LocalExecutor:
         return worker
 
     def _take_gpus(self) -> None:
-        """Makes the GPUs this executor's; one thread waits for them, and the others for it."""
+        """Locks the GPUs. One thread waits for them; the other threads wait for that thread."""
         with self._gpus_lock:
             if self._num_gpus and not self._gpus:
                 gpus = visible_gpus()[: self._num_gpus]
-                self._gpu_locks = self._gpus_taken.enter_context(lock_gpus(gpus, self._check_open))
+                self._gpu_locks = self._gpu_lock_stack.enter_context(lock_gpus(gpus, self._check_open))
                 self._gpus = gpus or [""]
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ShardFailedError("the executor was closed; no shard is begun")
+            raise ShardFailedError("the executor was closed; no shard is started")
 
-    def _forget(self, worker: "_Worker") -> None:
+    def _discard(self, worker: "_Worker") -> None:
         with self._lock:
             self._workers.discard(worker)
         worker.close()
 
 
 class _Worker:
-    """One child process and its two pipes."""
+    """A child process and its pipes."""
 
     def __init__(self, folder: Path, store_url: str, gpu: str | None, gpu_locks: Sequence[Connection]) -> None:
         environment = {**os.environ, "ZERO_STORE": store_url, "PYTHONUNBUFFERED": "1"}
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
+        # A file, not a pipe: a pipe that no one reads blocks the child when it is full.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         self._process = subprocess.Popen(
             [sys.executable, "-m", "zero", "worker"],
@@ -166,7 +168,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            pass_fds=[lock.fileno() for lock in gpu_locks],  # the GPUs are not free before it has ended
+            pass_fds=[lock.fileno() for lock in gpu_locks],  # the GPU locks are held until the child ends
         )
 
     def is_alive(self) -> bool:
@@ -190,19 +192,19 @@ class _Worker:
                     raise ShardFailedError(event["message"])
         except (OSError, ValueError) as error:
             raise WorkerError(
-                f"the worker (pid {self._process.pid}) answers nonsense: {error}{self._log_tail()}"
+                f"the worker (pid {self._process.pid}) gave an invalid reply: {error}{self._log_tail()}"
             ) from None
         status = self._process.wait()
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        raise WorkerError(f"the worker (pid {self._process.pid}) {how} over {_name(spec)}{self._log_tail()}")
+        raise WorkerError(f"the worker (pid {self._process.pid}) {how} while playing {spec.name}{self._log_tail()}")
 
-    def hang_up(self) -> None:
+    def close_input(self) -> None:
         with contextlib.suppress(OSError):
             if self._process.stdin:
                 self._process.stdin.close()
 
     def close(self) -> None:
-        self.hang_up()
+        self.close_input()
         try:
             self._process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -216,16 +218,16 @@ class _Worker:
         self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, self._log.tell() - LOG_TAIL_BYTES))
         lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return f"; its last words: {lines[-1]}" if lines else ""
+        return f"; end of its log: {lines[-1]}" if lines else ""
 
 
 def play_all(
     executor: Executor, specs: Sequence[ShardSpec], num_threads: int, progress: Progress | None = None
 ) -> None:
-    """Plays all shards, up to `num_threads` at once; one whose worker dies is played again.
+    """Plays all shards, up to `num_threads` at once; a shard whose worker dies is played again.
 
     Raises:
-      ZeroError: a shard could not be played; the others that are in hand are finished first.
+      ZeroError: a shard could not be played; shards in progress are finished first.
     """
     total = sum(spec.num_games for spec in specs)
     done = dict.fromkeys(range(len(specs)), 0)
@@ -251,7 +253,3 @@ def play_all(
             future.cancel()
         for future in finished:
             future.result()
-
-
-def _name(spec: ShardSpec) -> str:
-    return f"{spec.kind} games {spec.first_game}-{spec.first_game + spec.num_games - 1}"

@@ -1,4 +1,4 @@
-"""A shard's specification: everything that its bytes depend on, and nothing else. Its digest is its key."""
+"""The specification of a shard: everything that its bytes depend on, and nothing else. Its digest is its key."""
 
 import hashlib
 from pathlib import Path
@@ -6,34 +6,40 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from zero.config.params import GameParams, GatingParams, Params, ProfileParams, SearchParams, SelfplayParams
+from zero.config.params import GameParams, GatingParams, Params, PlayParams, ProfileParams, SearchParams, SelfplayParams
 from zero.errors import LineageError
 from zero.network.profile import execution_profile
 from zero.storage.files import canonical_json, sha256_bytes, sha256_file
+from zero.storage.layout import CONSTRAINTS_FILE
 from zero.storage.manifests import NO_RESIGNATION, Manifest, Sha256
 
 PACKAGE_DIR = Path(__file__).resolve().parents[1]
-LOCK_FILE = PACKAGE_DIR.parent / "constraints.txt"
+CONSTRAINTS_PATH = PACKAGE_DIR.parent / CONSTRAINTS_FILE
+"""The pinned set of packages."""
 
-BASE_SOURCES = ("config", "errors.py", "kernels.py", "storage/files.py", "storage/manifests.py")
-RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", "data/records.py", "data/validation.py")
+BASE_SOURCES = (
+    *("config", "errors.py", "kernels.py"),
+    *("storage/files.py", "storage/layout.py", "storage/manifests.py"),
+)
+PARQUET_SOURCES = ("data/parquet_sizes.py", "data/records.py")
+RECORD_SOURCES = ("data/adjudication.py", "data/duplicates.py", *PARQUET_SOURCES, "data/validation.py")
 PLAY_SOURCES = (
     *(*BASE_SOURCES, *RECORD_SOURCES, "games", "search", "network", "shards", "stages/origin.py", "statistics.py"),
     *("play/batched_games.py", "play/lockstep_games.py", "play/moves.py", "play/slots.py"),
-    *("storage/layout.py", "storage/store.py"),
+    "storage/store.py",
 )
 SELFPLAY_SOURCES = ("record/metrics.py", "stages/resignation.py", "stages/selfplay.py")
 SOURCES = {
     "selfplay": (*PLAY_SOURCES, *SELFPLAY_SOURCES),
     "replay": (
         *(*BASE_SOURCES, *RECORD_SOURCES, "data/quarantine.py", "data/window.py", "games", "search"),
-        *("network/profile.py", "play/moves.py", "play/slots.py", "shards/spec.py", "shards/terms.py"),
-        *("stages/origin.py", "stages/replay.py", "storage/layout.py", "storage/store.py", "storage/vcs.py"),
+        *("network/profile.py", "play/moves.py", "play/slots.py", "shards/expected.py", "shards/spec.py"),
+        *("stages/origin.py", "stages/replay.py", "storage/store.py", "storage/vcs.py"),
     ),
     "training": (
-        *(*BASE_SOURCES, "data/records.py", "data/samples.py", "data/window.py", "games", "network"),
+        *(*BASE_SOURCES, *PARQUET_SOURCES, "data/samples.py", "data/window.py", "games", "network"),
         *("search/streams.py", "shards/spec.py", "stages/checkpoints.py", "stages/origin.py"),
-        *("stages/training.py", "storage/layout.py"),
+        "stages/training.py",
     ),
     "gating": (*PLAY_SOURCES, "stages/gating.py"),
     "verification": (
@@ -41,45 +47,41 @@ SOURCES = {
         "storage/vcs.py",
     ),
 }
-"""Sources a stage runs, below `zero/`; `dvc.yaml` has the same as the stage's code dependencies."""
-
-
+"""Sources that a stage runs, relative to `zero/`; `dvc.yaml` lists the same as the code dependencies of the stage."""
 TRAINING_PREFIX = "training_"
-"""How the fields of a profile begin that games do not depend on."""
+"""Start of the names of profile fields that games do not depend on."""
 WITHOUT_TRAINING = {"training_threads": 1, "training_processes": 1, "training_precision": "fp32"}
-"""What stands for them in a specification, so that another way of training gives the same shards."""
+"""Their values in every specification, so that shards do not depend on how the network is trained."""
 
 
 class ShardSpec(Manifest):
-    """Games to play: equal specs give equal bytes."""
+    """Games to play; equal specifications give equal bytes."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     kind: Literal["selfplay", "gating"]
     game: GameParams
     search: SearchParams
+    play: PlayParams
+    resign_threshold: float
+    """A player resigns below it; NO_RESIGNATION: never."""
     weights: Annotated[tuple[Sha256, ...], Field(min_length=1, max_length=2)]
     """Of the champion for self-play; of the challenger and the champion for gating."""
     seed: int
     generation: int
     first_game: int
     num_games: Annotated[int, Field(ge=1)]
-    num_slots: int
-    num_simulations: int
-    temperature_moves: int
-    dirichlet_concentration: float
-    dirichlet_fraction: float
-    forced_playouts: float
-    full_search_fraction: float
-    fast_simulations: int
-    calibration_fraction: float
-    resign_threshold: float
     device: ProfileParams
     engine: Sha256
-    """Fingerprint of the sources that play."""
+    """Code digest of the stage, see `code_digest`."""
     lock_file: Sha256
     """SHA-256 of constraints.txt."""
     profile: dict[str, str]
-    """Execution profile of the machine that planned it, and must play it."""
+    """Execution profile of the machine that planned the shard. The machine that plays it must have the same."""
+
+    @property
+    def name(self) -> str:
+        """Name for messages, such as `selfplay games 0-99`."""
+        return f"{self.kind} games {self.first_game}-{self.first_game + self.num_games - 1}"
 
     def key(self) -> str:
         """SHA-256 (hex) of the canonical JSON."""
@@ -87,21 +89,21 @@ class ShardSpec(Manifest):
 
 
 class PartialShard(ShardSpec):
-    """A shard of which only the games that end first are wanted, to be compared with the whole one.
+    """The first games of a shard to end, for the re-execution check.
 
-    They are stored under the key of the whole shard, so in a store that nobody else uses.
+    Its key is that of the complete shard, so it needs a store of its own.
     """
 
     stop_after: Annotated[int, Field(ge=0)] = 0
-    """It is played until so many games have ended; 0: all."""
+    """Games to end before play stops; 0: all."""
 
     def key(self) -> str:
-        """The key of the whole shard."""
+        """The key of the complete shard."""
         return ShardSpec.model_validate(self.model_dump(exclude={"stop_after"})).key()
 
 
 class ShardReceipt(Manifest, extra="ignore"):  # older receipts have an energy, `joules`
-    """A shard that was played, by whom, and what that cost; it lies in the store beside the shard."""
+    """Who played a shard and what it cost; stored beside the shard."""
 
     key: Sha256
     sha256: Sha256
@@ -110,7 +112,7 @@ class ShardReceipt(Manifest, extra="ignore"):  # older receipts have an energy, 
     num_games: int
     num_evaluations: int
     worker: str
-    """`$ZERO_WORKER`, or host and process number."""
+    """`$ZERO_WORKER`, or host and process id."""
     begun: float
     """Seconds since 1970."""
     seconds: float
@@ -119,10 +121,10 @@ class ShardReceipt(Manifest, extra="ignore"):  # older receipts have an energy, 
     pid: int
 
 
-def engine_fingerprint(stage: str) -> str:
-    """SHA-256 (hex) of the names and contents of the sources that a stage runs."""
+def code_digest(stage: str) -> str:
+    """Code digest of a stage: SHA-256 (hex) of the names and contents of the sources that it runs."""
     digest = hashlib.sha256()
-    for path in stage_sources(stage):
+    for path in stage_sources(stage):  # sorted: the order of a folder depends on the file system
         digest.update(path.relative_to(PACKAGE_DIR).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -137,28 +139,34 @@ def stage_sources(stage: str) -> list[Path]:
 
 
 def lock_file_digest() -> str:
-    """SHA-256 (hex) of the pinned set of packages, `constraints.txt`."""
-    return sha256_file(LOCK_FILE)
+    """SHA-256 (hex) of `constraints.txt`, the pinned set of packages."""
+    return sha256_file(CONSTRAINTS_PATH)
 
 
 def check_code(stage: str, engine: str, lock_file: str) -> None:
-    """Checks that this checkout has the sources of a stage, and the package lock, that a specification names.
+    """Checks that this checkout has the code and the pinned packages of a specification.
+
+    Args:
+      stage: name of the stage.
+      engine: code digest in the specification.
+      lock_file: SHA-256 of `constraints.txt` in the specification.
 
     Raises:
-      LineageError: it has others.
+      LineageError: a digest differs.
     """
-    pairs = (("engine", engine, engine_fingerprint(stage)), ("lock file", lock_file, lock_file_digest()))
-    for name, wanted, here in pairs:
-        if wanted != here:
+    pairs = (("code digest", engine, code_digest(stage)), ("digest of constraints.txt", lock_file, lock_file_digest()))
+    for name, expected, found in pairs:
+        if found != expected:
             raise LineageError(
-                f"this worker's {name} is {here[:12]}, {stage} wants {wanted[:12]}; check out the lineage's code here"
+                f"this worker's {name} for {stage} is {found[:12]}, the specification has {expected[:12]}; "
+                "check out the lineage's code here"
             )
 
 
 def shard_profile(profile: ProfileParams) -> dict[str, str]:
-    """The execution profile of this machine, as far as games depend on it."""
-    whole = execution_profile(profile.model_copy(update=WITHOUT_TRAINING))
-    return {name: value for name, value in whole.items() if not name.startswith(TRAINING_PREFIX)}
+    """The execution profile of this machine, without the fields that games do not depend on."""
+    complete = execution_profile(profile.model_copy(update=WITHOUT_TRAINING))
+    return {name: value for name, value in complete.items() if not name.startswith(TRAINING_PREFIX)}
 
 
 def plan_shards(
@@ -171,31 +179,28 @@ def plan_shards(
 ) -> list[ShardSpec]:
     """The shards of a stage in the order of their games; the last may be smaller.
 
-    A match is played without noise, by the most visited moves (of a Gumbel root the best of those), with all
-    simulations and to its end.
+    Args:
+      params: all parameters.
+      kind: the stage.
+      stage: the parameters of that stage.
+      generation: the generation to play.
+      weights: SHA-256 of the champion for self-play; of the challenger and the champion for gating.
+      resign_threshold: see `ShardSpec`; ignored if no game of the stage may resign.
     """
-    engine, lock_file, profile = engine_fingerprint(kind), lock_file_digest(), shard_profile(params.profile)
-    selfplay = stage if isinstance(stage, SelfplayParams) else None
+    engine, lock_file, profile = code_digest(kind), lock_file_digest(), shard_profile(params.profile)
+    play = stage.play
     return [
         ShardSpec(
             kind=kind,
             game=params.game,
             search=params.search,
+            play=play,
+            resign_threshold=resign_threshold if play.calibration_fraction else NO_RESIGNATION,
             weights=weights,
             seed=params.seed,
             generation=generation,
             first_game=first,
             num_games=min(stage.games_per_shard, stage.num_games - first),
-            num_slots=stage.num_slots,
-            num_simulations=stage.num_simulations,
-            temperature_moves=selfplay.temperature_moves if selfplay else 0,
-            dirichlet_concentration=selfplay.dirichlet_concentration if selfplay else 0.0,
-            dirichlet_fraction=selfplay.dirichlet_fraction if selfplay else 0.0,
-            forced_playouts=selfplay.forced_playouts if selfplay else 0.0,
-            full_search_fraction=selfplay.full_search_fraction if selfplay else 1.0,
-            fast_simulations=selfplay.fast_simulations if selfplay else stage.num_simulations,
-            calibration_fraction=selfplay.calibration_fraction if selfplay else 0.0,
-            resign_threshold=resign_threshold if selfplay and selfplay.calibration_fraction else NO_RESIGNATION,
             device=params.profile.model_copy(update=WITHOUT_TRAINING),
             engine=engine,
             lock_file=lock_file,

@@ -1,8 +1,8 @@
-"""The process that plays shards: a warm child of the executor, one line of JSON in and some out.
+"""The process that plays shards: a long-lived child of the executor, which exchanges lines of JSON with it.
 
-In: a ShardSpec or PartialShard. Out: `{"event": "progress", "done": 3}` while it plays, then `{"event": "receipt",
-...}` or `{"event": "error", "message": ...}`. It ends when its parent does, which it sees by the end of its standard
-input.
+Input: a ShardSpec or PartialShard per line. Output: `{"event": "progress", "done": 3}` during play, then `{"event":
+"receipt", ...}` or `{"event": "error", "message": ...}`. The worker exits at the end of its standard input, also
+when its parent dies.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch, set_environment
 from zero.play.batched_games import play_games
-from zero.play.slots import PlaySettings
+from zero.play.slots import PlaySettings, play_settings
 from zero.search.streams import stream_of
 from zero.shards.meter import Meter, worker_name
 from zero.shards.spec import (
@@ -35,47 +35,48 @@ from zero.shards.spec import (
 from zero.storage.files import canonical_json, sha256_bytes
 from zero.storage.store import Store
 
-PARENT_GONE = 3
+EXIT_PARENT_DIED = 3
 """Exit status of a worker whose parent died while it played."""
 
 
 def play_into_store(
     spec: ShardSpec, store: Store, progress: Callable[[int], None] | None = None, is_first: bool = False
 ) -> ShardReceipt:
-    """Plays a shard and puts it into the store, its receipt before it, so that no shard is there without one.
+    """Plays a shard and stores it.
 
-    A shard that is there already is not played again: its worker died before it could say so.
+    The receipt is stored first, so that no shard is without one. A shard that is in the store already is not played
+    again: its worker died before it could reply.
 
     Args:
       spec: what to play.
       store: where the weights are, and where the shard goes.
-      progress: called with the games that have ended.
-      is_first: this process has played nothing yet; what its start cost is charged to this shard.
+      progress: called with the number of finished games.
+      is_first: True for the first shard of this process, which is charged for the start of the process.
 
     Raises:
-      LineageError: this checkout has other sources or another package lock than the spec names.
+      LineageError: this checkout has another code digest or another package lock than the specification.
       StorageError: the weights are not in the store, or the store cannot be written.
     """
     check_code(spec.kind, spec.engine, spec.lock_file)
     stop_after = spec.stop_after if isinstance(spec, PartialShard) else 0
     if not stop_after and (receipt := finished_receipt(spec, store)):
         return receipt
-    set_environment(spec.device)  # the meter of a GPU imports torch
+    set_environment(spec.device)  # before the meter of a GPU imports torch
     meter = Meter(spec.device.device, since_start=is_first)
     prepare_torch(spec.device, spec.device.selfplay_threads)
     check_profile(spec)
-    from zero.network.inference import new_evaluator
+    from zero.network.inference import new_evaluator  # torch, after its environment is set
 
     games = range(spec.first_game, spec.first_game + spec.num_games)
     streams = np.stack([stream_of(spec.seed, spec.generation, spec.kind, game) for game in games])
     evaluators = [new_evaluator(store.get_weights(digest), spec.device) for digest in spec.weights]
     played = play_games(
         rules_of(spec.game),
-        play_settings(spec),
+        shard_settings(spec),
         evaluators,
         spec.weights,
         streams,
-        spec.num_slots,
+        spec.play.num_slots,
         spec.search.max_nodes,
         progress,
         spec.device.search_threads,
@@ -95,66 +96,51 @@ def play_into_store(
         pid=os.getpid(),
         **meter.read()._asdict(),
     )
+    # The receipt first: a crash between the two leaves a receipt without a shard, which is harmless.
     store.put_receipt(receipt.key, receipt.sha256, receipt.worker, canonical_json(receipt))
     store.put_shard(receipt.key, data)
     return receipt
 
 
 def finished_receipt(spec: ShardSpec, store: Store) -> ShardReceipt | None:
-    """Receipt of a shard that lies in the store, whole; None where it has to be played."""
+    """Receipt of a shard that is in the store and not corrupt; None if it must be played."""
     shard = store.get_shard(spec.key())
     for data in store.get_receipts(spec.key()) if shard is not None else ():
-        with contextlib.suppress(ValidationError):  # of another version of this program
+        with contextlib.suppress(ValidationError):  # written by another version
             receipt = ShardReceipt.model_validate_json(data)
             if shard is not None and receipt.sha256 == shard.sha256:
                 return receipt
     return None
 
 
-def play_settings(spec: ShardSpec) -> PlaySettings:
-    """The specification as the kernels read it."""
-    return PlaySettings(
+def shard_settings(spec: ShardSpec) -> PlaySettings:
+    """The settings of the kernels that play a shard."""
+    return play_settings(
+        spec.search,
+        spec.play,
         num_players=len(spec.weights),
-        num_simulations=spec.num_simulations,
-        c_puct=spec.search.c_puct,
-        fpu_from_parent=spec.search.first_play == "parent",
-        random_symmetry=spec.search.random_symmetry,
-        tree_reuse=spec.search.tree_reuse,
-        temperature_moves=spec.temperature_moves,
-        dirichlet_concentration=spec.dirichlet_concentration,
-        dirichlet_fraction=spec.dirichlet_fraction,
         first_game=spec.first_game,
-        forced_playouts=spec.forced_playouts,
-        full_search_fraction=spec.full_search_fraction,
-        fast_simulations=spec.fast_simulations,
-        calibration_fraction=spec.calibration_fraction,
         resign_threshold=spec.resign_threshold,
-        evaluation_cache=spec.search.evaluation_cache,
-        gumbel=spec.search.root == "gumbel",
-        considered_actions=spec.search.considered_actions,
         gumbel_scale=1.0 if spec.kind == "selfplay" else 0.0,
-        value_scale=spec.search.value_scale,
-        rescale_values=spec.search.rescale_values,
-        pass_wins=spec.search.pass_wins,
     )
 
 
 def check_profile(spec: ShardSpec) -> None:
-    """Checks that this machine computes as the shard wants it.
+    """Checks that this machine has the execution profile of the shard.
 
     Raises:
-      LineageError: another device, instruction set, precision or library version.
+      LineageError: the device, instruction set, precision or a library version is different.
     """
-    for name, here in shard_profile(spec.device).items():
-        if spec.profile.get(name) != here:
+    for name, found in shard_profile(spec.device).items():
+        if spec.profile.get(name) != found:
             raise LineageError(
-                f"this worker's {name} is {here}, the shard wants {spec.profile.get(name)}; play it on such a machine, "
+                f"this worker's {name} is {found}, the shard has {spec.profile.get(name)}; play it on such a machine, "
                 "or set profile.isa to 'avx2' for machines that differ in their instruction sets"
             )
 
 
 def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
-    """Plays the specs that come in, until `lines_in` ends; a shard in hand is then given up."""
+    """Plays the specifications in `lines_in` until it ends; a shard in progress is then abandoned."""
     specs: queue.Queue[str | None] = queue.Queue()
     busy = threading.Event()
 
@@ -163,10 +149,12 @@ def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
             busy.set()
             specs.put(line)
         if busy.is_set():
-            os._exit(PARENT_GONE)  # nobody waits for this shard any more; nothing half-written is left
+            os._exit(
+                EXIT_PARENT_DIED
+            )  # no one needs this shard any more; writes are atomic, so nothing partial remains
         specs.put(None)
 
-    def say(event: str, **fields: Any) -> None:
+    def write_event(event: str, **fields: Any) -> None:
         lines_out.write(json.dumps({"event": event, **fields}) + "\n")
         lines_out.flush()
 
@@ -175,20 +163,20 @@ def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
     while (line := specs.get()) is not None:
         try:
             spec = PartialShard.model_validate_json(line)
-            receipt = play_into_store(spec, store, lambda done: say("progress", done=done), is_first)
+            receipt = play_into_store(spec, store, lambda done: write_event("progress", done=done), is_first)
             is_first = False
             busy.clear()
-            say("receipt", **receipt.model_dump(mode="json"))
+            write_event("receipt", **receipt.model_dump(mode="json"))
         except ValidationError as error:
             busy.clear()
-            say("error", message=f"not a shard specification: {error.errors()[0]['msg']}")
+            write_event("error", message=f"not a shard specification: {error.errors()[0]['msg']}")
         except ZeroError as error:
             busy.clear()
-            say("error", message=str(error))
+            write_event("error", message=str(error))
 
 
 def main(store: Store) -> None:
     """Serves this process's standard input and output."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints must not break the protocol
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # other prints must not break the protocol
     serve(store, sys.stdin, out)

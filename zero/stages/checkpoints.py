@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zero.errors import StorageError
 from zero.network.learner import StepResult
-from zero.storage.files import checked_path, file_ref, read_manifest, write_manifest, write_whole
+from zero.storage.files import checked_path, file_ref, read_manifest, write_atomic, write_manifest
 from zero.storage.manifests import FileRef, Manifest
 
 CHECKPOINT_ROOT = ".zero"
@@ -71,7 +71,7 @@ def save_checkpoint(
     files = {"weights": weights, "optimizer": optimizer} | ({} if average is None else {"average": average})
     paths = {name: directory / f"{name}-{step:08d}.safetensors" for name in files}
     for name, data in files.items():
-        write_whole(paths[name], data)
+        write_atomic(paths[name], data)
     refs = {name: file_ref(path, directory) for name, path in paths.items()}
     progress = TrainingProgress(
         step=step,

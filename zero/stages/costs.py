@@ -21,11 +21,10 @@ from zero.record.costs import GenerationCosts, StageCosts
 from zero.shards.meter import Meter, worker_name
 from zero.shards.spec import ShardReceipt
 from zero.storage.files import canonical_line, read_manifest
-from zero.storage.layout import GAMES_DIR, GENERATION_FILE, MATCH_DIR, STATE_DIR
+from zero.storage.layout import COSTS_DIR, GAMES_DIR, GENERATION_FILE, MATCH_DIR
 from zero.storage.manifests import GameSet, GenerationId, Manifest
 from zero.storage.store import Store
 
-COSTS_DIR = ".zero/costs"
 STAGES = ("selfplay", "replay", "training", "gating", "verification")
 SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 """Stages whose shards have receipts. Their own costs exclude the child processes, which the receipts cover."""
@@ -53,7 +52,7 @@ class ProcessCosts(Manifest, extra="ignore"):  # older lines have an energy, `jo
 def stage_costs(folder: Path, stage: str) -> Iterator[None]:
     """Records what this process spends on a stage. Failing to write costs is logged and does not fail the stage."""
     try:
-        number = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE).number
+        number = read_manifest(folder, GenerationId, GENERATION_FILE).number
         profile = load_params(folder).profile if stage in GPU_STAGES else None
     except ZeroError:  # the stage reads the same files and reports the error
         yield
@@ -84,7 +83,7 @@ def generation_costs(workspace: Path, store: Store, generation: int) -> Generati
       StorageError: the workspace's generation or a manifest cannot be read, or the store does not respond.
     """
     lines = _last_lines(_path(workspace, generation))
-    lineage = read_manifest(workspace / STATE_DIR, GenerationId, GENERATION_FILE).lineage
+    lineage = read_manifest(workspace, GenerationId, GENERATION_FILE).lineage
     stages = {}
     for stage in STAGES:
         receipts: list[ShardReceipt] = []

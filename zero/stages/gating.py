@@ -18,12 +18,11 @@ from zero.shards.spec import ShardSpec, plan_shards
 from zero.stages.origin import origin_of
 from zero.statistics import wilson_interval
 from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, GENERATION_FILE, MATCH_DIR, STATE_DIR
+from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, GATING_METRICS, GENERATION_FILE, MATCH_DIR
 from zero.storage.manifests import Champion, Checkpoint, Colours, GenerationId, MatchResult, PromotionDecision
 from zero.storage.store import Store
 
 STAGE: Final = "gating"
-METRICS_FILE = "gating.json"
 
 
 def run(folder: Path, store: Store, progress: Progress | None = None) -> PromotionDecision:
@@ -39,7 +38,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
       StorageError: a player is missing or corrupt, or a shard breaks the data contract each time it is played.
     """
     params = load_params(folder)
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
 
     specs = plan(folder, params, generation, store)
     challenger, champion = specs[0].weights
@@ -56,7 +55,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
         champion=champion,
     )
 
-    write_manifest(folder / "metrics", decision, METRICS_FILE)
+    write_manifest(folder, decision, GATING_METRICS)
     return decision
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zero.config.params import Params, params_digest
-from zero.shards.spec import engine_fingerprint
+from zero.shards.spec import code_digest
 from zero.storage.files import sha256_file
 from zero.storage.layout import TRAINEE_DIR, WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, GenerationId, Origin
@@ -28,7 +28,7 @@ def origin_of(stage: str, params: Params, generation: GenerationId, inputs: Mapp
         generation=generation.number,
         seed=params.seed,
         params_digest=params_digest(params, stage),
-        engine=engine_fingerprint(stage),
+        engine=code_digest(stage),
         inputs=dict(inputs),
     )
 

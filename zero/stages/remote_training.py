@@ -23,11 +23,10 @@ from zero.shards.meter import worker_name
 from zero.shards.spec import check_code, lock_file_digest
 from zero.stages.costs import ProcessCosts, add_process_costs, process_costs, stage_costs
 from zero.stages.origin import training_origin
-from zero.storage.files import canonical_json, read_manifest, remove_other_files, sha256_bytes, write_whole
+from zero.storage.files import canonical_json, read_manifest, remove_other_files, sha256_bytes, write_atomic
 from zero.storage.layout import (
     CHALLENGER_DIR,
     GENERATION_FILE,
-    STATE_DIR,
     TRAINEE_DIR,
     TRAINING_CURVE,
     TRAINING_METRICS,
@@ -38,7 +37,7 @@ from zero.storage.manifests import MANIFEST_FILE, Checkpoint, GenerationId, Mani
 from zero.storage.store import Store
 
 STAGE = "training"
-INPUTS = (f"{STATE_DIR}/{GENERATION_FILE}", TRAINEE_DIR, WINDOW_DIR)
+INPUTS = (GENERATION_FILE, TRAINEE_DIR, WINDOW_DIR)
 """Files and folders of a workspace that training reads, apart from the parameters."""
 
 log = logging.getLogger(__name__)
@@ -133,7 +132,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
         with locked(folder, f"another process is at the training in {folder}; wait for its end"):
             if not _find_outcome(spec, store):  # the previous owner of the lock may have finished it
                 for path, target in paths.items():
-                    write_whole(target, _input(spec, path, store))
+                    write_atomic(target, _input(spec, path, store))
                 _train(spec, params, store, folder, progress)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -146,12 +145,12 @@ def fetch(folder: Path, store: Store) -> Checkpoint | None:
       StorageError: an input is missing or the store does not respond.
     """
     params = load_params(folder)
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     outcome = _find_outcome(_spec(folder, params, generation), store)
     if outcome is None:
         return None
     for path in _output_files(outcome.checkpoint):
-        write_whole(folder / path, outcome.files[path])
+        write_atomic(folder / path, outcome.files[path])
     remove_other_files(folder / CHALLENGER_DIR, outcome.checkpoint.files)
     add_process_costs(folder, generation.number, outcome.costs)
     log.info("generation %d: training was executed by %s", generation.number, outcome.worker)
@@ -162,7 +161,7 @@ def _train(spec: TrainingSpec, params: Params, store: Store, folder: Path, progr
     """Trains in a folder that has all inputs, and puts the outcome into the store."""
     from zero.stages.training import run  # imports torch
 
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     if training_origin(folder, params, generation) != spec.origin:
         raise LineageError(f"the files of training {spec.key()[:12]} belong to another one; start the generation again")
     with stage_costs(folder, STAGE):

@@ -18,20 +18,27 @@ from zero.config.params import Params, load_params
 from zero.data.duplicates import (
     Opening,
     count_repeats,
-    duplicate_faults,
+    duplicate_violations,
     openings_of,
     openings_of_values,
-    stream_faults,
+    stream_violations,
 )
-from zero.data.quarantine import SET_ASIDE_DIR, set_aside_games
+from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, read_records, read_values
-from zero.data.validation import SAMPLED_POSITIONS, Terms, moves_of, reason_of, shard_faults
-from zero.data.window import shard_fault
+from zero.data.validation import SAMPLED_POSITIONS, ExpectedProperties, format_violations, moves_of, shard_violations
+from zero.data.window import shard_mismatch
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.stages.origin import origin_of
 from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest
-from zero.storage.layout import GAMES_DIR, GENERATION_FILE, REPLAY_DIR, STATE_DIR, WINDOW_DIR
+from zero.storage.layout import (
+    GAMES_DIR,
+    GENERATION_FILE,
+    QUARANTINE_DIR,
+    REPLAY_DIR,
+    REPLAY_METRICS,
+    WINDOW_DIR,
+)
 from zero.storage.manifests import (
     MANIFEST_FILE,
     NO_RESIGNATION,
@@ -47,7 +54,6 @@ from zero.storage.manifests import (
 from zero.storage.store import Store
 
 STAGE = "replay"
-METRICS_FILE = "replay.json"
 LATE_FRACTION = 0.75
 """Fraction of a game after which its moves count as late: by then a player should know the winner."""
 
@@ -118,7 +124,7 @@ def run(folder: Path, store: Store) -> Window:
         concerned have been quarantined in the workspace and in `store`.
     """
     params = load_params(folder)
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     games = read_manifest(folder / GAMES_DIR, GameSet)
     old = read_manifest(folder / REPLAY_DIR, Window)
     _check_generations(generation, games, old)
@@ -136,7 +142,7 @@ def run(folder: Path, store: Store) -> Window:
         window_positions=window.num_positions,
         window_shards=len(window.shards),
     )
-    write_manifest(folder / "metrics", metrics, METRICS_FILE)
+    write_manifest(folder, metrics, REPLAY_METRICS)
     log.info(
         "generation %d: window of %d games, %d positions", generation.number, window.num_games, window.num_positions
     )
@@ -184,18 +190,18 @@ def check_games(
     agreements: list[ValueAgreement] = []
     num_targets = num_planes = num_resigned = 0
     for ref in games.shards:  # all of them before the error, so that one run quarantines every bad shard
-        terms = selfplay_terms(params, generation, games.origin.inputs.get("champion", ""), ref)
-        checked = _check_shard(folder / GAMES_DIR, params, terms, ref)
+        expected = selfplay_expected(params, generation, games.origin.inputs.get("champion", ""), ref)
+        checked = _check_shard(folder / GAMES_DIR, params, expected, ref)
         if isinstance(checked, RejectedShard):
             rejected.append(checked)
             continue
-        openings += openings_of(checked, terms)
+        openings += openings_of(checked, expected)
         agreements.append(value_agreement(checked))
         num_targets += int(np.count_nonzero(np.diff(checked.visit_offsets)))
         num_planes += min(SAMPLED_POSITIONS, checked.num_positions)
         num_resigned += checked.end.count(RESIGNATION)
     known = [opening for entry in old.shards for opening in _old_openings(entry, folder / REPLAY_DIR)]
-    rejected += _repeated_shards(games, openings, known, terms)
+    rejected += _repeated_shards(games, openings, known, expected)
     if rejected:
         _quarantine(folder, rejected, store)
     _check_totals(games, folder / GAMES_DIR)
@@ -214,27 +220,19 @@ def check_games(
     )
 
 
-def selfplay_terms(params: Params, generation: GenerationId, champion: str, ref: ShardRef) -> Terms:
+def selfplay_expected(params: Params, generation: GenerationId, champion: str, ref: ShardRef) -> ExpectedProperties:
     """Expected properties of a self-play shard's games, from the parameters that the shard was planned with."""
-    selfplay = params.selfplay
-    gumbel = params.search.root == "gumbel"
-    return Terms(
+    play = params.selfplay.play
+    return ExpectedProperties(
         kind="selfplay",
         weights=(champion,),
         seed=params.seed,
         generation=generation.number,
         first_game=ref.first_game,
         num_games=ref.num_games,
-        num_simulations=selfplay.num_simulations,
-        temperature_moves=selfplay.temperature_moves,
-        forced_playouts=selfplay.forced_playouts,
-        full_search_fraction=selfplay.full_search_fraction,
-        calibration_fraction=selfplay.calibration_fraction,
-        resign_threshold=generation.resign_threshold if selfplay.calibration_fraction else NO_RESIGNATION,
-        tree_reuse=params.search.tree_reuse,
-        random_symmetry=params.search.random_symmetry,
-        gumbel=gumbel,
-        root_noise=gumbel or selfplay.dirichlet_fraction > 0.0,
+        search=params.search,
+        play=play,
+        resign_threshold=generation.resign_threshold if play.calibration_fraction else NO_RESIGNATION,
     )
 
 
@@ -250,27 +248,29 @@ def value_agreement(games: GameColumns) -> ValueAgreement:
     return ValueAgreement(*(int(np.count_nonzero(mask)) for mask in counted))
 
 
-def _check_shard(games_dir: Path, params: Params, terms: Terms, ref: ShardRef) -> GameColumns | RejectedShard:
+def _check_shard(
+    games_dir: Path, params: Params, expected: ExpectedProperties, ref: ShardRef
+) -> GameColumns | RejectedShard:
     rules = rules_of(params.game)
     path = games_dir / ref.file.path
     try:
         columns = read_records(checked_path(ref.file, games_dir).read_bytes(), str(path))
     except StorageError as error:
         return RejectedShard(ref, str(error).partition("; ")[0], is_file_corrupt=True)
-    if fault := shard_fault(columns, ref, rules):
-        return RejectedShard(ref, f"{path}: {fault}", is_file_corrupt=True)
-    if faults := shard_faults(columns, rules, terms):
-        return RejectedShard(ref, reason_of(str(path), faults), is_file_corrupt=False)
+    if mismatch := shard_mismatch(columns, ref, rules):
+        return RejectedShard(ref, f"{path}: {mismatch}", is_file_corrupt=True)
+    if violations := shard_violations(columns, rules, expected):
+        return RejectedShard(ref, format_violations(str(path), violations), is_file_corrupt=False)
     return columns
 
 
 def _repeated_shards(
-    games: GameSet, openings: list[Opening], known: list[Opening], terms: Terms
+    games: GameSet, openings: list[Opening], known: list[Opening], expected: ExpectedProperties
 ) -> Iterator[RejectedShard]:
     """The new shards with games that repeat a game of the window, or each other too often."""
-    for fault in (*stream_faults(openings, known, terms), *duplicate_faults(openings)):
-        ref = next(ref for ref in games.shards if 0 <= fault.game - ref.first_game < ref.num_games)
-        yield RejectedShard(ref, reason_of(f"{GAMES_DIR}/{ref.file.path}", [fault]), is_file_corrupt=False)
+    for violation in (*stream_violations(openings, known, expected), *duplicate_violations(openings)):
+        ref = next(ref for ref in games.shards if 0 <= violation.game - ref.first_game < ref.num_games)
+        yield RejectedShard(ref, format_violations(f"{GAMES_DIR}/{ref.file.path}", [violation]), is_file_corrupt=False)
 
 
 def _quarantine(folder: Path, rejected: list[RejectedShard], store: Store) -> None:
@@ -280,10 +280,10 @@ def _quarantine(folder: Path, rejected: list[RejectedShard], store: Store) -> No
       StorageError: always.
     """
     for shard in rejected:
-        set_aside_games(folder, GAMES_DIR, shard.ref, shard.reason, None if shard.is_file_corrupt else store)
+        quarantine_games(folder, GAMES_DIR, shard.ref, shard.reason, None if shard.is_file_corrupt else store)
     reason = " ".join(line.strip() for line in rejected[0].reason.splitlines()[:2])
     more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
-    raise StorageError(f"{reason}{more}; quarantined in {folder / SET_ASIDE_DIR}, run `dvc repro` to play it again")
+    raise StorageError(f"{reason}{more}; quarantined in {folder / QUARANTINE_DIR}, run `dvc repro` to play it again")
 
 
 def _check_totals(games: GameSet, games_dir: Path) -> None:

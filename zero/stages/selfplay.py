@@ -12,13 +12,13 @@ import numpy as np
 
 from zero.config.params import Params, SelfplayParams, load_params
 from zero.errors import LineageError, StorageError
-from zero.record.metrics import METRICS_FILE, SelfplayMetrics, following_threshold
+from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.shards.executor import Progress
 from zero.shards.spec import ShardSpec, plan_shards
 from zero.stages.origin import origin_of
 from zero.stages.resignation import calibrate
 from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import CHAMPION_DIR, GAMES_DIR, GENERATION_FILE, PLAYER_DIR, STATE_DIR
+from zero.storage.layout import CHAMPION_DIR, GAMES_DIR, GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
 from zero.storage.manifests import RESIGNATION, Champion, GameSet, GenerationId
 from zero.storage.store import Store
 
@@ -43,14 +43,14 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
     from zero.shards.collect import collect_games  # imports the kernels, which planning does not need
 
     params = load_params(folder)
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
 
     specs = plan(folder, params, generation, store)
     origin = origin_of(STAGE, params, generation, {"champion": specs[0].weights[0]})
     collected = collect_games(folder, params, specs, store, origin, folder / GAMES_DIR, progress)
     metrics = selfplay_metrics(collected.games, params.selfplay, generation.resign_threshold)
 
-    write_manifest(folder / "metrics", metrics, METRICS_FILE)
+    write_manifest(folder, metrics, SELFPLAY_METRICS)
     return collected.game_set
 
 
@@ -151,7 +151,7 @@ def _measured_threshold(folder: Path, generation: GenerationId) -> float:
     )
     try:
         games = read_manifest(folder / GAMES_DIR, GameSet)
-        metrics = read_manifest(folder / "metrics", SelfplayMetrics, METRICS_FILE)
+        metrics = read_manifest(folder, SelfplayMetrics, SELFPLAY_METRICS)
     except StorageError:
         raise unfinished from None
     found = (games.origin.lineage, games.origin.generation, games.num_games, games.num_positions)

@@ -42,24 +42,23 @@ from zero.storage.files import (
     read_manifest,
     remove_other_files,
     sha256_bytes,
+    write_atomic,
     write_manifest,
-    write_whole,
 )
 from zero.storage.layout import (
     AVERAGE_FILE,
     CHALLENGER_DIR,
     GENERATION_FILE,
+    OPTIMIZER_FILE,
     RAW_WEIGHTS_FILE,
-    STATE_DIR,
     TRAINEE_DIR,
     TRAINING_CURVE,
     TRAINING_METRICS,
+    WEIGHTS_FILE,
     WINDOW_DIR,
 )
 from zero.storage.manifests import Checkpoint, GenerationId, Manifest, Origin, Window
 
-WEIGHTS_FILE = "weights.safetensors"
-OPTIMIZER_FILE = "optimizer.safetensors"
 SAMPLER_THREADS = {"cpu": 1, "cuda": 4}
 """Threads that make batches, by device. The number does not change any result."""
 
@@ -116,7 +115,7 @@ def run(folder: Path, progress: Progress | None = None) -> Checkpoint:
       WorkerError: a training process died.
     """
     params = load_params(folder)
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
     window = read_manifest(folder / WINDOW_DIR, Window)
     trainee = read_manifest(folder / TRAINEE_DIR, Checkpoint)
     check_trainee(trainee, params)
@@ -340,7 +339,7 @@ def _write_challenger(
     elif trained.raw_weights is not None:
         files[RAW_WEIGHTS_FILE] = trained.raw_weights
     for name, data in files.items():
-        write_whole(directory / name, data)
+        write_atomic(directory / name, data)
     refs = {name: file_ref(directory / name, directory) for name in files}
     checkpoint = Checkpoint(
         origin=origin,
@@ -368,5 +367,5 @@ def _write_metrics(folder: Path, params: Params, window: Window, trained: Traine
         window_positions=window.num_positions,
         health=health,
     )
-    write_whole(folder / TRAINING_METRICS, canonical_json(metrics))
-    write_whole(folder / TRAINING_CURVE, curve_text(trained.curve).encode())
+    write_atomic(folder / TRAINING_METRICS, canonical_json(metrics))
+    write_atomic(folder / TRAINING_CURVE, curve_text(trained.curve).encode())

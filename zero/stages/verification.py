@@ -16,21 +16,20 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from zero.config.params import Params, VerificationParams, load_params
-from zero.data.quarantine import SET_ASIDE_DIR, set_aside_games
+from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, game_record, read_records
 from zero.errors import LineageError, MismatchError, StorageError
 from zero.search.streams import next_below, stream_of
 from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
+from zero.shards.expected import size_limits
 from zero.shards.spec import PartialShard, ShardSpec
-from zero.shards.terms import limits_of
 from zero.stages import gating, selfplay
 from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import GAMES_DIR, GENERATION_FILE, MATCH_DIR, STATE_DIR
+from zero.storage.layout import GAMES_DIR, GENERATION_FILE, MATCH_DIR, QUARANTINE_DIR, VERIFICATION_METRICS
 from zero.storage.manifests import GameSet, GenerationId, Manifest, ShardRef
 from zero.storage.store import Store
 
 STAGE = "verification"
-METRICS_FILE = "verification.json"
 SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 HEADER_FIELDS = ("black", "white", "never_resigns")
 MOVE_FIELDS = ("actions", "root_values", "best_values", "visit_counts")
@@ -99,7 +98,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Verific
       LineageError: this machine cannot re-execute the shards, because it would plan them differently.
     """
     params = load_params(folder)
-    generation = read_manifest(folder / STATE_DIR, GenerationId, GENERATION_FILE)
+    generation = read_manifest(folder, GenerationId, GENERATION_FILE)
 
     sample = [
         *_sample(folder, params, "selfplay", selfplay.plan(folder, params, generation, store)),
@@ -115,7 +114,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Verific
     metrics = VerificationMetrics(
         selfplay=_verified("selfplay", sample, compared), gating=_verified("gating", sample, compared)
     )
-    write_manifest(folder / "metrics", metrics, METRICS_FILE)
+    write_manifest(folder, metrics, VERIFICATION_METRICS)
     return metrics
 
 
@@ -202,13 +201,13 @@ def _compare(folder: Path, shard: SampledShard, store: Store, second: Store) -> 
     stored = second.get_shard(shard.spec.key())
     if stored is None:
         raise StorageError(f"the re-executed shard of {path} is missing from {second.url}; run `dvc repro` again")
-    reexecuted = read_records(stored.data, "the re-executed shard", limits_of(shard.spec))
+    reexecuted = read_records(stored.data, "the re-executed shard", size_limits(shard.spec))
     if difference := first_difference(read_records(path.read_bytes(), str(path)), reexecuted):
         reason = f"{games_dir}/{path.name} differs from its re-execution: {difference}"
-        set_aside_games(folder, games_dir, shard.ref, reason, store)
+        quarantine_games(folder, games_dir, shard.ref, reason, store)
         raise MismatchError(
-            f"{reason}; nothing is recorded. It is quarantined in {folder / SET_ASIDE_DIR}: run `dvc repro` to play it "
-            "again. If that fails too, check this machine, the workers and their drivers"
+            f"{reason}; nothing is recorded. It is quarantined in {folder / QUARANTINE_DIR}: run `dvc repro` to play "
+            "it again. If that fails too, check this machine, the workers and their drivers"
         )
     log.info("%s/%s: %d games re-executed with equal bits", games_dir, path.name, reexecuted.num_games)
     return reexecuted

@@ -1,4 +1,4 @@
-"""How files are written, read and checked. Every write is complete or does not happen."""
+"""Writes, reads and checks files. Writes are atomic."""
 
 import hashlib
 import json
@@ -16,7 +16,6 @@ from zero.storage.manifests import MANIFEST_FILE, FileRef, Manifest
 
 CHUNK_BYTES = 1 << 20
 
-
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -27,7 +26,7 @@ def canonical_json(value: BaseModel | dict[str, Any]) -> bytes:
 
 
 def canonical_line(value: BaseModel) -> bytes:
-    """As `canonical_json`, on one line."""
+    """Canonical JSON as in `canonical_json`, on one line."""
     return (json.dumps(value.model_dump(mode="json"), sort_keys=True, allow_nan=False) + "\n").encode()
 
 
@@ -40,7 +39,7 @@ def sha256_file(path: Path) -> str:
     """SHA-256 (hex) of a file's content.
 
     Raises:
-      StorageError: it cannot be read.
+      StorageError: the file cannot be read.
     """
     digest = hashlib.sha256()
     try:
@@ -54,21 +53,22 @@ def sha256_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Writes a file that is there whole or not at all (temporary name, fsync, rename); makes its folder.
+def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Writes a file atomically (temporary name, fsync, rename), and creates its folder.
 
     Raises:
-      StorageError: the disk is full, the folder read-only, or the like.
+      StorageError: the file cannot be written, for example because the disk is full or the folder is read-only.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # In the same folder, since a rename is atomic only within one file system.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
+                os.fsync(file.fileno())  # otherwise a power cut can leave an empty file under the new name
             os.replace(temporary, path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
@@ -78,14 +78,14 @@ def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Puts the content of `source` at `target`, as a hard link where the file system allows. Neither is edited after.
+    """Makes `target` a hard link to `source`, or a copy if the file system cannot link. Neither may be edited later.
 
     Raises:
-      StorageError: there is no source, or the target cannot be written; it is then as it was.
+      StorageError: the source is missing, or the target cannot be written; the target is then unchanged.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.part")
+        temporary = target.with_name(f".{target.name}.part")  # os.link cannot replace an existing target
         temporary.unlink(missing_ok=True)
         try:
             try:
@@ -94,34 +94,34 @@ def link_or_copy(source: Path, target: Path) -> None:
                 shutil.copyfile(source, temporary)
             os.replace(temporary, target)
         finally:
-            temporary.unlink(missing_ok=True)  # also where both were one file already: then the rename does nothing
+            temporary.unlink(missing_ok=True)  # rename does nothing if both names already are the same file
     except OSError as error:
-        raise StorageError(f"cannot put {source} at {target}: {error.strerror}") from None
+        raise StorageError(f"cannot link or copy {source} to {target}: {error.strerror}") from None
 
 
 def file_ref(path: Path, folder: Path) -> FileRef:
-    """Reference to `path`, relative to `folder`."""
+    """Reference to the file `path`, relative to `folder`."""
     return FileRef(path=path.relative_to(folder).as_posix(), sha256=sha256_file(path), num_bytes=path.stat().st_size)
 
 
 def checked_path(ref: FileRef, folder: Path) -> Path:
-    """Path of the referenced file, whose content has been checked.
+    """Path of the referenced file, after a check of its content.
 
     Raises:
-      StorageError: it is missing, or its content is not the one the manifest names.
+      StorageError: the file is missing, or its SHA-256 is not that of the reference.
     """
     path = folder / ref.path
     found = sha256_file(path)
     if found != ref.sha256:
         raise StorageError(
-            f"{path} was altered: its SHA-256 is {found[:12]}, its manifest says {ref.sha256[:12]}; "
+            f"{path} is corrupt: its SHA-256 is {found[:12]}, its manifest has {ref.sha256[:12]}; "
             "restore it with `dvc checkout --force`"
         )
     return path
 
 
 def remove_other_files(folder: Path, refs: Collection[FileRef]) -> None:
-    """Removes the files of `folder` that are neither its manifest nor one of `refs`."""
+    """Removes the files of `folder` that are neither its manifest nor in `refs`."""
     kept = {MANIFEST_FILE, *(ref.path for ref in refs)}
     for path in folder.iterdir():
         if path.is_file() and path.name not in kept:
@@ -129,15 +129,15 @@ def remove_other_files(folder: Path, refs: Collection[FileRef]) -> None:
 
 
 def write_manifest(folder: Path, manifest: Manifest, name: str = MANIFEST_FILE) -> None:
-    """Writes `manifest` as `name` in `folder`, whole."""
-    write_whole(folder / name, canonical_json(manifest))
+    """Writes `manifest` as `name` in `folder`, atomically."""
+    write_atomic(folder / name, canonical_json(manifest))
 
 
 def read_manifest(folder: Path, kind: type[Model], name: str = MANIFEST_FILE) -> Model:
-    """Manifest of `folder`.
+    """Reads the manifest `name` of `folder`.
 
     Raises:
-      StorageError: it is missing or is no manifest of that kind.
+      StorageError: the file is missing, or is not a manifest of that kind.
     """
     path = folder / name
     try:
@@ -145,6 +145,6 @@ def read_manifest(folder: Path, kind: type[Model], name: str = MANIFEST_FILE) ->
     except OSError:
         raise StorageError(f"no {path}; run `dvc checkout`, or `dvc repro` in a lineage's workspace") from None
     except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        raise StorageError(f"{path} is no {kind.__name__}: {place}: {fault['msg']}") from None
+        violation = error.errors()[0]
+        field = ".".join(str(part) for part in violation["loc"])
+        raise StorageError(f"{path} is not a {kind.__name__}: {field}: {violation['msg']}") from None

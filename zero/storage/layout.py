@@ -1,6 +1,6 @@
-"""Paths of a lineage's workspace. Names only.
+"""Paths in a lineage's workspace, relative to it, each defined once.
 
-This module imports no library, so that a process which needs a path does not load torch.
+Names only: this module imports no library, so that a process which needs a path does not load torch.
 """
 
 from pathlib import Path
@@ -15,8 +15,7 @@ STATE_DIRS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
 """What a generation starts from. DVC tracks each by a file beside it, such as `state/champion.dvc`."""
 PLAYER_DIR = "state/champion/selfplay"
 """The network that plays with `selfplay.overlap`: in the champion's folder, so that DVC tracks both as one output."""
-GENERATION_FILE = "generation.json"
-GENERATION_PATH = f"{STATE_DIR}/{GENERATION_FILE}"
+GENERATION_FILE = "state/generation.json"
 
 GAMES_DIR = "data/games"
 WINDOW_DIR = "data/window"
@@ -24,22 +23,37 @@ CHALLENGER_DIR = "models/challenger"
 MATCH_DIR = "data/match"
 DATA_DIRS = (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)
 """What the stages of a generation write, in their order."""
+
+WEIGHTS_FILE = "weights.safetensors"
+"""In the folder of a checkpoint or champion: the weights of the player."""
+OPTIMIZER_FILE = "optimizer.safetensors"
+"""In the folder of a checkpoint: the momentum buffers."""
 RAW_WEIGHTS_FILE = "raw-weights.safetensors"
 """In the challenger's folder: the weights from which training continues, if they are not the player's."""
 AVERAGE_FILE = "average.safetensors"
 """In the challenger's folder, only after a restart: the moving average from which training continues."""
 
-DVC_LOCK = "dvc.lock"
-CONSTRAINTS_FILE = "constraints.txt"
+METRICS_DIR = "metrics"
 SELFPLAY_METRICS = "metrics/selfplay.json"
 REPLAY_METRICS = "metrics/replay.json"
 TRAINING_METRICS = "metrics/training.json"
 GATING_METRICS = "metrics/gating.json"
 VERIFICATION_METRICS = "metrics/verification.json"
 METRICS_FILES = (SELFPLAY_METRICS, REPLAY_METRICS, TRAINING_METRICS, GATING_METRICS, VERIFICATION_METRICS)
+PLOTS_DIR = "plots"
 TRAINING_CURVE = "plots/training.csv"
+
+LEDGER_FILE = "record/ledger.jsonl"
+PROVENANCE_FILE = "record/provenance.intoto.jsonl"
+KEY_FILE = "record/signing-key.pub"
+
+CONSTRAINTS_FILE = "constraints.txt"
+PIPELINE_FILE = "dvc.yaml"
+DVC_LOCK = "dvc.lock"
+COSTS_DIR = f"{STATE_FOLDER}/costs"
+QUARANTINE_DIR = f"{STATE_FOLDER}/quarantine"
 
 
 def workspace_dir(home: Path, lineage: str) -> Path:
-    """Path of a lineage's workspace, whether it exists or not."""
+    """Folder of a lineage's workspace, which may not exist yet."""
     return home / STATE_FOLDER / "workspaces" / lineage

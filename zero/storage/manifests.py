@@ -1,7 +1,7 @@
-"""What crosses a stage: frozen manifests with digests, and the only ways a file is written or checked.
+"""Manifests: frozen models of what stages exchange as files.
 
-A manifest is canonical JSON (sorted keys, one final newline), names every file by SHA-256 and size, and holds no time,
-duration, host or commit, so that a recomputation gives the same bytes; the commit is in the provenance of the tag.
+A manifest is canonical JSON (sorted keys, one final newline) and names every file by SHA-256 and size. It holds no
+time, duration, host or commit, so that a recomputation gives the same bytes; the provenance of the tag has the commit.
 """
 
 from operator import not_
@@ -15,28 +15,28 @@ from zero.config.params import NetworkParams
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MANIFEST_FILE = "manifest.json"
 RESIGNATION = "resignation"
-"""How a game ended that a player gave up."""
+"""End of a game in which a player resigned."""
 NO_RESIGNATION = -1.0
-"""A threshold of resignation that no value is below."""
+"""Resignation threshold below every value: no player resigns."""
 
 
 class Manifest(BaseModel):
-    """Base of what is written as JSON."""
+    """Base class of models that are written as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class FileRef(Manifest):
-    """A file by its content."""
+    """A file and its content."""
 
     path: str
-    """Relative to the folder of the manifest."""
+    """Path relative to the folder of the manifest."""
     sha256: Sha256
     num_bytes: int
 
 
 class Origin(Manifest):
-    """What made an artifact; everything in it is equal when it is made again."""
+    """What an artifact was made from; a recomputation gives the same values."""
 
     stage: str
     lineage: str
@@ -44,7 +44,7 @@ class Origin(Manifest):
     seed: int
     params_digest: Sha256
     engine: Sha256
-    """Fingerprint of the sources that ran."""
+    """Code digest of the stage."""
     inputs: dict[str, Sha256]
     """SHA-256 of each input by name."""
 
@@ -59,7 +59,7 @@ class ShardRef(Manifest):
     first_game: int
     num_games: int
     num_positions: int
-    """Moves in all of its games."""
+    """Number of moves in all of its games."""
 
 
 class GameSet(Manifest):
@@ -72,15 +72,15 @@ class GameSet(Manifest):
 
 
 class WindowShard(Manifest):
-    """A shard of the window and the games of it that are in the window."""
+    """A shard of the window, and which of its games are in the window."""
 
     shard: ShardRef
     skip_games: int
-    """Games at its start that are too old to be in the window."""
+    """Number of games at the start of the shard that are too old for the window."""
 
 
 class Window(Manifest):
-    """`data/window`: exactly what the network is trained on, oldest game first."""
+    """`data/window`: the games that the network is trained on, oldest first."""
 
     origin: Origin
     shards: tuple[WindowShard, ...]
@@ -96,29 +96,29 @@ class Checkpoint(Manifest):
     step: int
     """Optimiser steps since generation 0."""
     learning_rate_factor: float
-    """Factor that the KL adaptation has put on the schedule; 1 without it."""
+    """Factor on the schedule from the KL adaptation; 1 without it."""
     weights: FileRef
     """The player: the moving average of the weights, or the weights themselves."""
     optimizer: FileRef
     """Momentum buffers by parameter name."""
     raw_weights: FileRef | None = None
-    """The weights that training goes on from, if they are not `weights`: those without the moving average, or after a
-    restart those that the training began with."""
+    """The weights that training continues from, if they are not `weights`: those without the moving average, or after
+    a restart those that the training started with."""
     average: FileRef | None = Field(default=None, exclude_if=lambda file: file is None)
-    """After a restart: the moving average that training goes on from. None: it is `weights`."""
+    """After a restart: the moving average that training continues from. None: it is `weights`."""
     restarts: bool = Field(default=False, exclude_if=not_)
-    """True: the health check called the training dead (`zero.health`). The next training restarts from the checkpoint
-    that this one started from, which `step`, `learning_rate_factor`, `raw_weights`, `optimizer` and `average` repeat.
-    Only `weights`, which played the match, come from this training."""
+    """True: the health check found the training dead (`zero.network.health`), and the next training restarts from the
+    checkpoint that this one started from. `step`, `learning_rate_factor`, `raw_weights`, `optimizer` and `average` are
+    those of that checkpoint; only `weights`, which played the match, come from this training."""
 
     @property
     def trainee(self) -> FileRef:
-        """The weights that training goes on from."""
+        """The weights that training continues from."""
         return self.raw_weights or self.weights
 
     @property
     def trainee_average(self) -> FileRef:
-        """The moving average that training goes on from."""
+        """The moving average that training continues from."""
         return self.average or self.weights
 
     @property
@@ -131,17 +131,17 @@ class Checkpoint(Manifest):
 class Champion(Manifest):
     """`state/champion`: the best player, which plays the games of the next generation.
 
-    With `selfplay.overlap` those are played by `state/champion/selfplay`: an earlier champion, or the same again.
+    With `selfplay.overlap`, `state/champion/selfplay` plays them instead: an earlier champion, or the same one.
     """
 
     generation: int
-    """Generation whose challenger it was."""
+    """Generation that trained it."""
     network: NetworkParams
     weights: FileRef
 
 
 class Colours(Manifest):
-    """Games of the challenger with one colour."""
+    """Results of the challenger with one colour."""
 
     wins: int
     losses: int
@@ -149,7 +149,7 @@ class Colours(Manifest):
 
 
 class MatchResult(Manifest):
-    """A match as the challenger sees it."""
+    """Result of a match, for the challenger."""
 
     wins: int
     losses: int
@@ -157,7 +157,7 @@ class MatchResult(Manifest):
     as_black: Colours
     as_white: Colours
     unique_games: int
-    """Different sequences of moves among the games."""
+    """Number of different move sequences among the games."""
     score: float
     """(wins + draws / 2) / games."""
     interval: tuple[float, float]
@@ -166,7 +166,7 @@ class MatchResult(Manifest):
 
 
 class PromotionDecision(Manifest):
-    """`metrics/gating.json`: who stays, and why."""
+    """`metrics/gating.json`: whether the challenger was promoted, and why."""
 
     lineage: str
     generation: int
@@ -176,18 +176,18 @@ class PromotionDecision(Manifest):
     challenger: Sha256
     """SHA-256 of its weights."""
     champion: Sha256
-    """SHA-256 of the weights it played against."""
+    """SHA-256 of the weights of its opponent."""
 
 
 class GenerationId(Manifest):
-    """`state/generation.json`: which generation of which lineage the workspace makes."""
+    """`state/generation.json`: the lineage, and the generation that the workspace makes next."""
 
     lineage: str
     number: int
     resign_threshold: float
-    """A player resigns below it, see `zero.stages.resignation`; NO_RESIGNATION: nobody does."""
+    """A player resigns below this value, see `zero.stages.resignation`; NO_RESIGNATION: never."""
     player: Sha256 | None = Field(default=None, exclude_if=lambda digest: digest is None)
-    """Weights of `state/champion/selfplay`, which play with `selfplay.overlap`; None where there are none."""
+    """SHA-256 of the weights of `state/champion/selfplay`, for `selfplay.overlap`; None if there are none."""
 
 
 class Source(Manifest):
@@ -196,44 +196,44 @@ class Source(Manifest):
     tag: str
     commit: str
     line: Sha256
-    """SHA-256 of its line of the ledger."""
+    """SHA-256 of the generation's line of the ledger."""
 
 
 class LedgerEntry(Manifest):
-    """One line of `record/ledger.jsonl`; `previous` chains it to the line before."""
+    """One line of `record/ledger.jsonl`; `previous` chains it to the previous line."""
 
     lineage: str
     generation: int
     kind: Literal["start", "decision", "rollback", "branch"]
     decision: PromotionDecision | None
     source: Source | None
-    """Of a rollback or a branch."""
+    """Where a rollback or a branch starts from; None for other kinds."""
     provenance: Sha256
-    """SHA-256 of the signed statement in `record/provenance.intoto.jsonl`."""
+    """SHA-256 of the signed attestation in `record/provenance.intoto.jsonl`."""
     champion: Sha256
-    """Weights of the champion after the decision."""
+    """SHA-256 of the champion's weights after the decision."""
     champion_generation: int
     trainee: Sha256
-    """Weights that training goes on from."""
+    """SHA-256 of the weights that training continues from."""
     params_digest: Sha256
     lock_digest: Sha256
-    """SHA-256 of dvc.lock; of the empty text where no stage has run."""
+    """SHA-256 of dvc.lock; of the empty string if no stage has run."""
     previous: Sha256
-    """SHA-256 of the line before; zeros for the first."""
+    """SHA-256 of the previous line; zeros for the first line."""
 
 
 class GameRecord(NamedTuple):
     """One finished game, T moves long."""
 
     actions: np.ndarray  # [T] int16
-    visit_counts: np.ndarray  # [T, A] uint16, policy target times its sum; 0 where a move is no target
+    visit_counts: np.ndarray  # [T, A] uint16, policy target times its sum; zeros if the move has no target
     root_values: np.ndarray  # [T] float32, mean value of the search, seen by the player to move
     best_values: np.ndarray  # [T] float32, that of the most visited action
-    ownership: np.ndarray  # [S*S] int8 at the end, +1, 0, -1 for Black; [0] where it was not played out or has no area
+    ownership: np.ndarray  # [S*S] int8 at the end, +1, 0, -1 for Black; [0] if not played out or without area
     outcome: int  # +1, 0, -1 for Black
     margin: float  # Black's area less White's less komi; 0 for games without a score and resigned games
     end: str  # how it ended: "passes", "line", "full", "length", "resignation"
-    never_resigns: bool  # True for a calibration game, played to its end whatever the values
+    never_resigns: bool  # True for a calibration game, which is played to its end regardless of the values
     game: int  # number of the game in its generation
     black: str  # SHA-256 of the weights that played Black
     white: str

@@ -1,18 +1,25 @@
-"""The store: weights and shards by hash, under one fsspec URL (a local folder by default, `s3://` in a cluster).
+"""The store: weights, shards and files by hash, under one fsspec URL (a local folder, or `s3://` in a cluster).
 
-A put is whole or nothing; a read checks the content; a bad object is set aside, so that it is computed again.
-Layout: `weights/<sha256>.safetensors`, `shards/<kk>/<key>.<sha256>.parquet` (kk: first two digits of the key),
-`receipts/<kk>/<key>.<sha256>.<worker>.json` (who played a shard, and what it cost), `files/<sha256>` and
-`trainings/<kk>/<key>.<sha256>.json` (a training that was done elsewhere: its files by hash), `set-aside/` for bad
-objects, each with its reason in a text file beside it. The object's own hash is in its name, so that a reader can check
-it with nothing else at hand.
+Writes are atomic and reads check the content. Corrupt objects are quarantined, so that they are computed again. Layout
+(`<kk>` is the first two digits of the key):
 
-Each of fsspec's file systems fails in its own way (an S3 server that is down or wants other credentials: botocore's
-errors, which are no OSError), so any exception of theirs becomes a `StorageError` here: of a server that does not
-answer only after it was asked again for a while.
+| path | content |
+|---|---|
+| `weights/<sha256>.safetensors` | weights of a network |
+| `shards/<kk>/<key>.<sha256>.parquet` | the games of a shard |
+| `receipts/<kk>/<key>.<sha256>.<worker>.json` | who played a shard, and what it cost |
+| `files/<sha256>` | files of trainings on other machines |
+| `trainings/<kk>/<key>.<sha256>.json` | the files of such a training, by hash |
+| `quarantine/` | corrupt objects, each with its reason in a text file beside it |
 
-Who has no right to set a bad object aside, a worker with its key, tells of it and takes it as missing. A put of what
-its name says heals it: it writes over what differs. An object that the server says has its MD5 is not read for that.
+The name of an object has its hash, so that a reader can check it without other data.
+
+The file systems of fsspec raise errors of many types (botocore's are not OSErrors), so each of their exceptions becomes
+a `StorageError` here. Requests to an unreachable server are retried first.
+
+Clients without delete permission (workers) log a corrupt object and treat it as missing; uploading the correct bytes
+again repairs it. An upload is skipped if the object's size and MD5 are right already; the MD5 comes from the server if
+it has one.
 """
 
 import errno
@@ -34,17 +41,17 @@ from zero.config.settings import STATE_FOLDER, STORE_OFF, Settings, home_dir
 from zero.errors import StorageError
 from zero.storage.files import sha256_bytes
 
-BAD_FOLDER = "set-aside"
+QUARANTINE_FOLDER = "quarantine"
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
-"""What the name of a worker may have that a file name should not."""
+"""Characters of a worker's name that are replaced in file names."""
 REASON_SUFFIX = ".reason.txt"
-ALTERED = "altered: its content is not the one that its name says"
+CORRUPT = "corrupt: its SHA-256 is not that of its name"
 OUTAGE_SECONDS = 180.0
-"""How long a server that does not answer is asked again: a restart takes some seconds, a careful one a minute."""
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
-NO_ANSWER = {errno.EHOSTUNREACH, errno.ENETUNREACH}
-LATER = {429, 500, 502, 503, 504}
-"""What an S3 server, or a proxy before it, answers where the same request may do well later (HTTP status)."""
+"""Time for which requests to an unreachable server are retried: its restart takes seconds to a minute."""
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 15.0
+NO_ROUTE_ERRNOS = {errno.EHOSTUNREACH, errno.ENETUNREACH}
+RETRYABLE_STATUS = {429, 500, 502, 503, 504}
+"""HTTP status codes of an S3 server or its proxy after which the same request may succeed later."""
 
 T = TypeVar("T")
 
@@ -52,14 +59,14 @@ log = logging.getLogger(__name__)
 
 
 class StoredShard(NamedTuple):
-    """A shard read from the store and checked."""
+    """The bytes of a shard, checked against their hash."""
 
     data: bytes
     sha256: str
 
 
 class Store:
-    """Weights and shards under a URL. Safe for many readers and writers: equal names hold equal bytes."""
+    """Weights, shards and files under a URL. Safe for concurrent readers and writers: equal names have equal bytes."""
 
     def __init__(self, url: str) -> None:
         """Opens the store at `url`; a plain path is a local folder.
@@ -67,7 +74,7 @@ class Store:
         Raises:
           StorageError: the URL cannot be opened.
         """
-        import fsspec  # it searches all installed packages; most commands open no store
+        import fsspec  # slow: it scans all installed packages, and most commands open no store
 
         try:
             self._files, root = fsspec.core.url_to_fs(url)
@@ -89,7 +96,7 @@ class Store:
         """Weights by their SHA-256, checked.
 
         Raises:
-          StorageError: they are not there, or were altered (and are then set aside).
+          StorageError: the weights are missing, or corrupt (and then quarantined).
         """
         name = f"weights/{sha256}.safetensors"
         data = self._get(name)
@@ -98,17 +105,17 @@ class Store:
                 f"weights {sha256[:12]} are not in the store {self.url}; run the stage again to put them"
             )
         if sha256_bytes(data) != sha256:
-            raise StorageError(f"{name} in the store {self.url} {self._set_altered_aside(name)}")
+            raise StorageError(f"{name} in the store {self.url} {self._quarantine_corrupt(name)}")
         return data
 
     def put_shard(self, key: str, data: bytes) -> str:
-        """Stores the shard of a spec key and returns the SHA-256 of its bytes."""
+        """Stores the shard of a key and returns the SHA-256 of its bytes."""
         digest = sha256_bytes(data)
         self._put(f"shards/{key[:2]}/{key}.{digest}.parquet", data)
         return digest
 
     def get_shard(self, key: str) -> StoredShard | None:
-        """The shard of a spec key, checked; None where it is missing or was altered (and is then set aside)."""
+        """The shard of a key, checked; None if it is missing or corrupt (and then quarantined)."""
         for name in self._shard_names(key):
             digest = name.rsplit(".", 2)[-2]
             data = self._checked(name, digest)
@@ -116,65 +123,65 @@ class Store:
                 return StoredShard(data, digest)
         return None
 
-    def set_aside_shard(self, key: str, reason: str) -> bool:
-        """Takes the shard of a spec key out of use, so that it is played again; False where there is none.
+    def quarantine_shard(self, key: str, reason: str) -> bool:
+        """Moves the shard of a key to `quarantine/`, so that it is played again; False if there is none.
 
-        What was stored stays in `set-aside/`, and `reason` in a text file beside it.
+        `reason` goes to a text file beside it.
 
         Raises:
-          StorageError: the store does not answer, or this machine may not.
+          StorageError: the store does not answer, or this client has no permission.
         """
         names = self._shard_names(key)
         for name in names:
-            if not self._set_aside(name, reason):
-                raise StorageError(f"cannot set aside {name} in the store {self.url}: no right to do so")
+            if not self._quarantine(name, reason):
+                raise StorageError(f"cannot quarantine {name} in the store {self.url}: permission denied")
         return bool(names)
 
     def put_receipt(self, key: str, sha256: str, worker: str, data: bytes) -> None:
-        """Stores the receipt of a shard that `worker` has played; receipts are no part of what is rebuilt."""
+        """Stores the receipt of a shard that `worker` has played; receipts are not reproducible."""
         self._put(f"receipts/{key[:2]}/{key}.{sha256}.{UNSAFE.sub('-', worker)}.json", data)
 
     def get_receipts(self, key: str) -> list[bytes]:
-        """The receipts of a shard, one for each worker that has played it."""
+        """The receipts of a shard, one per worker that has played it."""
         found = [self._get(name) for name in self._names("receipts", key, ".json")]
         return [data for data in found if data is not None]
 
     def has_shard(self, key: str) -> bool:
-        """True where a shard of that key is listed; its content is checked when it is read."""
+        """True if the store lists a shard of that key; its content is checked only when it is read."""
         return bool(self._shard_names(key))
 
     def put_file(self, data: bytes) -> str:
-        """Stores a file under its SHA-256, and returns that."""
+        """Stores a file under its SHA-256, which it returns."""
         digest = sha256_bytes(data)
         self._put(f"files/{digest}", data)
         return digest
 
     def get_file(self, sha256: str) -> bytes | None:
-        """A file by its SHA-256, checked; None where it is missing or was altered (and is then set aside)."""
+        """A file by its SHA-256, checked; None if it is missing or corrupt (and then quarantined)."""
         return self._checked(f"files/{sha256}", sha256)
 
     def put_training(self, key: str, data: bytes) -> None:
-        """Stores what came out of a training: the list of its files, which are stored before it."""
+        """Stores the result of a training: the list of its files, which must be in the store already."""
         self._put(f"trainings/{key[:2]}/{key}.{sha256_bytes(data)}.json", data)
 
     def get_trainings(self, key: str) -> list[bytes]:
-        """What came out of a training, one list of files for each different outcome; altered ones are set aside."""
+        """Results of a training, one list of files per different result; corrupt ones are quarantined."""
         names = self._names("trainings", key, ".json")
         found = [self._checked(name, name.rsplit(".", 2)[-2]) for name in names]
         return [data for data in found if data is not None]
 
-    def _asked(self, work: Callable[[], T]) -> T:
-        """What `work` gives; a server that does not answer is asked again, for `OUTAGE_SECONDS` in all."""
-        deadline, pause = time.monotonic() + OUTAGE_SECONDS, FIRST_PAUSE
+    def _retry(self, request: Callable[[], T]) -> T:
+        """The result of `request`, which is retried for `OUTAGE_SECONDS` while the server is unreachable."""
+        deadline, pause = time.monotonic() + OUTAGE_SECONDS, FIRST_RETRY_SECONDS
         while True:
             try:
-                return work()
+                return request()
             except Exception as error:
                 if self._local or not is_outage(error) or time.monotonic() + pause > deadline:
                     raise
-                log.warning("the store %s does not answer (%s); asking again in %.0f s", self.url, error, pause)
+                log.warning("the store %s does not answer (%s); retrying in %.0f s", self.url, error, pause)
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
 
     def _shard_names(self, key: str) -> list[str]:
         return self._names("shards", key, ".parquet")
@@ -182,8 +189,8 @@ class Store:
     def _names(self, kind: str, key: str, suffix: str) -> list[str]:
         folder = f"{self._root}/{kind}/{key[:2]}"
         try:
-            self._files.invalidate_cache(folder)
-            listed: list[Any] = self._asked(lambda: self._files.ls(folder, detail=False))
+            self._files.invalidate_cache(folder)  # another process may have added objects
+            listed: list[Any] = self._retry(lambda: self._files.ls(folder, detail=False))
         except FileNotFoundError:
             return []
         except Exception as error:
@@ -194,13 +201,13 @@ class Store:
     def _put(self, name: str, data: bytes) -> None:
         path = f"{self._root}/{name}"
         try:
-            held = self._holds(name, data)
-            if held:
+            is_equal = self._equals(name, data)
+            if is_equal:
                 return
-            if held is not None:
-                log.warning("%s in the store %s is not what is put there now; it is written over", name, self.url)
+            if is_equal is not None:
+                log.warning("%s in the store %s has other bytes than those to store; overwriting it", name, self.url)
             if not self._local:
-                self._asked(lambda: self._files.pipe_file(path, data))  # an object store's put is whole or nothing
+                self._retry(lambda: self._files.pipe_file(path, data))  # atomic in an object store
                 return
             target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -216,22 +223,22 @@ class Store:
         except Exception as error:
             raise StorageError(f"cannot write to the store {self.url}: {error}; free space or set ZERO_STORE") from None
 
-    def _holds(self, name: str, data: bytes) -> bool | None:
-        """True where an object is these bytes, None where there is none; one whose MD5 is told is not read."""
+    def _equals(self, name: str, data: bytes) -> bool | None:
+        """True if an object has these bytes, None if it is missing; not read if the server gives its MD5."""
         path = f"{self._root}/{name}"
-        self._files.invalidate_cache(self._files._parent(path))  # else a list from before is asked
+        self._files.invalidate_cache(self._files._parent(path))  # `info` would use an old listing
         try:
-            told = self._asked(lambda: self._files.info(path))
+            info = self._retry(lambda: self._files.info(path))
         except FileNotFoundError:
             return None
-        if told["size"] != len(data):
+        if info["size"] != len(data):
             return False
         md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        return str(told.get("ETag", "")).strip('"') == md5 or self._read(name) == data
+        return str(info.get("ETag", "")).strip('"') == md5 or self._read(name) == data
 
     def _read(self, name: str) -> bytes | None:
         try:
-            return bytes(self._asked(lambda: self._files.cat_file(f"{self._root}/{name}")))
+            return bytes(self._retry(lambda: self._files.cat_file(f"{self._root}/{name}")))
         except FileNotFoundError:
             return None
 
@@ -242,60 +249,62 @@ class Store:
             raise StorageError(f"the store {self.url} does not answer: {error}") from None
 
     def _checked(self, name: str, sha256: str) -> bytes | None:
-        """An object; None where it is missing or was altered (and is then set aside)."""
+        """An object, checked; None if it is missing or corrupt (and then quarantined)."""
         data = self._get(name)
         if data is None or sha256_bytes(data) == sha256:
             return data
-        log.warning("%s in the store %s %s", name, self.url, self._set_altered_aside(name))
+        log.warning("%s in the store %s %s", name, self.url, self._quarantine_corrupt(name))
         return None
 
-    def _set_altered_aside(self, name: str) -> str:
-        """Sets an altered object aside where this machine may; what happened and what to do, in words."""
-        if self._set_aside(name, ALTERED):
-            return "was altered and is set aside; run the stage again"
-        return "is altered, and this machine may not set it aside; run the generation again: the trainer writes it anew"
+    def _quarantine_corrupt(self, name: str) -> str:
+        """Quarantines a corrupt object if this client has permission; returns what happened and the remedy, as text."""
+        if self._quarantine(name, CORRUPT):
+            return "was corrupt and is quarantined; run the stage again"
+        return "is corrupt, and this client may not quarantine it; run the generation again: the trainer rewrites it"
 
-    def _set_aside(self, name: str, reason: str) -> bool:
-        """Moves an object to `set-aside/`, with the reason; False where this machine may not."""
-        target = f"{self._root}/{BAD_FOLDER}/{name.rsplit('/', 1)[-1]}.{uuid.uuid4().hex[:8]}"
+    def _quarantine(self, name: str, reason: str) -> bool:
+        """Moves an object to `quarantine/`, with the reason; False if this client has no permission."""
+        target = f"{self._root}/{QUARANTINE_FOLDER}/{name.rsplit('/', 1)[-1]}.{uuid.uuid4().hex[:8]}"
         note = f"{target}{REASON_SUFFIX}"
         try:
-            if self._local:  # elsewhere there are no folders
-                self._files.makedirs(f"{self._root}/{BAD_FOLDER}", exist_ok=True)
-            self._asked(lambda: self._files.pipe_file(note, f"{reason}\n".encode()))
+            if self._local:  # object stores have no folders
+                self._files.makedirs(f"{self._root}/{QUARANTINE_FOLDER}", exist_ok=True)
+            self._retry(lambda: self._files.pipe_file(note, f"{reason}\n".encode()))
             try:
-                self._asked(lambda: self._files.mv(f"{self._root}/{name}", target))
-            except FileNotFoundError:  # another process was quicker, and has told why
-                self._asked(lambda: self._files.rm_file(note))
+                self._retry(lambda: self._files.mv(f"{self._root}/{name}", target))
+            except FileNotFoundError:  # another process has moved it, with its own reason
+                self._retry(lambda: self._files.rm_file(note))
         except PermissionError:
             return False
         except Exception as error:
-            raise StorageError(f"cannot set aside {name} in the store {self.url}: {error}") from None
+            raise StorageError(f"cannot quarantine {name} in the store {self.url}: {error}") from None
         return True
 
 
 def is_outage(error: BaseException) -> bool:
-    """True where a server did not answer or asked for patience, so that the same request may be answered later.
+    """True if a server did not answer or asked to retry later, so that the same request may succeed later.
 
-    Aiobotocore says of a server that is away, or whose name is not known, what is no OSError; an answer of HTTP becomes
-    an OSError whose cause has the status (`s3fs.errors`). Where botocore is not imported, the error is not its own.
+    For an unreachable server or an unknown host, aiobotocore raises errors that are not OSErrors. `s3fs.errors` turns
+    an HTTP error into an OSError whose cause has the status. If botocore is not imported, the error is not one of its.
     """
-    if isinstance(error, ConnectionError | TimeoutError) or (isinstance(error, OSError) and error.errno in NO_ANSWER):
+    if isinstance(error, ConnectionError | TimeoutError) or (
+        isinstance(error, OSError) and error.errno in NO_ROUTE_ERRNOS
+    ):
         return True
-    answer: Any = getattr(error.__cause__, "response", None)
-    if isinstance(answer, dict) and answer.get("ResponseMetadata", {}).get("HTTPStatusCode") in LATER:
+    response: Any = getattr(error.__cause__, "response", None)
+    if isinstance(response, dict) and response.get("ResponseMetadata", {}).get("HTTPStatusCode") in RETRYABLE_STATUS:
         return True
-    names: Any = sys.modules.get("botocore.exceptions")
+    botocore: Any = sys.modules.get("botocore.exceptions")
     return (
-        names is not None
-        and isinstance(error, (names.ConnectionError, names.HTTPClientError))
-        and not isinstance(error, names.SSLError)  # of a certificate: it stays as it is
+        botocore is not None
+        and isinstance(error, (botocore.ConnectionError, botocore.HTTPClientError))
+        and not isinstance(error, botocore.SSLError)  # a bad certificate stays bad
     )
 
 
 @contextmanager
 def open_store(folder: Path) -> Iterator[Store]:
-    """The store of this machine; with `ZERO_STORE=off` an empty one that is gone afterwards."""
+    """The store of this machine; with `ZERO_STORE=off` an empty, temporary one."""
     url = Settings().store
     if url == STORE_OFF:
         scratch = tempfile.mkdtemp(prefix="zero-store-")
@@ -305,7 +314,5 @@ def open_store(folder: Path) -> Iterator[Store]:
             shutil.rmtree(scratch, ignore_errors=True)
     else:
         here = home_dir(folder)
-        local = (
-            url if "://" in url else str(here / (url or f"{STATE_FOLDER}/store"))
-        )  # a relative path is in the project
-        yield Store(local)
+        # A relative path is relative to the project.
+        yield Store(url if "://" in url else str(here / (url or f"{STATE_FOLDER}/store")))

@@ -1,4 +1,4 @@
-"""Git and DVC by their command lines, with no need of a configured identity, a network or a terminal."""
+"""Runs git and DVC from the command line, without a configured identity, network or terminal."""
 
 import os
 import subprocess
@@ -30,16 +30,14 @@ QUIET = {
     "DVC_NO_ANALYTICS": "1",
     "DO_NOT_TRACK": "true",
 }
-
-
 PUSH_FAILED = "error: failed to push some refs"
-"""What git says last of any push that failed; the reason is before it."""
+"""The last line of git's output after a failed push; the reason is in an earlier line."""
 OUTER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
-"""What a git hook sets for the repository it runs in; here it would divert commands from the folder they name."""
+"""Variables that a git hook sets for its own repository. They would redirect our commands to that repository."""
 
 
 def environment() -> dict[str, str]:
-    """Environment of a child: this Python's programs first on the path, telemetry off, an identity for commits."""
+    """Environment of a child process: this Python first on the path, no telemetry, an identity for commits."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     identity = {name: os.environ.get(name, value) for name, value in IDENTITY.items()}
     outer = {name: value for name, value in os.environ.items() if name not in OUTER_GIT}
@@ -50,7 +48,7 @@ def git(folder: Path, *arguments: str) -> str:
     """Output of a git command run in `folder`.
 
     Raises:
-      LineageError: it failed; with its last words.
+      LineageError: the command failed; the message has the end of its log.
     """
     return _run(["git", *arguments], folder)
 
@@ -59,7 +57,7 @@ def dvc(folder: Path, *arguments: str) -> str:
     """Output of a DVC command run in `folder`.
 
     Raises:
-      LineageError: it failed; with its last words.
+      LineageError: the command failed; the message has the end of its log.
     """
     return _run([sys.executable, "-m", "dvc", *arguments], folder)
 
@@ -72,36 +70,35 @@ def _run(command: list[str], folder: Path) -> str:
             f"cannot run `{command[0]}` in {folder}; install it, or check that the folder is there"
         ) from None
     if done.returncode:
-        words = _last_words((done.stderr or done.stdout).strip().splitlines())
+        reason = _log_tail((done.stderr or done.stdout).strip().splitlines())
         name = "dvc" if "dvc" in command[:3] else command[0]
         shown = " ".join(command[3:] if name == "dvc" else command[1:])
-        raise LineageError(f"`{name} {shown}` failed in {folder}: {words}")
+        raise LineageError(f"`{name} {shown}` failed in {folder}: {reason}")
     return done.stdout
 
 
-def _last_words(lines: Sequence[str]) -> str:
-    told = [line.strip() for line in lines if line.strip()]
-    errors = [line for line in told if line.lower().removeprefix("remote: ").startswith(("error", "fatal"))]
+def _log_tail(lines: Sequence[str]) -> str:
+    """The line of a command's output that most likely has the reason of its failure."""
+    written = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in written if line.lower().removeprefix("remote: ").startswith(("error", "fatal"))]
     reasons = [line for line in errors if not line.startswith(PUSH_FAILED)]
-    return (reasons or errors or told or ["it said nothing"])[-1]
+    return (reasons or errors or written or ["(no output)"])[-1]
 
 
 REMOTE = "record"
-"""The name of DVC's remote."""
-
-
+"""Name of DVC's remote."""
 REMOTE_SECTION = f"'remote \"{REMOTE}\"'"
-"""Its section in DVC's configuration."""
+"""Section of the remote in DVC's configuration."""
 
 
 def configure_dvc(clone: Path, home: Path) -> None:
-    """Gives a clone the shared cache, and names that cache as its remote where it has none, or only one that is gone.
+    """Sets the shared cache of a clone, and makes that cache its remote if it has no remote or a missing one.
 
-    The path of the remote is committed. Where the project was moved since, a local setting overrules it.
+    The path of the remote is committed. If the project was moved since, a local setting overrides it.
     """
     cache = str(home / STATE_FOLDER / "dvc-cache")
     dvc(clone, "config", "--local", "cache.dir", cache)
-    config = ConfigParser(interpolation=None)  # DVC's own list of remotes is broken into lines of a screen
+    config = ConfigParser(interpolation=None)  # `dvc remote list` wraps its output at the width of the terminal
     config.read(clone / ".dvc/config")
     url = config.get(REMOTE_SECTION, "url", fallback="")
     if not any(section.startswith("'remote ") for section in config.sections()):

@@ -14,7 +14,7 @@ from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
 from zero.storage.vcs import configure_dvc, dvc, git
 from zero.tracking import TrackingReceipt, open_client, track_generation, tracked_generations
 
-LOCK_FILE = "zero-track.lock"
+TRACKING_LOCK_FILE = "zero-track.lock"
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def _fetch_networks(home: Path, workspace: Path, generation: Generation) -> None
 @contextmanager
 def _tracking_lock(workspace: Path) -> Iterator[None]:
     """Waits until no other process tracks the lineage: two processes would write its runs twice."""
-    with (workspace / ".git" / LOCK_FILE).open("w") as file:
+    with (workspace / ".git" / TRACKING_LOCK_FILE).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -21,7 +21,7 @@ from mlflow.models import Model, ModelSignature
 from mlflow.types import Schema, TensorSpec
 
 from zero.errors import LineageError, ServerError, StorageError
-from zero.storage.files import checked_path, link_or_copy, write_whole
+from zero.storage.files import checked_path, link_or_copy, write_atomic
 from zero.tracking.metrics import Point, TrainingData
 from zero.tracking.pages import Page, Version
 from zero.tracking.server import unless
@@ -69,7 +69,7 @@ class Experiment:
             self._client.log_inputs(run_id, datasets=[_dataset_input(page.data)])
         with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
             for name, content in page.files.items():
-                write_whole(Path(scratch) / name, content)
+                write_atomic(Path(scratch) / name, content)
                 self._client.log_artifact(run_id, f"{scratch}/{name}", str(Path(name).parent).lstrip(".") or None)
         self._client.set_terminated(run_id, FINISHED, self._recorded_ms)
 

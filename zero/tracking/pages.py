@@ -15,7 +15,7 @@ from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.record.generation import Generation, required
 from zero.record.ledger import generation_tag
-from zero.record.provenance import PLAYER, PROVENANCE_FILE, Attestation
+from zero.record.provenance import PLAYER, Attestation
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
@@ -24,6 +24,7 @@ from zero.storage.layout import (
     DVC_LOCK,
     GATING_METRICS,
     MATCH_DIR,
+    PROVENANCE_FILE,
     SELFPLAY_METRICS,
     TRAINING_CURVE,
     TRAINING_METRICS,

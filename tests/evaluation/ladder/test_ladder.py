@@ -24,7 +24,7 @@ from zero.players import networks
 from zero.players.build import network_id
 from zero.players.player import PlayerId, Reply
 from zero.record.lineages import ProjectRecord
-from zero.storage.files import canonical_json, write_whole
+from zero.storage.files import canonical_json, write_atomic
 
 GNUGO_10 = PlayerId(name="GNU Go 3.8 level 10", kind="gtp", settings={"engine": "GNU Go 3.8", "level": 10})
 RANDOM = PlayerId(name="random", kind="random", settings={})
@@ -158,7 +158,7 @@ def test_matches_of_another_game_or_lineage_do_not_count(home, params, caplog):
     stranger = PlayerId(name="kid", kind="network", settings=champion_id(home, 1).settings | {"weights": "f" * 64})
     write_match(home, params.game, (stranger, RANDOM))
     broken = write_match(home, params.game, (champion_id(home, 1), RANDOM), num_games=4)
-    write_whole(broken / "result.json", b"{}")
+    write_atomic(broken / "result.json", b"{}")
     assert lineage_ladder(home, "tiny") == before
     assert "match skipped: " in caplog.text
 

@@ -5,13 +5,13 @@ import pytest
 
 from tests.evaluation.match.players import Scripted, passes, plays
 from tests.search.evaluators import HashEvaluator
-from zero.config.params import SearchParams
+from zero.config.params import SearchParams, match_play
 from zero.errors import ParamsError
 from zero.evaluation.match.referee import Referee, max_opening_moves
 from zero.evaluation.match.results import FORFEIT
 from zero.games.rules import go_rules, gomoku_rules
 from zero.play.batched_games import play_games
-from zero.play.slots import PlaySettings
+from zero.play.slots import play_settings
 from zero.players.network_player import NetworkPlayer
 from zero.players.player import PlayerId, Reply
 from zero.search.streams import stream_of
@@ -142,29 +142,8 @@ def searcher(rules, salt, root):
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
 def test_two_networks_play_the_games_of_gating(root):
     rules = go_rules(4, 4, 0.5)
-    settings = PlaySettings(
-        num_players=2,
-        num_simulations=SIMULATIONS,
-        c_puct=1.5,
-        fpu_from_parent=True,
-        random_symmetry=False,
-        tree_reuse=True,
-        temperature_moves=0,
-        dirichlet_concentration=0.0,
-        dirichlet_fraction=0.0,
-        first_game=0,
-        forced_playouts=0.0,
-        full_search_fraction=1.0,
-        fast_simulations=SIMULATIONS,
-        calibration_fraction=0.0,
-        resign_threshold=-1.0,
-        evaluation_cache=0,
-        gumbel=root == "gumbel",
-        considered_actions=6,
-        value_scale=0.1,
-        rescale_values=True,
-        gumbel_scale=0.0,
-    )
+    search = SearchParams(first_play="parent", random_symmetry=False, root=root, considered_actions=6)
+    settings = play_settings(search, match_play(3, SIMULATIONS), num_players=2)
     evaluators = [HashEvaluator(rules, salt) for salt in ("a", "b")]
     streams = np.stack([stream_of(1, 0, "gating", game) for game in range(6)])
     gate = play_games(rules, settings, evaluators, ("a", "b"), streams, 3, 2 * SIMULATIONS + 2).games

@@ -60,7 +60,7 @@ def test_gomoku_is_read_as_gomoku():
     [
         ("", "not an SGF file"),
         ("hello", "not an SGF file"),
-        ("(;SZ[9];B[aa]", "breaks off"),
+        ("(;SZ[9];B[aa]", "is incomplete"),
         ("(;GM[4]SZ[9];B[aa])", "is another game"),
         ("(;SZ[25];B[aa])", "is not supported"),
         ("(;SZ[9:7];B[aa])", "is not a square board"),

@@ -14,14 +14,15 @@ from zero.errors import LineageError, StorageError
 from zero.record.attestation import check_named, lineage_key
 from zero.record.generation import Generation, recorded_in, required
 from zero.record.ledger import FIRST_KINDS
-from zero.record.provenance import PLAYER, PROVENANCE_FILE, Attestation, read_envelope, signed_by
+from zero.record.provenance import PLAYER, Attestation, read_envelope, signed_by
 from zero.storage.files import checked_path, sha256_bytes, sha256_file
 from zero.storage.layout import (
     CHAMPION_DIR,
     CONSTRAINTS_FILE,
     DVC_LOCK,
-    GENERATION_PATH,
+    GENERATION_FILE,
     PLAYER_DIR,
+    PROVENANCE_FILE,
     REPLAY_DIR,
     STATE_DIRS,
     TRAINEE_DIR,
@@ -89,7 +90,7 @@ def check_inputs(clone: Path, tag: str) -> Inputs:
 
 def _player(generation: Generation, clone: Path) -> list[tuple[str, FileRef, tuple[str, ...]]]:
     """The network that plays the games, if self-play overlaps."""
-    if required(generation.generation_id, clone / GENERATION_PATH).player is None:
+    if required(generation.generation_id, clone / GENERATION_FILE).player is None:
         return []
     return [(PLAYER_DIR, required(generation.player, clone / PLAYER_DIR).weights, (PLAYER,))]
 

@@ -17,11 +17,10 @@ from zero.config.settings import STORE_OFF
 from zero.errors import LineageError
 from zero.progress import progress_of
 from zero.storage.files import canonical_json, sha256_bytes
-from zero.storage.layout import DVC_LOCK
+from zero.storage.layout import DVC_LOCK, PIPELINE_FILE
 from zero.storage.store import Store, StoredShard
 from zero.storage.vcs import environment, git
 
-PIPELINE_FILE = "dvc.yaml"
 UNITS = {"training": "steps"}
 """Unit of a stage's progress, if it is not games."""
 OUT_KINDS = ("outs", "metrics", "plots")

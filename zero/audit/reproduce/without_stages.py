@@ -13,7 +13,7 @@ from zero.errors import LineageError
 from zero.lineage.rollback import restore_next_state, rewrite_window_manifest
 from zero.lineage.workspace import current_generation
 from zero.storage.files import canonical_json, sha256_bytes
-from zero.storage.layout import GENERATION_PATH, STATE_DIRS, workspace_dir
+from zero.storage.layout import GENERATION_FILE, STATE_DIRS, workspace_dir
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
 
@@ -74,7 +74,7 @@ def _compare_generation(clone: Path, made: Path, entry: LedgerEntry) -> Compared
         now = now.model_copy(update={"lineage": entry.lineage, "number": entry.generation})
     texts = canonical_json(current_generation(clone)), canonical_json(now)
     first = None if texts[0] == texts[1] else file_difference(*texts, ".json")
-    return Compared(path=GENERATION_PATH, then=sha256_bytes(texts[0]), now=sha256_bytes(texts[1]), first=first)
+    return Compared(path=GENERATION_FILE, then=sha256_bytes(texts[0]), now=sha256_bytes(texts[1]), first=first)
 
 
 def _hash(dvc_file: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Parameters to begin with, a file each."""
+"""Presets: parameter files to start a lineage with."""
 
 from importlib import resources
 
@@ -15,8 +15,8 @@ def preset_text(name: str) -> str:
     """Text of a preset.
 
     Raises:
-      ParamsError: there is no such preset.
+      ParamsError: the preset does not exist.
     """
     if name not in presets():
-        raise ParamsError(f"unknown preset {name!r}{did_you_mean(name, presets())}; there are: {', '.join(presets())}")
+        raise ParamsError(f"unknown preset {name!r}{did_you_mean(name, presets())}; presets: {', '.join(presets())}")
     return (resources.files(__name__) / f"{name}.yaml").read_text()

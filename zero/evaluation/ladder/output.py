@@ -18,7 +18,7 @@ from zero.config.settings import STATE_FOLDER
 from zero.evaluation.ladder.table import CurvePoint, Ladder, Row
 from zero.evaluation.match.output import track_matches
 from zero.evaluation.match.setup import MATCHES_DIR
-from zero.storage.files import canonical_json, write_whole
+from zero.storage.files import canonical_json, write_atomic
 from zero.tracking.metrics import Point
 from zero.tracking.summary import track_summary
 
@@ -106,7 +106,7 @@ def write_ladder(home: Path, ladder: Ladder, folder: Path | None = None) -> Path
     """
     folder = folder or home / STATE_FOLDER / "ladders" / ladder.lineage
     for name, data in ladder_files(ladder).items():
-        write_whole(folder / name, data)
+        write_atomic(folder / name, data)
     return folder
 
 

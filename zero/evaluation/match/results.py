@@ -22,13 +22,13 @@ from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.players.player import PlayerId
 from zero.statistics import wilson_interval
-from zero.storage.files import canonical_json, read_manifest, sha256_bytes, write_manifest, write_whole
+from zero.storage.files import canonical_json, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.manifests import Colours, Manifest, MatchResult
 
 FORFEIT = "forfeit"
 """How a game ended in which a player failed or played an illegal move."""
 SPEC_FILE, RESULT_FILE, SGF_FILE = "match.json", "result.json", "games.sgf"
-GAMES_DIR = "games"
+MATCH_GAMES_DIR = "games"
 
 
 class MatchSpec(Manifest):
@@ -91,10 +91,10 @@ class MatchFolder:
         if (folder / SPEC_FILE).exists():
             if read_manifest(folder, MatchSpec, SPEC_FILE) != spec:
                 raise StorageError(f"{folder} contains another match; give another folder")
-        elif any(folder.glob(f"{GAMES_DIR}/*.json")):
+        elif any(folder.glob(f"{MATCH_GAMES_DIR}/*.json")):
             raise StorageError(f"{folder} contains games of a match without {SPEC_FILE}; give another folder")
         else:
-            (folder / GAMES_DIR).mkdir(parents=True, exist_ok=True)
+            (folder / MATCH_GAMES_DIR).mkdir(parents=True, exist_ok=True)
             write_manifest(folder, spec, SPEC_FILE)
 
     def missing(self) -> list[int]:
@@ -103,7 +103,7 @@ class MatchFolder:
 
     def write(self, game: MatchGame) -> None:
         """Writes a finished game."""
-        write_whole(self._path(game.game), canonical_json(game))
+        write_atomic(self._path(game.game), canonical_json(game))
 
     def games(self) -> list[MatchGame]:
         """All games, in order.
@@ -131,7 +131,7 @@ class MatchFolder:
         return read
 
     def _path(self, game: int) -> Path:
-        return self._folder / GAMES_DIR / f"{game:04d}.json"
+        return self._folder / MATCH_GAMES_DIR / f"{game:04d}.json"
 
     def _sgf(self, game: MatchGame) -> str:
         names = [player.name for player in self._spec.players]

@@ -18,7 +18,7 @@ from zero.interop.terminal import drawing
 from zero.players.board import Board
 from zero.players.player import RESIGN
 from zero.players.session import NetworkSession, Session
-from zero.storage.files import write_whole
+from zero.storage.files import write_atomic
 from zero.storage.manifests import RESIGNATION
 
 HELP = {
@@ -202,7 +202,7 @@ class TerminalGame:
         players = [PERSON if colour in self._people else self._session.name for colour in (1, -1)]
         head = SgfHead("a game in the terminal", path.stem, players[0], players[1], comment="")
         text = moves_to_sgf(self._rules, head, self._board.actions, winner, self._board.margin(), end)
-        write_whole(path, text.encode())
+        write_atomic(path, text.encode())
         self._num_saved = len(self._board.actions)
         self._say(f"saved {self._num_saved} moves to {path}")
 
