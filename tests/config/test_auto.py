@@ -124,7 +124,7 @@ def test_auto_in_a_workspace_is_refused_with_the_values_to_write(name, tmp_path)
 def test_auto_elsewhere_is_an_ordinary_slip():
     tree = smoke()
     tree["profile"]["isa"] = "auto"
-    with pytest.raises(ParamsError, match=r"profile\.isa = 'auto': Input should be 'native' or 'avx2'"):
+    with pytest.raises(ParamsError, match=r"profile\.isa = 'auto': must be 'native' or 'avx2'"):
         parse_params(yaml.safe_dump(tree))
 
 

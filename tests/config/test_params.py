@@ -270,7 +270,7 @@ def test_conflicting_parameters_are_named(changes, remedy):
 
 
 def test_a_wrong_section_is_named():
-    assert "search = 3: Input should be a valid dictionary" in error_of(with_value("search", 3))
+    assert "search must be a mapping, got 3" in error_of(with_value("search", 3))
 
 
 def test_the_error_for_an_unknown_game_lists_the_games():

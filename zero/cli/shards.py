@@ -38,10 +38,10 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
     except OSError as error:
         raise ZeroError(f"cannot read {spec_file}: {error.strerror}; give a line of `zero plan` in a file") from None
     except ValidationError as error:
-        fault = error.errors()[0]
+        violation = error.errors()[0]
+        field = "".join(f"{part}: " for part in violation["loc"])
         raise ZeroError(
-            f"{spec_file} is not a shard specification: {'.'.join(map(str, fault['loc']))}: {fault['msg']}; give a "
-            "line of `zero plan` in a file"
+            f"{spec_file} is not a shard specification: {field}{violation['msg']}; give a line of `zero plan` in a file"
         ) from None
     with (
         lock_visible_gpus(spec.device),

@@ -217,8 +217,14 @@ def _first_violation(error: ValidationError) -> str:
     if violation["input"] == AUTO and name in AUTO_FIELDS:
         expected = violation["ctx"]["expected"]
         return f"{name} = 'auto' is for `zero new`, which records the value it chose; write {expected}"
-    value = "" if isinstance(violation["input"], dict) else f" = {violation['input']!r}"
-    return f"{name}{value}: {violation['msg'].removeprefix('Value error, ')}"
+    if violation["type"] == "union_tag_invalid":
+        return f"{name}.name = {violation['ctx']['tag']!r}: must be one of {violation['ctx']['expected_tags']}"
+    if violation["type"] == "model_type":
+        return f"{name} must be a mapping, got {violation['input']!r}"
+    cause = violation["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
+    if isinstance(violation["input"], dict):  # a rule about several parameters, which names them
+        return ": ".join([*path, cause])
+    return f"{name} = {violation['input']!r}: {cause}"
 
 
 def _names_beside(location: tuple[int | str, ...]) -> list[str]:

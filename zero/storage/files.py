@@ -146,5 +146,5 @@ def read_manifest(folder: Path, kind: type[Model], name: str = MANIFEST_FILE) ->
         raise StorageError(f"no {path}; run `dvc checkout`, or `dvc repro` in a lineage's workspace") from None
     except ValidationError as error:
         violation = error.errors()[0]
-        field = ".".join(str(part) for part in violation["loc"])
-        raise StorageError(f"{path} is not a {kind.__name__}: {field}: {violation['msg']}") from None
+        field = "".join(f"{part}: " for part in violation["loc"])
+        raise StorageError(f"{path} is not a {kind.__name__}: {field}{violation['msg']}") from None
