@@ -198,7 +198,8 @@ def test_a_wrong_option_is_reported(home, option, message):
 
 def test_a_network_for_another_board_is_rejected(home):
     player = resolved(home, f"{home}/bare/weights.safetensors")
-    with pytest.raises(ParamsError, match="network is for a 5x5 board with 26 actions, the game has a 9x9 board with 82"):
+    message = "network is for a 5x5 board with 26 actions, the game has a 9x9 board with 82"
+    with pytest.raises(ParamsError, match=message):
         make_player(player, go_rules(9, 9, 7.0), 2, 1)
 
 
