@@ -51,7 +51,7 @@ def check_fits(spec: NetworkSpec) -> None:
     """
     if (spec.rows, spec.columns, spec.num_actions) != (SIZE, SIZE, SIZE * SIZE + 1):
         raise ParamsError(
-            f"the network is for a board of {spec.rows}x{spec.columns} with {spec.num_actions} actions, but Leela Zero "
+            f"the network is for a {spec.rows}x{spec.columns} board with {spec.num_actions} actions, but Leela Zero "
             f"plays {SIZE}x{SIZE} Go only; export it with `--format onnx`"
         )
     params = spec.network
