@@ -74,7 +74,7 @@ def test_a_corrupt_player_is_rejected(recorded: Lineage, tmp_path, name, kind, m
     elif name == "signing-key.pub":
         path.unlink()
     elif name == "params.yaml":
-        path.write_text(path.read_text().replace('"komi": ', '"komi": 1'))
+        path.write_text(path.read_text().replace("komi: ", "komi: 1"))
     else:
         path.write_bytes(path.read_bytes().replace(b'"sig": "', b'"sig": "00'))
     with pytest.raises(kind, match=message):

@@ -49,6 +49,7 @@ from zero.storage.store import Store
 from zero.config.params import load_params
 from zero.stages.remote_training import fetch, plan
 from zero.storage.files import read_manifest
+from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import GenerationId
 folder, store = Path(sys.argv[1]), Store(sys.argv[2])
 generation = read_manifest(folder, GenerationId, GENERATION_FILE)
