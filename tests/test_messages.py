@@ -271,7 +271,7 @@ COMMANDS: list[tuple[str, str]] = [
     (
         "export shipped:go9 weights.txt --format leela-zero",
         (
-            "the network is for a board of 9x9 with 82 actions, but Leela Zero plays 19x19 Go only; "
+            "the network is for a 9x9 board with 82 actions, but Leela Zero plays 19x19 Go only; "
             "export it with `--format onnx`"
         ),
     ),

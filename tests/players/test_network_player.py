@@ -104,8 +104,8 @@ def test_positions_of_all_games_are_evaluated_together():
 
 
 def test_trees_that_do_not_fit_in_memory_are_rejected():
-    with pytest.raises(ParamsError, match="games at once with 60000 simulations do not fit in memory"):
-        searcher(60_000, num_slots=10**6)
+    with pytest.raises(ParamsError, match="games at once with 1000000 simulations do not fit in memory"):
+        searcher(10**6, num_slots=10**6)
 
 
 class DeviceEvaluator(HashEvaluator):
