@@ -132,7 +132,7 @@ def test_a_corrupt_file_is_not_exported(tmp_path, kind, file_format):
 def test_a_failed_export_keeps_an_existing_file(tmp_path):
     source, out = weight_file(tmp_path, weights_bytes(trained(SMALL, GO9))), tmp_path / "out"
     out.write_text("before")
-    with pytest.raises(ParamsError, match="board of 9x9"):
+    with pytest.raises(ParamsError, match="9x9 board"):
         export_network(tmp_path, str(source), out, "leela-zero")
     assert out.read_text() == "before" and sorted(tmp_path.iterdir()) == [out, source]
 

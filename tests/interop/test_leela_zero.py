@@ -185,8 +185,8 @@ def test_the_lines_have_the_lengths_of_the_format(network):
 @pytest.mark.parametrize(
     ("game", "changes", "message"),
     [
-        (GO9, {}, r"for a board of 9x9 with 82 actions, but Leela Zero plays 19x19 Go only; .*`--format onnx`"),
-        (GOMOKU19, {}, "for a board of 19x19 with 361 actions"),
+        (GO9, {}, r"for a 9x9 board with 82 actions, but Leela Zero plays 19x19 Go only; .*`--format onnx`"),
+        (GOMOKU19, {}, "for a 19x19 board with 361 actions"),
         (GO19, {"tower": "plain"}, r"network.tower is 'plain', .* 'residual'; .*`--format onnx`"),
         (GO19, {"tower": "shallow"}, "network.tower is 'shallow'"),
         (GO19, {"heads": "separate"}, "network.heads is 'separate', .* 'joint'"),
