@@ -14,7 +14,7 @@ DIGESTS = {
     "go19-paper": "0d9412350c93df49",
     "go5": "b56d8767f328ec4b",
     "go9-gpu": "110f3293557ab8fb",
-    "go9-laptop": "d0673910fb75afd2",
+    "go9-laptop": "e83e7e1fe95b6b23",
     "go9-paper": "df1dca4a34dbc56e",
     "go9-simple": "d9d54586c1bb6e6f",
     "gomoku8": "1d7c6bb3cd229a0e",
