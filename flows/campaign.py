@@ -6,7 +6,6 @@ from prefect import flow, get_run_logger
 from pydantic import Field
 
 from flows.generation import generation
-from flows.orphans import end_with_known_worker
 from zero.config.params import ExecutorKind
 from zero.config.settings import home_dir
 from zero.lineage.workspace import clear_stop, stop_requested, writer_lock
@@ -18,11 +17,10 @@ from zero.storage.manifests import PromotionDecision
 def campaign(
     lineage: str = "go9", num_generations: Annotated[int, Field(ge=1)] = 3, executor: ExecutorKind | None = None
 ) -> list[PromotionDecision]:
-    """Makes generations until there are enough, or until `zero stop` was typed; a refused challenger is one as well."""
-    end_with_known_worker()
+    """Makes generations until there are enough or `zero stop` was typed; a refused challenger counts too."""
     workspace = find_workspace(home_dir(), lineage)
     decisions: list[PromotionDecision] = []
-    with writer_lock(workspace):  # to the end: nobody else begins between two generations, or takes a request back
+    with writer_lock(workspace):  # no other flow begins between two generations, or withdraws a request to stop
         clear_stop(workspace)
         while len(decisions) < num_generations and not stop_requested(workspace):
             decisions.append(generation(lineage, executor))

@@ -1,13 +1,11 @@
 """Lets `prefect deployment run zero-generation`, as those four words, work in the project's folder.
 
 Prefect calls `setup_environment` when it is imported where `[tool.prefect]` of `pyproject.toml` enables plugins: in
-this project's folder. Three things are added there: the address of the server that `make up` started, unless another is
-configured; the deployment's name in full, `zero-generation/zero-generation`, as the command wants it; and a worker's
-process number, for its runs, which end when it does (flows/orphans.py).
+this project's folder. Two things are added there: the address of the server that `make up` started, unless another is
+configured, and the deployment's name in full, `zero-generation/zero-generation`, as the command wants it.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -15,8 +13,7 @@ from prefect.plugins import HookContext, SetupResult, register_hook
 
 from zero.config.settings import STATE_FOLDER, home_dir
 
-DEPLOYMENTS = ("zero-generation", "zero-campaign", "zero-shard", "zero-train")
-WORKER_VARIABLE = "ZERO_WORKER_PROCESS"
+DEPLOYMENTS = ("zero-generation", "zero-campaign")
 PROGRAMS = ("prefect", "-m")
 """Names that the command line starts with: the program, or `python -m prefect` while it is being imported."""
 
@@ -31,9 +28,8 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     words = with_slash(sys.argv)
     ours = words != sys.argv
     sys.argv[:] = words
-    worker = {WORKER_VARIABLE: str(os.getpid())} if words[1:3] == ["worker", "start"] else {}
     if ctx.api_url:
-        return SetupResult(env=worker) if worker else None
+        return None
     address = server_address(home_dir() / STATE_FOLDER / "servers.json")
     if address is None:
         if ours:
@@ -41,7 +37,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
                 "no Prefect server runs here; start it with `make up`, or set PREFECT_API_URL to another one"
             )
         return None
-    return SetupResult(env=worker | {"PREFECT_API_URL": f"{address}/api"}, note=f"the server of {home_dir()}")
+    return SetupResult(env={"PREFECT_API_URL": f"{address}/api"}, note=f"the server of {home_dir()}")
 
 
 def with_slash(words: list[str]) -> list[str]:

@@ -1,0 +1,224 @@
+"""The engine that plays and trains: a Dask cluster on this machine, or one that runs elsewhere.
+
+The local cluster has a worker process per core or GPU, exists as long as the flow needs it, and encrypts with temporary
+certificates. A cluster elsewhere is given by the address of its scheduler; Dask's own settings name the certificates.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dask
+from distributed import Nanny, Scheduler, SpecCluster, wait
+from distributed.comm.core import CommClosedError
+from distributed.core import Status
+from distributed.scheduler import KilledWorker
+from distributed.security import Security
+from prefect import Task
+from prefect_dask import DaskTaskRunner
+from prefect_dask.task_runners import PrefectDaskFuture
+
+from flows.workers import PROGRESS_TOPIC
+from zero.config.params import ExecutorParams, Params
+from zero.errors import ServerError
+from zero.network.gpu_lock import visible_gpus
+from zero.shards.executor import num_local_processes
+
+PRIORITIES = {"gating": 30, "training": 20, "selfplay": 10, "selfplay-ahead": 0}
+"""Priority of a task on Dask; higher runs first."""
+CONNECT_SECONDS = 20.0
+OUTAGE_SECONDS = 600.0
+"""Time that a flow waits for a scheduler that does not answer."""
+NO_WORKER_SECONDS = 30.0
+"""Interval of the warning that no worker can run the tasks."""
+POLL_SECONDS = 1.0
+LOST = (CommClosedError, KilledWorker, TimeoutError, OSError)
+"""Errors of Dask after which the missing work is submitted again. A cancelled future is reported as CancelledError."""
+
+ResultT = TypeVar("ResultT")
+Runs = list[PrefectDaskFuture[Any]]
+Report = Callable[[dict[str, tuple[int, int]]], None]
+"""Called every second with (done, total) of each part that reported progress: a shard's key, or `training`."""
+
+
+class Engine:
+    """Submits Prefect tasks to Dask; a context manager. Nothing is started before the first task."""
+
+    def __init__(self, params: Params, executor: ExecutorParams, log_dir: Path, warn: Callable[[str], None]) -> None:
+        """Takes the settings.
+
+        Args:
+          params: of the lineage; they give the number and the device of local workers.
+          executor: which cluster.
+          log_dir: folder for the temporary files of local workers.
+          warn: called with one line about trouble that a person should know of.
+        """
+        self.is_local = executor.kind == "local"
+        self._params, self._executor, self._log_dir, self._warn = params, executor, log_dir, warn
+        self._stack = contextlib.ExitStack()
+        self._runner: DaskTaskRunner | None = None
+        self._progress: dict[str, tuple[int, int]] = {}
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancels what runs and ends the local cluster; the next task starts it again."""
+        self._runner = None
+        with contextlib.suppress(CommClosedError, TimeoutError, OSError):
+            self._stack.close()
+
+    def submit(
+        self,
+        task: Task[..., ResultT],
+        parameters: Sequence[dict[str, Any]],
+        priority: int,
+        resources: Sequence[dict[str, int]],
+    ) -> list[PrefectDaskFuture[ResultT]]:
+        """Submits one task per parameters; a cluster elsewhere runs it on a worker that has its resources.
+
+        Raises:
+          ServerError: the scheduler does not answer.
+        """
+        runner = self._runner or self._connect()
+        runs = []
+        for given, needed in zip(parameters, resources, strict=True):
+            with dask.annotate(priority=priority, **({} if self.is_local else {"resources": needed})):
+                runs.append(runner.submit(task, given))
+        return runs
+
+    def wait(self, runs: Runs, report: Report = lambda _: None) -> list[Any]:
+        """Waits for tasks; returns their results.
+
+        Raises:
+          LostError: the scheduler was lost, or a task's workers died too often.
+          Exception: a task raised it.
+        """
+        warned = time.monotonic()
+        try:
+            while waiting := [run.wrapped_future for run in runs if not run.wrapped_future.done()]:
+                with contextlib.suppress(TimeoutError):
+                    wait(waiting, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+                report(dict(self._progress))
+                if not self.is_local and time.monotonic() - warned > NO_WORKER_SECONDS:
+                    warned = time.monotonic()
+                    self._warn_of_missing_workers(waiting)
+            lost = [run.wrapped_future for run in runs if run.wrapped_future.status in ("cancelled", "lost")]
+            if lost:
+                raise LostError("the Dask scheduler was lost")
+            results = []
+            for run in runs:
+                if run.wrapped_future.status == "error" and isinstance(run.wrapped_future.exception(), LOST):
+                    raise LostError(f"{run.wrapped_future.exception()}")
+                results.append(run.result())
+            return results
+        except CommClosedError as error:
+            raise LostError(f"the Dask scheduler was lost: {error}") from None
+        finally:
+            self.cancel([run for run in runs if not run.wrapped_future.done()])
+
+    def cancel(self, runs: Runs) -> None:
+        """Cancels tasks that have not begun; a shard that is being played ends by itself."""
+        if self._runner and runs:
+            with contextlib.suppress(Exception):
+                self._runner.client.cancel([run.wrapped_future for run in runs])
+
+    def _connect(self) -> DaskTaskRunner:
+        if self.is_local:
+            runner = DaskTaskRunner(cluster=self._stack.enter_context(self._local_cluster()))
+        else:
+            runner = DaskTaskRunner(address=self._reachable_scheduler())
+        self._runner = self._stack.enter_context(runner)
+        runner.client.subscribe_topic(PROGRESS_TOPIC, self._note_progress)
+        return runner
+
+    @contextlib.contextmanager
+    def _local_cluster(self) -> Iterator[SpecCluster]:
+        """A scheduler in this process, and a worker process per core or GPU."""
+        gpus = visible_gpus() if self._params.profile.device == "cuda" else []
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        security = Security.temporary()
+        options = {
+            "nthreads": 1,
+            "preload": ["flows.workers"],
+            "local_directory": str(self._log_dir),
+            "dashboard": False,
+            "memory_limit": 0,  # the games are in a child, whose memory Dask does not see
+            "security": security,
+            "death_timeout": 60,
+        }
+        workers: dict[Any, Any] = {}
+        for number in range(num_local_processes(self._params)):
+            env = {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}
+            workers[number] = {"cls": Nanny, "options": {**options, "env": env}}
+        scheduler = {
+            "cls": Scheduler,
+            "options": {"dashboard_address": "127.0.0.1:0", "security": security, "host": "127.0.0.1"},
+        }
+        with SpecCluster(workers=workers, scheduler=scheduler, security=security, silence_logs=40) as cluster:
+            yield cluster
+
+    def _reachable_scheduler(self) -> str:
+        """Address of a scheduler that answers; waits for it.
+
+        Raises:
+          ServerError: no address is known, or the scheduler does not answer for `OUTAGE_SECONDS`.
+        """
+        address = self._executor.address or dask.config.get("scheduler-address", "") or ""
+        if not address:
+            raise ServerError(
+                "executor.kind is 'dask', but no scheduler is known; set executor.address in params.yaml, or "
+                "DASK_SCHEDULER_ADDRESS for the worker of the flow (docs/cluster.md)"
+            )
+        end = time.monotonic() + OUTAGE_SECONDS
+        while True:
+            error = probe(address)
+            if error is None:
+                return str(address)
+            message = f"the Dask scheduler {address} does not answer: {error}"
+            if time.monotonic() > end:
+                raise ServerError(f"{message}; start it, or correct executor.address (docs/cluster.md)")
+            self._warn(f"{message}; trying again for {(end - time.monotonic()) / 60:.0f} min")
+            time.sleep(POLL_SECONDS * 5)
+
+    def _warn_of_missing_workers(self, waiting: Sequence[Any]) -> None:
+        """Warns if tasks wait and no worker has the resources that they need."""
+        assert self._runner
+        with contextlib.suppress(Exception):  # the scheduler's trouble shows in the futures
+            stuck = self._runner.client.run_on_scheduler(_tasks_without_worker)
+            ours = [future.key for future in waiting if future.key in stuck]
+            if ours:
+                self._warn(
+                    f"{len(ours)} tasks wait: no worker of the cluster has this lineage's code and packages "
+                    "(or a free GPU); start workers from a checkout of it (docs/cluster.md)"
+                )
+
+    def _note_progress(self, event: tuple[float, dict[str, Any]]) -> None:
+        """Called by Dask's thread with an event of the topic."""
+        part, done, total = (event[1][name] for name in ("part", "done", "total"))
+        self._progress[str(part)] = (int(done), int(total))
+
+
+class LostError(Exception):
+    """Work on the cluster was lost through no fault of its own; what is missing can be submitted again."""
+
+
+def probe(address: str) -> str | None:
+    """Why a scheduler does not answer; None if it does."""
+    from distributed import Client
+
+    try:
+        with Client(address, timeout=CONNECT_SECONDS, set_as_default=False) as client:
+            return None if client.status == Status.running.name else f"its client is {client.status}"
+    except Exception as error:  # OSError, TimeoutError, ValueError of an address, RuntimeError of TLS
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def _tasks_without_worker(dask_scheduler: Scheduler) -> list[str]:
+    """Runs on the scheduler: the keys of tasks that no worker can run."""
+    return [str(task.key) for task in dask_scheduler.unrunnable]

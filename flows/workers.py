@@ -1,0 +1,141 @@
+"""What runs on a Dask worker: Prefect tasks that play a shard or train, and a preload that announces the worker's code.
+
+A worker is a process of Dask (`dask worker ADDRESS --nthreads 1 --preload flows.workers`). It does not play itself: a
+child process with the code and the environment of the lineage does (`zero worker`), and stays for the next shard. So a
+worker can serve lineages that need other code or another instruction set, and it answers the scheduler while it plays.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from distributed import Worker, get_worker
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+
+from flows.commands import run_zero
+from zero.config.settings import home_dir
+from zero.errors import StorageError, WorkerError
+from zero.shards.executor import LocalExecutor
+from zero.shards.spec import ShardReceipt, ShardSpec, code_digest, lock_file_digest
+
+PROJECT_DIR = Path(__file__).resolve().parents[1]
+"""The checkout that this worker runs, whose code digest it announces."""
+PROGRESS_TOPIC = "zero-progress"
+"""Topic of Dask events with the progress of shards: `{"part": key, "done": 3, "total": 300}`."""
+STAGES = ("selfplay", "training", "gating")
+"""Stages whose work runs on workers."""
+RETRIES = 5
+
+
+def was_killed(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
+    """True if a process was killed, so that another try may help."""
+    return isinstance(state.data, WorkerError)
+
+
+@task(
+    task_run_name="{name}",
+    cache_policy=NO_CACHE,
+    retries=RETRIES,
+    retry_delay_seconds=1,
+    retry_condition_fn=was_killed,
+    persist_result=False,
+)
+def play_shard(spec: ShardSpec, name: str, folder: Path | None, store_url: str) -> ShardReceipt:
+    """Plays one shard into the store, with the code in `folder` (None: of this worker's checkout).
+
+    Raises:
+      WorkerError: the process that played was killed.
+      StorageError: this worker uses another store than the flow.
+      ZeroError: the shard cannot be played here.
+    """
+    executor = _children.executor(folder or PROJECT_DIR, _store_url(folder, store_url), spec.device.device == "cuda")
+    key = spec.key()
+    receipt = executor.play(spec, lambda done, total: report_progress(key, done, total))
+    get_run_logger().info(
+        f"{receipt.num_games} games in {receipt.seconds:.1f} s, {receipt.num_evaluations} evaluations, "
+        f"shard {receipt.key[:12]} is {receipt.sha256[:12]}"
+    )
+    return receipt
+
+
+@task(
+    task_run_name="training-on-worker",
+    cache_policy=NO_CACHE,
+    retries=RETRIES,
+    retry_delay_seconds=1,
+    retry_condition_fn=was_killed,
+    persist_result=False,
+)
+def train(spec: str, store_url: str) -> None:
+    """Trains from the store into the store; `spec` is a TrainingSpec as JSON.
+
+    Raises:
+      WorkerError: the training process was killed.
+      LineageError: the training failed.
+    """
+    _children.close()  # a child that waits for shards would keep its GPU
+    settings = {"ZERO_STORE": _store_url(None, store_url), "ZERO_PROGRESS": "json"}
+
+    def report(event: dict[str, Any]) -> None:
+        report_progress("training", event["done"], event["total"])
+
+    run_zero(PROJECT_DIR, "train", listen=get_run_logger().info, on_object=report, text=spec, env=settings)
+
+
+def report_progress(part: str, done: int, total: int) -> None:
+    """Sends the progress of this worker's task to the clients that listen to the topic."""
+    get_worker().log_event(PROGRESS_TOPIC, {"part": part, "done": done, "total": total})
+
+
+def code_resource(stage: str, code: str, lock_file: str) -> str:
+    """Name of the Dask resource of workers that have this code and these packages."""
+    return f"{stage}-{code[:12]}-{lock_file[:12]}"
+
+
+async def dask_setup(worker: Worker) -> None:
+    """Dask calls this when a worker with this preload starts: announces the code that the worker can run."""
+    lock_file = lock_file_digest()
+    names = [code_resource(stage, code_digest(stage), lock_file) for stage in STAGES]
+    await worker.set_resources(**dict.fromkeys(names, 1))
+
+
+def dask_teardown(worker: Worker) -> None:
+    """Dask calls this when the worker ends."""
+    _children.close()
+
+
+class _Children:
+    """The process that plays for this worker; a shard of another folder or store gets a new one."""
+
+    def __init__(self) -> None:
+        self._executor: LocalExecutor | None = None
+        self._key: tuple[Path, str, bool] | None = None
+
+    def executor(self, folder: Path, store_url: str, is_gpu: bool) -> LocalExecutor:
+        """The executor of this folder and store; closes that of another one."""
+        key = (folder, store_url, is_gpu)
+        if self._executor is None or key != self._key:
+            self.close()
+            self._executor, self._key = LocalExecutor(folder, 1, store_url, num_gpus=int(is_gpu)), key
+        return self._executor
+
+    def close(self) -> None:
+        """Ends the process; a shard that it plays is lost."""
+        if self._executor:
+            self._executor.close()
+            self._executor = None
+
+
+_children = _Children()
+
+
+def _store_url(folder: Path | None, store_url: str) -> str:
+    """The store of this worker, which on another machine must be given by ZERO_STORE and be that of the flow."""
+    if folder:
+        return store_url
+    ours = os.environ.get("ZERO_STORE") or str(home_dir(PROJECT_DIR) / ".zero" / "store")
+    if ours != store_url:
+        raise StorageError(f"this worker's store is {ours}, the flow's is {store_url}; give both the same ZERO_STORE")
+    return ours
