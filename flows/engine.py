@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import dask
-from distributed import Nanny, Scheduler, SpecCluster, wait
+from distributed import Nanny, Scheduler, SpecCluster
 from distributed.comm.core import CommClosedError
 from distributed.core import Status
 from distributed.scheduler import KilledWorker
@@ -33,14 +33,15 @@ OUTAGE_SECONDS = 600.0
 """Time that a flow waits for a scheduler that does not answer."""
 NO_WORKER_SECONDS = 30.0
 """Interval of the warning that no worker can run the tasks."""
-POLL_SECONDS = 1.0
+POLL_SECONDS = 0.2
+RETRY_SECONDS = 5.0
 LOST = (CommClosedError, KilledWorker, TimeoutError, OSError)
 """Errors of Dask after which the missing work is submitted again. A cancelled future is reported as CancelledError."""
 
 ResultT = TypeVar("ResultT")
 Runs = list[PrefectDaskFuture[Any]]
 Report = Callable[[dict[str, tuple[int, int]]], None]
-"""Called every second with (done, total) of each part that reported progress: a shard's key, or `training`."""
+"""Called repeatedly with (done, total) of each part that reported progress: a shard's key, or `training`."""
 
 
 class Engine:
@@ -102,8 +103,7 @@ class Engine:
         warned = time.monotonic()
         try:
             while waiting := [run.wrapped_future for run in runs if not run.wrapped_future.done()]:
-                with contextlib.suppress(TimeoutError):
-                    wait(waiting, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+                time.sleep(POLL_SECONDS)  # `distributed.wait` would need a default client
                 report(dict(self._progress))
                 if not self.is_local and time.monotonic() - warned > NO_WORKER_SECONDS:
                     warned = time.monotonic()
@@ -184,7 +184,7 @@ class Engine:
             if time.monotonic() > end:
                 raise ServerError(f"{message}; start it, or correct executor.address (docs/cluster.md)")
             self._warn(f"{message}; trying again for {(end - time.monotonic()) / 60:.0f} min")
-            time.sleep(POLL_SECONDS * 5)
+            time.sleep(RETRY_SECONDS)
 
     def _warn_of_missing_workers(self, waiting: Sequence[Any]) -> None:
         """Warns if tasks wait and no worker has the resources that they need."""

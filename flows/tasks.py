@@ -6,6 +6,7 @@ cluster, the training run as tasks on Dask before their stage: what is in the st
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,9 +100,7 @@ def play_missing_shards(turn: Turn, stage: str, engine: Engine) -> Runs:
         keys = {spec.key() for spec in specs}
         try:
             runs = submit_shards(turn, stage, specs, engine)
-            receipts: list[ShardReceipt] = engine.wait(
-                runs, lambda progress, bar=bar, keys=keys: _show(bar, progress, keys)
-            )
+            receipts: list[ShardReceipt] = engine.wait(runs, partial(_show, bar, keys))
         except LostError as error:
             get_run_logger().warning(f"{error}; submitting the missing shards of {stage} again")
             engine.close()
@@ -129,7 +128,7 @@ def train_on_worker(turn: Turn, params: Params, engine: Engine) -> Runs:
         bar = ProgressBar(turn.lineage, "training", "steps", steps, logger.info)
         try:
             runs = _submit_training(turn, planned[0], num_gpus, engine)
-            engine.wait(runs, lambda progress, bar=bar: bar.show("training", progress.get("training", (0, 0))[0]))
+            engine.wait(runs, partial(_show, bar, {"training"}))
         except LostError as error:
             logger.warning(f"{error}; submitting the training again")
             engine.close()
@@ -188,7 +187,7 @@ def _submit_training(turn: Turn, spec: Event, num_gpus: int, engine: Engine) -> 
     return engine.submit(train, [parameters], PRIORITIES["training"], [resources])
 
 
-def _show(bar: ProgressBar, progress: dict[str, tuple[int, int]], keys: set[str]) -> None:
-    """Shows the progress of these shards in the bar."""
+def _show(bar: ProgressBar, keys: set[str], progress: dict[str, tuple[int, int]]) -> None:
+    """Shows the progress of these parts in the bar."""
     for key in keys & progress.keys():
         bar.show(key, progress[key][0])
