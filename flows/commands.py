@@ -70,7 +70,7 @@ def run_zero(
         else:
             listen(line)
 
-    _run(folder, f"zero {arguments[0]}", ["zero", *arguments], sort, text, env or {})
+    _run(folder, " ".join(["zero", *arguments]), ["zero", *arguments], sort, text, env or {})
     return objects
 
 

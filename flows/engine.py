@@ -189,14 +189,15 @@ class Engine:
     def _warn_of_missing_workers(self, waiting: Sequence[Any]) -> None:
         """Warns if tasks wait and no worker has the resources that they need."""
         assert self._runner
-        with contextlib.suppress(Exception):  # the scheduler's trouble shows in the futures
+        try:
             stuck = self._runner.client.run_on_scheduler(_tasks_without_worker)
-            ours = [future.key for future in waiting if future.key in stuck]
-            if ours:
-                self._warn(
-                    f"{len(ours)} tasks wait: no worker of the cluster has this lineage's code and packages "
-                    "(or a free GPU); start workers from a checkout of it (docs/cluster.md)"
-                )
+        except Exception:  # the scheduler's trouble shows in the futures
+            return
+        if ours := [future.key for future in waiting if future.key in stuck]:
+            self._warn(
+                f"{len(ours)} tasks wait: no worker of the cluster has this lineage's code and packages (or a free GPU); "
+                "start workers from a checkout of it (docs/cluster.md)"
+            )
 
     def _note_progress(self, event: tuple[float, dict[str, Any]]) -> None:
         """Called by Dask's thread with an event of the topic."""

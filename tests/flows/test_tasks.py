@@ -4,21 +4,20 @@ import json
 import logging
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from prefect.logging import disable_run_logger
 
-from flows import tasks
-from flows.players import Interruption
-from flows.tasks import playing_ahead, run_stage
+from flows import generation, tasks
+from flows.tasks import Turn, run_stage
 from tests.data.test_quarantine import STAGE
 from tests.end_to_end.project import dvc, git
-from tests.flows.examples import smoke_params
-from zero.errors import LineageError
-from zero.storage.manifests import GenerationId
-from zero.storage.store import Store
+from tests.flows.examples import smoke_params, spec
+from zero.config.params import Params
+from zero.errors import LineageError, WorkerError
 
-TURN = GenerationId(lineage="made", number=3, resign_threshold=-1.0)
+TURN = Turn(Path("nowhere"), "made", 3, "a store")
 REPLAY = """
 import pathlib, sys
 from zero.storage.files import read_manifest
@@ -51,7 +50,7 @@ def make_workspace(folder: Path, bad_tries: int, sets_aside: bool) -> Path:
 
 def run(folder: Path) -> None:
     with disable_run_logger():
-        run_stage.fn(folder, TURN, "replay")
+        run_stage.fn(TURN._replace(workspace=folder), "replay")
 
 
 def test_games_that_replay_sets_aside_are_played_again_in_the_same_run(tmp_path):
@@ -75,29 +74,60 @@ def test_a_replay_that_fails_otherwise_is_not_tried_again(tmp_path):
     assert (workspace / "tries.txt").read_text() == "t"
 
 
-@pytest.mark.parametrize("ended_in", ["the generation's own steps", "waiting for the games ahead"])
-def test_what_ends_a_generation_ends_the_games_played_ahead(tmp_path, monkeypatch, ended_in):
-    ended, waiting = [], ended_in != "the generation's own steps"
+class Ahead(NamedTuple):
+    """An engine that notes what is asked of it, and waits without end for nothing."""
 
-    class Ahead:
-        def __init__(self, interruption: Interruption) -> None:
-            interruption.ends(lambda: ended.append("played ahead"))
+    calls: list[str]
+    error: BaseException | None = None
 
-        def wait(self) -> None:
-            if waiting and not ended:
-                raise KeyboardInterrupt
+    is_local = True
 
-    def submit(_workspace, _turn, _store, _executor, interruption: Interruption) -> Ahead:
-        return Ahead(interruption)
+    def submit(self, *_: object) -> list[str]:
+        self.calls.append("submit")
+        return ["a run"]
 
+    def cancel(self, runs: list[str]) -> None:
+        self.calls.append(f"cancel {runs}")
+
+    def wait(self, runs: list[str]) -> None:
+        self.calls.append(f"wait for {runs}")
+        if self.error:
+            raise self.error
+
+
+def overlapping(overlap: bool) -> Params:
     params = smoke_params()
-    overlapping = params.model_copy(update={"selfplay": params.selfplay.model_copy(update={"overlap": True})})
-    monkeypatch.setattr(tasks, "load_params", lambda workspace: overlapping)
-    monkeypatch.setattr(tasks.play_ahead, "submit", submit)
-    with pytest.raises(KeyboardInterrupt), playing_ahead(tmp_path, TURN, Store(str(tmp_path)), "pool"):
-        if not waiting:
-            raise KeyboardInterrupt
-    assert ended == ["played ahead"]
+    return params.model_copy(update={"selfplay": params.selfplay.model_copy(update={"overlap": overlap})})
+
+
+def play_ahead(engine: Ahead, monkeypatch, overlap: bool = True, ends: BaseException | None = None) -> None:
+    monkeypatch.setattr(generation, "plan", lambda turn, stage: [spec()])
+    monkeypatch.setattr(generation, "get_run_logger", lambda: logging.getLogger("a flow"))
+    with generation.playing_ahead(TURN, overlapping(overlap), engine):
+        engine.calls.append("stages")
+        if ends:
+            raise ends
+
+
+def test_the_next_games_are_played_during_the_stages_if_the_parameters_say_so(monkeypatch):
+    engine = Ahead([])
+    play_ahead(engine, monkeypatch)
+    assert engine.calls == ["submit", "stages", "wait for ['a run']"]
+    engine = Ahead([])
+    play_ahead(engine, monkeypatch, overlap=False)
+    assert engine.calls == ["stages"]
+
+
+def test_an_exception_in_a_stage_cancels_the_games_played_ahead(monkeypatch):
+    engine = Ahead([])
+    with pytest.raises(KeyboardInterrupt):
+        play_ahead(engine, monkeypatch, ends=KeyboardInterrupt())
+    assert engine.calls == ["submit", "stages", "cancel ['a run']"]
+
+
+def test_games_ahead_that_fail_are_a_warning(monkeypatch, caplog):
+    play_ahead(Ahead([], WorkerError("every worker died")), monkeypatch)
+    assert "not all games of the next generation were played: every worker died" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -105,7 +135,7 @@ def test_what_ends_a_generation_ends_the_games_played_ahead(tmp_path, monkeypatc
     [
         ('print(\'a table\'); print(\'{"event": "progress", "done": 4, "total": 4}\')', "4 new evaluations"),
         ("sys.exit('zero: MLflow does not answer')", "failed: MLflow does not answer; run `zero evaluate made`"),
-        ("os.kill(os.getpid(), 9)", "was killed; it said nothing; run `zero evaluate made`"),
+        ("os.kill(os.getpid(), 9)", "was killed; (no output); run `zero evaluate made`"),
         ("print('{')", "held-out evaluation is incomplete: "),
     ],
 )

@@ -28,7 +28,7 @@ from zero.storage.store import Store
 WORKER = """
 import os, sys
 from pathlib import Path
-import flows.training as pool
+import zero.stages.remote_training as pool
 from zero.storage.store import Store
 
 def hook(event, arguments):
@@ -40,7 +40,7 @@ assert "torch" not in sys.modules
 sys.addaudithook(hook)
 pool.train_into_store(pool.TrainingSpec.model_validate_json(sys.argv[1]), Store(sys.argv[2]), Path(sys.argv[3]))
 """
-"""The process of a run on the pool, until it imports torch."""
+"""The process of a training on a worker, until it imports torch."""
 QUERY = """
 import sys
 from pathlib import Path

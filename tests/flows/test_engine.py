@@ -1,0 +1,200 @@
+"""The engine on a real Dask cluster and a real Prefect server: results, killed workers, lost schedulers, clear errors."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from distributed import Client
+from prefect import flow, task
+from prefect.testing.utilities import prefect_test_harness
+
+from flows.engine import Engine, LostError, probe
+from flows.workers import code_resource, report_progress
+from tests.flows.examples import smoke_params
+from zero.config.params import ExecutorParams, Params
+from zero.errors import ServerError
+from zero.shards.spec import code_digest, lock_file_digest
+
+OURS = code_resource("selfplay", code_digest("selfplay"), lock_file_digest())
+
+
+@task(persist_result=False)
+def work(folder: Path, number: int) -> int:
+    """Dies the first time that it runs for number 1; tells its progress."""
+    report_progress(f"part {number}", 3, 4)
+    attempt = folder / f"begun-{number}"
+    if number == 1 and not attempt.exists():
+        attempt.touch()
+        os.kill(os.getpid(), 9)
+    time.sleep(0.5)
+    return os.getpid()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prefect_server() -> Iterator[None]:
+    with prefect_test_harness(server_startup_timeout=120):
+        yield
+
+
+@pytest.fixture
+def params() -> Params:
+    """Two local workers."""
+    params = smoke_params()
+    return params.model_copy(update={"executor": ExecutorParams(num_processes=2)})
+
+
+bodies: list[Callable[[], Any]] = []
+
+
+@flow(persist_result=False)
+def in_a_flow() -> Any:
+    """Runs the newest body. Workers import the flow of a task, so that it cannot be a function in a test."""
+    return bodies.pop()()
+
+
+def run_in_flow(body: Callable[[], Any]) -> Any:
+    bodies.append(body)
+    return in_a_flow()
+
+
+def run_all(engine: Engine, folder: Path, count: int, seen: list[Any], resource: str = OURS) -> list[int]:
+    def submits() -> Any:
+        with engine:
+            given = [{"folder": folder, "number": number} for number in range(count)]
+            runs = engine.submit(work, given, 10, [{resource: 1}] * count)
+            return engine.wait(runs, seen.append)
+
+    return submits()
+
+
+def test_a_killed_worker_is_replaced_and_its_task_runs_again(params: Params, tmp_path: Path) -> None:
+    seen: list[dict[str, tuple[int, int]]] = []
+    engine = Engine(params, params.executor, tmp_path / "dask", pytest.fail)
+    pids = run_all(engine, tmp_path, 4, seen)
+    assert len(pids) == 4 and os.getpid() not in pids and (tmp_path / "begun-1").exists()
+    assert seen[-1]["part 3"] == (3, 4)
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def free_port() -> int:
+    with socket.socket() as probed:
+        probed.bind(("127.0.0.1", 0))
+        return int(probed.getsockname()[1])
+
+
+class Cluster:
+    """A scheduler and a worker as a person starts them, without TLS."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.address = folder, f"tcp://127.0.0.1:{free_port()}"
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self.start_scheduler()
+        self.worker = self.start_worker()
+
+    def start_scheduler(self) -> "subprocess.Popen[bytes]":
+        port = self.address.rpartition(":")[2]
+        return self._start("dask_scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+
+    def start_worker(self) -> "subprocess.Popen[bytes]":
+        options = ["--nthreads", "1", "--preload", "flows.workers", "--no-dashboard"]
+        return self._start("dask_worker", self.address, *options, "--local-directory", str(self.folder / "dask"))
+
+    def _start(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", f"distributed.cli.{program}", *arguments]
+        with (self.folder / f"{program}.log").open("ab") as log:
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+        return self.processes[-1]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.wait()
+
+
+def test_tasks_run_on_a_cluster_that_is_there(params: Params, tmp_path: Path, cluster: Cluster) -> None:
+    executor = ExecutorParams(kind="dask", address=cluster.address)
+    warnings: list[str] = []
+    pids = run_all(Engine(params, executor, tmp_path, warnings.append), tmp_path, 3, [])
+    assert len(pids) == 3
+    with Client(cluster.address, set_as_default=False) as client:  # a flow that ends leaves the cluster alone
+        client.wait_for_workers(1, timeout=30)
+
+
+def test_workers_with_other_code_get_no_task(
+    params: Params, tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.engine.NO_WORKER_SECONDS", 1.0)
+    warnings: list[str] = []
+
+    class StopError(Exception):
+        pass
+
+    def warn(line: str) -> None:
+        warnings.append(line)
+        raise StopError
+
+    executor = ExecutorParams(kind="dask", address=cluster.address)
+    with pytest.raises(StopError):
+        run_all(Engine(params, executor, tmp_path, warn), tmp_path, 1, [], resource="selfplay-of-other-code")
+    assert "no worker of the cluster has this lineage's code" in warnings[0]
+    assert not (tmp_path / "begun-0").exists()
+
+
+def test_a_lost_scheduler_is_said_and_the_next_one_is_used(params: Params, tmp_path: Path, cluster: Cluster) -> None:
+    executor = ExecutorParams(kind="dask", address=cluster.address)
+    engine = Engine(params, executor, tmp_path, lambda line: None)
+    kills = [cluster.scheduler.kill]
+
+    def kill_once(_: object) -> None:
+        if kills:
+            kills.pop()()
+
+    def submits() -> Any:
+        given = [{"folder": tmp_path, "number": number} for number in (0, 2, 3, 4, 5, 6)]
+        needed = [{OURS: 1}] * len(given)
+        with engine:
+            with pytest.raises(LostError, match="lost"):
+                engine.wait(engine.submit(work, given, 10, needed), kill_once)
+            engine.close()
+            cluster.scheduler.wait()
+            cluster.start_scheduler()
+            cluster.start_worker()
+            return engine.wait(engine.submit(work, given[:1], 10, needed[:1]))
+
+    assert len(run_in_flow(submits)) == 1
+
+
+def test_a_scheduler_that_does_not_answer_is_named(params: Params, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("flows.engine.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("flows.engine.OUTAGE_SECONDS", 1.0)
+    monkeypatch.setattr("flows.engine.RETRY_SECONDS", 0.1)
+    address, warnings = f"tcp://127.0.0.1:{free_port()}", []
+    executor = ExecutorParams(kind="dask", address=address)
+    with pytest.raises(ServerError, match=f"the Dask scheduler {address} does not answer: .*; start it, or correct"):
+        run_all(Engine(params, executor, tmp_path, warnings.append), tmp_path, 1, [])
+    assert "trying again" in warnings[0]
+
+
+def test_an_address_must_be_known(params: Params, tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match=r"no scheduler is known; set executor\.address in params\.yaml"):
+        run_all(Engine(params, ExecutorParams(kind="dask"), tmp_path, pytest.fail), tmp_path, 1, [])
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:x", "nonsense://127.0.0.1:1"])
+def test_a_wrong_address_is_an_error_in_words(address: str) -> None:
+    assert (probe(address) or "").startswith(("ValueError", "OSError", "TypeError"))
+
+
+def test_a_tls_scheduler_refuses_a_client_without_certificates(cluster: Cluster) -> None:
+    assert "TLS" in (probe(cluster.address.replace("tcp", "tls")) or "")
