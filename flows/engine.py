@@ -195,8 +195,8 @@ class Engine:
             return
         if ours := [future.key for future in waiting if future.key in stuck]:
             self._warn(
-                f"{len(ours)} tasks wait: no worker of the cluster has this lineage's code and packages (or a free GPU); "
-                "start workers from a checkout of it (docs/cluster.md)"
+                f"{len(ours)} tasks wait: no worker of the cluster has this lineage's code and packages (or a free "
+                "GPU); start workers from a checkout of it (docs/cluster.md)"
             )
 
     def _note_progress(self, event: tuple[float, dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""The engine on a real Dask cluster and a real Prefect server: results, killed workers, lost schedulers, clear errors."""
+"""The engine on a real Dask cluster and a real Prefect server: results, killed processes, clear errors."""
 
 import os
 import socket
@@ -179,7 +179,8 @@ def test_a_scheduler_that_does_not_answer_is_named(params: Params, tmp_path: Pat
     monkeypatch.setattr("flows.engine.CONNECT_SECONDS", 1.0)
     monkeypatch.setattr("flows.engine.OUTAGE_SECONDS", 1.0)
     monkeypatch.setattr("flows.engine.RETRY_SECONDS", 0.1)
-    address, warnings = f"tcp://127.0.0.1:{free_port()}", []
+    address = f"tcp://127.0.0.1:{free_port()}"
+    warnings: list[str] = []
     executor = ExecutorParams(kind="dask", address=address)
     with pytest.raises(ServerError, match=f"the Dask scheduler {address} does not answer: .*; start it, or correct"):
         run_all(Engine(params, executor, tmp_path, warnings.append), tmp_path, 1, [])
