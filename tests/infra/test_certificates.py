@@ -61,7 +61,7 @@ def test_dask_admits_who_has_a_certificate_of_the_authority(tmp_path: Path) -> N
     for name in ("ours", "foreign"):
         make_certificates(tmp_path / name)
     ours, foreign = security(tmp_path / "ours"), security(tmp_path / "foreign")
-    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
     with LocalCluster(protocol="tls://", security=ours, **options) as cluster:
         with Client(cluster.scheduler_address, security=ours) as client:
             assert client.submit(sum, [1, 2]).result(timeout=30) == 3
