@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 HOST = "127.0.0.1"
 POOL = "zero"
 OPEN_STATES = ("RUNNING", "PENDING", "CANCELLING")
-FLOWS = ["zero-generation", "zero-campaign", "zero-shard", "zero-train"]
+FLOWS = ("zero-generation", "zero-campaign")
 BUSY = 503
 """Prefect's server says so while its SQLite file is locked by another writer."""
 BUSY_SECONDS, ANSWER_SECONDS = 30.0, 10.0
@@ -100,17 +100,15 @@ def worker_is_online(api: str, since: datetime, pool: str = POOL, worker: str | 
     )
 
 
-def open_runs(api: str, states: Sequence[str], flows: Sequence[str] = FLOWS) -> list[str]:
+def open_runs(api: str, states: Sequence[str]) -> list[str]:
     """Ids of the runs of our flows in these states."""
-    wanted = {"flows": {"name": {"any_": list(flows)}}, "flow_runs": {"state": {"type": {"any_": list(states)}}}}
+    wanted = {"flows": {"name": {"any_": list(FLOWS)}}, "flow_runs": {"state": {"type": {"any_": list(states)}}}}
     return [run["id"] for run in fetch(f"{api}/flow_runs/filter", wanted)]
 
 
-def close_runs(
-    api: str, state: str, message: str, states: Sequence[str] = OPEN_STATES, flows: Sequence[str] = FLOWS
-) -> int:
-    """Puts the runs that nobody will end into a state; returns how many there were."""
-    runs = open_runs(api, states, flows)
+def close_runs(api: str, state: str, message: str, states: Sequence[str] = OPEN_STATES) -> int:
+    """Sets the state of the open runs; returns their number."""
+    runs = open_runs(api, states)
     for run in runs:
         fetch(f"{api}/flow_runs/{run}/set_state", {"state": {"type": state, "message": message}, "force": True})
     return len(runs)

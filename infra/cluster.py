@@ -1,13 +1,13 @@
-"""A cluster on this machine without containers: the servers of `infra/compose`, with passwords, and N workers.
+"""A cluster on this machine without containers: the servers of `infra/compose`, with passwords, and N Dask workers.
 
     python -m infra.cluster up --workers 4      start what does not run: again, it starts nothing
     python -m infra.cluster down                cancel what runs, stop all of it
     python -m infra.cluster status              what runs, where, and where the passwords are
     python -m infra.cluster exec prefect deployment run zero-generation     a command as the trainer
     python -m infra.cluster exec --as worker-1 COMMAND...                   a command as a worker
-    python -m infra.cluster stop|start|restart PART    postgres, store, prefect, mlflow, trainer, worker-1 ...
+    python -m infra.cluster stop|start|restart PART    postgres, store, scheduler, prefect, mlflow, ...
 
-Everything it keeps is in `.zero/cluster`. For tests and small labs; standard library only.
+Everything it keeps is in `.zero/cluster`. For tests and small labs.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-from infra.api import HOST, OPEN_STATES, POOL, address, close_runs, open_runs, worker_is_online
-from infra.automations import GENERATIONS, SHARDS, install
+from infra.api import HOST, POOL, address, close_runs, open_runs, worker_is_online
+from infra.certificates import make_certificates
 from infra.cluster_database import end_orphans, is_whole, make_databases, make_folder
 from infra.cluster_parts import (
     BUCKETS,
@@ -31,8 +31,8 @@ from infra.cluster_parts import (
     Cluster,
     command_of,
     environment_of,
-    gpu_of,
     gpus,
+    gpus_of,
     is_well,
     read_cluster,
     request_to_end,
@@ -40,14 +40,14 @@ from infra.cluster_parts import (
     write_cluster,
 )
 from infra.local import CANCEL_SECONDS, START_SECONDS, Parser, alone, port_number
-from infra.pools import WORKER_POOL, make_pools
+from infra.pools import automation, install, make_pool
 from infra.processes import Record
 from infra.services import PROJECT_DIR, Home, LocalError, choose_port, deploy, say, start, stop, title, wait_for
 
-SHOWN = {"postgres": "postgres", "store": "s3", "prefect": "prefect", "mlflow": "mlflow"}
+SHOWN = {"postgres": "postgres", "store": "s3", "scheduler": "scheduler", "prefect": "prefect", "mlflow": "mlflow"}
 """The port of each server that its clients know."""
 STOP_SECONDS = {"trainer": 60.0, "worker": 60.0, "postgres": 30.0, "store": 30.0}
-"""Patience with a polite end, by kind: a worker ends its run, says so, and what was in hand is played again."""
+"""Time that a part has to end by itself, by kind."""
 REFUSAL_SECONDS = 30.0
 REMEDY = "a busy machine needs a longer `python -m infra.cluster up --timeout`"
 
@@ -64,20 +64,24 @@ def up(home: Home, num_workers: int | None, seconds: float) -> Cluster:
         (home.state / folder).mkdir(mode=0o700, exist_ok=True)
     cluster = plan(home, num_workers)
     for worker in cluster.workers:
-        gpu_of(cluster, worker)  # refused before anything has started
+        gpus_of(cluster, worker)  # refused before anything has started
     make_secrets(cluster)
+    make_certificates(cluster.certificates, [HOST])
     write_cluster(cluster)
     for name in surplus(cluster):
         end(cluster, name)
     if not is_whole(cluster):
         end(cluster, "postgres")  # cut short while its databases were made: it is made again
 
+    if home.record("scheduler") is None:
+        for name in cluster.workers:  # they end without their scheduler
+            end(cluster, name)
     missing = [name for name in cluster.parts if home.record(name) is None]
     if missing:
         say("starting " + ", ".join(title(name) for name in missing) + " ...")
-    for name in ("postgres", "store"):
+    for name in ("postgres", "store", "scheduler"):
         begin(cluster, name, missing)
-    for name in ("postgres", "store"):
+    for name in ("postgres", "store", "scheduler"):
         wait_for(home, name, lambda name=name: is_well(cluster, name), seconds, REMEDY)  # type: ignore[misc]
     make_databases(cluster)
     for name in ("prefect", "mlflow"):
@@ -85,17 +89,17 @@ def up(home: Home, num_workers: int | None, seconds: float) -> Cluster:
     if "store" in missing:
         make_buckets(cluster, seconds)
     wait_for(home, "prefect", lambda: is_well(cluster, "prefect"), seconds, REMEDY)
-    patiently(cluster, lambda: make_pools(cluster.api))
-    patiently(cluster, lambda: install(cluster.api))
-    patiently(cluster, lambda: close_lost_runs(cluster, missing))
+    patiently(cluster, lambda: make_pool(cluster.api))
+    patiently(cluster, lambda: install(cluster.api, automation()))
+    if "trainer" in missing:
+        patiently(cluster, lambda: close_runs(cluster.api, "CRASHED", "the trainer had stopped"))
     since = datetime.now(UTC)
-    players = [name for name in ("trainer", *cluster.workers) if name in missing]
-    for name in players:
+    last = [name for name in ("trainer", *cluster.workers) if name in missing]
+    for name in last:
         begin(cluster, name, missing)
     deploy(home, cluster.api, environment_of(cluster, "trainer"))
-    for name in players:
-        wait_for_worker(cluster, name, since, seconds)
-    wait_for(home, "mlflow", lambda: is_well(cluster, "mlflow"), seconds, REMEDY)
+    for name in (*last, "mlflow"):
+        wait_until_well(cluster, name, since, seconds)
     return cluster
 
 
@@ -155,7 +159,10 @@ def begin(cluster: Cluster, name: str, missing: list[str]) -> None:
         make_folder(cluster)
         end_orphans(cluster)
     port = cluster.ports[SHOWN.get(name, "prefect")]
-    folder = home.state / "store" if name == "store" else home.state
+    if name == "scheduler" or name in cluster.workers:
+        folder = PROJECT_DIR  # they import `flows` of this checkout
+    else:
+        folder = home.state / "store" if name == "store" else home.state
     start(home, name, command_of(cluster, name), environment_of(cluster, name), port, folder)
 
 
@@ -164,10 +171,17 @@ def end(cluster: Cluster, name: str) -> bool:
     return stop(cluster.home, name, STOP_SECONDS.get(kind_of(name)), request_to_end(name))
 
 
-def wait_for_worker(cluster: Cluster, name: str, since: datetime, seconds: float) -> None:
-    """Returns once Prefect has heard of a worker."""
-    pool = POOL if name == "trainer" else WORKER_POOL
-    wait_for(cluster.home, name, lambda: worker_is_online(cluster.api, since, pool, name), seconds, REMEDY)
+def wait_until_well(cluster: Cluster, name: str, since: datetime, seconds: float) -> None:
+    """Returns when a part that was started at that time is well.
+
+    Raises:
+      LocalError: it ended, or was not well in time.
+    """
+
+    def check() -> bool:
+        return is_well(cluster, name) and (name != "trainer" or worker_is_online(cluster.api, since, POOL, name))
+
+    wait_for(cluster.home, name, check, seconds, REMEDY)
 
 
 def make_buckets(cluster: Cluster, seconds: float) -> None:
@@ -210,30 +224,20 @@ def patiently(cluster: Cluster, work: Callable[[], object]) -> None:
         time.sleep(0.5)
 
 
-def close_lost_runs(cluster: Cluster, missing: list[str]) -> None:
-    """Says of the runs of a trainer that is gone, and of workers that all are, that they crashed."""
-    if "trainer" in missing:
-        close_runs(cluster.api, "CRASHED", "the trainer had stopped", flows=GENERATIONS.flows)
-    if set(cluster.workers) <= set(missing):
-        close_runs(cluster.api, "CRASHED", "the workers had stopped", flows=SHARDS.flows)
-
-
 def down(cluster: Cluster) -> None:
-    """Cancels the runs and stops everything; the workers first, so that their runs can still say how they ended."""
+    """Cancels the runs and stops everything; the trainer and the workers first, so that their runs report their end."""
     home = cluster.home
-    if home.record("prefect") and any(home.record(name) for name in ("trainer", *cluster.workers)):
+    if home.record("prefect") and home.record("trainer"):
         with contextlib.suppress(OSError, ValueError):
-            while close_runs(cluster.api, "CANCELLED", "the cluster is being stopped", ("SCHEDULED",), SHARDS.flows):
-                pass  # 200 a request
             deadline = time.monotonic() + CANCEL_SECONDS
-            if close_runs(cluster.api, "CANCELLING", "the cluster is being stopped", OPEN_STATES):
+            if close_runs(cluster.api, "CANCELLING", "the cluster is being stopped"):
                 say("cancelling what runs ...")
             while open_runs(cluster.api, ["CANCELLING"]) and time.monotonic() < deadline:
                 time.sleep(0.5)
-    players = [*surplus(cluster), *reversed(cluster.workers), "trainer"]
-    with ThreadPoolExecutor(len(players)) as together:  # each may take its time
-        did_run = dict(zip(players, together.map(lambda name: end(cluster, name), players), strict=True))
-    for name in ("mlflow", "prefect", "store", "postgres"):
+    first = [*surplus(cluster), *reversed(cluster.workers), "trainer"]
+    with ThreadPoolExecutor(len(first)) as together:  # each may take its time
+        did_run = dict(zip(first, together.map(lambda name: end(cluster, name), first), strict=True))
+    for name in ("scheduler", "mlflow", "prefect", "store", "postgres"):
         did_run[name] = end(cluster, name)
     ended = [title(name) for name, ran in did_run.items() if ran]
     say(f"stopped: {', '.join(ended)}" if ended else "nothing was running")
@@ -246,22 +250,24 @@ def surplus(cluster: Cluster) -> list[str]:
 
 
 def change(cluster: Cluster, what: str, name: str, seconds: float) -> None:
-    """Stops, starts or restarts one part.
+    """Stops, starts or restarts one part; the scheduler with its workers, which end when it does.
 
     Raises:
       LocalError: there is no such part, or it does not start in time.
     """
     if name not in cluster.parts:
         raise LocalError(f"there is no {name!r} here; the parts are {', '.join(cluster.parts)}")
+    names = [name, *cluster.workers] if name == "scheduler" else [name]
     if what in ("stop", "restart"):
-        end(cluster, name)
-    if what in ("start", "restart") and cluster.home.record(name) is None:
+        for one in reversed(names):
+            end(cluster, one)
+    if what in ("start", "restart"):
         since = datetime.now(UTC)
-        begin(cluster, name, [name])
-        if name in SHOWN:
-            wait_for(cluster.home, name, lambda: is_well(cluster, name), seconds, REMEDY)
-        else:
-            wait_for_worker(cluster, name, since, seconds)
+        missing = [one for one in names if cluster.home.record(one) is None]
+        for one in missing:
+            begin(cluster, one, missing)
+        for one in missing:
+            wait_until_well(cluster, one, since, seconds)
 
 
 def status(cluster: Cluster) -> bool:
@@ -272,6 +278,8 @@ def status(cluster: Cluster) -> bool:
         place = f"{HOST}:{cluster.ports[SHOWN[name]]}" if name in SHOWN else ""
         if name in ("prefect", "mlflow", "store"):
             place = address(cluster.ports[SHOWN[name]])
+        if name == "scheduler":
+            place = f"{cluster.scheduler}, dashboard {address(cluster.ports['dashboard'])}"
         say(f"{title(name):<10} {'up' if well[-1] else 'down':<5} {place:<22} log: {cluster.home.log(name)}")
     say(f"passwords: {cluster.secrets} (Prefect: prefect-auth; MLflow: user zero, mlflow-password; S3: s3-ROLE)")
     return all(well)
@@ -302,7 +310,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(prog="infra.cluster", description="The servers of a cluster, and its workers, on this machine.")
     commands = parser.add_subparsers(dest="command", required=True)
     upward = commands.add_parser("up", help="start what does not run")
-    upward.add_argument("--workers", type=int, help="workers that play; by default one a GPU, or as many as before")
+    upward.add_argument("--workers", type=int, help="number of workers; by default one per GPU, or as many as before")
     commands.add_parser("down", help="stop all of it")
     commands.add_parser("status", help="what runs, and where")
     run = commands.add_parser("exec", help="run a command with the environment of a part")

@@ -6,7 +6,6 @@ Every server listens on loopback and asks for a password. What is kept is in `.z
 
 import glob
 import json
-import math
 import os
 import pwd
 import shutil
@@ -15,23 +14,19 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from infra.api import HOST, POOL, address, answers
-from infra.pools import QUEUES, WORKER_POOL, WORKER_TYPE
+from infra.api import HOST, POOL, address, answers, fetch
 from infra.processes import write_json
 from infra.services import PROJECT_DIR, QUIET, Home, LocalError
 
 PORTS = {
-    **{"postgres": 5432, "s3": 8333, "prefect": 4200, "mlflow": 5000},
+    **{"postgres": 5432, "s3": 8333, "prefect": 4200, "mlflow": 5000, "scheduler": 8786, "dashboard": 8787},
     **{"filer": 8888, "master": 9333, "volume": 8080},
     **{"s3_grpc": 18333, "filer_grpc": 18888, "master_grpc": 19333, "volume_grpc": 18080},
 }
 """The usual port of everything that listens."""
 BUCKETS = ("zero-store", "zero-mlflow")
-NUM_TRAINING = 2
-"""So many of the workers, the first ones, may train as well: their key puts what a training makes. The others play.
-Where the first one sees several GPUs it is the only one, since the others could not do what is for several."""
 TRAINER_LIMIT = "4"
 """Generations and campaigns at once, of as many lineages."""
 POSTGRES_USER = "postgres"
@@ -44,7 +39,7 @@ KEPT = (
 
 
 class Cluster(NamedTuple):
-    """One cluster of this machine: where it is, its ports, how many workers play, and on which GPUs."""
+    """One cluster of this machine: where it is, its ports, the number of its workers, and their GPUs."""
 
     home: Home
     ports: dict[str, int]
@@ -67,14 +62,24 @@ class Cluster(NamedTuple):
         return f"http://{self.secret('prefect-auth')}@{HOST}:{self.ports['prefect']}/api"
 
     @property
+    def scheduler(self) -> str:
+        """Address of the Dask scheduler."""
+        return f"tls://{HOST}:{self.ports['scheduler']}"
+
+    @property
+    def certificates(self) -> Path:
+        """Folder of the certificates of Dask."""
+        return self.home.state / "certificates"
+
+    @property
     def workers(self) -> list[str]:
-        """Names of those that play, after the trainer."""
+        """Names of the Dask workers."""
         return [f"worker-{number}" for number in range(1, self.num_workers + 1)]
 
     @property
     def parts(self) -> list[str]:
         """Everything that runs, in the order of its start."""
-        return ["postgres", "store", "prefect", "mlflow", "trainer", *self.workers]
+        return ["postgres", "store", "scheduler", "prefect", "mlflow", "trainer", *self.workers]
 
 
 def read_cluster(home: Home) -> Cluster | None:
@@ -96,11 +101,6 @@ def write_cluster(cluster: Cluster) -> None:
 # What each part is
 
 
-def query_seconds(num_workers: int) -> int:
-    """Between two times that a worker asks for work: so long that all together ask at most 16 times a second."""
-    return math.ceil(num_workers / 16)
-
-
 def command_of(cluster: Cluster, name: str) -> list[str]:
     """Command line of a part."""
     ports = cluster.ports
@@ -117,23 +117,34 @@ def command_of(cluster: Cluster, name: str) -> list[str]:
         case "mlflow":
             place = ["--host", HOST, "--port", str(ports["mlflow"]), "--workers", "1"]
             return [*python, "mlflow", "server", "--app-name", "basic-auth", *place]
-    worker = [*python, "prefect", "worker", "start", "--name", name]
-    player = [*worker, "--limit", "1", "--pool", WORKER_POOL, "--type", WORKER_TYPE]
-    match role_of(cluster, name):
-        case "trainer":  # several, so that a second run for a lineage is refused and does not wait
-            return [*worker, "--limit", TRAINER_LIMIT, "--pool", POOL, "--type", "process"]
-        case "training":
-            return player
-    queues = [word for queue in QUEUES if queue != "train" for word in ("--work-queue", queue)]
-    return [*player, *queues]
-
-
-def role_of(cluster: Cluster, name: str) -> str:
-    """Role of a part that works: the name of its key to the store."""
-    if name == "trainer":
-        return name
-    num_training = 1 if spare_gpus(cluster) else NUM_TRAINING
-    return "training" if int(name.rpartition("-")[2]) <= num_training else "worker"
+        case "scheduler":
+            place = ["--host", HOST, "--port", str(ports["scheduler"])]
+            return [
+                *python,
+                "distributed.cli.dask_scheduler",
+                *place,
+                "--dashboard-address",
+                f"{HOST}:{ports['dashboard']}",
+            ]
+        case "trainer":  # several runs at once, so that a second run for a lineage is refused and does not wait
+            pool = ["--pool", POOL, "--type", "process"]
+            return [*python, "prefect", "worker", "start", "--name", name, "--limit", TRAINER_LIMIT, *pool]
+    # The games are in a child process, whose memory Dask does not see: it sets no limit.
+    words = [
+        "--nthreads",
+        "1",
+        "--nworkers",
+        "1",
+        "--memory-limit",
+        "0",
+        "--no-dashboard",
+        "--preload",
+        "flows.workers",
+    ]
+    gpus_seen = gpus_of(cluster, name)
+    resources = ["--resources", f"GPU={len(gpus_seen)}"] if gpus_seen else []
+    place = ["--host", HOST, "--name", name, "--local-directory", str(cluster.home.state / "dask")]
+    return [*python, "distributed.cli.dask_worker", cluster.scheduler, *place, *words, *resources]
 
 
 def store_options(cluster: Cluster) -> list[str]:
@@ -188,14 +199,14 @@ def environment_of(cluster: Cluster, name: str) -> dict[str, str]:
                     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
                 }
             )
-    role = role_of(cluster, name)
+        case "scheduler":
+            return env | tls_environment(cluster, "scheduler")
+    role = "trainer" if name == "trainer" else "worker"
     env |= s3 | {
         "AWS_SHARED_CREDENTIALS_FILE": str(cluster.secrets / f"s3-{role}"),
         "PREFECT_HOME": str(state / name),
         "PREFECT_API_URL": address(ports["prefect"]) + "/api",
         "PREFECT_API_AUTH_STRING": secret("prefect-auth"),
-        "PREFECT_WORKER_QUERY_SECONDS": str(query_seconds(1 if role == "trainer" else cluster.num_workers)),
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
         "PREFECT_CLIENT_MAX_RETRIES": "6",  # waits of 2, 4 ... 64 s: a restart of Prefect's server takes less,
         "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",  # and of its database, without which it answers so
         "ZERO_HOME": str(cluster.home.state.parent.parent),
@@ -203,14 +214,32 @@ def environment_of(cluster: Cluster, name: str) -> dict[str, str]:
         "ZERO_WORKER": f"{socket.gethostname().partition('.')[0]}-{name}",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as nvidia-smi counts
     }
-    if role != "trainer":
-        gpus_seen = (gpu_of(cluster, name), *(spare_gpus(cluster) if name == "worker-1" else ()))
-        return env | {"CUDA_VISIBLE_DEVICES": ",".join(gpus_seen)}
-    return env | {
-        "CUDA_VISIBLE_DEVICES": ",".join(cluster.gpus),
-        "MLFLOW_TRACKING_URI": address(ports["mlflow"]),
-        "MLFLOW_TRACKING_USERNAME": "zero",
-        "MLFLOW_TRACKING_PASSWORD": secret("mlflow-password"),
+    if role == "worker":
+        gpus_seen = ",".join(gpus_of(cluster, name))
+        return env | tls_environment(cluster, "worker") | {"CUDA_VISIBLE_DEVICES": gpus_seen}
+    return (
+        env
+        | tls_environment(cluster, "client")
+        | {
+            "CUDA_VISIBLE_DEVICES": ",".join(cluster.gpus),
+            "DASK_SCHEDULER_ADDRESS": cluster.scheduler,
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+            "MLFLOW_TRACKING_URI": address(ports["mlflow"]),
+            "MLFLOW_TRACKING_USERNAME": "zero",
+            "MLFLOW_TRACKING_PASSWORD": secret("mlflow-password"),
+        }
+    )
+
+
+def tls_environment(cluster: Cluster, role: str) -> dict[str, str]:
+    """Dask's settings of a role: it accepts and opens encrypted connections only, with its certificate."""
+    prefix, folder = "DASK_DISTRIBUTED__COMM__", cluster.certificates
+    return {
+        f"{prefix}REQUIRE_ENCRYPTION": "True",
+        f"{prefix}TLS__CA_FILE": str(folder / "ca.pem"),
+        f"{prefix}TLS__{role.upper()}__CERT": str(folder / f"{role}.pem"),
+        f"{prefix}TLS__{role.upper()}__KEY": str(folder / f"{role}-key.pem"),
     }
 
 
@@ -225,24 +254,22 @@ def gpus() -> list[str]:
     return [str(number) for number, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU ")]
 
 
-def gpu_of(cluster: Cluster, worker: str) -> str:
-    """The GPU that a worker plays on; no two have the same one, and none has one where there is none.
+def gpus_of(cluster: Cluster, worker: str) -> tuple[str, ...]:
+    """The GPUs of a worker: one each; the first worker also has those that are left, for trainings on several.
 
     Raises:
       LocalError: there are fewer GPUs than workers.
     """
     number = int(worker.rpartition("-")[2])
-    if cluster.gpus and number > len(cluster.gpus):
+    if not cluster.gpus:
+        return ()
+    if number > len(cluster.gpus):
         raise LocalError(
             f"{worker} would share a GPU: this cluster has {len(cluster.gpus)}; start as many workers, or stop it and "
             "set CUDA_VISIBLE_DEVICES= for workers that play on cores"
         )
-    return cluster.gpus[number - 1] if cluster.gpus else ""
-
-
-def spare_gpus(cluster: Cluster) -> tuple[str, ...]:
-    """The GPUs that no worker plays on: the first worker trains on them beside its own."""
-    return cluster.gpus[cluster.num_workers :]
+    spare = cluster.gpus[cluster.num_workers :] if number == 1 else ()
+    return (cluster.gpus[number - 1], *spare)
 
 
 def request_to_end(name: str) -> signal.Signals:
@@ -251,7 +278,7 @@ def request_to_end(name: str) -> signal.Signals:
 
 
 def is_well(cluster: Cluster, name: str) -> bool:
-    """True where a server answers; a worker is asked for by `infra.api.worker_is_online`."""
+    """True if a server answers, and if the scheduler knows a worker; of the trainer it is known that it runs."""
     match name:
         case "postgres":
             words = ["--quiet", f"--host={HOST}", f"--port={cluster.ports['postgres']}", "--timeout=5"]
@@ -262,7 +289,18 @@ def is_well(cluster: Cluster, name: str) -> bool:
             return answers(address(cluster.ports["prefect"]) + "/api/ready")
         case "mlflow":
             return answers(address(cluster.ports["mlflow"]) + "/health")
-    return cluster.home.record(name) is not None
+        case "scheduler":
+            return answers(address(cluster.ports["dashboard"]) + "/health")
+    return cluster.home.record(name) is not None and (name == "trainer" or name in known_workers(cluster))
+
+
+def known_workers(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """What the scheduler knows of its workers, by name; empty if it does not answer."""
+    try:
+        workers = fetch(address(cluster.ports["dashboard"]) + "/json/identity.json")["workers"]
+    except (OSError, ValueError):
+        return {}
+    return {str(worker["name"]): worker for worker in workers.values()}
 
 
 # Programs

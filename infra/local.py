@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from infra.api import POOL, address, answers, close_runs, open_runs, worker_is_online
-from infra.pools import make_pools
+from infra.pools import make_pool
 from infra.processes import lives, read_record, write_json
 from infra.services import (
     PROJECT_DIR,
@@ -78,7 +78,7 @@ def up(home: Home, ports: dict[str, int | None], seconds: float) -> None:
         wait_for(home, name, lambda name=name: answers(address(chosen[name]) + HEALTH_PATHS[name]), seconds)  # type: ignore[misc]
 
     api = address(chosen["prefect"]) + "/api"
-    make_pools(api)
+    make_pool(api)
     if home.record("worker") is None:
         stop(home, "worker")  # what a killed one left behind
         close_runs(api, "CRASHED", "the worker had stopped")

@@ -27,6 +27,7 @@ GAMES = {"fsspec", "pyarrow"}
         ("gating", KERNELS | GAMES),
         ("verification", KERNELS | GAMES),
         ("worker", KERNELS | GAMES),
+        ("train", set()),
     ],
 )
 def test_command_imports_no_large_library_that_it_does_not_need(tmp_path, command, needed):

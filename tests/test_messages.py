@@ -127,7 +127,7 @@ PARAMETERS: list[tuple[dict[str, Any], str]] = [
         "profile: backend 'openvino' runs on device 'cpu', got 'cuda'; set backend to 'torch'",
     ),
     ({"gating.threshold": 1.5}, "gating.threshold = 1.5: must be less than or equal to 1"),
-    ({"executor.kind": "cloud"}, "executor.kind = 'cloud': must be 'local' or 'pool'"),
+    ({"executor.kind": "cloud"}, "executor.kind = 'cloud': must be 'local' or 'dask'"),
 ]
 """Changes of the preset `smoke`, and the message after the file's name."""
 

@@ -273,6 +273,10 @@ def test_a_wrong_section_is_named():
     assert "search must be a mapping, got 3" in error_of(with_value("search", 3))
 
 
+def test_the_executor_of_an_older_file_is_read_by_its_current_name():
+    assert parsed(with_value("executor.kind", "pool")).executor == ExecutorParams(kind="dask", num_processes=1)
+
+
 def test_the_error_for_an_unknown_game_lists_the_games():
     message = error_of(with_value("game.name", "chess"))
     assert "'chess'" in message

@@ -38,8 +38,8 @@ def changed(name: str) -> Params:
     for part in name.split("."):
         value = value[part]
     others = {"go": "gomoku", "residual": "plain", "joint": "separate", "sgd": "adam", "cpu": "cuda", "fp32": "bf16"}
-    others |= {"native": "avx2", "local": "pool", "parent": "zero", "torch": "openvino", "puct": "gumbel"}
-    others |= {"squared_error": "cross_entropy"}
+    others |= {"native": "avx2", "local": "dask", "parent": "zero", "torch": "openvino", "puct": "gumbel"}
+    others |= {"squared_error": "cross_entropy", "": "tls://host:8786"}
     if name == "game.name":
         return parsed(with_value("game", {"name": "gomoku", "size": 5, "in_a_row": 4}))
     if isinstance(value, bool):

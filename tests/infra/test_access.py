@@ -6,13 +6,20 @@ import shutil
 import time
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 
 import psutil
 import pytest
+from distributed import Client
 
-from infra import automations
+from flows.workers import STAGES, code_resource
+from infra import pools
+from infra.certificates import make_certificates
+from infra.cluster_parts import known_workers
 from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.cluster import Stack, needs_cluster
+from tests.infra.test_certificates import security
+from zero.shards.spec import code_digest, lock_file_digest
 
 pytestmark = needs_cluster
 
@@ -31,7 +38,7 @@ def test_prefect_refuses_who_has_no_password(stack: Stack, user: str, path: str)
 
 
 def test_nobody_starts_a_run_without_a_password(stack: Stack) -> None:
-    deployment = stack.prefect("/deployments/name/zero-shard/zero-shard")["id"]
+    deployment = stack.prefect("/deployments/name/zero-generation/zero-generation")["id"]
     path = f"/api/deployments/{deployment}/create_flow_run"
     for user in ("", "zero:wrong", mlflow_user(stack)):
         assert stack.ask("prefect", path, user, "POST", b"{}").status == 401
@@ -131,20 +138,40 @@ def test_killed_parts_come_back_and_the_others_stay(stack: Stack) -> None:
     assert "starting PostgreSQL, Prefect, worker-1 ..." in stack.command("up")
     after = {name: stack.process(name).pid for name in stack.cluster.parts}
     assert {name for name in before if before[name] != after[name]} == set(killed)
-    assert stack.prefect("/work_pools/zero-gpu")["type"] == "zero"
+    assert stack.prefect("/work_pools/zero")["type"] == "process"
 
 
-def test_the_queues_have_their_priorities(stack: Stack) -> None:
-    queues = stack.prefect("/work_pools/zero-gpu/queues/filter", {})
-    found = {queue["name"]: queue["priority"] for queue in queues}
-    assert found["gate"] < found["train"] < found["selfplay"] < found["default"]
+def test_the_scheduler_comes_back_with_its_workers(stack: Stack) -> None:
+    worker = stack.process("worker-1").pid
+    stack.process("scheduler").kill()
+    assert "starting scheduler, worker-1 ..." in stack.command("up")
+    assert stack.process("worker-1").pid != worker
+    assert "worker-1" in known_workers(stack.cluster)
+
+
+def test_a_worker_announces_its_code(stack: Stack) -> None:
+    announced = known_workers(stack.cluster)["worker-1"]["resources"]
+    wanted = {code_resource(stage, code_digest(stage), lock_file_digest()) for stage in STAGES}
+    assert set(announced) == wanted
+
+
+def test_the_scheduler_refuses_who_has_no_certificate(stack: Stack, tmp_path: Path) -> None:
+    def connect(folder: Path) -> None:
+        with Client(stack.cluster.scheduler, security=security(folder), timeout=5, set_as_default=False):
+            pass
+
+    connect(stack.cluster.certificates)
+    make_certificates(tmp_path)  # of another authority
+    with pytest.raises(OSError, match="certificate"):
+        connect(tmp_path)
+    with pytest.raises(OSError, match=r"Timed out|closed|refused"):
+        Client(stack.cluster.scheduler.replace("tls", "tcp"), timeout=5, set_as_default=False)
 
 
 def test_a_run_whose_heartbeats_stop_has_crashed(stack: Stack) -> None:
     """The run is the server's alone: its heartbeat is sent from here, as Prefect's engine sends it."""
-    short = automations.SHARDS._replace(seconds=10)  # the least that the server takes
-    automations.install(stack.cluster.api, [short])
-    flow = stack.prefect("/flows/", {"name": "zero-shard"})["id"]
+    pools.install(stack.cluster.api, pools.automation(10))  # the shortest that the server takes
+    flow = stack.prefect("/flows/", {"name": "zero-generation"})["id"]
     runs = {}
     try:
         for name in ("mute", "silent", "ended"):  # mute: killed before its first heartbeat has left
@@ -160,18 +187,19 @@ def test_a_run_whose_heartbeats_stop_has_crashed(stack: Stack) -> None:
             assert (state["type"], "no heartbeat for 10 s" in state["message"]) == ("CRASHED", True)
         assert stack.prefect(f"/flow_runs/{runs['ended']}")["state"]["type"] == "COMPLETED"
     finally:
-        automations.install(stack.cluster.api)
-    found = stack.prefect("/automations/filter", {})
-    watches = (automations.SHARDS, automations.GENERATIONS)
-    assert {one["name"]: one["trigger"]["within"] for one in found} == {one.name: one.seconds for one in watches}
+        pools.install(stack.cluster.api, pools.automation())
+    before = stack.prefect("/automations/filter", {})
+    assert [(one["trigger"]["within"], one["enabled"]) for one in before] == [(pools.SILENCE_SECONDS, True)]
+    pools.install(stack.cluster.api, pools.automation())
+    assert stack.prefect("/automations/filter", {}) == before
 
 
 def send_heartbeat(stack: Stack, run: str, flow: str) -> None:
-    related = {"prefect.resource.id": f"prefect.flow.{flow}", "prefect.resource.name": "zero-shard"}
+    related = {"prefect.resource.id": f"prefect.flow.{flow}", "prefect.resource.name": "zero-generation"}
     told = {
         "id": str(uuid.uuid4()),
         "occurred": datetime.now(UTC).isoformat(),
-        "event": automations.HEARTBEAT,
+        "event": pools.HEARTBEAT,
         "resource": {"prefect.resource.id": f"prefect.flow-run.{run}"},
         "related": [{**related, "prefect.resource.role": "flow"}],
     }

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from infra import pools
 from infra.cluster import given_port, main, parse, up
 from infra.cluster_database import make_folder
 from infra.cluster_parts import PORTS, Cluster, command_of, environment_of, read_cluster, write_cluster
@@ -33,12 +32,12 @@ def test_each_worker_sees_one_gpu_whatever_shell_starts_it(cluster: Cluster, mon
         environment_of(with_gpus, "worker-3")
 
 
-def test_gpus_that_no_worker_plays_on_are_for_the_trainings_of_the_first(cluster: Cluster) -> None:
+def test_gpus_that_are_left_are_for_the_trainings_of_the_first_worker(cluster: Cluster) -> None:
     with_gpus = cluster._replace(gpus=("0", "1", "2", "3"), num_workers=2)
     assert seen(with_gpus, *with_gpus.workers, "trainer") == ["0,2,3", "1", "0,1,2,3"]
-    roles = [environment_of(with_gpus, name)["AWS_SHARED_CREDENTIALS_FILE"] for name in with_gpus.workers]
-    assert [role.rpartition("/")[2] for role in roles] == ["s3-training", "s3-worker"]
-    assert ["--work-queue" in command_of(with_gpus, name) for name in with_gpus.workers] == [False, True]
+    words = [command_of(with_gpus, name) for name in with_gpus.workers]
+    assert [one[one.index("--resources") + 1] for one in words] == ["GPU=3", "GPU=1"]
+    assert "--resources" not in command_of(cluster, "worker-1")
 
 
 def test_a_gpu_has_the_number_that_nvidia_smi_gives_it(cluster: Cluster) -> None:
@@ -58,21 +57,12 @@ def test_without_gpus_any_number_of_workers_sees_none(cluster: Cluster) -> None:
     assert set(seen(cluster, "trainer", *(f"worker-{number}" for number in range(1, 9)))) == {""}
 
 
-@pytest.mark.parametrize(("num_workers", "seconds"), [(1, "1"), (16, "1"), (24, "2"), (64, "4"), (1000, "63")])
-def test_the_more_workers_the_longer_each_waits_before_it_asks_again(
-    cluster: Cluster, num_workers: int, seconds: str
-) -> None:
-    environment = environment_of(cluster._replace(num_workers=num_workers), "worker-1")
-    assert environment["PREFECT_WORKER_QUERY_SECONDS"] == seconds
-    assert environment_of(cluster, "trainer")["PREFECT_WORKER_QUERY_SECONDS"] == "1"
-
-
-def test_only_workers_with_the_key_for_it_are_asked_to_train(cluster: Cluster) -> None:
-    for name in cluster.workers:
-        words, env = command_of(cluster, name), environment_of(cluster, name)
-        served = {words[place + 1] for place, word in enumerate(words) if word == "--work-queue"} or set(pools.QUEUES)
-        assert ("train" in served) == env["AWS_SHARED_CREDENTIALS_FILE"].endswith("s3-training")
-        assert {"gate", "selfplay"} <= served
+@pytest.mark.parametrize(("part", "role"), [("scheduler", "scheduler"), ("worker-1", "worker"), ("trainer", "client")])
+def test_each_part_has_the_certificate_of_its_role(cluster: Cluster, part: str, role: str) -> None:
+    env = environment_of(cluster, part)
+    assert env["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "True"
+    keys = {name: value for name, value in env.items() if name.endswith("__KEY")}
+    assert keys == {f"DASK_DISTRIBUTED__COMM__TLS__{role.upper()}__KEY": str(cluster.certificates / f"{role}-key.pem")}
 
 
 @pytest.mark.parametrize("name", ["PREFECT_API_KEY", "AWS_ACCESS_KEY_ID", "MLFLOW_TRACKING_PASSWORD", "ZERO_WRITER"])

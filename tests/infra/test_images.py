@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from infra.automations import SHARDS
+
 from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.compose import host_path, settings
 from tests.infra.test_containers import DIGEST, STACKS, each_service, services, stack

@@ -15,6 +15,7 @@ pytestmark = needs_cluster
 WEIGHTS = "weights/" + "ab" * 32 + ".safetensors"
 SHARD = "shards/ab/" + "ab" * 32 + "." + "cd" * 32 + ".parquet"
 RECEIPT = "receipts/ab/" + "ab" * 32 + "." + "cd" * 32 + ".host-1.json"
+TRAININGS = ["files/" + "ab" * 32, "trainings/ab/a.json"]
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,8 @@ def gateway(stack: Stack) -> Gateway:
     return made
 
 
-@pytest.mark.parametrize("key", [SHARD, RECEIPT])
-def test_a_worker_puts_and_finds_shards_and_receipts(gateway: Gateway, key: str) -> None:
+@pytest.mark.parametrize("key", [SHARD, RECEIPT, *TRAININGS])
+def test_a_worker_puts_and_finds_shards_receipts_and_trainings(gateway: Gateway, key: str) -> None:
     worker = gateway.client("worker")
     worker.put_object(Bucket="zero-store", Key=key, Body=b"games")
     assert worker.get_object(Bucket="zero-store", Key=key)["Body"].read() == b"games"
@@ -51,8 +52,6 @@ def test_a_worker_reads_weights(gateway: Gateway) -> None:
         ("zero-store", "shards/ab/../../weights/a"),
         ("zero-store", "shards/../../zero-mlflow/a"),
         ("zero-store", "shards\\..\\weights\\a"),
-        ("zero-store", "files/a"),
-        ("zero-store", "trainings/ab/a"),
         ("zero-mlflow", "shards/ab/a"),
         ("zero-mlflow", "1/model"),
     ],
@@ -75,15 +74,6 @@ def test_a_worker_reads_and_lists_nothing_else(gateway: Gateway) -> None:
     assert is_refused(worker.list_objects_v2, Bucket="zero-mlflow")
     assert is_refused(worker.delete_object, Bucket="zero-store", Key=WEIGHTS)
     assert is_refused(worker.create_bucket, Bucket="mine")
-
-
-def test_a_worker_that_trains_puts_trainings_and_no_weights(gateway: Gateway) -> None:
-    training = gateway.client("training")
-    for key in ("files/" + "ab" * 32, "trainings/ab/a.json", SHARD):
-        training.put_object(Bucket="zero-store", Key=key, Body=b"bytes")
-        assert training.get_object(Bucket="zero-store", Key=key)["Body"].read() == b"bytes"
-    assert is_refused(training.put_object, Bucket="zero-store", Key=WEIGHTS, Body=b"bytes")
-    assert is_refused(training.put_object, Bucket="zero-mlflow", Key="files/a", Body=b"bytes")
 
 
 def test_mlflow_has_its_own_bucket_alone(gateway: Gateway) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,11 +25,9 @@ from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Checkpoint, GenerationId
 from zero.storage.store import Store
 
-WORKER = """
+HOOK = """
 import os, sys
-from pathlib import Path
-import zero.stages.remote_training as pool
-from zero.storage.store import Store
+from zero.cli import main
 
 def hook(event, arguments):
     if event == "import" and arguments[0] == "torch":
@@ -38,9 +36,10 @@ def hook(event, arguments):
 
 assert "torch" not in sys.modules
 sys.addaudithook(hook)
-pool.train_into_store(pool.TrainingSpec.model_validate_json(sys.argv[1]), Store(sys.argv[2]), Path(sys.argv[3]))
+sys.argv = ["zero", "train"]
+main()
 """
-"""The process of a training on a worker, until it imports torch."""
+"""`zero train`, until it imports torch."""
 QUERY = """
 import sys
 from pathlib import Path
@@ -127,7 +126,17 @@ def trained(original: Trained, tmp_path: Path) -> Trained:
     shutil.copytree(original.folder, tmp_path / "workspace")
     shutil.copytree(original.store.url, tmp_path / "store")
     copy = original._replace(folder=tmp_path / "workspace", store=Store(str(tmp_path / "store")))
-    return copy._replace(work=tmp_path / "trainings" / copy.spec.key())
+    return copy._replace(work=tmp_path / ".zero" / "trainings" / copy.spec.key())
+
+
+def zero_train(trained: Trained, spec: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs `zero train` on a machine whose working folder of this training is `trained.work`."""
+    home = trained.work.parents[2]
+    settings = {"ZERO_HOME": str(home), "ZERO_STORE": trained.store.url, "ZERO_PROGRESS": "json"}
+    command = [sys.executable, *(arguments or ("-m", "zero", "train"))]
+    return subprocess.run(
+        command, env=os.environ | settings, input=spec, capture_output=True, text=True, timeout=600, check=False
+    )
 
 
 def test_looking_up_an_outcome_does_not_import_torch(trained: Trained):
@@ -149,12 +158,40 @@ def test_the_costs_of_a_worker_are_counted_once(trained: Trained):
         assert line.cpu_seconds > 0
 
 
-def test_a_worker_sets_the_environment_before_it_imports_torch(trained: Trained):
+def test_a_worker_sets_the_environment_before_it_imports_torch(trained: Trained, monkeypatch: pytest.MonkeyPatch):
     shutil.rmtree(Path(trained.store.url) / "trainings")
-    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
-    command = [sys.executable, "-c", WORKER, trained.spec.model_dump_json(), trained.store.url, str(trained.work)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    done = zero_train(trained, trained.spec.model_dump_json(), "-c", HOOK)
     assert (done.returncode, done.stdout) == (0, "1000\n"), done.stderr
+
+
+def test_the_command_trains_from_the_store_into_the_store(trained: Trained):
+    shutil.rmtree(Path(trained.store.url) / "trainings")
+    done = zero_train(trained, trained.spec.model_dump_json())
+    assert done.returncode == 0, done.stderr
+    *progress, last = done.stdout.splitlines()
+    assert json.loads(progress[-1]) == {"event": "progress", "stage": "training", "done": 10, "total": 10}
+    assert last == f"the challenger of made, generation 1, is in {trained.store.url}"
+    assert not list(trained.work.parent.iterdir())
+    assert trained.is_done()
+    assert {path: (trained.folder / path).read_bytes() for path in MADE} == trained.files
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda spec: "", "Invalid JSON: EOF while parsing a value at line 1 column 0"),
+        (lambda spec: json.dumps(spec | {"warm_start": "x"}), "warm_start: Extra inputs are not permitted"),
+        (lambda spec: json.dumps(spec | {"origin": {}}), "origin: stage: Field required"),
+    ],
+)
+def test_the_command_rejects_a_specification_of_other_code(
+    trained: Trained, change: Callable[[dict[str, Any]], str], cause: str
+):
+    done = zero_train(trained, change(trained.spec.model_dump(mode="json")))
+    message = f"zero: this worker's code does not know this training specification: {cause}; check out the lineage's"
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"{message} code here\n"
 
 
 def test_a_finished_training_is_not_repeated_and_stale_folders_are_removed(trained: Trained):

@@ -1,13 +1,16 @@
-"""Commands that plan and play shards."""
+"""Commands that plan and play shards, and the training, which runs through the store too."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from pydantic import ValidationError
 
 from zero.cli.app import SHARDS, app
 from zero.config.params import load_params
-from zero.errors import ZeroError
+from zero.config.settings import STATE_FOLDER, home_dir
+from zero.errors import LineageError, ZeroError
 from zero.progress import progress_of
 from zero.storage.files import read_manifest
 from zero.storage.layout import GENERATION_FILE
@@ -27,8 +30,6 @@ def worker() -> None:
 @app.command(rich_help_panel=SHARDS)
 def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, as printed by `zero plan`.")]) -> None:
     """Plays one shard, uploads it to the store and prints its receipt."""
-    from pydantic import ValidationError
-
     from zero.network.gpu_lock import lock_visible_gpus
     from zero.shards.spec import ShardSpec
     from zero.shards.worker import play_into_store
@@ -38,10 +39,8 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
     except OSError as error:
         raise ZeroError(f"cannot read {spec_file}: {error.strerror}; give a line of `zero plan` in a file") from None
     except ValidationError as error:
-        violation = error.errors()[0]
-        field = "".join(f"{part}: " for part in violation["loc"])
         raise ZeroError(
-            f"{spec_file} is not a shard specification: {field}{violation['msg']}; give a line of `zero plan` in a file"
+            f"{spec_file} is not a shard specification: {_first_violation(error)}; give a line of `zero plan` in a file"
         ) from None
     with (
         lock_visible_gpus(spec.device),
@@ -50,6 +49,27 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
     ):
         receipt = play_into_store(spec, store, lambda done: progress(done, spec.num_games))
     typer.echo(receipt.model_dump_json())
+
+
+@app.command(rich_help_panel=SHARDS)
+def train() -> None:
+    """Executes the training that it reads from standard input, as printed by `zero plan training`.
+
+    It trains from the store into the store, in a folder from which the next run resumes an interrupted training.
+    """
+    from zero.stages.remote_training import TrainingSpec, train_into_store
+
+    try:
+        spec = TrainingSpec.model_validate_json(sys.stdin.buffer.read())
+    except ValidationError as error:
+        raise LineageError(
+            f"this worker's code does not know this training specification: {_first_violation(error)}; check out the "
+            "lineage's code here"
+        ) from None
+    home = home_dir()
+    with open_store(home) as store, progress_of("training", "steps") as progress:
+        train_into_store(spec, store, home / STATE_FOLDER / "trainings" / spec.key(), progress)
+    typer.echo(f"the challenger of {spec.origin.lineage}, generation {spec.origin.generation}, is in {store.url}")
 
 
 @app.command(rich_help_panel=SHARDS)
@@ -84,3 +104,9 @@ def plan(
             specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(here, params, generation, store)
         for spec in missing_shards(specs, store) if missing else specs:
             typer.echo(spec.model_dump_json())
+
+
+def _first_violation(error: ValidationError) -> str:
+    """The first violation of a specification, as `field: cause`."""
+    violation = error.errors()[0]
+    return "".join(f"{part}: " for part in violation["loc"]) + violation["msg"]

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from zero.config.section import PositiveInt, Section
 
@@ -39,13 +39,20 @@ class ProfileParams(Section):
         return self
 
 
-ExecutorKind = Literal["local", "pool"]
+def _current_name(kind: object) -> object:
+    return "dask" if kind == "pool" else kind
+
+
+ExecutorKind = Annotated[Literal["local", "dask"], BeforeValidator(_current_name)]
+"""Kinds of executors. Parameters files that are older than the Dask cluster have `pool`, which is read as `dask`."""
 
 
 class ExecutorParams(Section):
     """Who plays the shards. Changes no result, and no stage depends on it."""
 
     kind: ExecutorKind = "local"
-    """`local`: processes of this machine; `pool`: shards and training are runs on the pool `zero-gpu`."""
+    """`local`: processes of this machine; `dask`: workers of a Dask cluster, which play the shards and train."""
+    address: str = ""
+    """Address of the Dask scheduler, such as `tls://host:8786`. Empty: Dask's own setting, `DASK_SCHEDULER_ADDRESS`."""
     num_processes: Annotated[int, Field(ge=0)] = 0
     """Processes of the local executor; 0: one per core, or one per GPU."""

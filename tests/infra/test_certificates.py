@@ -1,0 +1,69 @@
+"""The certificates of a Dask cluster: who can read them, when they are made again, and a real connection with them."""
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from distributed import Client, LocalCluster
+from distributed.security import Security
+
+from infra import certificates
+from infra.certificates import ROLES, make_certificates, read_pair
+from tests.end_to_end.project import SOURCE_DIR, run
+
+NAMES = ["ca", *ROLES]
+
+
+def security(folder: Path) -> Security:
+    files = {f"tls_{role}_{part}": str(folder / f"{role}{end}.pem") for role in ROLES for part, end in PARTS}
+    return Security(tls_ca_file=str(folder / "ca.pem"), require_encryption=True, **files)
+
+
+PARTS = (("cert", ""), ("key", "-key"))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_command_makes_them_once_and_only_their_owner_reads_them(tmp_path: Path) -> None:
+    folder = tmp_path / "certificates"
+    command = ["python", "-m", "infra.certificates", str(folder), "scheduler", "10.0.0.1"]
+    assert run(command, SOURCE_DIR).stdout == f"made in {folder}: ca, scheduler, worker, client\n"
+    assert sorted(content(folder)) == sorted(f"{name}{end}.pem" for name in NAMES for end in ("", "-key"))
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    before = content(folder)
+    assert run(command, SOURCE_DIR).stdout == f"the certificates in {folder} are valid\n"
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize(("lost", "made"), [("client.pem", ["client"]), ("ca-key.pem", NAMES)])
+def test_a_lost_file_is_made_again_with_what_depends_on_it(tmp_path: Path, lost: str, made: list[str]) -> None:
+    make_certificates(tmp_path)
+    (tmp_path / lost).unlink()
+    assert make_certificates(tmp_path) == made
+    assert make_certificates(tmp_path) == []
+
+
+def test_an_expired_certificate_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as short:
+        short.setattr(certificates, "ROLE_DAYS", 7)
+        make_certificates(tmp_path)
+    authority = (tmp_path / "ca.pem").read_bytes()
+    assert make_certificates(tmp_path) == list(ROLES)
+    assert (tmp_path / "ca.pem").read_bytes() == authority
+    pair = read_pair(tmp_path, "worker")
+    assert pair and pair[0].not_valid_after_utc > datetime.now(UTC) + timedelta(days=365)
+
+
+def test_dask_admits_who_has_a_certificate_of_the_authority(tmp_path: Path) -> None:
+    for name in ("ours", "foreign"):
+        make_certificates(tmp_path / name)
+    ours, foreign = security(tmp_path / "ours"), security(tmp_path / "foreign")
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(protocol="tls://", security=ours, **options) as cluster:
+        with Client(cluster.scheduler_address, security=ours) as client:
+            assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+        with pytest.raises(OSError, match="certificate"):
+            Client(cluster.scheduler_address, security=foreign, timeout=5)
