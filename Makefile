@@ -18,7 +18,7 @@ watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
-.PHONY: help setup generation campaign up down status cluster cluster-down cluster-status bench drill test rules bounds check format clean
+.PHONY: help setup generation campaign up down status cluster cluster-down cluster-status bench drill faults test rules bounds check format clean
 
 help: ## show this list
 	@echo 'Trains AlphaGo Zero players. Every generation can be rebuilt bit for bit and audited.'
@@ -67,6 +67,9 @@ bench: setup ## measure this machine: prints the table of docs/performance.md, w
 
 drill: setup ## kill the loop 200 times, resume it, compare the results: docs/crashes.md (an hour; full-disk cases need root)
 	@$(python) -m infra.drill $(ARGS)
+
+faults: setup ## start a cluster, kill and stop its parts in the middle of generations, compare the hashes (an hour)
+	@$(python) -m tests.faults $(ARGS)
 
 test: setup ## run all tests; they start their own servers in temporary folders
 	@$(python) -m pytest $(ARGS)
