@@ -65,8 +65,8 @@ cluster-down: ## cancel the cluster's runs and stop it; the data stays
 bench: setup ## measure this machine: prints the table of docs/performance.md, writes benchmarks/results/latest.json
 	@$(python) -m benchmarks --out benchmarks/results/latest.json $(ARGS)
 
-drill: setup ## kill the loop 200 times, resume it, compare the results: docs/crashes.md (an hour; full-disk cases need root)
-	@$(python) -m infra.drill $(ARGS)
+drill: setup ## interrupt the loop 200 times, run it again, compare the results: docs/crashes.md (an hour; full disks need root)
+	@$(python) -m tests.faults.drill $(ARGS)
 
 faults: setup ## start a cluster, kill and stop its parts in the middle of generations, compare the hashes (an hour)
 	@$(python) -m tests.faults $(ARGS)
