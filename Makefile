@@ -18,7 +18,7 @@ watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
-.PHONY: help setup generation campaign up down status cluster cluster-down cluster-status bench drill test rules bounds check format clean
+.PHONY: help setup generation campaign up down status cluster cluster-down cluster-status bench drill faults test rules bounds check format clean
 
 help: ## show this list
 	@echo 'Trains AlphaGo Zero players. Every generation can be rebuilt bit for bit and audited.'
@@ -65,8 +65,11 @@ cluster-down: ## cancel the cluster's runs and stop it; the data stays
 bench: setup ## measure this machine: prints the table of docs/performance.md, writes benchmarks/results/latest.json
 	@$(python) -m benchmarks --out benchmarks/results/latest.json $(ARGS)
 
-drill: setup ## kill the loop 200 times, resume it, compare the results: docs/crashes.md (an hour; full-disk cases need root)
-	@$(python) -m infra.drill $(ARGS)
+drill: setup ## interrupt the loop 200 times, run it again, compare the results: docs/crashes.md (an hour; full disks need root)
+	@$(python) -m tests.faults.drill $(ARGS)
+
+faults: setup ## start a cluster, kill and stop its parts in the middle of generations, compare the hashes (an hour)
+	@$(python) -m tests.faults $(ARGS)
 
 test: setup ## run all tests; they start their own servers in temporary folders
 	@$(python) -m pytest $(ARGS)

@@ -119,32 +119,18 @@ def command_of(cluster: Cluster, name: str) -> list[str]:
             return [*python, "mlflow", "server", "--app-name", "basic-auth", *place]
         case "scheduler":
             place = ["--host", HOST, "--port", str(ports["scheduler"])]
-            return [
-                *python,
-                "distributed.cli.dask_scheduler",
-                *place,
-                "--dashboard-address",
-                f"{HOST}:{ports['dashboard']}",
-            ]
+            dashboard = ["--dashboard-address", f"{HOST}:{ports['dashboard']}"]
+            return [*python, "distributed.cli.dask_scheduler", *place, *dashboard]
         case "trainer":  # several runs at once, so that a second run for a lineage is refused and does not wait
             pool = ["--pool", POOL, "--type", "process"]
             return [*python, "prefect", "worker", "start", "--name", name, "--limit", TRAINER_LIMIT, *pool]
     # The games are in a child process, whose memory Dask does not see: it sets no limit.
-    words = [
-        "--nthreads",
-        "1",
-        "--nworkers",
-        "1",
-        "--memory-limit",
-        "0",
-        "--no-dashboard",
-        "--preload",
-        "flows.workers",
-    ]
-    gpus_seen = gpus_of(cluster, name)
-    resources = ["--resources", f"GPU={len(gpus_seen)}"] if gpus_seen else []
-    place = ["--host", HOST, "--name", name, "--local-directory", str(cluster.home.state / "dask")]
-    return [*python, "distributed.cli.dask_worker", cluster.scheduler, *place, *words, *resources]
+    words = ["--nthreads=1", "--nworkers=1", "--memory-limit=0", "--preload=flows.workers"]
+    # Without a dashboard a worker still serves its metrics, on all interfaces unless an address is given.
+    words += ["--no-dashboard", f"--dashboard-address={HOST}:0", f"--local-directory={cluster.home.state / 'dask'}"]
+    if gpus_seen := gpus_of(cluster, name):
+        words += ["--resources", f"GPU={len(gpus_seen)}"]
+    return [*python, "distributed.cli.dask_worker", cluster.scheduler, "--host", HOST, "--name", name, *words]
 
 
 def store_options(cluster: Cluster) -> list[str]:

@@ -1,0 +1,357 @@
+"""Faults of a cluster: each is caused in the middle of a generation, which must finish with the right hashes.
+
+    python -m tests.faults                        all faults, in a cluster that is started for them
+    python -m tests.faults nanny scheduler        some of them
+    python -m tests.faults --log faults.json      skips the faults that the log has; by default faults.json
+
+A generation has a lineage of its own and is played by two Dask workers. `zero reproduce` then computes its hashes from
+nothing with one process of this machine, and no process may be left over.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import yaml
+
+from infra.api import fetch
+from infra.cluster_parts import command_of, environment_of, known_workers
+from infra.processes import process_tree
+from tests.end_to_end.project import make_project
+from tests.infra.cluster import Stack, cluster_stack
+from zero.config.presets import preset_text
+
+RUN_SECONDS = 600.0
+"""Time limit of a generation, whatever happens."""
+END_SECONDS = 30.0
+"""Time that processes have to end after their parent, or after the generation."""
+AWAY_SECONDS = 30.0
+ENDS = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+FLOW_MODULES = ("prefect.engine", "prefect.flow_engine")
+
+
+class HarmError(Exception):
+    """A fault did harm, or it could not be caused."""
+
+
+class Generation(NamedTuple):
+    """A generation in progress."""
+
+    stack: Stack
+    lineage: str
+    run: str
+
+    def state(self) -> dict[str, Any]:
+        """State of its run; its type is empty while Prefect's server is away."""
+        try:
+            state: dict[str, Any] = fetch(f"{self.stack.cluster.api}/flow_runs/{self.run}")["state"]
+        except OSError:
+            return {"type": "", "message": ""}
+        return state
+
+    def wait(self) -> dict[str, Any]:
+        """State of its run at the end."""
+        until(lambda: self.state()["type"] in ENDS, RUN_SECONDS, "the generation has not ended")
+        return self.state()
+
+    def descendants(self, part: str, *words: str) -> list[psutil.Process]:
+        """The processes below a part whose command line has these words."""
+        found = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in self.stack.process(part).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if set(words) <= set(" ".join(process.cmdline()).split()):
+                        found.append(process)
+        return found
+
+    def playing(self, *words: str) -> tuple[str, psutil.Process]:
+        """A worker that runs a task now, and the child process of this command that does the work."""
+        found: list[tuple[str, psutil.Process]] = []
+
+        def look() -> bool:
+            if self.state()["type"] in ENDS:
+                raise HarmError(f"the generation ended before the fault: {self.state()}")
+            for part in self.stack.cluster.workers:
+                children = self.descendants(part, *(words or ("zero", "worker"))) if is_busy(self.stack, part) else []
+                found.extend((part, child) for child in children[-1:])
+            return bool(found)
+
+        until(look, RUN_SECONDS, "no worker was busy")
+        return found[0]
+
+    def flow(self) -> psutil.Process:
+        """The process of the flow."""
+        self.playing()
+        (process,) = [one for word in FLOW_MODULES for one in self.descendants("trainer", word)]
+        return process
+
+
+def until(condition: Callable[[], bool], seconds: float, message: str) -> None:
+    """Waits until a condition holds.
+
+    Raises:
+      HarmError: it does not hold in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise HarmError(f"{message} in {seconds:.0f} s")
+        time.sleep(0.3)
+
+
+def is_busy(stack: Stack, part: str) -> bool:
+    """True if the scheduler says that a worker runs a task."""
+    worker = known_workers(stack.cluster).get(part, {})
+    return bool(worker.get("metrics", {}).get("task_counts", {}).get("executing"))
+
+
+# The faults. One that ends the flow returns True; the generation is then started again.
+
+
+def killed(*which: str) -> Callable[[Generation], None]:
+    """Kill -9 of processes of a busy worker: `nanny`, `worker`, or the `child` that plays; all of them at once."""
+
+    def fault(generation: Generation) -> None:
+        part, child = generation.playing()
+        nanny = generation.stack.process(part)
+        (worker,) = [one for one in nanny.children() if "spawn_main" in " ".join(one.cmdline())]
+        for name, process in (("nanny", nanny), ("worker", worker), ("child", child)):
+            if name in which:
+                process.kill()
+        generation.stack.command("up")
+
+    return fault
+
+
+def training_killed(generation: Generation) -> None:
+    """Kill -9 of the process that trains for a worker."""
+    generation.playing("zero", "train")[1].kill()
+
+
+def part_signalled(part: str, number: signal.Signals) -> Callable[[Generation], bool]:
+    """A signal to a part that is then started again; without the trainer the flow ends too."""
+
+    def fault(generation: Generation) -> bool:
+        busy, _ = generation.playing()
+        process = generation.stack.process(part or busy)
+        process.send_signal(number)
+        if number == signal.SIGTERM:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.wait(END_SECONDS * 2)
+        generation.stack.command("up")
+        return part == "trainer"
+
+    return fault
+
+
+def flow_signalled(number: signal.Signals) -> Callable[[Generation], bool]:
+    """A signal to the process of the flow."""
+
+    def fault(generation: Generation) -> bool:
+        generation.flow().send_signal(number)
+        return True
+
+    return fault
+
+
+def restarted(part: str, seconds: float = 0.0) -> Callable[[Generation], None]:
+    """A server stops for some time while workers play."""
+
+    def fault(generation: Generation) -> None:
+        generation.playing()
+        generation.stack.command("stop", part)
+        time.sleep(seconds)
+        generation.stack.command("start", part)
+
+    return fault
+
+
+def mlflow_away(generation: Generation) -> None:
+    """MLflow does not run while the generation is recorded."""
+    generation.stack.command("stop", "mlflow")
+    generation.wait()
+    generation.stack.command("start", "mlflow")
+
+
+def foreign_code(generation: Generation) -> None:
+    """For some time only a worker with other code is there; it gets no task."""
+    stack, cluster = generation.stack, generation.stack.cluster
+    generation.playing()
+    for part in cluster.workers:
+        stack.command("stop", part)
+    with foreign_worker(stack):
+        until(lambda: "foreign" in known_workers(cluster), 60, "the foreign worker is not known")
+        deadline = time.monotonic() + AWAY_SECONDS
+        while time.monotonic() < deadline:
+            if is_busy(stack, "foreign") or generation.state()["type"] != "RUNNING":
+                raise HarmError(f"the foreign worker got a task, or the generation ended: {generation.state()}")
+            time.sleep(0.5)
+        stack.command("up")
+        generation.wait()
+
+
+@contextlib.contextmanager
+def foreign_worker(stack: Stack) -> Iterator[None]:
+    """A worker of the cluster whose code plays in another way."""
+    folder = stack.cluster.home.state / "foreign"
+    shutil.rmtree(folder, ignore_errors=True)
+    with (make_project(folder) / "zero/play/batched_games.py").open("a") as source:
+        source.write("\n# other code\n")
+    command = ["foreign" if word == "worker-1" else word for word in command_of(stack.cluster, "worker-1")]
+    env = environment_of(stack.cluster, "worker-1") | {"ZERO_WORKER": "foreign", "PYTHONPATH": str(folder)}
+    with stack.cluster.home.log("foreign").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def workers_change(generation: Generation) -> None:
+    """A third worker joins, and a busy one leaves."""
+    part, _ = generation.playing()
+    generation.stack.command("up", "--workers", "3")
+    generation.stack.command("stop", part)
+    generation.wait()
+    generation.stack.command("up", "--workers", "2")
+
+
+def second_flow(generation: Generation) -> None:
+    """A second run for the same lineage fails at once and reports the first."""
+    generation.playing()
+    second = start(generation.stack, generation.lineage, "zero-campaign").wait()
+    if second["type"] != "FAILED" or "is being written by" not in second["message"]:
+        raise HarmError(f"the second run was not refused: {second}")
+
+
+FAULTS: dict[str, Callable[[Generation], bool | None]] = {
+    "none": lambda _: None,
+    "worker": killed("worker"),
+    "nanny": killed("nanny"),
+    "worker-and-nanny": killed("worker", "nanny"),
+    "child": killed("child"),
+    "training": training_killed,
+    "scheduler": part_signalled("scheduler", signal.SIGKILL),
+    "flow": flow_signalled(signal.SIGKILL),
+    "trainer": part_signalled("trainer", signal.SIGKILL),
+    "worker-sigterm": part_signalled("", signal.SIGTERM),
+    "scheduler-sigterm": part_signalled("scheduler", signal.SIGTERM),
+    "flow-sigterm": flow_signalled(signal.SIGTERM),
+    "trainer-sigterm": part_signalled("trainer", signal.SIGTERM),
+    "prefect-restart": restarted("prefect"),
+    "postgres-restart": restarted("postgres"),
+    "store-away": restarted("store", AWAY_SECONDS),
+    "mlflow-away": mlflow_away,
+    "foreign-code": foreign_code,
+    "workers-change": workers_change,
+    "second-flow": second_flow,
+}
+
+
+def start(stack: Stack, lineage: str, flow: str = "zero-generation") -> Generation:
+    """Starts a generation on the cluster."""
+    deployment = stack.prefect(f"/deployments/name/{flow}/{flow}")["id"]
+    parameters = {"lineage": lineage, "executor": "dask"}
+    run = stack.prefect(f"/deployments/{deployment}/create_flow_run", {"parameters": parameters})
+    return Generation(stack, lineage, run["id"])
+
+
+def zero(stack: Stack, *words: str) -> str:
+    """Output of a command of `zero` as the trainer."""
+    home, env = stack.cluster.home.state.parent.parent, environment_of(stack.cluster, "trainer")
+    command = [sys.executable, "-m", "zero", *words]
+    done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise HarmError(f"zero {' '.join(words)}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def left_over(stack: Stack) -> list[str]:
+    """Processes of the cluster that belong to no part, or that a finished run has left at the trainer."""
+    home = str(stack.cluster.home.state.parent.parent)
+    expected = {os.getpid()}
+    for part in stack.cluster.parts:
+        record = stack.cluster.home.record(part)
+        if record:
+            tree = [record] if part == "trainer" else process_tree(record)
+            expected |= {process.pid for process in tree}
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid not in expected and process.environ().get("ZERO_HOME") == home:
+                found.append(f"{process.pid} {' '.join(process.cmdline())}")
+    return found
+
+
+def cause(stack: Stack, name: str, seed: int) -> dict[str, Any]:
+    """Causes one fault in a generation of its own.
+
+    Raises:
+      HarmError: the generation did not finish, its hashes differ, or a process is left.
+    """
+    params = yaml.safe_load(preset_text("smoke")) | {"seed": seed}
+    params["selfplay"] |= {"num_games": 72, "num_simulations": 128}  # long enough for a fault: six shards of seconds
+    params["search"]["max_nodes"] = 256
+    params["training"] |= {"num_steps": 200}
+    file = stack.cluster.home.state / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(params, sort_keys=False))
+    lineage = f"{name}-{seed}"
+    zero(stack, "new", lineage, "--params", str(file))
+    began = time.monotonic()
+    generation = start(stack, lineage)
+    first = ""
+    if FAULTS[name](generation):
+        first = generation.wait()["type"]
+        if first != "COMPLETED":  # it may have been too late
+            generation = start(stack, lineage)
+    end = generation.wait()
+    seconds = time.monotonic() - began
+    if end["type"] != "COMPLETED":
+        raise HarmError(f"the generation is {end['type']}: {end['message']}")
+    until(lambda: not left_over(stack), END_SECONDS, f"processes are left: {left_over(stack)}")
+    reproduced = zero(stack, "reproduce", f"{lineage}/gen-0001").strip().splitlines()[-1]
+    return {"fault": name, "seconds": round(seconds, 1), "first_run": first, "reproduced": reproduced}
+
+
+def main() -> int:
+    """Causes the faults; exit status 1 if one of them did harm."""
+    parser = argparse.ArgumentParser(prog="tests.faults", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"by default all: {', '.join(FAULTS)}")
+    parser.add_argument("--log", type=Path, default=Path("faults.json"))
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000)
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(FAULTS):
+        parser.error(f"unknown faults: {', '.join(sorted(unknown))}")
+    log: list[dict[str, Any]] = json.loads(options.log.read_text()) if options.log.exists() else []
+    done = {line["fault"] for line in log if "harm" not in line}
+    harm = 0
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(1))  # the cluster is then stopped
+    with cluster_stack(num_workers=2) as stack:
+        make_project(stack.cluster.home.state.parent.parent)
+        for number, name in enumerate(name for name in options.names or FAULTS if name not in done):
+            try:
+                line = cause(stack, name, options.seed + number)
+            except (HarmError, AssertionError, OSError, psutil.Error) as error:
+                line = {"fault": name, "harm": f"{type(error).__name__}: {error}"}
+                harm += 1
+                stack.command("up", "--workers", "2", check=False)
+            print(json.dumps(line), flush=True)
+            log.append(line)
+            options.log.write_text(json.dumps(log, indent=1) + "\n")
+    return 1 if harm else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
