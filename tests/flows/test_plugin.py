@@ -1,14 +1,13 @@
 """`prefect deployment run zero-generation` finds its deployment and its server."""
 
 import logging
-import os
 import sys
 from pathlib import Path
 
 import pytest
 from prefect.plugins import HookContext
 
-from flows.plugin import WORKER_VARIABLE, server_address, setup_environment, with_slash
+from flows.plugin import server_address, setup_environment, with_slash
 from tests.infra.servers import Servers
 
 RUN = ["/some/bin/prefect", "deployment", "run", "zero-generation"]
@@ -67,12 +66,6 @@ def test_a_server_that_is_configured_stays(home: Path, monkeypatch: pytest.Monke
     (home / ".zero/servers.json").write_text('{"prefect": "http://127.0.0.1:4207"}')
     monkeypatch.setattr(sys, "argv", list(RUN))
     assert setup_environment(ctx=context("https://prefect.example/api")) is None
-
-
-def test_the_runs_of_a_worker_know_which_process_it_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["-m", "worker", "start", "--pool", "zero-gpu"])
-    result = setup_environment(ctx=context("https://prefect.example/api"))
-    assert result is not None and result.env == {WORKER_VARIABLE: str(os.getpid())}
 
 
 def test_without_a_server_our_command_ends_with_the_remedy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,13 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import cast
 
 import pytest
 from prefect.logging import disable_run_logger
 
 from flows import generation, tasks
+from flows.engine import Engine
 from flows.tasks import Turn, run_stage
 from tests.data.test_quarantine import STAGE
 from tests.end_to_end.project import dvc, git
@@ -74,13 +75,14 @@ def test_a_replay_that_fails_otherwise_is_not_tried_again(tmp_path):
     assert (workspace / "tries.txt").read_text() == "t"
 
 
-class Ahead(NamedTuple):
-    """An engine that notes what is asked of it, and waits without end for nothing."""
-
-    calls: list[str]
-    error: BaseException | None = None
+class Ahead:
+    """An engine that notes its calls."""
 
     is_local = True
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.calls: list[str] = []
+        self.error = error
 
     def submit(self, *_: object) -> list[str]:
         self.calls.append("submit")
@@ -103,30 +105,30 @@ def overlapping(overlap: bool) -> Params:
 def play_ahead(engine: Ahead, monkeypatch, overlap: bool = True, ends: BaseException | None = None) -> None:
     monkeypatch.setattr(generation, "plan", lambda turn, stage: [spec()])
     monkeypatch.setattr(generation, "get_run_logger", lambda: logging.getLogger("a flow"))
-    with generation.playing_ahead(TURN, overlapping(overlap), engine):
+    with generation.playing_ahead(TURN, overlapping(overlap), cast(Engine, engine)):
         engine.calls.append("stages")
         if ends:
             raise ends
 
 
 def test_the_next_games_are_played_during_the_stages_if_the_parameters_say_so(monkeypatch):
-    engine = Ahead([])
+    engine = Ahead()
     play_ahead(engine, monkeypatch)
     assert engine.calls == ["submit", "stages", "wait for ['a run']"]
-    engine = Ahead([])
+    engine = Ahead()
     play_ahead(engine, monkeypatch, overlap=False)
     assert engine.calls == ["stages"]
 
 
 def test_an_exception_in_a_stage_cancels_the_games_played_ahead(monkeypatch):
-    engine = Ahead([])
+    engine = Ahead()
     with pytest.raises(KeyboardInterrupt):
         play_ahead(engine, monkeypatch, ends=KeyboardInterrupt())
     assert engine.calls == ["submit", "stages", "cancel ['a run']"]
 
 
 def test_games_ahead_that_fail_are_a_warning(monkeypatch, caplog):
-    play_ahead(Ahead([], WorkerError("every worker died")), monkeypatch)
+    play_ahead(Ahead(WorkerError("every worker died")), monkeypatch)
     assert "not all games of the next generation were played: every worker died" in caplog.text
 
 
