@@ -5,29 +5,22 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 import pytest
 from distributed import Client
 from distributed.security import Security
 
+from flows.workers import STAGES, code_resource
 from infra.certificates import make_certificates
 from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.compose import merged
 from tests.infra.servers import free_port
+from zero.shards.spec import code_digest, lock_file_digest
 
 HOST = "127.0.0.1"
-
-
-class Started(NamedTuple):
-    """A scheduler and its worker."""
-
-    address: str
-    scheduler: "subprocess.Popen[bytes]"
-    worker: "subprocess.Popen[bytes]"
 
 
 def start(name: str, folder: Path, certificates: Path, places: dict[str, str]) -> "subprocess.Popen[bytes]":
@@ -63,9 +56,9 @@ def answers(url: str, seconds: float = 90.0) -> bytes:
         time.sleep(0.2)
 
 
-@pytest.fixture(scope="module")
-def started(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    folder = tmp_path_factory.mktemp("dask")
+@contextmanager
+def started(certificates: Path, folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
+    """Address of a scheduler, and the processes: the scheduler and its worker."""
     ports = {port: str(free_port()) for port in ("8786", "8787", "8788")}
     with ExitStack() as ends:
         running = []
@@ -76,33 +69,29 @@ def started(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
             running.append(process)
         for port in ("8787", "8788"):
             assert answers(f"http://{HOST}:{ports[port]}/health") == b"ok"
-        yield Started(f"tls://{HOST}:{ports['8786']}", *running)
+        yield f"tls://{HOST}:{ports['8786']}", running
 
 
-def test_a_worker_announces_the_code_that_it_has(started: Started, certificates: Path) -> None:
-    from flows.workers import STAGES, code_resource
-    from zero.shards.spec import code_digest, lock_file_digest
+def test_scheduler_and_worker_work_together_with_certificates(certificates: Path, tmp_path: Path) -> None:
+    codes = {code_resource(stage, code_digest(stage), lock_file_digest()): 1 for stage in STAGES}
+    with started(certificates, tmp_path) as (address, (scheduler, worker)):
+        with Client(address, security=client_security(certificates), timeout=60) as client:
+            # The worker announces its code, so that it gets this task.
+            assert client.submit(sum, [1, 2], resources=codes).result(timeout=60) == 3
+            (found,) = client.scheduler_info()["workers"].values()
+            assert (found["resources"], found["nthreads"]) == (codes, 1)
 
-    with Client(started.address, security=client_security(certificates)) as client:
-        (worker,) = client.scheduler_info()["workers"].values()
-        codes = {code_resource(stage, code_digest(stage), lock_file_digest()): 1 for stage in STAGES}
-        assert worker["resources"] == codes
-        assert worker["nthreads"] == 1
-        assert client.submit(sum, [1, 2], resources=codes).result(timeout=60) == 3
+        # A certificate of another authority is refused, also if its owner knows ours.
+        make_certificates(foreign := tmp_path / "foreign")
+        with pytest.raises(OSError):
+            Client(address, security=client_security(foreign), timeout=5)
+        (foreign / "ca.pem").write_bytes((certificates / "ca.pem").read_bytes())
+        with pytest.raises(OSError):
+            Client(address, security=client_security(foreign), timeout=5)
 
-
-def test_a_certificate_of_another_authority_is_refused(started: Started, tmp_path: Path, certificates: Path) -> None:
-    make_certificates(tmp_path)
-    with pytest.raises(OSError):
-        Client(started.address, security=client_security(tmp_path), timeout=5)
-    (tmp_path / "ca.pem").write_bytes((certificates / "ca.pem").read_bytes())  # which anybody may know
-    with pytest.raises(OSError):
-        Client(started.address, security=client_security(tmp_path), timeout=5)
-
-
-def test_a_worker_ends_with_its_scheduler_so_that_compose_starts_it_again(started: Started) -> None:
-    children = psutil.Process(started.worker.pid).children(recursive=True)
-    started.scheduler.kill()
-    assert started.worker.wait(60) is not None
-    assert not psutil.wait_procs(children, timeout=30)[1]
-    assert merged()["services"]["worker"]["restart"] == "unless-stopped"
+        # The worker ends with its scheduler, so that Compose starts it again.
+        children = psutil.Process(worker.pid).children(recursive=True)
+        scheduler.kill()
+        worker.wait(60)
+        assert not psutil.wait_procs(children, timeout=30)[1]
+        assert merged()["services"]["worker"]["restart"] == "unless-stopped"
