@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.certificates import make_certificates
 from tests.end_to_end.lineages import ENDS
 from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.cluster import Stack, cluster_stack
@@ -17,6 +18,14 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that `infra/secrets` makes."""
     folder = tmp_path_factory.mktemp("secrets")
     run([str(SOURCE_DIR / "infra/secrets"), str(folder)], SOURCE_DIR)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The certificates that `infra/compose/prepare` makes."""
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder, ["scheduler"])
     return folder
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from infra.processes import OPEN_FILES
 from tests.end_to_end.project import SOURCE_DIR
-from tests.infra.compose import COMPOSE_DIR, Tree, host_path, interpolate, load, merged, settings
-from zero.network import gpu_lock as gpus
+from tests.infra.compose import BASE, COMPOSE_DIR, Tree, host_path, interpolate, load, merged, settings
+from zero.network import gpu_lock
 
 FILES = sorted(COMPOSE_DIR.glob("compose*.yaml"))
 STACKS: list[tuple[str, ...]] = [
@@ -66,9 +66,17 @@ def test_a_port_is_published_on_loopback_alone(name: str, service: dict[str, Any
         assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), port
 
 
-def test_three_ports_are_published() -> None:
-    published = {name: body["ports"] for name, body in stack()["services"].items() if "ports" in body}
-    assert set(published) == {"prefect", "mlflow", "s3"}
+def test_ports_of_the_servers_are_published() -> None:
+    published = {name: len(body["ports"]) for name, body in stack()["services"].items() if "ports" in body}
+    assert published == {"prefect": 1, "mlflow": 1, "s3": 1, "scheduler": 2}
+
+
+def test_only_the_port_with_tls_can_be_published_elsewhere() -> None:
+    everything = load(BASE, {**settings(), **{name: "192.0.2.1" for name in settings() if name.endswith("_HOST")}})
+    elsewhere = [
+        port for body in everything["services"].values() for port in body.get("ports", []) if "127.0.0.1" not in port
+    ]
+    assert elsewhere == ["192.0.2.1:8786:8786"]
 
 
 @each_service
@@ -91,11 +99,13 @@ def test_a_secret_that_is_named_is_given(name: str, service: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
-def test_every_secret_is_a_file_that_the_script_makes(files: tuple[str, ...], secrets: Path) -> None:
+def test_every_secret_is_a_file_that_prepare_makes(files: tuple[str, ...], secrets: Path, certificates: Path) -> None:
     folder = host_path(settings()["ZERO_SECRETS"])
     for name, source in stack(*files)["secrets"].items():
-        assert host_path(source["file"]) == folder / name
-        assert (secrets / name).is_file()
+        is_certificate = name.startswith("dask-")
+        file = Path("dask") / name.removeprefix("dask-") if is_certificate else Path(name)
+        assert host_path(source["file"]) == folder / file
+        assert ((certificates if is_certificate else secrets) / file.name).is_file()
     given = {name for body in stack(*files)["services"].values() for name in body.get("secrets", [])}
     assert given == set(stack(*files)["secrets"])
 
@@ -159,17 +169,16 @@ def test_memory_and_processes_are_limited(name: str, service: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
-def test_the_servers_have_files_and_the_trainer_threads_for_some_hundred_workers(files: tuple[str, ...]) -> None:
+def test_the_servers_can_open_files_for_some_hundred_workers(files: tuple[str, ...]) -> None:
     everything = stack(*files)["services"]
     for name in everything.keys() - {name for name in everything if name.startswith("gpu-")}:
         assert everything[name]["ulimits"]["nofile"] == {"soft": OPEN_FILES, "hard": OPEN_FILES}, name
-    assert everything["trainer"]["pids_limit"] >= 8192
 
 
 @each_service
 def test_a_folder_of_the_host_is_the_clusters_own(name: str, service: dict[str, Any]) -> None:
     project, data = host_path(settings()["ZERO_PROJECT"]), host_path(settings()["ZERO_DATA"])
-    shared = {f"{name}:{gpus.LOCKS_DIR}" for name in stack("compose.gpu.yaml")["volumes"]}  # in memory
+    shared = {f"{name}:{gpu_lock.LOCKS_DIR}" for name in stack("compose.gpu.yaml")["volumes"]}  # in memory
     for volume in set(service.get("volumes", [])) - shared:
         source = host_path(volume.split(":")[0])
         read_only_file = volume.endswith(":ro") and source.is_file() and source.is_relative_to(COMPOSE_DIR)
@@ -214,29 +223,68 @@ def test_the_networks_of_database_and_store_have_no_way_out() -> None:
     }
 
 
-@pytest.mark.parametrize("files", STACKS, ids=lambda files: "+".join(files) or "base")
-def test_a_worker_has_the_passwords_of_prefect_and_of_its_own_role(files: tuple[str, ...]) -> None:
-    everything = stack(*files)["services"]
-    trains = {"learner", "gpu-0"} & set(everything)
-    workers = {name for name in everything if name == "worker" or name.startswith("gpu-")} | trains
-    for name in workers:
-        key, body = "s3-training" if name in trains else "s3-worker", everything[name]
-        assert set(body["secrets"]) == {"prefect-auth", key}
-        assert body["environment"]["AWS_SHARED_CREDENTIALS_FILE"] == f"/run/secrets/{key}"
-        served = {word.removeprefix("--work-queue=") for word in body["command"] if word.startswith("--work-queue=")}
-        assert served == (set() if name in trains else {"gate", "selfplay"})
+def workers(*files: str) -> dict[str, dict[str, Any]]:
+    """The Dask workers of a stack."""
+    return {name: body for name, body in stack(*files)["services"].items() if name == "worker" or name[:4] == "gpu-"}
 
 
-def test_a_gpu_has_one_worker_that_plays_one_shard_at_a_time() -> None:
-    everything = stack("compose.gpu.yaml")["services"]
-    workers = {name: body for name, body in everything.items() if name.startswith("gpu-")}
-    for name, body in workers.items():
+def test_a_worker_has_prefects_password_one_key_and_its_certificate() -> None:
+    for body in workers("compose.gpu.yaml").values():
+        certificate = {"dask-ca.pem", "dask-worker.pem", "dask-worker-key.pem"}
+        assert set(body["secrets"]) == {"prefect-auth", "s3-worker"} | certificate
+        assert body["environment"]["AWS_SHARED_CREDENTIALS_FILE"] == "/run/secrets/s3-worker"
+
+
+def test_nobody_has_the_key_of_the_certificates_authority() -> None:
+    assert not [name for name in stack()["secrets"] if "ca-key" in name]
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [("scheduler", "scheduler"), ("worker", "worker"), ("gpu-0", "worker"), ("trainer", "client")]
+)
+def test_dask_speaks_tls_only(name: str, role: str, certificates: Path) -> None:
+    """Dask reads its settings as it does in the container, and finds the certificate of its role."""
+    import dask.config
+    from distributed.security import Security
+
+    environment = stack("compose.gpu.yaml")["services"][name]["environment"]
+    found = {
+        key[len("DASK_") :].lower().replace("__", "."): dask.config.interpret_value(
+            value.replace("/run/secrets/dask-", f"{certificates}/")
+        )
+        for key, value in environment.items()
+        if key.startswith("DASK_")
+    }
+    with dask.config.set(found):
+        security = Security()
+        assert security.require_encryption is True
+        assert "ssl_context" in security.get_connection_args(role)
+        address = "tls://scheduler:8786"
+        assert dask.config.get("scheduler-address", None) == (address if name == "trainer" else None)
+    assert name in ("scheduler", "trainer") or address in stack("compose.gpu.yaml")["services"][name]["command"]
+
+
+def test_a_gpu_has_one_worker_that_does_one_thing_at_a_time() -> None:
+    for name, body in workers("compose.gpu.yaml").items():
+        assert {"--nthreads=1", "--nworkers=1", "--memory-limit=0", "--preload=flows.workers"} <= set(body["command"])
+        if name == "worker":
+            assert body["deploy"]["replicas"] == 0
+            continue
         (device,) = body["deploy"]["resources"]["reservations"]["devices"]
         assert device["device_ids"] == [name.removeprefix("gpu-")]
         assert "CUDA_VISIBLE_DEVICES" not in body["environment"]  # it sees what the container has
         assert body["environment"]["ZERO_WORKER"].endswith(name)
-        assert "--limit=1" in body["command"]
-    assert {everything[name]["deploy"]["replicas"] for name in ("worker", "learner")} == {0}
+        assert "--resources=GPU=1" in body["command"]
+
+
+def test_workers_on_gpus_have_the_command_and_environment_of_those_on_cpus() -> None:
+    """YAML has no anchors between files."""
+    for body in (body for name, body in workers("compose.gpu.yaml").items() if name != "worker"):
+        cpu = stack()["services"]["worker"]
+        assert [word for word in body["command"] if word != "--resources=GPU=1"] == cpu["command"]
+        assert {key: value for key, value in body["environment"].items() if key != "ZERO_WORKER"} == cpu["environment"]
+        for key in ("secrets", "networks", "depends_on", "healthcheck", "stop_grace_period", "restart"):
+            assert body[key] == cpu[key]
 
 
 def test_containers_that_may_see_one_gpu_share_the_folder_of_its_lock() -> None:
@@ -245,15 +293,15 @@ def test_containers_that_may_see_one_gpu_share_the_folder_of_its_lock() -> None:
     assert {"trainer", "gpu-0", "gpu-7"} <= users.keys()
     for body in users.values():
         (mount,) = [volume for volume in body["volumes"] if volume.partition(":")[0] in everything["volumes"]]
-        assert mount.partition(":")[2] == gpus.LOCKS_DIR
-        assert gpus.LOCKS_VARIABLE not in body["environment"]
+        assert mount.partition(":")[2] == gpu_lock.LOCKS_DIR
+        assert gpu_lock.LOCKS_VARIABLE not in body["environment"]
 
 
 @pytest.mark.parametrize(("profile", "number"), [("", 1), ("gpus-2", 2), ("gpus-4", 4), ("gpus-8", 8)])
 def test_a_profile_has_as_many_gpus_as_it_says(profile: str, number: int) -> None:
     everything = stack("compose.gpu.yaml")["services"]
-    workers = [body for name, body in everything.items() if name.startswith("gpu-")]
-    assert len([body for body in workers if not body.get("profiles") or profile in body["profiles"]]) == number
+    gpus = [body for name, body in everything.items() if name.startswith("gpu-")]
+    assert len([body for body in gpus if not body.get("profiles") or profile in body["profiles"]]) == number
 
 
 def test_scaled_servers_share_redis_and_only_one_runs_the_background_work() -> None:

@@ -15,12 +15,19 @@ from tests.end_to_end.project import SOURCE_DIR
 
 USER = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 
+PYTHON = """#!/bin/sh
+if [ "$1" = -m ]; then mkdir -p "$3" && echo "$@" >"$3/worker-key.pem"; fi
+"""
+"""Stands in for Python, which that user may not be able to run; the certificates are in test_certificates.py."""
+
 
 @pytest.fixture
 def checkout() -> Iterator[Path]:
     """A copy of infra/ that the user owns."""
     folder = Path(tempfile.mkdtemp(prefix="zero-prepare-"))
     shutil.copytree(SOURCE_DIR / "infra", folder / "infra", ignore=shutil.ignore_patterns("__pycache__", ".env"))
+    (folder / "python").write_text(PYTHON)
+    (folder / "python").chmod(0o755)
     owner = pwd.getpwnam(USER)
     if os.geteuid() == 0:
         for path in (folder, *folder.rglob("*")):
@@ -29,10 +36,15 @@ def checkout() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def prepare(checkout: Path, user: str = USER) -> "subprocess.CompletedProcess[str]":
+def prepare(checkout: Path, user: str = USER, python: str = "") -> "subprocess.CompletedProcess[str]":
     become = ["setpriv", f"--reuid={user}", "--clear-groups"] if user != pwd.getpwuid(os.geteuid()).pw_name else []
     return subprocess.run(
-        [*become, str(checkout / "infra/compose/prepare")], cwd=checkout, capture_output=True, text=True, check=False
+        [*become, str(checkout / "infra/compose/prepare")],
+        cwd=checkout,
+        env={**os.environ, "PYTHON": python or str(checkout / "python")},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -42,8 +54,16 @@ def test_the_user_owns_secrets_and_folders(checkout: Path) -> None:
     lines = (checkout / "infra/compose/.env").read_text().splitlines()
     owner = pwd.getpwnam(USER)
     assert f"ZERO_UID={owner.pw_uid}" in lines
-    for name in ("secrets/s3-worker", "containers/postgres", "containers/store", "containers/trainings"):
+    for name in (
+        "secrets/s3-worker",
+        "secrets/dask/worker-key.pem",
+        "containers/postgres",
+        "containers/store",
+        "containers/trainings",
+    ):
         assert (checkout / ".zero" / name).stat().st_uid == owner.pw_uid
+    called = (checkout / ".zero/secrets/dask/worker-key.pem").read_text()
+    assert called == "-m infra.certificates ../../.zero/secrets/dask scheduler\n"
 
 
 def test_the_trainers_mount_points_are_in_the_project_wherever_the_folders_are(checkout: Path) -> None:
@@ -72,3 +92,11 @@ def test_root_is_refused(checkout: Path) -> None:
     done = prepare(checkout, "root")
     assert (done.returncode, done.stderr[:7]) == (1, "error: ")
     assert not (checkout / ".zero").exists()
+
+
+def test_a_python_without_the_package_for_certificates_is_an_error(checkout: Path) -> None:
+    done = prepare(checkout, python="/bin/false")
+    assert (done.returncode, done.stderr.partition(";")[0]) == (
+        1,
+        "error: /bin/false does not run or lacks the package cryptography",
+    )
