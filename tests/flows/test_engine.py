@@ -13,11 +13,12 @@ import psutil
 import pytest
 from distributed import Client
 from prefect import flow, task
-from prefect.testing.utilities import prefect_test_harness
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.engine import Engine, LostError, probe
 from flows.workers import code_resource, report_progress
 from tests.flows.examples import smoke_params
+from tests.infra.servers import Servers
 from zero.config.params import ExecutorParams, Params
 from zero.errors import ServerError
 from zero.shards.spec import code_digest, lock_file_digest
@@ -37,9 +38,9 @@ def work(folder: Path, number: int) -> int:
     return os.getpid()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def prefect_server() -> Iterator[None]:
-    with prefect_test_harness(server_startup_timeout=120):
+@pytest.fixture(autouse=True)
+def prefect_server(servers: Servers) -> Iterator[None]:
+    with temporary_settings({PREFECT_API_URL: f"{servers.prefect}/api"}):
         yield
 
 
@@ -71,7 +72,8 @@ def run_all(engine: Engine, folder: Path, count: int, seen: list[Any], resource:
             runs = engine.submit(work, given, 10, [{resource: 1}] * count)
             return engine.wait(runs, seen.append)
 
-    return submits()
+    pids: list[int] = run_in_flow(submits)
+    return pids
 
 
 def test_a_killed_worker_is_replaced_and_its_task_runs_again(params: Params, tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def test_a_bare_name_is_written_in_full() -> None:
 
 
 def test_a_bare_name_after_options_is_written_in_full() -> None:
-    words = ["prefect", "--no-prompt", "deployment", "run", "--watch", "zero-shard"]
-    assert with_slash(words) == [*words[:-1], "zero-shard/zero-shard"]
+    words = ["prefect", "--no-prompt", "deployment", "run", "--watch", "zero-campaign"]
+    assert with_slash(words) == [*words[:-1], "zero-campaign/zero-campaign"]
 
 
 @pytest.mark.parametrize(
