@@ -19,7 +19,7 @@ each_values = pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name
 def test_the_charts_run_what_the_pinned_set_has() -> None:
     pins = dict(line.split("==") for line in (SOURCE_DIR / "constraints.txt").read_text().splitlines() if "==" in line)
     tags = [tag for path in VALUES for tag in at(yaml.safe_load(path.read_text()), "prefectTag")]
-    assert [tag.split("-")[0] for tag in tags] == [pins["prefect"]] * 2
+    assert [tag.split("-")[0] for tag in tags] == [pins["prefect"]]
     pod = mlflow()["spec"]["template"]["spec"]
     tags = [body["image"].rpartition(":")[2] for body in [*pod["initContainers"], *pod["containers"]]]
     assert tags == [pins["mlflow"]] * 2
@@ -36,8 +36,7 @@ def test_a_chart_takes_its_values(path: Path) -> None:
         ("mlflow", {"replicas": 1}, "'replicas' was unexpected"),
         ("mlflow", {"env": [{"name": "A", "from": "b"}]}, "'from' was unexpected"),
         ("mlflow", {"securityContext": {"runAsRoot": False}}, "'runAsRoot' was unexpected"),
-        ("prefect-worker", {"worker": {"config": {"limit": "8"}}}, "'8' is not of type 'integer'"),
-        ("prefect-worker", {"worker": {"serverApiConfig": {}}}, "'serverApiConfig' was unexpected"),
+        ("prefect-server", {"server": {"replicaCount": "2"}}, "'2' is not of type 'integer'"),
         ("prefect-server", {"server": {"resources": {"limits": {"gpu": "1"}}}}, "'gpu' was unexpected"),
     ],
 )
@@ -95,22 +94,6 @@ def test_somebody_makes_the_tables_of_prefect(names: list[str]) -> None:
         migrates = entries.get("PREFECT_SERVER_DATABASE_MIGRATE_ON_START") != "false"
         apart = tree["backgroundServices"]["runAsSeparateDeployment"]
     assert apart is not migrates
-
-
-def test_the_pool_bounds_the_pods_and_the_learners_gpu_is_none_of_theirs() -> None:
-    """Prefect's worker is done with a run when its job is made: its own limit would bound nothing."""
-    config = yaml.safe_load((FOLDER / "prefect-worker-values.yaml").read_text())["worker"]["config"]
-    assert "limit" not in config
-    told = (SOURCE_DIR / "docs/kubernetes.md").read_text()
-    assert f"set-concurrency-limit {config['workPool']} 8        # the GPUs for pods: all but the learner's" in told
-
-
-def test_a_job_names_the_secret_of_prefects_password() -> None:
-    worker = yaml.safe_load((FOLDER / "prefect-worker-values.yaml").read_text())["worker"]
-    setting = "PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_AUTH_STRING_SECRET"
-    given = {entry["name"]: entry["value"] for entry in worker["extraEnvVars"]}
-    secret = worker["selfHostedServerApiConfig"]["basicAuth"]["existingSecret"]
-    assert given == {f"{setting}_NAME": secret, f"{setting}_KEY": "auth-string"}
 
 
 def test_the_scaled_servers_keep_the_settings_of_the_single_one() -> None:

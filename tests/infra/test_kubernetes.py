@@ -14,7 +14,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from infra import pools
+from tests.infra.compose import merged
 from tests.infra.schemas.charts import VALUES, at, mlflow
 from tests.infra.schemas.kubernetes import FOLDER, SCHEMAS, Tree, check
 
@@ -27,40 +27,16 @@ def manifests() -> list[Tree]:
     return [tree for name in names for tree in yaml.safe_load_all((FOLDER / name).read_text())]
 
 
-def template() -> Tree:
-    tree: Tree = json.loads((FOLDER / "gpu-job-template.json").read_text())
-    return tree
-
-
-def values_of_run(**given: Any) -> Tree:
-    """The defaults of the template's variables, what the worker puts in, and what a deployment gives."""
-    variables = template()["variables"]["properties"].items()
-    defaults = {name: body["default"] for name, body in variables if "default" in body}
-    return {"name": "selfplay-0", "command": "python -m prefect.engine", "labels": {}, **defaults, **given}
-
-
-def job(**given: Any) -> Tree:
-    """The job that Prefect's worker makes of the template."""
-    values = values_of_run(**given)
-
-    def fill(node: Any) -> Any:
-        if isinstance(node, dict):
-            return {key: fill(inner) for key, inner in node.items()}
-        if isinstance(node, list):
-            return [fill(inner) for inner in node]
-        if isinstance(node, str) and (whole := re.fullmatch(r"\{\{ (\w+) \}\}", node)):
-            return values[whole[1]]
-        return re.sub(r"\{\{ (\w+) \}\}", lambda found: values[found[1]], node) if isinstance(node, str) else node
-
-    tree: Tree = fill(template()["job_configuration"]["job_manifest"])
+def deployment(name: str) -> Tree:
+    (tree,) = [tree for tree in manifests() if (tree["kind"], tree["metadata"]["name"]) == ("Deployment", name)]
     return tree
 
 
 def pods() -> Iterator[tuple[str, Tree]]:
     """(name, specification) of each pod, but for those of Prefect's charts."""
-    for tree in [*manifests(), job(), mlflow()]:
-        if tree["kind"] in ("Deployment", "Job"):
-            yield tree["metadata"].get("name", "gpu-job"), tree["spec"]["template"]["spec"]
+    for tree in [*manifests(), mlflow()]:
+        if tree["kind"] == "Deployment":
+            yield tree["metadata"]["name"], tree["spec"]["template"]["spec"]
 
 
 each_container = pytest.mark.parametrize(
@@ -79,10 +55,8 @@ def test_the_manifests_are_put_together_by_kustomize() -> None:
     trees = list(yaml.safe_load_all(done.stdout))
     for tree in trees:
         check(tree)
-    assert {tree["kind"] for tree in trees} == {"ConfigMap", "Deployment", "Namespace", "NetworkPolicy"}
+    assert {tree["kind"] for tree in trees} == {"Deployment", "Namespace", "NetworkPolicy", "Service"}
     assert {tree["metadata"].get("namespace", "zero") for tree in trees} == {"zero"}
-    (chart_reads,) = [tree for tree in trees if tree["metadata"]["name"] == "zero-gpu-job-template"]
-    assert json.loads(chart_reads["data"]["baseJobTemplate.json"]) == template()
 
 
 # What Kubernetes takes
@@ -119,14 +93,14 @@ POD = "spec.template.spec"
     ],
 )
 def test_kubernetes_does_not_take_a_wrong_field(place: str, value: Any, complaint: str) -> None:
-    (learner,) = [copy.deepcopy(tree) for tree in manifests() if tree["metadata"]["name"] == "learner"]
+    scheduler = copy.deepcopy(deployment("scheduler"))
     *path, last = [int(word) if word.isdigit() else word for word in place.split(".")]
-    node: Any = learner
+    node: Any = scheduler
     for word in path:
         node = node[word]
     node[last] = value
     with pytest.raises(jsonschema.ValidationError, match=re.escape(complaint)):
-        check(learner)
+        check(scheduler)
 
 
 @each_container
@@ -155,12 +129,11 @@ def test_what_a_container_mounts_is_there(pod: Tree, container: Tree) -> None:
 
 @each_container
 def test_no_secret_is_in_the_environment_of_a_pod(pod: Tree, container: Tree) -> None:
-    entries = container["env"]
-    if isinstance(entries, list):  # one without a value has it from a secret, by reference
-        entries = {entry["name"]: entry["value"] for entry in entries if "value" in entry}
+    # One without a value has it from a secret, by reference.
+    entries = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
     folders = [path for mount in container["volumeMounts"] if (path := mount["mountPath"]).startswith("/run/secrets/")]
     for name, value in entries.items():
-        if re.search(r"SECRET|PASSWORD|AUTH_CONFIG|CREDENTIALS", name):
+        if re.search(r"SECRET|PASSWORD|AUTH_CONFIG|CREDENTIALS|_KEY$|_CERT$", name):
             assert str(value).startswith(tuple(folders)), name
 
 
@@ -177,75 +150,59 @@ def test_images_are_pinned() -> None:
         assert "latest" not in image, image
 
 
-# The job on a GPU
+# Dask
 
 
-def test_a_run_has_one_gpu() -> None:
-    (container,) = job()["spec"]["template"]["spec"]["containers"]
+def container_of(name: str) -> Tree:
+    (container,) = deployment(name)["spec"]["template"]["spec"]["containers"]
+    tree: Tree = container
+    return tree
+
+
+def test_a_worker_has_one_gpu_and_says_so() -> None:
+    container = container_of("worker")
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
     assert container["resources"]["requests"]["nvidia.com/gpu"] == 1
+    assert "--resources=GPU=1" in container["args"]
+    assert "nvidia.com/gpu" not in container_of("scheduler")["resources"]["limits"]
 
 
-def test_the_learner_is_a_worker_of_the_queue_train_that_has_the_key_for_it() -> None:
-    (learner,) = [tree for tree in manifests() if tree["metadata"]["name"] == "learner"]
-    pod = learner["spec"]["template"]["spec"]
-    words = pod["containers"][0]["args"]
-    assert {"--work-queue=train", "--no-create-pool-if-not-found"} <= set(words)
-    values = yaml.safe_load((FOLDER / "prefect-worker-values.yaml").read_text())
-    served = {word.removeprefix("--work-queue=") for word in words if word.startswith("--work-queue=")}
-    assert served.isdisjoint(values["worker"]["config"]["workQueues"])
-    assert served | set(values["worker"]["config"]["workQueues"]) == set(pools.QUEUES)
-    mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+@pytest.mark.parametrize(("name", "service"), [("scheduler", "scheduler"), ("worker", "gpu-0")])
+def test_dask_has_the_settings_of_the_containers(name: str, service: str) -> None:
+    """Beside ports, names, and the folders of the secrets."""
+    compose, container = merged("compose.gpu.yaml")["services"][service], container_of(name)
+    own = {"--name", "--worker-port", "--nanny-port", "--dashboard-address"}
+    ours, theirs = (
+        [word for word in words if word.partition("=")[0] not in own]
+        for words in (container["args"], compose["command"])
+    )
+    assert ours == theirs
+    settings = {entry["name"]: entry.get("value") for entry in container["env"]}
+    given = {key for key in compose["environment"] if key != "AWS_EC2_METADATA_DISABLED"}  # the image has it
+    assert settings.keys() == given
+    for key in given - {"ZERO_WORKER", "SECRET_PREFECT_API_AUTH_STRING"}:
+        assert Path(settings[key]).name == Path(compose["environment"][key]).name.removeprefix("dask-"), key
+
+
+def test_the_ports_of_a_pod_are_those_that_its_command_opens() -> None:
+    for name in ("scheduler", "worker"):
+        container = container_of(name)
+        opened = set(re.findall(r"(?:port=|:)(\d+)$", "\n".join(container["args"][3:]), re.M)) - {"8786"}
+        opened |= {"8786"} if name == "scheduler" else set()
+        assert {str(port["containerPort"]) for port in container["ports"]} == opened
+
+
+def test_the_service_is_that_of_the_scheduler() -> None:
+    (service,) = [tree["spec"] for tree in manifests() if tree["kind"] == "Service"]
+    labels = deployment("scheduler")["spec"]["template"]["metadata"]["labels"]
+    assert service["selector"].items() <= labels.items()
+    assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(8786, "dask")]
+    assert "tls://scheduler:8786" in container_of("worker")["args"]
+
+
+def test_a_worker_can_write_where_a_training_works() -> None:
+    mounts = {mount["name"]: mount["mountPath"] for mount in container_of("worker")["volumeMounts"]}
     assert mounts["trainings"] == "/srv/zero/.zero/trainings"
-    (key,) = [volume["secret"] for volume in pod["volumes"] if volume["name"] == "secrets"]
-    path = f"{mounts['secrets']}/{key['items'][0]['path']}"
-    assert (key["secretName"], path) == ("zero-s3-training", values_of_run()["env"]["AWS_SHARED_CREDENTIALS_FILE"])
-
-
-def test_a_pod_has_the_command_that_looks_whether_its_run_is_cancelled() -> None:
-    """`prefect.yaml` gives one that does not, for workers that look themselves: so does the learner."""
-    (container,) = job(command="python -m prefect.engine")["spec"]["template"]["spec"]["containers"]
-    assert container["args"] == ["prefect", "flow-run", "execute"]
-    assert template()["job_configuration"]["command"] == "{{ command }}"
-
-
-def test_a_run_that_ends_is_not_started_again_by_kubernetes() -> None:
-    assert job()["spec"]["backoffLimit"] == 0
-    assert job()["spec"]["template"]["spec"]["restartPolicy"] == "Never"
-
-
-def test_every_variable_of_the_template_is_used_and_every_placeholder_is_a_variable() -> None:
-    placeholders = set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(template()["job_configuration"])))
-    assert placeholders == set(template()["variables"]["properties"])
-
-
-def test_a_deployment_cannot_take_more_than_its_share() -> None:
-    asked = job(privileged=True, run_as_user=0, gpus=8, service_account_name="admin", volumes=[])
-    assert asked == job()
-
-
-def test_prefect_fills_the_template_as_these_tests_do() -> None:
-    from prefect.utilities.templating import apply_values
-
-    assert apply_values(template()["job_configuration"], values_of_run())["job_manifest"] == job()
-
-
-def test_no_placeholder_is_left_in_a_job() -> None:
-    assert "{{" not in json.dumps(job())
-
-
-@pytest.mark.parametrize(("given", "complaint"), [({}, ""), ({"finished_job_ttl": "1h"}, "'1h' is not of type")])
-def test_kubernetes_takes_the_job_that_prefect_fills(given: Tree, complaint: str) -> None:
-    """Prefect's worker makes a list of the environment before it sends the job."""
-    from prefect.utilities.templating import apply_values
-
-    filled = apply_values(template()["job_configuration"], values_of_run(**given))
-    container = filled["job_manifest"]["spec"]["template"]["spec"]["containers"][0]
-    container["env"] = [{"name": name, "value": value} for name, value in filled["env"].items()]
-    if not complaint:
-        return check(filled["job_manifest"])
-    with pytest.raises(jsonschema.ValidationError, match=complaint):
-        check(filled["job_manifest"])
 
 
 # The network
@@ -275,7 +232,7 @@ def reaches(source: dict[str, str], target: dict[str, str], port: int) -> bool:
     return side(source, target, "Egress", "egress", "to") and side(target, source, "Ingress", "ingress", "from")
 
 
-WORKER = job()["spec"]["template"]["metadata"]["labels"]
+WORKER, SCHEDULER = (deployment(name)["spec"]["template"]["metadata"]["labels"] for name in ("worker", "scheduler"))
 PREFECT, MLFLOW = {"app.kubernetes.io/name": "prefect-server"}, {"app.kubernetes.io/name": "mlflow"}
 POSTGRES, S3 = {"zero/role": "postgres"}, {"zero/role": "s3"}
 
@@ -288,15 +245,18 @@ POSTGRES, S3 = {"zero/role": "postgres"}, {"zero/role": "s3"}
         (WORKER, POSTGRES, 5432, False),
         (WORKER, MLFLOW, 5000, False),
         (WORKER, S3, 8888, False),
-        (WORKER, WORKER, 8080, False),
+        (WORKER, SCHEDULER, 8786, True),
+        (WORKER, SCHEDULER, 8787, False),
+        (SCHEDULER, WORKER, 8789, True),
+        (SCHEDULER, WORKER, 8790, True),
+        (SCHEDULER, PREFECT, 4200, False),
+        (WORKER, WORKER, 8789, False),
+        (PREFECT, SCHEDULER, 8786, False),
         (PREFECT, POSTGRES, 5432, True),
         (PREFECT, S3, 8333, False),
         (MLFLOW, POSTGRES, 5432, True),
         (MLFLOW, S3, 8333, True),
-        ({"app.kubernetes.io/name": "prefect-worker"}, PREFECT, 4200, True),
-        ({"app.kubernetes.io/name": "prefect-worker"}, POSTGRES, 5432, False),
         ({"app": "a stranger"}, PREFECT, 4200, False),
-        ({"app.kubernetes.io/name": "prefect-worker"}, {"app": "a stranger"}, 443, False),
     ],
 )
 def test_who_reaches_whom(source: dict[str, str], target: dict[str, str], port: int, allowed: bool) -> None:
@@ -307,9 +267,13 @@ def test_who_reaches_whom(source: dict[str, str], target: dict[str, str], port: 
 
 
 @needs_kubectl
-def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(secrets: Path) -> None:
+def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(
+    secrets: Path, certificates: Path, tmp_path: Path
+) -> None:
     script = str(FOLDER / "secrets")
-    done = subprocess.run([script, str(secrets)], capture_output=True, text=True, check=True)
+    shutil.copytree(secrets, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(certificates, tmp_path / "dask")
+    done = subprocess.run([script, str(tmp_path)], capture_output=True, text=True, check=True)
     made = {tree["metadata"]["name"]: tree["data"] for tree in yaml.safe_load_all(done.stdout) if tree}
     named = {value["secretName"] for _, pod in pods() for value in at(pod, "secret")}
     for path in VALUES:
@@ -331,4 +295,4 @@ def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(secrets: Path
             assert {item["key"] for item in items} <= set(made[value["secretName"]])
             given |= {item["path"] for item in items}
         assert all(key["key"] in made[key["name"]] for key in at(pod, "secretKeyRef"))
-        assert given - {"s3"} <= files <= given
+        assert given == files
