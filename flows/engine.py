@@ -5,6 +5,7 @@ certificates. A cluster elsewhere is given by the address of its scheduler; Dask
 """
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -142,6 +143,7 @@ class Engine:
         """A scheduler in this process, and a worker process per core or GPU."""
         gpus = visible_gpus() if self._params.profile.device == "cuda" else []
         self._log_dir.mkdir(parents=True, exist_ok=True)
+        logging.getLogger("distributed").setLevel(logging.WARNING)  # its lines would fill the log of the flow
         security = Security.temporary()
         options = {
             "nthreads": 1,
@@ -154,13 +156,15 @@ class Engine:
         }
         workers: dict[Any, Any] = {}
         for number in range(num_local_processes(self._params)):
-            env = {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if gpus else {}
+            env = {"DASK_LOGGING__DISTRIBUTED": "warning"}
+            if gpus:
+                env["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
             workers[number] = {"cls": Nanny, "options": {**options, "env": env}}
         scheduler = {
             "cls": Scheduler,
             "options": {"dashboard_address": "127.0.0.1:0", "security": security, "host": "127.0.0.1"},
         }
-        with SpecCluster(workers=workers, scheduler=scheduler, security=security, silence_logs=40) as cluster:
+        with SpecCluster(workers=workers, scheduler=scheduler, security=security) as cluster:
             yield cluster
 
     def _reachable_scheduler(self) -> str:

@@ -94,11 +94,13 @@ def code_resource(stage: str, code: str, lock_file: str) -> str:
     return f"{stage}-{code[:12]}-{lock_file[:12]}"
 
 
-async def dask_setup(worker: Worker) -> None:
+def dask_setup(worker: Worker) -> None:
     """Dask calls this when a worker with this preload starts: announces the code that the worker can run."""
     lock_file = lock_file_digest()
     names = [code_resource(stage, code_digest(stage), lock_file) for stage in STAGES]
-    await worker.set_resources(**dict.fromkeys(names, 1))
+    # Not `worker.set_resources`: the scheduler does not know the worker yet. It is told when the worker registers.
+    worker.state.total_resources.update(dict.fromkeys(names, 1))
+    worker.state.available_resources.update(dict.fromkeys(names, 1))
 
 
 def dask_teardown(worker: Worker) -> None:
