@@ -301,8 +301,8 @@ def cause(stack: Stack, name: str, seed: int) -> dict[str, Any]:
       HarmError: the generation did not finish, its hashes differ, or a process is left.
     """
     params = yaml.safe_load(preset_text("smoke")) | {"seed": seed}
-    params["selfplay"] |= {"num_games": 72, "num_simulations": 128}  # long enough for a fault: six shards of seconds
-    params["search"]["max_nodes"] = 256
+    params["selfplay"] |= {"num_games": 48, "num_simulations": 64}  # long enough for a fault: four shards of seconds
+    params["search"]["max_nodes"] = 128
     params["training"] |= {"num_steps": 200}
     file = stack.cluster.home.state / f"{name}.yaml"
     file.write_text(yaml.safe_dump(params, sort_keys=False))
