@@ -12,8 +12,8 @@ from tests.faults.drill.project import Fault, Project
 from tests.faults.drill.rounds import Reference, make_lineage, make_reference
 from zero.record.costs import read_note
 
-MID_SHARD = Fault(1, victim="self", delay_seconds=0.1, pattern=r"open .*store/receipts/")
-BEFORE_TAG = Fault(1, pattern=r"^start git tag")
+BEFORE_SHARD = Fault(1, victim="self", pattern=r"^rename .*store/receipts/")
+BEFORE_TAG = Fault(1, pattern=r"^start git tag tiny/")
 
 
 @pytest.fixture(scope="module")
@@ -24,13 +24,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 @pytest.fixture(scope="module")
 def reference(project: Project) -> Reference:
-    return make_reference(project, 1, print)
+    return make_reference(project, 1)
 
 
 @pytest.fixture(scope="module")
 def killed(project: Project, reference: Reference) -> tuple[int, list[str]]:
     """The same generation again, killed twice."""
-    return make_lineage(project, reference, iter((MID_SHARD, BEFORE_TAG)), random.Random(1), print, first=1)
+    return make_lineage(project, reference, iter((BEFORE_SHARD, BEFORE_TAG)), random.Random(1), first=1)
 
 
 def test_a_generation_that_is_killed_twice_has_the_same_digests(killed: tuple[int, list[str]]) -> None:

@@ -37,7 +37,6 @@ END_SECONDS = 30.0
 """Time that processes have to end after their parent, or after the generation."""
 AWAY_SECONDS = 30.0
 ENDS = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-FLOW_MODULES = ("prefect.engine", "prefect.flow_engine")
 
 
 class HarmError(Exception):
@@ -74,15 +73,15 @@ class Generation(NamedTuple):
                         found.append(process)
         return found
 
-    def playing(self, *words: str) -> tuple[str, psutil.Process]:
-        """A worker that runs a task now, and the child process of this command that does the work."""
+    def playing(self, command: str = "worker") -> tuple[str, psutil.Process]:
+        """A worker that runs a task now, and its child process `zero COMMAND`, which does the work."""
         found: list[tuple[str, psutil.Process]] = []
 
         def look() -> bool:
             if self.state()["type"] in ENDS:
                 raise HarmError(f"the generation ended before the fault: {self.state()}")
             for part in self.stack.cluster.workers:
-                children = self.descendants(part, *(words or ("zero", "worker"))) if is_busy(self.stack, part) else []
+                children = self.descendants(part, "zero", command) if is_busy(self.stack, part) else []
                 found.extend((part, child) for child in children[-1:])
             return bool(found)
 
@@ -92,8 +91,7 @@ class Generation(NamedTuple):
     def flow(self) -> psutil.Process:
         """The process of the flow."""
         self.playing()
-        (process,) = [one for word in FLOW_MODULES for one in self.descendants("trainer", word)]
-        return process
+        return self.descendants("trainer", "prefect.engine")[0]
 
 
 def until(condition: Callable[[], bool], seconds: float, message: str) -> None:
@@ -135,7 +133,7 @@ def killed(*which: str) -> Callable[[Generation], None]:
 
 def training_killed(generation: Generation) -> None:
     """Kill -9 of the process that trains for a worker."""
-    generation.playing("zero", "train")[1].kill()
+    generation.playing("train")[1].kill()
 
 
 def part_signalled(part: str, number: signal.Signals) -> Callable[[Generation], bool]:
@@ -301,8 +299,8 @@ def cause(stack: Stack, name: str, seed: int) -> dict[str, Any]:
       HarmError: the generation did not finish, its hashes differ, or a process is left.
     """
     params = yaml.safe_load(preset_text("smoke")) | {"seed": seed}
-    params["selfplay"] |= {"num_games": 72, "num_simulations": 128}  # long enough for a fault: six shards of seconds
-    params["search"]["max_nodes"] = 256
+    params["selfplay"] |= {"num_games": 48, "num_simulations": 64}  # long enough for a fault: four shards of seconds
+    params["search"]["max_nodes"] = 128
     params["training"] |= {"num_steps": 200}
     file = stack.cluster.home.state / f"{name}.yaml"
     file.write_text(yaml.safe_dump(params, sort_keys=False))

@@ -91,4 +91,4 @@ def test_the_bare_name_works_as_typed(servers: Servers) -> None:
 
 def test_the_name_in_full_works_as_well(servers: Servers) -> None:
     said = servers.typed("prefect", "deployment", "inspect", "zero-generation/zero-generation").stdout
-    assert "flows/generation.py:generation" in said
+    assert "flows.generation.generation" in said

@@ -98,5 +98,5 @@ def test_a_python_without_the_package_for_certificates_is_an_error(checkout: Pat
     done = prepare(checkout, python="/bin/false")
     assert (done.returncode, done.stderr.partition(";")[0]) == (
         1,
-        "error: /bin/false does not run or lacks the package cryptography",
+        "error: /bin/false is not a Python 3.11 with the package cryptography 42",
     )

@@ -1,5 +1,8 @@
 """Crash recovery removes the stale files of a killed git or DVC, and nothing else."""
 
+import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -122,3 +125,19 @@ def test_the_read_write_lock_of_dvc_that_was_truncated_is_removed(workspace: Pat
     table.write_text(text)
     recover_from_crash(workspace, "go9")
     assert table.exists() == stays
+
+
+def test_the_read_write_lock_of_dvc_stays_only_while_its_process_works_in_the_workspace(workspace: Path) -> None:
+    table = workspace / ".dvc/tmp/rwlock"
+    table.parent.mkdir(parents=True)
+    with subprocess.Popen(["sleep", "60"], cwd=workspace / "state") as writer:
+        table.write_text(json.dumps({"read": {}, "write": {"data": {"pid": writer.pid, "cmd": "dvc repro"}}}))
+        recover_from_crash(workspace, "go9")
+        assert table.exists()
+        writer.kill()
+    recover_from_crash(workspace, "go9")
+    assert not table.exists()
+    foreign = {"pid": os.getpid(), "cmd": "dvc repro"}  # this process has the number of a DVC that was killed
+    table.write_text(json.dumps({"read": {"data": [foreign]}}))
+    recover_from_crash(workspace, "go9")
+    assert not table.exists()

@@ -129,6 +129,20 @@ def test_an_error_of_one_process_is_raised_in_the_parent():
     assert not alive_children()
 
 
+def divide_by_zero(peers: Peers, progress: Progress) -> None:
+    if peers.rank == 1:
+        progress(1 // 0, 1)
+    peers.average([torch.zeros(1)])
+
+
+def test_an_unexpected_error_of_a_process_is_printed_there_and_named_in_the_parent(capfd: pytest.CaptureFixture[str]):
+    message = r"training process 1 of 2 \(pid \d+\) ended with ZeroDivisionError; its own message is above"
+    with pytest.raises(WorkerError, match=message):
+        run_data_parallel(divide_by_zero, (), PAIR)
+    assert "in divide_by_zero" in capfd.readouterr().err
+    assert not alive_children()
+
+
 def test_an_error_in_the_parent_ends_the_processes():
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt

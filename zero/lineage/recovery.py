@@ -9,8 +9,10 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
+import psutil
 import yaml
 
 from zero.storage.layout import DVC_LOCK
@@ -59,12 +61,9 @@ def _project_locks(workspace: Path, lineage: str) -> Iterator[Path]:
 
 def _recover_dvc(workspace: Path) -> None:
     rwlock = workspace / ".dvc/tmp/rwlock"
-    if rwlock.exists():
-        try:
-            json.loads(rwlock.read_bytes())
-        except ValueError:
-            log.warning("removed %s, which a killed DVC truncated", rwlock)
-            rwlock.unlink()
+    if rwlock.exists() and _is_stale(rwlock.read_bytes(), workspace):
+        log.warning("removed %s, which a killed DVC left behind", rwlock)
+        rwlock.unlink()
     for path in [workspace / DVC_LOCK, *sorted((workspace / "state").glob("*.dvc"))]:
         if path.exists() and not _is_complete(path.read_bytes()):
             log.warning("%s was truncated by a killed DVC; restored the committed version", path)
@@ -72,6 +71,29 @@ def _recover_dvc(workspace: Path) -> None:
             name = path.relative_to(workspace).as_posix()
             if git(workspace, "ls-tree", "--name-only", "HEAD", "--", name).strip():
                 git(workspace, "checkout", "HEAD", "--", name)
+
+
+def _is_stale(rwlock: bytes, workspace: Path) -> bool:
+    """True if DVC's table of readers and writers is truncated, or has only processes that no longer work here.
+
+    DVC itself looks only whether a process has that number. After a restart of the machine or the container another
+    process has it, and DVC would wait for that one.
+    """
+    try:
+        table = json.loads(rwlock)
+    except ValueError:
+        return True
+    entries = [*chain.from_iterable(table.get("read", {}).values()), *table.get("write", {}).values()]
+    return bool(entries) and not any(_works_in(int(entry["pid"]), workspace) for entry in entries)
+
+
+def _works_in(pid: int, folder: Path) -> bool:
+    try:
+        return Path(psutil.Process(pid).cwd()).is_relative_to(folder.resolve())
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:  # another user's; it may be one that works here
+        return True
 
 
 def _is_complete(text: bytes) -> bool:

@@ -9,23 +9,23 @@ are averaged after each step like the gradients, so all processes have equal wei
 result depends on the number of processes (a parameter), not on their timing.
 """
 
-import contextlib
 import multiprocessing
 import os
 import signal
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, distributed
+from torch.multiprocessing.spawn import ProcessContext, ProcessExitedException, start_processes
 
 from zero.config.params import ProfileParams
 from zero.errors import ParamsError, WorkerError, ZeroError
@@ -34,6 +34,8 @@ from zero.network.profile import prepare_torch
 
 PARENT_DIED_STATUS = 3
 """Exit status of a process whose parent died."""
+CAUSE_SECONDS = 1.0
+"""How long an error may precede the death of another process that caused it."""
 COLLECTIVE_TIMEOUT = timedelta(hours=1)
 """Timeout of a collective operation; the others wait minutes while the first process reads a large window."""
 
@@ -98,124 +100,91 @@ def run_data_parallel(
             f"profile.training_processes = {size}, but torch finds {torch.cuda.device_count()} CUDA devices; set it to "
             "that number or less, or give the training worker more of them (docs/cluster.md)"
         )
-    context = multiprocessing.get_context("spawn")
-    processes: list[BaseProcess] = []
-    connections: list[Connection] = []
     with lock_visible_gpus(profile) as locks, tempfile.TemporaryDirectory(prefix="zero-training-") as rendezvous:
+        reports, writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
+        inputs = (work, arguments, profile, Path(rendezvous, "addresses"), writer, locks)
+        context: ProcessContext = start_processes(_main, inputs, size, False, daemon=True)  # type: ignore[no-untyped-call]
+        writer.close()  # now only the processes can write, so the pipe ends with them
         try:
-            for rank in range(size):
-                ours, theirs = context.Pipe(duplex=False)
-                process: BaseProcess = context.Process(
-                    target=_main,
-                    args=(work, arguments, profile, rank, Path(rendezvous, "addresses"), theirs, locks),
-                    daemon=True,
-                )
-                process.start()
-                theirs.close()  # the child now has the only write end, so its death closes the pipe
-                processes.append(process)
-                connections.append(ours)
-            result: Result = _receive_result(processes, connections, progress)
-            for process in processes:
-                process.join()
+            result: Result = _receive_result(context, reports, progress)
             return result
+        except ProcessExitedException as error:
+            name = f"training process {error.error_index} of {size} (pid {error.error_pid})"
+            if error.exit_code < 0:
+                raise WorkerError(
+                    f"{name} was killed by signal {-error.exit_code}; run the stage again, it resumes from its last "
+                    "checkpoint"
+                ) from None
+            raise WorkerError(f"{name} ended with status {error.exit_code}; its own message is above") from None
         finally:
-            for process in processes:
+            for process in context.processes:
                 process.kill()
                 process.join()
-            for connection in connections:
-                connection.close()
+            reports.close()
 
 
-class _Done(NamedTuple):
-    """Message of process 0: its progress."""
-
-    done: int
-    total: int
-
-
-class _Finished(NamedTuple):
-    """Message of process 0: the result of `work`."""
-
-    result: Any
-
-
-def _receive_result(processes: list[BaseProcess], connections: list[Connection], progress: Progress | None) -> Any:
-    """Waits until all processes have ended; returns the result of process 0, or raises the first error of any."""
-    open_ends = list(connections)
-    result: Any = None
-    while open_ends:
-        for connection in wait(open_ends):
-            assert isinstance(connection, Connection)
-            try:
-                message = connection.recv()
-            except (EOFError, OSError):  # the process ended, between two messages or during one
-                open_ends.remove(connection)
-                process = processes[connections.index(connection)]
-                process.join()
-                if process.exitcode != 0:
-                    raise _worker_error(processes) from None
-                continue
-            if isinstance(message, ZeroError):
-                raise message
-            if isinstance(message, _Finished):
-                result = message.result
-            elif progress:
-                progress(*message)
-    return result
-
-
-def _worker_error(processes: list[BaseProcess]) -> WorkerError:
-    """The error for a process that ended too early: the killed process rather than those that failed because of it."""
-    ended = [(rank, p) for rank, p in enumerate(processes) if p.exitcode]
-    # A signal is a negative exit code, so the minimum is a killed process if there is one.
-    rank, process = min(ended, key=lambda entry: entry[1].exitcode or 0)
-    status = process.exitcode or 0
-    name = f"training process {rank} of {len(processes)} (pid {process.pid})"
-    if status < 0:
-        return WorkerError(
-            f"{name} was killed by signal {-status}; run the stage again, it resumes from its last checkpoint"
-        )
-    return WorkerError(f"{name} ended with status {status}; its own message is above")
+def _receive_result(context: ProcessContext, reports: Connection, progress: Progress | None) -> Any:
+    """Passes progress on until process 0 reports the result of `work`, or raises the first error of any process."""
+    while True:
+        wait([reports, *context.sentinels])
+        context.join(timeout=0)  # raises if a process died
+        try:
+            report = reports.recv() if reports.poll() else None
+        except (EOFError, OSError):  # all processes ended, the last one perhaps while it wrote
+            report = WorkerError("all training processes ended without a result; run the stage again")
+        match report:
+            case BaseException():
+                context.join(timeout=CAUSE_SECONDS)  # if a process was killed, this error only follows from that
+                raise report
+            case (int(done), int(total)):
+                if progress:
+                    progress(done, total)
+            case [result]:
+                return result
 
 
 def _main(
+    rank: int,
     work: Callable[..., object],
     arguments: tuple[Any, ...],
     profile: ProfileParams,
-    rank: int,
     rendezvous_file: Path,
-    parent: Connection,
+    reports: Connection,
     _locks: list[Connection],
 ) -> None:
     """Entry point of a training process. `_locks` stay open until it ends, and keep the GPUs locked until then."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends the others
+    # PyTorch's death signal is SIGINT, which is ignored here, and is set too late if the parent dies during the start.
     threading.Thread(target=_exit_when_parent_dies, daemon=True).start()
-    if sys.platform == "linux":
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # loopback, since the host name may not resolve
-    prepare_torch(profile, profile.training_threads)
-    backend = "gloo"
-    if profile.device == "cuda":
-        torch.cuda.set_device(rank)
-        backend = "cpu:gloo,cuda:nccl"
-    size = profile.training_processes
-    distributed.init_process_group(
-        backend, init_method=rendezvous_file.as_uri(), rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT
-    )
-
-    def progress(done: int, total: int) -> None:
-        if rank == 0:
-            parent.send(_Done(done, total))
-
     try:
+        if sys.platform == "linux":
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # loopback, since the host name may not resolve
+        prepare_torch(profile, profile.training_threads)
+        backend = "gloo"
+        if profile.device == "cuda":
+            torch.cuda.set_device(rank)
+            backend = "cpu:gloo,cuda:nccl"
+        size = profile.training_processes
+        distributed.init_process_group(
+            backend, init_method=rendezvous_file.as_uri(), rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT
+        )
+
+        def progress(done: int, total: int) -> None:
+            if rank == 0:
+                reports.send((done, total))
+
         result = work(*arguments, Peers(rank, size), progress)
         distributed.barrier()  # no process leaves while another still waits for its data
-        distributed.destroy_process_group()
         if rank == 0:
-            parent.send(_Finished(result))
-    except ZeroError as error:
-        with contextlib.suppress(OSError):
-            parent.send(error)
-            threading.Event().wait()  # until the parent kills all: leaving first would make the others fail too
+            reports.send([result])
+        distributed.destroy_process_group()
+    except Exception as error:
+        if not isinstance(error, ZeroError):
+            traceback.print_exc()
+            name = f"training process {rank} of {profile.training_processes} (pid {os.getpid()})"
+            error = WorkerError(f"{name} ended with {type(error).__name__}; its own message is above")
+        reports.send(error)
+        threading.Event().wait()  # until the parent kills all: leaving first would make the others fail too
 
 
 def _exit_when_parent_dies() -> None:

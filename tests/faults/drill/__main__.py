@@ -14,11 +14,6 @@ NUM_GENERATIONS = 2
 FAULTS_PER_LINEAGE = 25
 
 
-def say(line: str) -> None:
-    """Prints a line at once."""
-    print(line, flush=True)
-
-
 def main() -> int:
     """Runs the drill; exit status 1 if a result differs."""
     parser = argparse.ArgumentParser(prog="tests.faults.drill", description=__doc__.splitlines()[0] if __doc__ else "")
@@ -29,18 +24,19 @@ def main() -> int:
     num_faults = num_lineages = 0
     failures: list[str] = []
     with Project(Path(tempfile.mkdtemp(prefix="zero-drill-")) / "drill") as project:
-        reference = make_reference(project, NUM_GENERATIONS, say)
-        say(f"{NUM_GENERATIONS} generations without a fault: {reference.num_events} events")
+        reference = make_reference(project, NUM_GENERATIONS)
+        print(f"{NUM_GENERATIONS} generations without a fault: {reference.num_events} events", flush=True)
         begun = time.monotonic()
         while num_faults < options.kills:
             per_lineage = min(FAULTS_PER_LINEAGE, options.kills - num_faults)
             faults = random_faults(reference.num_events, per_lineage, choice)
-            injected, found = make_lineage(project, reference, faults, choice, say)
+            injected, found = make_lineage(project, reference, faults, choice)
             num_faults, num_lineages = num_faults + injected, num_lineages + 1
-            say(f"lineage {num_lineages}: {injected} faults, {'; '.join(found) or 'equal'}; {num_faults} in all")
+            result = "; ".join(found) or "equal"
+            print(f"lineage {num_lineages}: {injected} faults, {result}; {num_faults} in all", flush=True)
             failures += found
         seconds = (time.monotonic() - begun) / num_faults
-    say(f"{num_faults} faults in {num_lineages} lineages, {seconds:.1f} s each: {len(failures)} differences")
+    print(f"{num_faults} faults in {num_lineages} lineages, {seconds:.1f} s each: {len(failures)} differences")
     return 1 if failures else 0
 
 

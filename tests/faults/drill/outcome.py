@@ -6,6 +6,7 @@ import re
 
 from tests.end_to_end.project import git, run
 from tests.faults.drill.project import LINEAGE, Project
+from zero.lineage.workspace import WRITER_LOCK_FILE
 
 DVC_OBJECT = re.compile(r"^[0-9a-f]{30}(\.dir)?$")
 
@@ -48,6 +49,7 @@ def _stale(project: Project) -> list[str]:
     """Locks, temporary files and processes that remain. Hidden files of the store may: docs/crashes.md."""
     workspace = project.workspace
     paths = [path for folder in (project.home, workspace) for path in (folder / ".git").rglob("*.lock")]
+    paths = [path for path in paths if path.name != WRITER_LOCK_FILE]  # a lock only while a process holds it
     paths += [*workspace.glob("record/.*"), *workspace.glob("state/.*.next"), *workspace.glob(".zero/training-*")]
     rwlock = workspace / ".dvc/tmp/rwlock"
     if rwlock.exists() and any(json.loads(rwlock.read_text()).values()):  # who reads and who writes

@@ -25,8 +25,6 @@ STEP_SECONDS = 600.0
 IDLE_SECONDS = 60.0
 DISK_MEGABYTES = 256
 IDENTITY = {"NAME": "drill", "EMAIL": "drill@localhost", "DATE": "2026-01-01T00:00:00+0000"}
-HIDDEN = ("ZERO_", "MLFLOW_", "PREFECT_", "GIT_", "DVC_")
-"""First letters of the caller's variables that would change the commands."""
 
 
 class Fault(NamedTuple):
@@ -76,12 +74,16 @@ class Project:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for process in self.processes():
+            process.kill()
         if os.path.ismount(self.disk):
             subprocess.run(["umount", "--lazy", str(self.disk)], check=True)
         shutil.rmtree(self.root, ignore_errors=True)
 
     def arm(self, fault: Fault) -> None:
         """Sets the fault of the next commands."""
+        if fault.kind == "disk" and not os.path.ismount(self.disk):
+            fault = fault._replace(kind="kill")  # the disk is the machine's
         self.fault = fault
         self._num_armed += 1  # processes that outlive their command keep their own counter
         self._counter = self.root / f"events-{self._num_armed}"
@@ -101,34 +103,30 @@ class Project:
     def run(self, *words: str) -> tuple[int, str]:
         """Runs `python -m WORDS` in a process group of its own; returns its exit status and its output."""
         identity = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in IDENTITY.items()}
-        environment = {
-            **{name: value for name, value in environment_of().items() if not name.startswith(HIDDEN)},
+        environment = environment_of(
             **identity,
-            "ZERO_HOME": str(self.home),
-            "ZERO_DRILL": self._plan,
-            "PYTHONPATH": str(HOOK_DIR),
-            "TMPDIR": str(self.root / "scratch"),
-            "DVC_SITE_CACHE_DIR": str(self.root / "dvc-site"),
-            "DVC_NO_ANALYTICS": "1",
-            "COLUMNS": "200",
-        }
-        with (self.root / "output.txt").open("w+b") as output:
-            process = subprocess.Popen(
+            ZERO_HOME=str(self.home),
+            ZERO_DRILL=self._plan,
+            PYTHONPATH=str(HOOK_DIR),
+            TMPDIR=str(self.root / "scratch"),
+            DVC_SITE_CACHE_DIR=str(self.root / "dvc-site"),
+            COLUMNS="200",
+        )
+        folder = self.workspace if words[0] == "dvc" else self.home
+        with (self.root / "output.txt").open("w+") as output:  # a pipe would stay open in processes that live longer
+            done = subprocess.run(
                 [sys.executable, "-m", *words],
-                cwd=self.workspace if words[0] == "dvc" else self.home,
+                cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                timeout=STEP_SECONDS,
+                check=False,
             )
-            try:
-                status = process.wait(STEP_SECONDS)
-            finally:
-                if process.poll() is None:
-                    process.kill()
             output.seek(0)
-            return status, output.read().decode(errors="replace")
+            return done.returncode, output.read()
 
     def processes(self) -> list[psutil.Process]:
         """Live processes of the commands, without those that this process cannot read."""

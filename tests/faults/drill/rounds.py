@@ -4,7 +4,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.faults.drill.outcome import digests, violations
@@ -18,8 +18,6 @@ MAX_REFUSALS = 3
 KINDS = ("kill", "kill", "kill", "term", "disk")
 VICTIMS = ("self", "parent", "group", "group")
 MAX_DELAY_SECONDS = 0.5
-
-Say = Callable[[str], None]
 
 
 class Reference(NamedTuple):
@@ -45,7 +43,7 @@ def steps_of(number: int) -> dict[str, tuple[str, ...]]:
     }
 
 
-def make_generation(project: Project, number: int, faults: Iterator[Fault], choice: random.Random, say: Say) -> int:
+def make_generation(project: Project, number: int, faults: Iterator[Fault], choice: random.Random) -> int:
     """Runs the commands of a generation until all have succeeded. Arms the next fault after each one.
 
     Returns:
@@ -66,7 +64,8 @@ def make_generation(project: Project, number: int, faults: Iterator[Fault], choi
             project.ballast.unlink(missing_ok=True)
             project.arm(next(faults, Fault()))
             message = f"; {message_of(output)}" if fault.kind == "disk" and status else ""
-            say(f"  {fault.kind}, {fault.victim}, {where}; {time.monotonic() - begun:.1f} s, exit {status}{message}")
+            seconds = time.monotonic() - begun
+            print(f"  {fault.kind}, {fault.victim}, {where}; {seconds:.1f} s, exit {status}{message}", flush=True)
         if status == 0:
             if step == "prepare" and json.loads(output.splitlines()[-1])["generation"]["number"] > number:
                 break  # it was recorded before the fault
@@ -78,7 +77,7 @@ def make_generation(project: Project, number: int, faults: Iterator[Fault], choi
         elif number == 0 and "exists already in" in output:
             break
         else:
-            say(f"  {step} refuses: {message_of(output)}")
+            print(f"  {step} refuses: {message_of(output)}", flush=True)
             num_refusals += 1
             if project.processes():
                 project.wait_until_idle()  # a process that outlived its parent is the writer
@@ -90,14 +89,14 @@ def make_generation(project: Project, number: int, faults: Iterator[Fault], choi
     return num_faults
 
 
-def make_reference(project: Project, num_generations: int, say: Say) -> Reference:
+def make_reference(project: Project, num_generations: int) -> Reference:
     """Makes the lineage without faults."""
     (project.home / ".zero").mkdir()
     project.arm(Fault())
     made = []
     for number in range(num_generations + 1):
         project.keep(BEFORE.format(number))
-        make_generation(project, number, iter(()), random.Random(), say)
+        make_generation(project, number, iter(()), random.Random())
         made.append(digests(project))
     shutil.copytree(project.home / KEYS, project.root / BEFORE.format(0) / KEYS)
     return Reference(tuple(made), project.num_events())
@@ -112,7 +111,7 @@ def random_faults(num_events: int, num_faults: int, choice: random.Random) -> It
 
 
 def make_lineage(
-    project: Project, reference: Reference, faults: Iterator[Fault], choice: random.Random, say: Say, first: int = 0
+    project: Project, reference: Reference, faults: Iterator[Fault], choice: random.Random, first: int = 0
 ) -> tuple[int, list[str]]:
     """Makes the generations from `first` on under faults.
 
@@ -124,7 +123,7 @@ def make_lineage(
     num_faults = 0
     for number in range(first, len(reference.digests)):
         try:
-            num_faults += make_generation(project, number, faults, choice, say)
+            num_faults += make_generation(project, number, faults, choice)
             found = violations(project, reference.digests[number])
         except StuckError as error:
             found = [str(error)]
