@@ -15,7 +15,7 @@ from zero.data.records import GameColumns, concatenate, read_records
 from zero.data.validation import NO_MOVE, Violation, format_violations, shard_violations
 from zero.errors import StorageError
 from zero.games.rules import rules_of
-from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
+from zero.shards.executor import Progress, play_all
 from zero.shards.expected import expected_properties, size_limits
 from zero.shards.spec import ShardSpec
 from zero.storage.files import sha256_bytes, write_atomic, write_manifest
@@ -62,12 +62,7 @@ def fill_store(
 
     if progress:
         progress(played_before, num_games)
-    if not missing:
-        return
-    num_processes = min(num_local_processes(params), len(missing))
-    num_gpus = num_processes if params.profile.device == "cuda" else 0
-    with LocalExecutor(folder, num_processes, store.url, num_gpus) as executor:
-        play_all(executor, missing, num_processes, report)
+    play_all(folder, params, missing, store.url, report)
 
 
 def collect_games(

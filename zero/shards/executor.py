@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from zero.config.params import Params
 from zero.errors import WorkerError, ZeroError
@@ -30,19 +30,6 @@ LOG_TAIL_BYTES = 2000
 
 Progress = Callable[[int, int], None]
 """Called with (games done, total games)."""
-
-
-class Executor(Protocol):
-    """Plays shards into the store."""
-
-    def play(self, spec: ShardSpec, progress: Progress | None = None) -> ShardReceipt:
-        """Plays one shard; blocks until it is done. Thread-safe.
-
-        Raises:
-          WorkerError: the process that played the shard died; a retry may succeed.
-          ZeroError: the shard cannot be played; a retry would fail too.
-        """
-        ...
 
 
 class ShardFailedError(ZeroError):
@@ -76,41 +63,44 @@ class LocalExecutor:
         self._folder = folder
         self._store_url = store_url
         self._num_gpus = num_gpus
-        # LIFO, so that few shards use few workers, which are warm.
-        self._free: queue.LifoQueue[tuple[int, _Worker | None]] = queue.LifoQueue()
-        self._workers: set[_Worker] = set()
+        self._workers: dict[int, _Worker] = {}
+        self._free: queue.LifoQueue[int] = queue.LifoQueue()  # LIFO, so that few shards use few workers, which are warm
         self._lock = Lock()
         self._closed = False
         self._gpus: list[str] = []
         self._gpu_locks: list[Connection] = []
         self._gpu_lock_stack = ExitStack()
         self._gpus_lock = Lock()
-        for slot in reversed(range(num_processes)):  # the queue is LIFO: slot 0 first
-            self._free.put((slot, None))
+        for slot in reversed(range(num_processes)):  # slot 0 first
+            self._free.put(slot)
 
     def play(self, spec: ShardSpec, progress: Progress | None = None) -> ShardReceipt:
-        """See `Executor.play`."""
-        slot, worker = self._free.get()
+        """Plays one shard into the store; blocks until it is done. Thread-safe.
+
+        Raises:
+          WorkerError: the process that played the shard died; a retry may succeed.
+          ZeroError: the shard cannot be played; a retry would fail too.
+        """
+        slot = self._free.get()
         try:
+            worker = self._workers.get(slot)
             if worker is None or not worker.is_alive():
                 worker = self._start(slot)
-            receipt = worker.play(spec, progress)
-        except ShardFailedError:
-            raise
-        except BaseException:  # the worker is dead or in the middle of a shard, so its pipe cannot be used again
-            if worker is not None:
-                self._discard(worker)
-            worker = None
-            raise
+            try:
+                return worker.play(spec, progress)
+            except ShardFailedError:
+                raise
+            except BaseException:  # the worker is dead or in the middle of a shard, so its pipe cannot be used again
+                worker.close()
+                raise
         finally:
-            self._free.put((slot, worker))
-        return receipt
+            self._free.put(slot)
 
     def close(self) -> None:
         """Ends the workers; shards in progress are lost."""
         with self._lock:
             self._closed = True
-            workers, self._workers = self._workers, set()
+            workers = list(self._workers.values())
         for worker in workers:  # first all inputs, so that the workers end at the same time
             worker.close_input()
         for worker in workers:
@@ -129,8 +119,9 @@ class LocalExecutor:
         gpu = self._gpus[slot % len(self._gpus)] if self._gpus else None
         with self._lock:
             self._check_open()
-            worker = _Worker(self._folder, self._store_url, gpu, self._gpu_locks)
-            self._workers.add(worker)
+            if slot in self._workers:  # it died between two shards
+                self._workers[slot].close()
+            worker = self._workers[slot] = _Worker(self._folder, self._store_url, gpu, self._gpu_locks)
         return worker
 
     def _take_gpus(self) -> None:
@@ -144,11 +135,6 @@ class LocalExecutor:
     def _check_open(self) -> None:
         if self._closed:
             raise ShardFailedError("the executor was closed; no shard is started")
-
-    def _discard(self, worker: "_Worker") -> None:
-        with self._lock:
-            self._workers.discard(worker)
-        worker.close()
 
 
 class _Worker:
@@ -222,17 +208,21 @@ class _Worker:
 
 
 def play_all(
-    executor: Executor, specs: Sequence[ShardSpec], num_threads: int, progress: Progress | None = None
+    folder: Path, params: Params, specs: Sequence[ShardSpec], store_url: str, progress: Progress | None = None
 ) -> None:
-    """Plays all shards, up to `num_threads` at once; a shard whose worker dies is played again.
+    """Plays all shards with the code of the checkout `folder`; a shard whose worker dies is played again.
 
     Raises:
       ZeroError: a shard could not be played; shards in progress are finished first.
     """
+    if not specs:
+        return
+    num_processes = min(num_local_processes(params), len(specs))
+    num_gpus = num_processes if params.profile.device == "cuda" else 0
     total = sum(spec.num_games for spec in specs)
     done = dict.fromkeys(range(len(specs)), 0)
 
-    def play(index: int) -> None:
+    def play(executor: LocalExecutor, index: int) -> None:
         def report(games: int, _: int) -> None:
             done[index] = games
             if progress:
@@ -246,8 +236,11 @@ def play_all(
                 if attempt == MAX_TRIES:
                     raise
 
-    with ThreadPoolExecutor(num_threads, thread_name_prefix="shard") as threads:
-        futures = [threads.submit(play, index) for index in range(len(specs))]
+    with (
+        LocalExecutor(folder, num_processes, store_url, num_gpus) as executor,
+        ThreadPoolExecutor(num_processes, thread_name_prefix="shard") as threads,
+    ):
+        futures = [threads.submit(play, executor, index) for index in range(len(specs))]
         finished, waiting = wait(futures, return_when=FIRST_EXCEPTION)
         for future in waiting:
             future.cancel()

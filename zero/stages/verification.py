@@ -20,7 +20,7 @@ from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, game_record, read_records
 from zero.errors import LineageError, MismatchError, StorageError
 from zero.search.streams import next_below, stream_of
-from zero.shards.executor import LocalExecutor, Progress, num_local_processes, play_all
+from zero.shards.executor import Progress, play_all
 from zero.shards.expected import size_limits
 from zero.shards.spec import PartialShard, ShardSpec
 from zero.stages import gating, selfplay
@@ -176,18 +176,13 @@ def _reexecute(
         PartialShard(**shard.spec.model_dump(), stop_after=games_to_finish(params.verification, shard.spec.num_games))
         for shard in sample
     ]
-    if not partial:
-        return
-    num_processes = min(num_local_processes(params), len(partial))
-    num_gpus = num_processes if params.profile.device == "cuda" else 0
     total = sum(spec.stop_after for spec in partial)
 
     def report(done: int, _: int) -> None:
         if progress:
             progress(min(done, total), total)  # more games than needed may end in the last step
 
-    with LocalExecutor(folder, num_processes, store.url, num_gpus) as executor:
-        play_all(executor, partial, num_processes, report)
+    play_all(folder, params, partial, store.url, report)
 
 
 def _compare(folder: Path, shard: SampledShard, store: Store, second: Store) -> GameColumns:
