@@ -45,16 +45,13 @@ def test_weights_can_be_read_back(store):
 def test_a_shard_can_be_read_back(store):
     digest = store.put_shard(KEY, DATA)
     assert store.get_shard(KEY) == (DATA, digest)
-    assert store.has_shard(KEY)
     assert files(store) == [f"shards/ab/{KEY}.{digest}.parquet"]
 
 
 def test_a_missing_shard_is_none(store):
     assert store.get_shard(KEY) is None
-    assert not store.has_shard(KEY)
     store.put_shard(OTHER_KEY, DATA)  # now the folder is there
     assert store.get_shard(KEY) is None
-    assert not store.has_shard(KEY)
 
 
 def test_missing_weights_are_named_with_the_remedy(store):
@@ -76,7 +73,6 @@ def test_a_corrupt_shard_is_quarantined_and_stored_again(store, bad):
     name = f"shards/ab/{KEY}.{digest}.parquet"
     overwrite(store, name, bad)
     assert store.get_shard(KEY) is None
-    assert not store.has_shard(KEY)
     aside, reason = files(store)
     assert aside.startswith(f"{QUARANTINE_FOLDER}/{KEY}.{digest}.parquet.")
     assert store._files.cat_file(f"{store._root}/{aside}") == bad
@@ -172,7 +168,6 @@ def test_a_good_shard_is_found_beside_a_bad_one(store):
     assert store.get_shard(KEY).sha256 == first
     overwrite(store, f"shards/ab/{KEY}.{first}.parquet", b"bad")
     assert store.get_shard(KEY).sha256 == second
-    assert store.has_shard(KEY)
 
 
 def test_another_store_of_the_same_url_has_the_same_objects(store):
@@ -208,7 +203,6 @@ def test_a_file_that_is_being_written_is_not_a_shard(tmp_path):
     store = Store(str(tmp_path))
     (tmp_path / "shards" / "ab").mkdir(parents=True)
     (tmp_path / "shards" / "ab" / f".{KEY}.{sha256_bytes(DATA)}.parquet.{uuid.uuid4().hex}").write_bytes(DATA[:3])
-    assert not store.has_shard(KEY)
     assert store.get_shard(KEY) is None
 
 
@@ -243,7 +237,7 @@ def test_a_store_that_is_a_file_is_reported(tmp_path):
     with pytest.raises(StorageError, match="cannot write to the store"):
         store.put_shard(KEY, DATA)
     with pytest.raises(StorageError, match="does not answer"):
-        store.has_shard(KEY)
+        store.get_shard(KEY)
 
 
 @pytest.mark.parametrize("url", ["gopher9://host/store", "zip://no/such.zip"])
@@ -258,7 +252,6 @@ def test_a_store_that_cannot_be_opened_is_named_with_the_remedy(url):
     ("method", "call", "message"),
     [
         ("ls", lambda s: s.get_shard(KEY), "does not answer"),
-        ("ls", lambda s: s.has_shard(KEY), "does not answer"),
         ("cat_file", lambda s: s.get_weights(sha256_bytes(DATA)), "does not answer"),
         ("info", lambda s: s.put_weights(DATA), "cannot write to the store"),
         ("pipe_file", lambda s: s.put_shard(KEY, DATA), "cannot write to the store"),
@@ -293,4 +286,4 @@ def test_a_shard_has_one_receipt_per_worker(store):
     store.put_receipt(OTHER_KEY, digest, "host:1", b"of another shard")
     assert sorted(store.get_receipts(KEY)) == [b"one", b"two"]
     assert f"receipts/ab/{KEY}.{digest}.rack-3-host-2.json" in files(store)
-    assert not store.has_shard(KEY)
+    assert store.get_shard(KEY) is None

@@ -186,4 +186,4 @@ def test_s3_without_credentials_is_reported(monkeypatch):
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     fsspec.get_filesystem_class("s3").clear_instance_cache()  # another test's has credentials
     with pytest.raises(StorageError, match=r"the store s3://bucket/store does not answer: .*credentials"):
-        Store("s3://bucket/store").has_shard("ab" + "0" * 62)
+        Store("s3://bucket/store").get_shard("ab" + "0" * 62)

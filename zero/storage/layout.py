@@ -7,7 +7,6 @@ from pathlib import Path
 
 from zero.config.settings import STATE_FOLDER
 
-STATE_DIR = "state"
 CHAMPION_DIR = "state/champion"
 TRAINEE_DIR = "state/trainee"
 REPLAY_DIR = "state/replay"
@@ -33,14 +32,12 @@ RAW_WEIGHTS_FILE = "raw-weights.safetensors"
 AVERAGE_FILE = "average.safetensors"
 """In the challenger's folder, only after a restart: the moving average from which training continues."""
 
-METRICS_DIR = "metrics"
 SELFPLAY_METRICS = "metrics/selfplay.json"
 REPLAY_METRICS = "metrics/replay.json"
 TRAINING_METRICS = "metrics/training.json"
 GATING_METRICS = "metrics/gating.json"
 VERIFICATION_METRICS = "metrics/verification.json"
 METRICS_FILES = (SELFPLAY_METRICS, REPLAY_METRICS, TRAINING_METRICS, GATING_METRICS, VERIFICATION_METRICS)
-PLOTS_DIR = "plots"
 TRAINING_CURVE = "plots/training.csv"
 
 LEDGER_FILE = "record/ledger.jsonl"

@@ -146,10 +146,6 @@ class Store:
         found = [self._get(name) for name in self._names("receipts", key, ".json")]
         return [data for data in found if data is not None]
 
-    def has_shard(self, key: str) -> bool:
-        """True if the store lists a shard of that key; its content is checked only when it is read."""
-        return bool(self._shard_names(key))
-
     def put_file(self, data: bytes) -> str:
         """Stores a file under its SHA-256, which it returns."""
         digest = sha256_bytes(data)
