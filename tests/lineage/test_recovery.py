@@ -79,6 +79,16 @@ def test_the_draft_of_a_file_of_the_record_is_removed(workspace: Path) -> None:
     assert [path.name for path in record.iterdir()] == ["ledger.jsonl"]
 
 
+def test_a_temporary_file_of_a_killed_dvc_is_removed(workspace: Path) -> None:
+    drafts = [workspace / name for name in ("metrics/.14NmtqWBLb13Oy1W1acxRg.tmp", "state/trainee/.a_b-c.tmp")]
+    for path in drafts:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert status(workspace) != ""
+    recover_from_crash(workspace, "go9")
+    assert not any(path.exists() for path in drafts) and status(workspace) == ""
+
+
 @pytest.mark.parametrize("name", ["index", "refs/heads/lineage/other", "refs/tags/other/gen-0001", "refs/heads/main"])
 def test_locks_of_others_in_the_project_stay(workspace: Path, name: str) -> None:
     lock = workspace.parent / "home/.git" / f"{name}.lock"

@@ -21,6 +21,8 @@ from zero.storage.vcs import git
 STALE_LOCK_SECONDS = 2.0
 """Seconds after which a lock is stale: a git whose parent was killed may still run for a moment."""
 POLL_SECONDS = 0.05
+DVC_FOLDERS = ("data", "metrics", "models", "plots", "state")
+"""Folders in which DVC tries links and makes copies under temporary names."""
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +37,12 @@ def recover_from_crash(workspace: Path, lineage: str) -> None:
         if path.exists():
             log.warning("removed %s, a stale lock of a killed git", path)
             path.unlink(missing_ok=True)
-    for path in (workspace / "record").glob(".*"):  # drafts: git tracks no such file
+    drafts = [*(workspace / "record").glob(".*")]  # git tracks no such file
+    for name in DVC_FOLDERS:
+        drafts += (workspace / name).rglob(".*.tmp")  # `git add --all` would commit them
+    for path in drafts:
         log.warning("removed %s, which a killed process did not finish", path)
-        path.unlink()
+        path.unlink(missing_ok=True)
     _recover_dvc(workspace)
 
 

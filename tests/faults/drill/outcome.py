@@ -6,6 +6,7 @@ import re
 
 from tests.end_to_end.project import git, run
 from tests.faults.drill.project import LINEAGE, Project
+from zero.lineage.recovery import DVC_FOLDERS
 from zero.lineage.workspace import WRITER_LOCK_FILE
 
 DVC_OBJECT = re.compile(r"^[0-9a-f]{30}(\.dir)?$")
@@ -15,6 +16,9 @@ def digests(project: Project) -> dict[str, str]:
     """Digest of each tag and branch (git's commit id), DVC object, set of weights and shard, and the receipts' keys."""
     refs = git(project.home, "for-each-ref", "--format=%(refname) %(objectname)", f"refs/tags/{LINEAGE}", "refs/heads")
     found = dict(line.split() for line in refs.splitlines())
+    for tag in [name for name in found if name.startswith("refs/tags/")]:  # says where two commits differ
+        for line in git(project.home, "ls-tree", "-r", tag).splitlines():
+            found[f"{tag}:{line.split()[3]}"] = line.split()[2]
     store, cache = project.home / ".zero/store", project.home / ".zero/dvc-cache/files/md5"
     objects = [path for path in cache.glob("??/*") if DVC_OBJECT.match(path.name)]
     for path in (*objects, *store.glob("weights/[0-9a-f]*"), *store.glob("shards/??/[0-9a-f]*")):
@@ -51,6 +55,7 @@ def _stale(project: Project) -> list[str]:
     paths = [path for folder in (project.home, workspace) for path in (folder / ".git").rglob("*.lock")]
     paths = [path for path in paths if path.name != WRITER_LOCK_FILE]  # a lock only while a process holds it
     paths += [*workspace.glob("record/.*"), *workspace.glob("state/.*.next"), *workspace.glob(".zero/training-*")]
+    paths += [path for name in DVC_FOLDERS for path in (workspace / name).rglob(".*.tmp")]
     rwlock = workspace / ".dvc/tmp/rwlock"
     if rwlock.exists() and any(json.loads(rwlock.read_text()).values()):  # who reads and who writes
         paths.append(rwlock)
