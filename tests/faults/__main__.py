@@ -287,7 +287,9 @@ def left_over(stack: Stack) -> list[str]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.pid not in expected and process.environ().get("ZERO_HOME") == home:
+            if process.pid in expected:
+                continue
+            if process.environ().get("ZERO_HOME") == home or process.cwd().startswith(home):
                 found.append(f"{process.pid} {' '.join(process.cmdline())}")
     return found
 
