@@ -19,7 +19,7 @@ from tests.parameters import smoke_text
 ON_ONE_SERVER = tuple(f"tests/tracking/test_{name}.py" for name in ("catalogue", "refusals", "repetition", "runs"))
 """Files with tests on the MLflow server that `tests/tracking/conftest.py` starts."""
 ON_THE_SERVERS = (
-    *("tests/flows/test_generation.py", "tests/flows/test_plugin.py", "tests/flows/test_pool.py"),
+    *("tests/flows/test_generation.py", "tests/flows/test_plugin.py", "tests/flows/test_engine.py"),
     "tests/infra/test_local.py",
 )
 """Files with tests on what `make up` starts."""

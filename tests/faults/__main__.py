@@ -336,8 +336,8 @@ def main() -> int:
     log: list[dict[str, Any]] = json.loads(options.log.read_text()) if options.log.exists() else []
     done = {line["fault"] for line in log if "harm" not in line}
     harm = 0
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(1))  # the cluster is then stopped
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, lambda *_: sys.exit(1))  # the cluster is then stopped
     with cluster_stack(num_workers=2) as stack:
         make_project(stack.cluster.home.state.parent.parent)
         for number, name in enumerate(name for name in options.names or FAULTS if name not in done):

@@ -179,7 +179,7 @@ def test_a_lost_scheduler_is_said_and_the_next_one_is_used(params: Params, tmp_p
 
 def test_a_scheduler_that_does_not_answer_is_named(params: Params, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("flows.engine.CONNECT_SECONDS", 1.0)
-    monkeypatch.setattr("flows.engine.OUTAGE_SECONDS", 1.0)
+    monkeypatch.setattr("flows.engine.OUTAGE_SECONDS", 3.0)
     monkeypatch.setattr("flows.engine.RETRY_SECONDS", 0.1)
     address = f"tcp://127.0.0.1:{free_port()}"
     warnings: list[str] = []
