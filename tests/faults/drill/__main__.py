@@ -23,7 +23,7 @@ def main() -> int:
     choice = random.Random(options.seed)
     num_faults = num_lineages = 0
     failures: list[str] = []
-    with Project(Path(tempfile.mkdtemp(prefix="zero-drill-")) / "drill") as project:
+    with tempfile.TemporaryDirectory(prefix="zero-drill-") as folder, Project(Path(folder) / "drill") as project:
         reference = make_reference(project, NUM_GENERATIONS)
         print(f"{NUM_GENERATIONS} generations without a fault: {reference.num_events} events", flush=True)
         begun = time.monotonic()
