@@ -174,6 +174,34 @@ def restarted(part: str, seconds: float = 0.0) -> Callable[[Generation], None]:
     return fault
 
 
+def cancelled(generation: Generation) -> bool:
+    """The run is cancelled as by the button of Prefect's page."""
+    generation.playing()
+    state = {"state": {"type": "CANCELLING", "name": "Cancelling"}, "force": False}
+    generation.stack.prefect(f"/flow_runs/{generation.run}/set_state", state)
+    end = generation.wait()
+    if end["type"] != "CANCELLED":
+        raise HarmError(f"the cancelled run is {end}")
+    return True
+
+
+def worker_stands_still(generation: Generation) -> None:
+    """A worker and its child stop without an end, until the generation has finished without them.
+
+    The scheduler gives a worker up that it has not heard of for five minutes (Dask's `worker-ttl`).
+    """
+    part, child = generation.playing()
+    still = [*generation.stack.process(part).children(), child]
+    for process in still:
+        process.suspend()
+    try:
+        generation.wait()
+    finally:
+        for process in still:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
 def mlflow_away(generation: Generation) -> None:
     """MLflow does not run while the generation is recorded."""
     generation.stack.command("stop", "mlflow")
@@ -247,6 +275,9 @@ FAULTS: dict[str, Callable[[Generation], bool | None]] = {
     "scheduler-sigterm": part_signalled("scheduler", signal.SIGTERM),
     "flow-sigterm": flow_signalled(signal.SIGTERM),
     "trainer-sigterm": part_signalled("trainer", signal.SIGTERM),
+    "flow-ctrl-c": flow_signalled(signal.SIGINT),
+    "cancelled": cancelled,
+    "worker-stands-still": worker_stands_still,
     "prefect-restart": restarted("prefect"),
     "postgres-restart": restarted("postgres"),
     "store-away": restarted("store", AWAY_SECONDS),

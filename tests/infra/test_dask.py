@@ -45,14 +45,16 @@ def client_security(certificates: Path) -> Security:
     return Security(require_encryption=True, **{key: str(certificates / name) for key, name in names.items()})
 
 
-def answers(url: str, seconds: float = 90.0) -> bytes:
+def answers(url: str, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 240.0) -> bytes:
+    """The first answer of a process that starts; its log explains a failure."""
     deadline = time.monotonic() + seconds
     while True:
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return bytes(answer.read())
         except OSError as error:
-            assert time.monotonic() < deadline, f"{url}: {error}"
+            late = time.monotonic() > deadline
+            assert not late and process.poll() is None, f"{url}: {error}\n{log.read_text()}"
         time.sleep(0.2)
 
 
@@ -62,13 +64,12 @@ def started(certificates: Path, folder: Path) -> Iterator[tuple[str, list["subpr
     ports = {port: str(free_port()) for port in ("8786", "8787", "8788")}
     with ExitStack() as ends:
         running = []
-        for name in ("scheduler", "worker"):
+        for name, port in (("scheduler", "8787"), ("worker", "8788")):
             process = start(name, folder, certificates, {"//scheduler:": f"//{HOST}:"} | ports)
             ends.callback(process.wait)
             ends.callback(process.kill)
             running.append(process)
-        for port in ("8787", "8788"):
-            assert answers(f"http://{HOST}:{ports[port]}/health") == b"ok"
+            assert answers(f"http://{HOST}:{ports[port]}/health", process, folder / f"{name}.log") == b"ok"
         yield f"tls://{HOST}:{ports['8786']}", running
 
 

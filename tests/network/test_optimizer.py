@@ -1,5 +1,8 @@
 """The learning rate, and the optimiser's state across generations."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -7,7 +10,7 @@ from tests.network.networks import GO5, TINY, TRAINING, random_batch, randomized
 from zero.config.params import LearningRateStep
 from zero.errors import ParamsError, StorageError
 from zero.network.learner import Learner
-from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate
+from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate, step
 from zero.network.weights import load_network, new_network
 
 
@@ -134,3 +137,32 @@ def test_the_warm_up_rises_linearly_to_the_schedule():
     rates = [scheduled_rate(schedule, step, warmup_steps=4) for step in range(8)]
     assert rates == pytest.approx([0.0125, 0.025, 0.0375, 0.05, 0.05, 0.05, 0.01, 0.01])
     assert scheduled_rate(schedule, 0) == 0.05
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_training_does_not_import_the_compiler(optimizer):
+    program = f"""
+import sys
+from tests.network.networks import TRAINING, random_batch, randomized_network
+from zero.network.learner import Learner
+
+training = TRAINING.model_copy(update={{"optimizer": {optimizer!r}}})
+learner = Learner(randomized_network(), training, "cpu")
+list(learner.train([random_batch(seed=1)]))
+assert learner.step == 1 and learner.optimizer_state()
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_a_step_equals_that_of_torch(optimizer):
+    ours, theirs = (torch.nn.Parameter(torch.linspace(-1.0, 1.0, 7)) for _ in range(2))
+    first, second = optimizer([ours], lr=0.1), optimizer([theirs], lr=0.1)
+    for _ in range(3):
+        for parameter in (ours, theirs):
+            parameter.grad = parameter.detach() ** 2
+        step(first)
+        second.step()
+    assert torch.equal(ours, theirs)

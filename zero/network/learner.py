@@ -23,7 +23,7 @@ from zero.network.losses import (
     weighted_sum,
 )
 from zero.network.model import AlphaZeroNetwork, Predictions, channels_last
-from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate
+from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate, step
 from zero.network.planes import expand_bits, network_input, plane_bytes
 from zero.network.weights import weights_bytes
 
@@ -189,7 +189,7 @@ class Learner:
             self._peers.average([*gradients, *self._model.buffers(), numbers])
         norms = torch.stack([gradient_norm(group) for group in self._parameter_groups])
         numbers = torch.cat([numbers, norms])
-        self._optimizer.step()
+        step(self._optimizer)
         self.step += 1
         self._pending.append(_PendingResult(self.step, rate, numbers))
         if self._average is not None:

@@ -5,6 +5,7 @@ changes the policy by more than twice the target, and rises if it changes it by 
 """
 
 from collections.abc import Sequence
+from inspect import unwrap
 
 import torch
 from torch import Tensor
@@ -30,11 +31,29 @@ def new_optimizer(training: TrainingParams, model: AlphaZeroNetwork) -> Optimize
     applies to all parameters. With Adam the decay is decoupled from the gradient (AdamW; Loshchilov and Hutter, 2019).
     As a part of the gradient, Adam would scale it up like every small gradient, and many channels would die.
     """
+    _keep_compiler_out()
     decay = 2.0 * training.weight_decay
     if training.optimizer == "sgd":
         return SGD(model.parameters(), lr=0.0, momentum=training.momentum, weight_decay=decay, foreach=False)
     betas = (training.momentum, ADAM_SECOND_MOMENT_DECAY)
     return Adam(model.parameters(), lr=0.0, betas=betas, weight_decay=decay, foreach=False, decoupled_weight_decay=True)
+
+
+def step(optimizer: Optimizer) -> None:
+    """Changes the parameters by their gradients, as `optimizer.step()` does, but without importing torch's compiler."""
+    with torch.no_grad():
+        unwrap(type(optimizer).step)(optimizer)
+
+
+def _keep_compiler_out() -> None:
+    """Prevents the methods of optimisers from importing torch's compiler, which nothing here uses.
+
+    The import takes 5 s of a core, more than the rest of a training's start. It serves `torch._disable_dynamo`, the
+    decorator of these methods, which excludes them from compilation.
+    """
+    for method in (Optimizer.add_param_group, Optimizer.zero_grad, Optimizer.state_dict, Optimizer.load_state_dict):
+        function = unwrap(method)
+        function.__dynamo_disable = function  # type: ignore[attr-defined]
 
 
 def optimizer_bytes(optimizer: Optimizer, model: AlphaZeroNetwork) -> bytes:
