@@ -41,6 +41,8 @@ from tests.cluster.parts import (
 from tests.cluster.postgres import end_orphans, initialise, make_databases
 
 STOP_SECONDS = 60.0
+STORE_STOP_SECONDS = 5.0
+"""SeaweedFS waits 15 s for its own S3 gateway to end a request; killed, it loses nothing that it has confirmed."""
 REFUSAL_SECONDS = 30.0
 REMEDY = "see docs/cluster.md"
 
@@ -122,13 +124,15 @@ def stop(cluster: Cluster, names: Iterable[str]) -> list[str]:
     """Stops parts at the same time; returns those that ran."""
     names = list(names)
     with ThreadPoolExecutor(len(names) or 1) as pool:
-        ran = pool.map(lambda name: cluster.home.stop(name, STOP_SECONDS, signal_of(name)), names)
+        ran = pool.map(lambda name: stop_part(cluster.home, name), names)
         return [name for name, did_run in zip(names, ran, strict=True) if did_run]
 
 
-def signal_of(name: str) -> signal.Signals:
-    """Signal that ends a part. At SIGTERM PostgreSQL would wait for its clients."""
-    return signal.SIGINT if name == "postgres" else signal.SIGTERM
+def stop_part(home: Home, name: str) -> bool:
+    """Stops a part. Returns False if it did not run."""
+    if name == "postgres":
+        return home.stop(name, STOP_SECONDS, signal.SIGINT)  # at SIGTERM it would wait for its clients
+    return home.stop(name, STORE_STOP_SECONDS if name == "store" else STOP_SECONDS)
 
 
 def wait(cluster: Cluster, names: Iterable[str], since: datetime | None = None) -> None:
