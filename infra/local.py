@@ -173,24 +173,25 @@ def client_env(home: Home, ports: Mapping[str, int]) -> dict[str, str]:
     The shell's own settings of Prefect and MLflow are left out: they are about other servers.
     """
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "MLFLOW_"))}
-    env |= QUIET | {
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)]),
-        "NO_PROXY": ",".join(filter(None, [env.get("NO_PROXY") or env.get("no_proxy"), HOST, "localhost"])),
-        "ZERO_HOME": str(home.state.parent),
-        "PREFECT_HOME": str(home.state / "prefect"),
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home.state}/prefect/prefect.db",
-        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-        "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",  # `--watch` shows logs beside the states
-        "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
-        "PREFECT_WORKER_QUERY_SECONDS": "1",
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    }
-    if "prefect" in ports:
-        env["PREFECT_API_URL"] = address(ports["prefect"]) + "/api"
-    if "mlflow" in ports:
-        env["MLFLOW_TRACKING_URI"] = address(ports["mlflow"])
-    return env
+    return (
+        env
+        | QUIET
+        | {
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)]),
+            "NO_PROXY": ",".join(filter(None, [env.get("NO_PROXY") or env.get("no_proxy"), HOST, "localhost"])),
+            "ZERO_HOME": str(home.state.parent),
+            "PREFECT_HOME": str(home.state / "prefect"),
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home.state}/prefect/prefect.db",
+            "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+            "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",  # `--watch` shows logs beside the states
+            "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+            "PREFECT_API_URL": address(ports["prefect"]) + "/api",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_TRACKING_URI": address(ports["mlflow"]),
+        }
+    )
 
 
 def server_command(home: Home, name: str, port: int) -> list[str]:

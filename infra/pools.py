@@ -67,12 +67,7 @@ def fetch(
 ) -> Any:
     """Answer of a server, parsed if it is JSON; by default to a GET, or to a POST if there is a body.
 
-    Args:
-      url: may contain a user and a password.
-      body: sent as JSON.
-      method: of HTTP.
-      patience: seconds for which the request is repeated while the server is busy.
-      timeout: seconds that an answer may take.
+    A busy server is asked again for `patience` seconds. An answer may take `timeout` seconds.
 
     Raises:
       httpx.HTTPError: the server does not answer, or answers with an error.
