@@ -288,19 +288,16 @@ def locked(home: Home) -> Iterator[None]:
         yield
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
+def main() -> int:
+    """Runs a command; an error is one message and exit status 1."""
     parser = argparse.ArgumentParser(prog="infra.local", description="Prefect, MLflow and a worker on this machine.")
     parser.add_argument("command", choices=("up", "down", "status", "exec"))
     parser.add_argument("words", nargs=argparse.REMAINDER, help="of exec: a command with its arguments")
-    return parser.parse_args(arguments)
-
-
-def main() -> int:
-    """Runs a command; an error is one message and exit status 1."""
+    options = parser.parse_args()
+    if bool(options.words) != (options.command == "exec"):
+        parser.error("exec needs a command, and the others take no arguments")
     home = Home(Path(os.environ.get("ZERO_HOME") or PROJECT_DIR).resolve() / ".zero")
     try:
-        options = parse(sys.argv[1:])
         if options.command == "exec":
             execute(home, options.words)
         if options.command == "status":
@@ -311,7 +308,7 @@ def main() -> int:
                 status(home)
             else:
                 down(home)
-    except LocalError as error:
+    except (LocalError, httpx.HTTPError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
