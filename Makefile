@@ -7,25 +7,23 @@ LINEAGE ?= go9
 PRESET ?=
 N ?= 3
 ARGS ?=
-WORKERS ?=
 
 python := .venv/bin/python
 local := $(python) -m infra.local
 run := $(local) exec
-cluster := $(python) -m infra.cluster
 watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 # Filters Prefect's output to the run's log and the states that matter. Tracebacks are on the run's page.
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
-.PHONY: help setup generation campaign up down status cluster cluster-down cluster-status bench drill faults test rules bounds check format clean
+.PHONY: help setup generation campaign up down status bench drill faults test rules bounds check format clean
 
 help: ## show this list
 	@echo 'Trains AlphaGo Zero players. Every generation can be rebuilt bit for bit and audited.'
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (for a new lineage; default params.yaml) N=$(N) WORKERS=4 ARGS="options of the command" PYTHON=python3.12'
+	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (for a new lineage; default params.yaml) N=$(N) ARGS="options of the command" PYTHON=python3.12'
 	@echo '           ZERO_PREFECT_PORT, ZERO_MLFLOW_PORT (default: the first free port from 4200 and 5000)'
 
 setup: ## install the pinned packages in the virtual environment .venv
@@ -52,15 +50,6 @@ status: setup ## show the servers and the state of each lineage
 
 down: ## cancel runs; stop the servers and the worker
 	@[ ! -x $(python) ] || $(local) down
-
-cluster: setup ## start a cluster on this machine with WORKERS workers: PostgreSQL, S3 store, Prefect, MLflow, with passwords
-	@$(cluster) up $(if $(WORKERS),--workers $(WORKERS))
-
-cluster-status: setup ## show the parts of the cluster, their addresses and the files of their passwords
-	@$(cluster) status
-
-cluster-down: ## cancel the cluster's runs and stop it; the data stays
-	@[ ! -x $(python) ] || $(cluster) down
 
 bench: setup ## measure this machine: prints the table of docs/performance.md, writes benchmarks/results/latest.json
 	@$(python) -m benchmarks --out benchmarks/results/latest.json $(ARGS)
@@ -91,6 +80,6 @@ format: setup ## fix style and format
 	$(python) -m ruff format
 
 clean: ## stop the servers; remove .venv and caches; keep the lineages in .zero
-	@[ ! -x $(python) ] || { $(local) down && $(cluster) down; }
+	@[ ! -x $(python) ] || { $(local) down && $(python) -m tests.cluster down; }
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	@find . -path ./.zero -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -156,7 +156,8 @@ class Engine:
         }
         workers: dict[Any, Any] = {}
         for number in range(num_local_processes(self._params)):
-            env = {"DASK_LOGGING__DISTRIBUTED": "warning"}
+            # The preload imports Prefect in a running event loop, where plugins fail.
+            env = {"DASK_LOGGING__DISTRIBUTED": "warning", "PREFECT_PLUGINS_ENABLED": "false"}
             if gpus:
                 env["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
             workers[number] = {"cls": Nanny, "options": {**options, "env": env}}

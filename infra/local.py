@@ -1,210 +1,314 @@
-"""The servers of one machine: Prefect, MLflow and one worker, on loopback, with everything they keep in `.zero/`.
+"""The servers of one machine: Prefect, MLflow and a worker on loopback; everything that they keep is in `.zero/`.
 
-    python -m infra.local up       start what does not run, deploy the flows, write .zero/servers.json
-    python -m infra.local down     stop all of it, with every process they started
-    python -m infra.local status   what runs, where, and where the logs are
-    python -m infra.local exec prefect flow-run ls     a command with the addresses in its environment
+    python -m infra.local up       starts what does not run, deploys the flows, writes .zero/servers.json
+    python -m infra.local down     cancels the runs, stops everything
+    python -m infra.local status   shows what runs, the addresses and the logs
+    python -m infra.local exec prefect flow-run ls     runs a command with the addresses in its environment
 
-For a clone of the project on one machine; standard library only. No process started here calls home.
+No process that this module starts sends usage data.
 """
 
 import argparse
 import contextlib
 import fcntl
+import hashlib
 import os
 import signal
+import socket
+import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from infra.api import POOL, address, answers, close_runs, open_runs, worker_is_online
-from infra.pools import make_pool
-from infra.processes import lives, read_record, write_json
-from infra.services import (
-    PROJECT_DIR,
-    USUAL_PORTS,
-    Home,
-    LocalError,
-    choose_port,
-    client_env,
-    deploy,
-    say,
-    server_command,
-    start,
-    stop,
-    title,
-    wait_for,
-)
+import httpx
 
+from infra.pools import FLOWS, POOL, answers, cancel_runs, close_runs, make_pool, worker_is_online
+from infra.processes import Home, LocalError, log_end, title, write_json
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+USUAL_PORTS = {"prefect": 4200, "mlflow": 5000}
+PORTS_TRIED = 100
 SERVICES = ("prefect", "mlflow", "worker")
 HEALTH_PATHS = {"prefect": "/api/health", "mlflow": "/health"}
-START_SECONDS = 240.0
-"""Time limit of a start: 10 s on an idle machine, a minute on a busy one that compiles every module first."""
+WORKER_NAME = "this machine"
 CANCEL_SECONDS = 45.0
-"""Patience with runs that are cancelled because their worker is about to stop."""
+"""Time that runs have to end before their worker is stopped."""
+REMEDY = "try `make down`, then `make up`"
+QUIET = {
+    "DO_NOT_TRACK": "true",  # Prefect does not know the usual 1
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DVC_NO_ANALYTICS": "1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+_reserved: dict[int, socket.socket] = {}
+"""Ports that this process has reserved, each with the socket that reserves it."""
 
 
-def up(home: Home, ports: dict[str, int | None], seconds: float) -> None:
-    """Brings up everything that is not, and deploys the flows.
+def up(home: Home) -> None:
+    """Starts what does not run, and deploys the flows.
 
     Raises:
-      LocalError: a port given is in use, a server does not start in time, or the flows cannot be deployed.
+      LocalError: a given port is in use, a server does not start in time, or the flows cannot be deployed.
     """
     for folder in ("run", "logs", "prefect", "mlflow/artifacts"):
         (home.state / folder).mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker that inherits "ignored" could not be stopped
 
-    before = {name: read_record(home.record_path(name)) for name in USUAL_PORTS}
-    running = {name: record.port for name, record in before.items() if record and lives(record)}
+    given = {name: given_port(name) for name in USUAL_PORTS}
+    before = {name: home.last_record(name) for name in USUAL_PORTS}
+    running = {name: record.port for name in USUAL_PORTS if (record := home.record(name))}
     for name in before.keys() - running.keys():
-        stop(home, name)  # what a killed one left behind still holds its port
-    chosen = {name: port for name, port in running.items() if ports[name] in (None, port)}
-    new = [name for name in USUAL_PORTS if name not in chosen]
-    for name in new:
-        chosen[name] = choose_port(name, ports[name], before[name], set(chosen.values()))
-    if new:
-        say("starting " + " and ".join(title(name) for name in new) + " ...")
-    if any(record and record.port != chosen[name] for name, record in before.items()):
-        stop(home, "worker")  # it knows the old addresses
-    for name in new:
-        stop(home, name)
-    env = client_env(home, chosen)
-    for name in new:
-        start(home, name, server_command(home, name, chosen[name]), env, chosen[name])
-    for name in USUAL_PORTS:
-        wait_for(home, name, lambda name=name: answers(address(chosen[name]) + HEALTH_PATHS[name]), seconds)  # type: ignore[misc]
+        home.stop(name)  # orphans of a killed server still hold its port
+    ports = {name: port for name, port in running.items() if given[name] in (None, port)}
+    missing = [name for name in USUAL_PORTS if name not in ports]
+    for name in missing:
+        record = before[name]
+        ports[name] = choose_port(name, given[name], record.port if record else None, set(ports.values()))
 
-    api = address(chosen["prefect"]) + "/api"
+    if missing:
+        say("starting " + " and ".join(title(name) for name in missing) + " ...")
+    if any(record and record.port != ports[name] for name, record in before.items()):
+        home.stop("worker")  # it has the old addresses
+    env = client_env(home, ports)
+    for name in missing:
+        home.stop(name)  # it runs at another port than the given one
+        home.start(name, server_command(home, name, ports[name]), env, ports[name])
+    for name in USUAL_PORTS:
+        url = address(ports[name]) + HEALTH_PATHS[name]
+        home.wait_for(name, lambda url=url: answers(url), remedy=REMEDY)  # type: ignore[misc]
+
+    api = address(ports["prefect"]) + "/api"
     make_pool(api)
     if home.record("worker") is None:
-        stop(home, "worker")  # what a killed one left behind
+        home.stop("worker")
         close_runs(api, "CRASHED", "the worker had stopped")
         say("starting the worker ...")
         since = datetime.now(UTC)
         command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL, "--type", "process"]
-        start(home, "worker", [*command, "--name", "this machine"], env, chosen["prefect"])
-        wait_for(home, "worker", lambda: worker_is_online(api, since), seconds)
+        home.start("worker", [*command, "--name", WORKER_NAME], env, ports["prefect"])
+        home.wait_for("worker", lambda: worker_is_online(api, WORKER_NAME, since), remedy=REMEDY)
     deploy(home, api, env)
-    write_json(home.servers, {name: address(port) for name, port in chosen.items()})
+    write_json(home.state / "servers.json", {name: address(port) for name, port in ports.items()})
 
 
 def down(home: Home) -> None:
-    """Cancels the runs and stops everything; the worker first, so that its runs can still say how they ended."""
+    """Cancels the runs and stops everything; the worker first, so that its runs can report their end."""
     server = home.record("prefect")
     if server and home.record("worker"):
-        api = address(server.port) + "/api"
-        with contextlib.suppress(OSError, ValueError):
-            deadline = time.monotonic() + CANCEL_SECONDS
-            if close_runs(api, "CANCELLING", "the servers are being stopped"):
-                say("cancelling what runs ...")
-            while open_runs(api, ["CANCELLING"]) and time.monotonic() < deadline:
-                time.sleep(0.5)
-    home.servers.unlink(missing_ok=True)
-    stopped = [title(name) for name in reversed(SERVICES) if stop(home, name)]
+        with contextlib.suppress(httpx.HTTPError, ValueError):
+            cancel_runs(address(server.port) + "/api", "the servers are being stopped", CANCEL_SECONDS)
+    (home.state / "servers.json").unlink(missing_ok=True)
+    stopped = [title(name) for name in reversed(SERVICES) if home.stop(name)]
     say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 def status(home: Home) -> bool:
-    """Prints what runs and where; True where all of it is well."""
-    well = []
+    """Prints what runs, and where. Returns True if everything is healthy."""
+    healthy = []
     for name in SERVICES:
         record = home.record(name)
         place = address(record.port) if record and name in HEALTH_PATHS else f'pool "{POOL}"'
-        well.append(record is not None and (name not in HEALTH_PATHS or answers(place + HEALTH_PATHS[name])))
-        say(f"{title(name):<8} {'up' if well[-1] else 'down':<5} {place if well[-1] else '':<24} log: {home.log(name)}")
-    return all(well)
+        healthy.append(record is not None and (name not in HEALTH_PATHS or answers(place + HEALTH_PATHS[name])))
+        state, place = ("up", place) if healthy[-1] else ("down", "")
+        say(f"{title(name):<8} {state:<5} {place:<24} log: {home.log(name)}")
+    return all(healthy)
 
 
-def execute(home: Home, command: list[str]) -> None:
-    """Becomes the command, with the addresses of the servers in its environment.
+def execute(home: Home, command: list[str]) -> NoReturn:
+    """Replaces this process by the command, with the addresses of the servers in its environment.
 
     Raises:
-      LocalError: the servers do not run, or there is no such command.
+      LocalError: the servers do not run, or the command does not exist.
     """
-    records = {name: home.record(name) for name in USUAL_PORTS}
-    env = client_env(home, {name: record.port for name, record in records.items() if record})
-    if None in records.values():
+    ports = {name: record.port for name in USUAL_PORTS if (record := home.record(name))}
+    if len(ports) < len(USUAL_PORTS):
         raise LocalError("the servers do not run; start them with `make up`")
+    env = client_env(home, ports)
     try:
         os.execvpe(command[0], command, env)
     except OSError as error:
         raise LocalError(f"cannot run {command[0]!r}: {error.strerror}") from None
 
 
+def deploy(home: Home, api: str, env: dict[str, str]) -> None:
+    """Deploys the flows of this project, unless the server has exactly these.
+
+    Raises:
+      LocalError: `prefect deploy` failed.
+    """
+    digest = hashlib.sha256(str(PROJECT_DIR).encode())
+    for path in [PROJECT_DIR / "prefect.yaml", *sorted((PROJECT_DIR / "flows").glob("*.py"))]:
+        digest.update(path.read_bytes())
+    stamp = home.state / "run" / "deployed"
+    is_deployed = stamp.exists() and stamp.read_text() == digest.hexdigest()
+    if is_deployed and all(answers(f"{api}/deployments/name/{flow}/{flow}") for flow in FLOWS):
+        return
+    say("deploying the flows ...")
+    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
+    with home.log("deploy").open("wb") as log:
+        done = subprocess.run(
+            command, cwd=PROJECT_DIR, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False
+        )
+    if done.returncode:
+        raise LocalError(f"`prefect deploy --all` failed; {log_end(home.log('deploy'))}")
+    stamp.write_text(digest.hexdigest())
+
+
+# Commands and addresses
+
+
+def address(port: int) -> str:
+    """URL of a server of this machine."""
+    return f"http://{HOST}:{port}"
+
+
+def client_env(home: Home, ports: Mapping[str, int]) -> dict[str, str]:
+    """Environment of the servers and their clients.
+
+    The shell's own settings of Prefect and MLflow are left out: they are about other servers.
+    """
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "MLFLOW_"))}
+    return (
+        env
+        | QUIET
+        | {
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)]),
+            "NO_PROXY": ",".join(filter(None, [env.get("NO_PROXY") or env.get("no_proxy"), HOST, "localhost"])),
+            "ZERO_HOME": str(home.state.parent),
+            "PREFECT_HOME": str(home.state / "prefect"),
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home.state}/prefect/prefect.db",
+            "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+            "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",  # `--watch` shows logs beside the states
+            "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+            "PREFECT_API_URL": address(ports["prefect"]) + "/api",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "MLFLOW_TRACKING_URI": address(ports["mlflow"]),
+        }
+    )
+
+
+def server_command(home: Home, name: str, port: int) -> list[str]:
+    """Command line of a server. MLflow gets one process for requests; its default is four."""
+    place = ["--host", HOST, "--port", str(port)]
+    if name == "prefect":
+        return [sys.executable, "-m", "prefect", "server", "start", *place]
+    folder = home.state / "mlflow"
+    stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
+    hosts = ["--allowed-hosts", f"{HOST}:{port},localhost:{port}"]
+    return [sys.executable, "-m", "mlflow", "server", *place, "--workers", "1", *stores, *hosts]
+
+
+# Ports
+
+
+def given_port(name: str) -> int | None:
+    """Port of a server by the environment; None if it is not set.
+
+    Raises:
+      LocalError: the value is not a port.
+    """
+    text = os.environ.get(f"ZERO_{name.upper()}_PORT")
+    if text and not (text.isdecimal() and 0 < int(text) < 65536):
+        raise LocalError(f"ZERO_{name.upper()}_PORT is {text!r}, not a port; set it to a number from 1 to 65535")
+    return int(text) if text else None
+
+
+def choose_port(name: str, given: int | None, before: int | None, taken: set[int]) -> int:
+    """The given port; else the one that the server had before, the usual one, or the next free one.
+
+    Raises:
+      LocalError: the given port is in use, or no port is free.
+    """
+    variable, usual = f"ZERO_{name.upper()}_PORT", USUAL_PORTS[name]
+    if given is not None:
+        if given in taken or not reserve_port(given):
+            raise LocalError(
+                f"port {given} for {title(name)} is in use by another program, or another project is starting a server "
+                f"there; stop it, set {variable} to another port, or leave it unset for a free one"
+            )
+        return given
+    candidates: list[int] = [*([before] if before else []), *range(usual, usual + PORTS_TRIED)]
+    for port in candidates:
+        if port not in taken and reserve_port(port):
+            if port not in (before, usual):
+                say(f"port {usual} is in use by another program: {title(name)} takes {port} (set {variable} to choose)")
+            return port
+    raise LocalError(f"no free port for {title(name)} among {usual} to {usual + PORTS_TRIED - 1}; set {variable}")
+
+
+def reserve_port(port: int) -> bool:
+    """Reserves a port until this process ends. Returns False if it is in use, or if another project has reserved it.
+
+    A server listens only seconds after its port was chosen; until then other projects must not choose it.
+    """
+    claim = _reserved.pop(port, None) or socket.socket(socket.AF_UNIX)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            if not claim.getsockname():
+                claim.bind(reservation(port))
+            probe.bind((HOST, port))
+        except OSError:
+            claim.close()
+            return False
+    _reserved[port] = claim
+    return True
+
+
+def reservation(port: int) -> str:
+    """Abstract socket that reserves a port: it is not a file, and the system frees it when its process ends."""
+    return f"\0zero-port-{port}"
+
+
 # The command line
 
 
+def say(line: str) -> None:
+    """Prints a line for the user at once."""
+    print(line, flush=True)
+
+
 @contextlib.contextmanager
-def alone(home: Home) -> Iterator[None]:
-    """One `up` or `down` at a time."""
+def locked(home: Home) -> Iterator[None]:
+    """Allows one `up` or `down` at a time."""
     home.state.mkdir(parents=True, exist_ok=True)
     with (home.state / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another `up` or `down` is at work; waiting for it ...")
+            say("another `up` or `down` is running; waiting for it ...")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def port_number(text: str) -> int:
-    """A port from a flag or the environment."""
-    if not text.isdigit() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 1 to 65535")
-    return int(text)
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaint is one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Complains about the command line.
-
-        Raises:
-          LocalError: always.
-        """
-        raise LocalError(f"{message}; see `python -m {self.prog} --help`")
-
-
-def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
-    parser = Parser(prog="infra.local", description="Prefect, MLflow and a worker on this machine.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    upward = commands.add_parser("up", help="start what does not run, and deploy the flows")
-    for name in USUAL_PORTS:
-        variable = f"ZERO_{name.upper()}_PORT"
-        text = f"port of {title(name)}; by default ${variable}, else {USUAL_PORTS[name]} or the next that is free"
-        upward.add_argument(f"--{name}-port", type=port_number, default=os.environ.get(variable) or None, help=text)
-    upward.add_argument("--timeout", type=float, default=START_SECONDS, help="seconds that a server may take to start")
-    commands.add_parser("down", help="stop all of it")
-    commands.add_parser("status", help="what runs, and where")
-    run = commands.add_parser("exec", help="run a command with the addresses in its environment")
-    run.add_argument("words", nargs=argparse.REMAINDER, metavar="command")
-    options = parser.parse_args(arguments)
-    if options.command == "exec" and not options.words:
-        parser.error("exec needs a command")
-    return options
-
-
 def main() -> int:
     """Runs a command; an error is one message and exit status 1."""
+    parser = argparse.ArgumentParser(prog="infra.local", description="Prefect, MLflow and a worker on this machine.")
+    parser.add_argument("command", choices=("up", "down", "status", "exec"))
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="of exec: a command with its arguments")
+    options = parser.parse_args()
+    if bool(options.words) != (options.command == "exec"):
+        parser.error("exec needs a command, and the others take no arguments")
     home = Home(Path(os.environ.get("ZERO_HOME") or PROJECT_DIR).resolve() / ".zero")
     try:
-        options = parse(sys.argv[1:])
         if options.command == "exec":
             execute(home, options.words)
         if options.command == "status":
             return 0 if status(home) else 1
-        with alone(home):
+        with locked(home):
             if options.command == "up":
-                up(home, {"prefect": options.prefect_port, "mlflow": options.mlflow_port}, options.timeout)
+                up(home)
                 status(home)
             else:
                 down(home)
-    except LocalError as error:
+    except (LocalError, httpx.HTTPError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

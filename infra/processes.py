@@ -1,157 +1,193 @@
-"""Processes that outlive the command that started them: begun in a session of their own, known again, ended whole.
+"""Services: programs that outlive the command that starts them, each with a session, a log and a record of its own.
 
-A process is known by its number and its start time, so that a number the kernel has given to somebody else is never
-signalled. Linux only (it reads /proc); standard library only.
+A record names a process by its number and its start time, because the kernel reuses the numbers of ended processes.
+`zero.processes` does the opposite: it ends a program with its parent. Linux only.
 """
 
 import contextlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-POLL_SECONDS = 0.1
-REST_SECONDS = 10.0
-"""Patience with the polite end of processes whose leader is gone."""
-OPEN_FILES = 65_536
-"""What a service may open where the hard limit allows it, as in infra/compose: some hundred workers need over 1,024."""
+import psutil
 
+START_SECONDS = 240.0
+"""Default time limit of a start: 10 s on an idle machine, a minute on a busy one that compiles every module first."""
+STOP_SECONDS = 20.0
+"""Time that a service has to end after the signal; it is killed then."""
+ORPHAN_SECONDS = 10.0
+"""The same for processes whose service has ended."""
+POLL_SECONDS = 0.1
+OPEN_FILES = 65_536
+"""Open files of a service within its hard limit, as in infra/compose: hundreds of workers need more than 1,024."""
+WITH_OPEN_FILES = f'ulimit -S -n {OPEN_FILES} 2>/dev/null || ulimit -S -n "$(ulimit -H -n)"; exec "$@"'
+LOG_LINES = 12
+TITLES = {"prefect": "Prefect", "mlflow": "MLflow", "postgres": "PostgreSQL", "store": "SeaweedFS"}
+"""Names of services in messages, if they differ from the names of their files."""
 
 _children: list["subprocess.Popen[bytes]"] = []
-"""Kept, because a child that is forgotten while it runs is a warning; they live on when this process ends."""
+"""Keeps the handles of started services: Python warns about a handle that is deleted while its process runs."""
 
 
-class Process(NamedTuple):
-    """A live process of this machine."""
-
-    pid: int
-    started: str
-    """Start time in clock ticks since a named boot."""
-    parent: int
-    session: int
+class LocalError(Exception):
+    """A message for the user: the value, the cause and the remedy."""
 
 
 class Record(NamedTuple):
-    """A service that was started here, as its file tells."""
+    """Identity and port of a service."""
 
     pid: int
-    started: str
+    started: float
+    """Seconds from boot to its start. A time of day would change whenever the clock is set."""
     port: int
 
 
-def boot_id() -> str:
-    """Name of this boot: start times count from it."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+class Home(NamedTuple):
+    """Services of one folder, by name: their records in `run/`, their logs in `logs/`."""
+
+    state: Path
+
+    def log(self, name: str) -> Path:
+        """Log of a service."""
+        return self.state / "logs" / f"{name}.log"
+
+    def record_path(self, name: str) -> Path:
+        """File with the record of a service."""
+        return self.state / "run" / f"{name}.json"
+
+    def last_record(self, name: str) -> Record | None:
+        """Record of a service, even if it was killed; None if it was stopped or never started."""
+        try:
+            return Record(**json.loads(self.record_path(name).read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def record(self, name: str) -> Record | None:
+        """Record of a running service; None if it does not run."""
+        record = self.last_record(name)
+        return record if record and is_running(record) else None
+
+    def start(self, name: str, command: list[str], env: dict[str, str], port: int, folder: Path | None = None) -> None:
+        """Starts and records a service, by default in the folder of the state; its previous log is kept as `.old`."""
+        log = self.log(name)
+        if log.exists():
+            log.replace(log.with_suffix(".log.old"))
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                ["/bin/sh", "-c", WITH_OPEN_FILES, "sh", *command],
+                cwd=folder or self.state,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        _children.append(child)
+        record = Record(child.pid, start_time(child.pid) or 0.0, port)
+        write_json(self.record_path(name), record._asdict())
+
+    def stop(self, name: str, seconds: float = STOP_SECONDS, request: signal.Signals = signal.SIGTERM) -> bool:
+        """Ends a service with all processes that it started, or what a killed one left. Returns False if none ran."""
+        record = self.last_record(name)
+        tree = process_tree(record) if record else []
+        if record and tree:
+            end_processes([process for process in tree if process.pid == record.pid], seconds, request)
+            end_processes([*{*tree, *process_tree(record)}], ORPHAN_SECONDS)
+        self.record_path(name).unlink(missing_ok=True)
+        return bool(tree)
+
+    def wait_for(self, name: str, is_healthy: Callable[[], bool], remedy: str) -> None:
+        """Waits until a service is healthy, at most for ZERO_START_SECONDS.
+
+        Raises:
+          LocalError: it ended, or was not healthy in time; with the end of its log.
+        """
+        seconds = float(os.environ.get("ZERO_START_SECONDS") or START_SECONDS)
+        deadline = time.monotonic() + seconds
+        while not is_healthy() or self.record(name) is None:
+            if self.record(name) is None:  # another program may answer at its address
+                raise LocalError(f"{title(name)} ended while it started; {log_end(self.log(name))}")
+            if time.monotonic() > deadline:
+                raise LocalError(
+                    f"{title(name)} was not ready after {seconds:.0f} s; {remedy}, or on a busy machine set "
+                    f"ZERO_START_SECONDS to more; {log_end(self.log(name))}"
+                )
+            time.sleep(2 * POLL_SECONDS)
 
 
-def read_process(pid: int) -> Process | None:
-    """The process of that number; None where there is none, or only its remains."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    state, parent, session, ticks = fields[0], int(fields[1]), int(fields[3]), fields[19]
-    return None if state in "ZX" else Process(pid, f"{boot_id()}:{ticks}", parent, session)
+def title(name: str) -> str:
+    """Name of a service in a message."""
+    return TITLES.get(name, name)
 
 
-def lives(process: Process | Record) -> bool:
-    """True where that very process runs."""
-    found = read_process(process.pid)
-    return found is not None and found.started == process.started
-
-
-def process_tree(record: Record) -> list[Process]:
-    """The recorded process, its session, and their descendants; the orphans of a dead leader are in its session."""
-    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    table = [process for process in found if process is not None]
-    leader = next((process for process in table if process.pid == record.pid), None)
-    if leader is not None and leader.started != record.started:
-        return []  # the number is somebody else's: the kernel gives it away only after the last of our session
-    ours = {process.pid for process in table if record.pid in (process.pid, process.session)}
-    while more := {process.pid for process in table if process.parent in ours} - ours:
-        ours |= more
-    return [process for process in table if process.pid in ours]
-
-
-def end_processes(processes: Iterable[Process], seconds: float, request: signal.Signals = signal.SIGTERM) -> None:
-    """Asks processes to end, by that signal, and forces those that have not after that time."""
-    left = [process for process in processes if lives(process)]
-    for process in left:
-        _send(process, request)
-    deadline = time.monotonic() + seconds
-    while left and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
-        left = [process for process in left if lives(process)]
-    for process in left:
-        _send(process, signal.SIGKILL)
-    while any(lives(process) for process in left):
-        time.sleep(POLL_SECONDS)
-
-
-def _send(process: Process, number: signal.Signals) -> None:
-    if lives(process):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, number)
-
-
-def end_service(record: Record, seconds: float, request: signal.Signals = signal.SIGTERM) -> bool:
-    """Ends a service and every process it started, its leader first. Returns False where none of them ran."""
-    tree = process_tree(record)
-    end_processes([process for process in tree if process.pid == record.pid], seconds, request)
-    end_processes({*tree, *process_tree(record)}, REST_SECONDS)
-    return bool(tree)
-
-
-def start_service(command: list[str], env: dict[str, str], folder: Path, log: Path, port: int) -> Record:
-    """Starts a service in a session of its own that writes to `log`; the log before is kept as `.old`."""
-    if log.exists():
-        log.replace(log.with_suffix(".log.old"))
-    with log.open("wb") as output, _many_open_files():
-        child = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    _children.append(child)
-    process = read_process(child.pid)
-    return Record(child.pid, process.started if process else "", port)
-
-
-@contextlib.contextmanager
-def _many_open_files() -> Iterator[None]:
-    """Lets the processes that are started meanwhile open many files, as far as the hard limit allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft == resource.RLIM_INFINITY or soft >= most:
-        yield
-        return
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def read_record(path: Path) -> Record | None:
-    """Record in a file; None where there is none, or no whole one."""
-    try:
-        tree = json.loads(path.read_text())
-        return Record(int(tree["pid"]), str(tree["started"]), int(tree["port"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+def log_end(path: Path) -> str:
+    """The last lines of a log, for a message."""
+    lines = path.read_text(errors="replace").rstrip().splitlines()[-LOG_LINES:] if path.exists() else []
+    return "\n  ".join([f"the end of {path}:", *lines]) if lines else f"its log {path} is empty"
 
 
 def write_json(path: Path, tree: dict[str, Any]) -> None:
-    """Writes a JSON file whole or not at all."""
+    """Writes a JSON file completely or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(tree, sort_keys=True, indent=1) + "\n")
     temporary.replace(path)
+
+
+# Processes
+
+
+def start_time(pid: int) -> float | None:
+    """Seconds from boot to the start of a process; None if it does not exist or is a zombie."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        if process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return round(float(process.create_time() - psutil.boot_time()), 2)
+    return None
+
+
+def is_running(record: Record) -> bool:
+    """True if the recorded process runs."""
+    return start_time(record.pid) == record.started
+
+
+def process_tree(record: Record) -> list[psutil.Process]:
+    """The recorded process, all processes of its session, and their descendants.
+
+    Orphans of a killed service are found too: their parent is the init process, but their session has its number.
+    """
+    if start_time(record.pid) not in (None, record.started):
+        return []  # another process: the kernel reuses a number only after the whole session has ended
+    processes = [one for one in psutil.process_iter(["ppid"]) if start_time(one.pid) is not None]
+    pids = {one.pid for one in processes if record.pid in (one.pid, _session(one.pid))}
+    while children := {one.pid for one in processes if one.info["ppid"] in pids} - pids:
+        pids |= children
+    return [one for one in processes if one.pid in pids]
+
+
+def _session(pid: int) -> int | None:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getsid(pid)
+    return None
+
+
+def end_processes(
+    processes: Sequence[psutil.Process], seconds: float, request: signal.Signals = signal.SIGTERM
+) -> None:
+    """Sends processes a signal, and kills those that have not ended after that time.
+
+    `psutil.wait_procs` is not used: a zombie that its parent never waits for, as in many containers, exists for ever.
+    """
+    for number, timeout in ((request, seconds), (signal.SIGKILL, float("inf"))):
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)  # psutil compares the start time first
+        deadline = time.monotonic() + timeout
+        while processes := [one for one in processes if one.is_running() and start_time(one.pid) is not None]:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_SECONDS)

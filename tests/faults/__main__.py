@@ -21,14 +21,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import psutil
 import yaml
 
-from infra.api import fetch
-from infra.cluster_parts import command_of, environment_of, known_workers
+from infra.pools import fetch
 from infra.processes import process_tree
+from tests.cluster.parts import command_of, environment_of, known_workers
+from tests.cluster.stack import Stack, cluster_stack
 from tests.end_to_end.project import make_project
-from tests.infra.cluster import Stack, cluster_stack
 from zero.config.presets import preset_text
 
 RUN_SECONDS = 1800.0
@@ -54,7 +55,7 @@ class Generation(NamedTuple):
         """State of its run; its type is empty while Prefect's server is away."""
         try:
             state: dict[str, Any] = fetch(f"{self.stack.cluster.api}/flow_runs/{self.run}")["state"]
-        except OSError:
+        except httpx.HTTPError:
             return {"type": "", "message": ""}
         return state
 
@@ -247,10 +248,10 @@ def foreign_worker(stack: Stack) -> Iterator[None]:
 def workers_change(generation: Generation) -> None:
     """A third worker joins, and a busy one leaves."""
     part, _ = generation.playing()
-    generation.stack.command("up", "--workers", "3")
+    generation.stack.command("up", "3")
     generation.stack.command("stop", part)
     generation.wait()
-    generation.stack.command("up", "--workers", "2")
+    generation.stack.command("up", "2")
 
 
 def second_flow(generation: Generation) -> None:
@@ -374,10 +375,10 @@ def main() -> int:
         for number, name in enumerate(name for name in options.names or FAULTS if name not in done):
             try:
                 line = cause(stack, name, options.seed + number)
-            except (HarmError, AssertionError, OSError, psutil.Error) as error:
+            except (HarmError, AssertionError, OSError, httpx.HTTPError, psutil.Error) as error:
                 line = {"fault": name, "harm": f"{type(error).__name__}: {error}"}
                 harm += 1
-                stack.command("up", "--workers", "2", check=False)
+                stack.command("up", "2", check=False)
             print(json.dumps(line), flush=True)
             log.append(line)
             options.log.write_text(json.dumps(log, indent=1) + "\n")

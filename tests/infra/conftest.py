@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from infra.certificates import make_certificates
+from tests.cluster.postgres import Postgres, postgres_server
+from tests.cluster.stack import Stack, cluster_stack
 from tests.end_to_end.lineages import ENDS
 from tests.end_to_end.project import SOURCE_DIR, run
-from tests.infra.cluster import Stack, cluster_stack
-from tests.infra.postgres import Postgres, postgres_server
 
 
 @pytest.fixture(scope="session")

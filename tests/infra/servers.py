@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from infra.api import fetch
+from infra.pools import fetch
 from tests.end_to_end.lineages import ENDS
 from tests.end_to_end.project import make_project, run
 
@@ -57,5 +57,5 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     with contextlib.ExitStack() as stopped:
         stopped.callback(made.local, "down")
         ENDS["servers"] = stopped.close
-        made.local("up", "--prefect-port", str(prefect), "--mlflow-port", str(mlflow))
+        made.local("up", ZERO_PREFECT_PORT=str(prefect), ZERO_MLFLOW_PORT=str(mlflow))
         yield made

@@ -15,9 +15,9 @@ from distributed import Client
 from flows.workers import STAGES, code_resource
 from infra import pools
 from infra.certificates import make_certificates
-from infra.cluster_parts import known_workers
+from tests.cluster.parts import known_workers
+from tests.cluster.stack import Stack, needs_cluster
 from tests.end_to_end.project import SOURCE_DIR, run
-from tests.infra.cluster import Stack, needs_cluster
 from tests.infra.test_certificates import security
 from zero.shards.spec import code_digest, lock_file_digest
 

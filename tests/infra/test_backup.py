@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.cluster.postgres import Postgres, needs_postgres
 from tests.end_to_end.project import SOURCE_DIR, git, run
-from tests.infra.postgres import Postgres, needs_postgres
 from zero.storage.files import sha256_file
 
 pytestmark = needs_postgres

@@ -153,7 +153,7 @@ def test_a_container_cannot_write_its_image(name: str, service: dict[str, Any]) 
 
 
 def test_the_cluster_without_containers_keeps_its_data_elsewhere() -> None:
-    assert host_path(settings()["ZERO_DATA"]) != SOURCE_DIR / ".zero/cluster"
+    assert host_path(settings()["ZERO_DATA"]) != SOURCE_DIR / ".zero/native-cluster"
 
 
 @each_service

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.infra.postgres import Postgres, needs_postgres
+from tests.cluster.postgres import Postgres, needs_postgres
 
 pytestmark = needs_postgres
 

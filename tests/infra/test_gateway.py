@@ -13,8 +13,8 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from infra.cluster_parts import program
-from tests.infra.cluster import needs_cluster
+from tests.cluster.parts import program
+from tests.cluster.stack import needs_cluster
 from tests.infra.compose import merged
 from tests.infra.gateway import UNAUTHENTICATED, Gateway, Stranger, is_refused
 from tests.infra.servers import free_port

@@ -13,10 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra import services
-from infra.local import parse
-from infra.processes import Record
-from infra.services import Home, LocalError, choose_port, wait_for
+from infra import local
+from infra.local import REMEDY, choose_port, given_port
+from infra.processes import Home, LocalError
 from tests.end_to_end.project import make_project, run
 from tests.infra.servers import Servers, free_port
 
@@ -34,8 +33,8 @@ def occupied() -> Iterator[int]:
 def no_port_stays_reserved() -> Iterator[None]:
     """A reservation lasts as long as its process, which here goes on to other tests."""
     yield
-    while services._reserved:
-        services._reserved.popitem()[1].close()
+    while local._reserved:
+        local._reserved.popitem()[1].close()
 
 
 @pytest.fixture
@@ -135,7 +134,7 @@ def test_down_leaves_no_process_and_up_brings_all_back(servers: Servers) -> None
     assert not (servers.home / ".zero/servers.json").exists()
     assert servers.local("down").stdout == "nothing was running\n"
     ports = [address.rpartition(":")[2] for address in (servers.prefect, servers.mlflow)]
-    servers.local("up", "--prefect-port", ports[0], "--mlflow-port", ports[1])
+    servers.local("up", ZERO_PREFECT_PORT=ports[0], ZERO_MLFLOW_PORT=ports[1])
     assert servers.local("status").returncode == 0
 
 
@@ -151,15 +150,17 @@ def test_a_given_port_in_use_is_refused_and_nothing_is_started(tmp_path: Path, o
     assert not (home / ".zero/servers.json").exists()
 
 
-def test_a_port_that_is_no_number_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(LocalError, match="'x' is no port; give a number from 1 to 65535"):
-        parse(["up", "--mlflow-port", "x"])
+@pytest.mark.parametrize("text", ["x", "0", "65536", "-1", "²"])
+def test_a_port_that_is_no_number_is_one_line(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("ZERO_MLFLOW_PORT", text)
+    with pytest.raises(LocalError, match=f"ZERO_MLFLOW_PORT is '{text}', not a port; set it to a number from 1 to"):
+        given_port("mlflow")
 
 
 def test_the_usual_port_in_use_gives_another_and_says_so(
     occupied: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(services.USUAL_PORTS, "mlflow", occupied)
+    monkeypatch.setitem(local.USUAL_PORTS, "mlflow", occupied)
     port = choose_port("mlflow", None, None, set())
     assert port > occupied
     said = f"port {occupied} is in use by another program: MLflow takes {port} (set ZERO_MLFLOW_PORT to choose)\n"
@@ -168,51 +169,52 @@ def test_the_usual_port_in_use_gives_another_and_says_so(
 
 def test_a_port_at_which_another_project_starts_a_server_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
-    monkeypatch.setitem(services.USUAL_PORTS, "mlflow", port)
+    monkeypatch.setitem(local.USUAL_PORTS, "mlflow", port)
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(services.reservation(port))
+        other.bind(local.reservation(port))
         assert choose_port("mlflow", None, None, set()) > port
     assert choose_port("mlflow", None, None, set()) == port
 
 
 def test_a_port_that_is_not_free_is_not_kept_from_whom_it_belongs_to(occupied: int) -> None:
-    assert not services.reserve_port(occupied)
+    assert not local.reserve_port(occupied)
     with socket.socket(socket.AF_UNIX) as owner:
-        owner.bind(services.reservation(occupied))  # or it is an error
+        owner.bind(local.reservation(occupied))  # or it is an error
 
 
 def test_a_server_comes_back_to_the_port_it_had() -> None:
     port = free_port()
-    assert choose_port("prefect", None, Record(1, "long ago", port), set()) == port
+    assert choose_port("prefect", None, port, set()) == port
 
 
 def test_a_service_that_ends_at_once_shows_the_end_of_its_log(home: Home) -> None:
-    services.start(home, "mlflow", [sys.executable, "-c", "print('no such table')"], dict(os.environ), 1)
+    home.start("mlflow", [sys.executable, "-c", "print('no such table')"], dict(os.environ), 1)
     with pytest.raises(LocalError, match=r"MLflow ended while it started; the end of .*mlflow.log:\n  no such table"):
-        wait_for(home, "mlflow", lambda: False, 30.0)
+        home.wait_for("mlflow", lambda: False, REMEDY)
 
 
 def test_the_answer_of_another_program_is_not_taken_for_that_of_a_service_that_ended(home: Home) -> None:
-    services.start(home, "mlflow", [sys.executable, "-c", "print('no such table')"], dict(os.environ), 1)
+    home.start("mlflow", [sys.executable, "-c", "print('no such table')"], dict(os.environ), 1)
     while home.record("mlflow"):
         time.sleep(0.05)
     with pytest.raises(LocalError, match="MLflow ended while it started"):
-        wait_for(home, "mlflow", lambda: True, 30.0)
+        home.wait_for("mlflow", lambda: True, REMEDY)
 
 
-def test_a_service_that_is_mute_is_given_up_after_the_time_limit(home: Home) -> None:
-    services.start(home, "prefect", [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), 1)
+def test_a_service_that_is_mute_is_given_up_after_the_time_limit(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZERO_START_SECONDS", "0.3")
+    home.start("prefect", [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), 1)
     started = time.monotonic()
     with pytest.raises(LocalError, match=r"Prefect was not ready after 0 s; try `make down`, then `make up`"):
-        wait_for(home, "prefect", lambda: False, 0.3)
+        home.wait_for("prefect", lambda: False, REMEDY)
     assert time.monotonic() - started < 10
-    assert services.stop(home, "prefect")
+    assert home.stop("prefect")
 
 
 def test_the_shells_own_prefect_settings_are_left_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_KEY", "of another server")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
-    env = services.client_env(home, {"prefect": 4207, "mlflow": 5007})
+    env = local.client_env(home, {"prefect": 4207, "mlflow": 5007})
     assert "PREFECT_API_KEY" not in env
     assert env["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:5007"
     assert env["DO_NOT_TRACK"] == "true"

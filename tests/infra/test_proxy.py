@@ -9,16 +9,16 @@ import ssl
 import subprocess
 import threading
 import time
-import urllib.error
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 
-from infra.api import api_of_environment, fetch
+from infra.pools import api_of_environment, fetch
 from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.servers import free_port
 
@@ -127,7 +127,7 @@ def test_our_own_requests_trust_the_root_that_prefect_is_told_of(proxy: Proxy, m
         "PREFECT_API_AUTH_STRING": "zero:a/b#c?d@e",
     }
     api = api_of_environment(words)
-    with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         fetch(f"{api}/credentials", patience=0)
     monkeypatch.setenv("PREFECT_API_SSL_CERT_FILE", str(proxy.root))
     assert fetch(f"{api}/credentials") == "zero:a/b#c?d@e"

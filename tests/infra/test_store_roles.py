@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.cluster import Stack, needs_cluster
+from tests.cluster.stack import Stack, needs_cluster
 from tests.infra.gateway import UNAUTHENTICATED, Gateway, Stranger, is_refused
 
 pytestmark = needs_cluster

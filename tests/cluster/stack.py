@@ -1,4 +1,4 @@
-"""A real cluster for tests: four servers, a trainer and a worker, started as `make cluster` does."""
+"""A cluster that tests share, and its command line."""
 
 import base64
 import http.client
@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from infra.cluster_parts import PORTS, Cluster, postgres_program, program, read_cluster
-from infra.services import Home, LocalError
+from infra.processes import Home, LocalError
+from tests.cluster.parts import Cluster, program, read_cluster
+from tests.cluster.postgres import postgres_program
 from tests.end_to_end.project import SOURCE_DIR, run
-from tests.infra.servers import free_port
 
 
 def is_installed() -> bool:
@@ -42,13 +42,11 @@ class Stack(NamedTuple):
     """A cluster that runs, and its command line."""
 
     cluster: Cluster
-    ports: dict[str, str]
 
     def command(self, *words: str, check: bool = True) -> str:
-        """What `python -m infra.cluster` prints."""
-        home = {"ZERO_HOME": str(self.cluster.home.state.parent.parent), "CUDA_VISIBLE_DEVICES": ""}
-        done = run([sys.executable, "-m", "infra.cluster", *words], SOURCE_DIR, check=check, **home, **self.ports)
-        return done.stdout
+        """Output of `python -m tests.cluster`."""
+        home = str(self.cluster.home.state.parent.parent)
+        return run([sys.executable, "-m", "tests.cluster", *words], SOURCE_DIR, check=check, ZERO_HOME=home).stdout
 
     def ask(
         self, server: str, path: str, user: str = "", method: str = "GET", body: bytes | None = None, host: str = ""
@@ -86,14 +84,13 @@ def cluster_stack(num_workers: int) -> Iterator[Stack]:
     """A cluster in a folder that goes away; nothing of it may run afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="zero-cluster-"))  # not pytest's: PostgreSQL's user must be able to enter
     folder.chmod(0o755)
-    home = Home(folder / ".zero/cluster")
-    ports = {f"ZERO_{name.upper()}_PORT": str(free_port()) for name in PORTS}
-    starter = Stack(Cluster(home, {}, num_workers), ports)
+    home = Home(folder / ".zero/native-cluster")
+    starter = Stack(Cluster(home, {}, num_workers))
     try:
-        starter.command("up", "--workers", str(num_workers))
+        starter.command("up", str(num_workers))
         cluster = read_cluster(home)
         assert cluster is not None
-        yield Stack(cluster, ports)
+        yield Stack(cluster)
     finally:
         starter.command("down", check=False)
         left = [process for process in psutil.process_iter() if _is_of(process, folder)]
