@@ -167,7 +167,7 @@ def main() -> None:
         address, processes = stack.enter_context(servers(folder, options.workers, options.shard_seconds))
         started = time.monotonic() - began
         changes = {"num_games": options.shards * GAMES_PER_SHARD, "games_per_shard": GAMES_PER_SHARD}
-        params = parse_params(preset_text("go9-paper"), "go9-paper")
+        params = parse_params(preset_text("smoke"), "smoke")
         selfplay = params.selfplay.model_copy(update=changes)
         executor = params.executor.model_copy(update={"kind": "dask", "address": address})
         params = params.model_copy(update={"selfplay": selfplay, "executor": executor})

@@ -6,6 +6,7 @@ worker can serve lineages that need other code or another instruction set, and i
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,7 @@ def play_shard(spec: ShardSpec, name: str, folder: Path | None, store_url: str) 
       StorageError: this worker uses another store than the flow.
       ZeroError: the shard cannot be played here.
     """
-    executor = _children.executor(folder or PROJECT_DIR, _store_url(folder, store_url), spec.device.device == "cuda")
-    key = spec.key()
-    receipt = executor.play(spec, lambda done, total: report_progress(key, done, total))
+    receipt = play_here(spec, folder, store_url)
     get_run_logger().info(
         f"{receipt.num_games} games in {receipt.seconds:.1f} s, {receipt.num_evaluations} evaluations, "
         f"shard {receipt.key[:12]} is {receipt.sha256[:12]}"
@@ -75,13 +74,29 @@ def train(spec: str, store_url: str) -> None:
       WorkerError: the training process was killed.
       LineageError: the training failed.
     """
+    train_here(spec, store_url, get_run_logger().info)
+
+
+# Dask sends the function of a task by value, with copies of the variables of this module that it uses: a task that
+# used `_children` would start a process of its own. It sends the functions that a task calls by name.
+
+
+def play_here(spec: ShardSpec, folder: Path | None, store_url: str) -> ShardReceipt:
+    """Plays a shard in the child process of this worker; see `play_shard`."""
+    executor = _children.executor(folder or PROJECT_DIR, _store_url(folder, store_url), spec.device.device == "cuda")
+    key = spec.key()
+    return executor.play(spec, lambda done, total: report_progress(key, done, total))
+
+
+def train_here(spec: str, store_url: str, listen: Callable[[str], None]) -> None:
+    """Trains in a process of its own, whose output goes to `listen`; see `train`."""
     _children.close()  # a child that waits for shards would keep its GPU
     settings = {"ZERO_STORE": _store_url(None, store_url), "ZERO_PROGRESS": "json"}
 
     def report(event: dict[str, Any]) -> None:
         report_progress("training", event["done"], event["total"])
 
-    run_zero(PROJECT_DIR, "train", listen=get_run_logger().info, on_object=report, text=spec, env=settings)
+    run_zero(PROJECT_DIR, "train", listen=listen, on_object=report, text=spec, env=settings)
 
 
 def report_progress(part: str, done: int, total: int) -> None:

@@ -70,6 +70,6 @@ def test_a_few_faults_change_no_digest(tmp_path: Path) -> None:
     choice = random.Random(1)
     with Project(tmp_path / "drill", shard_fraction=0.0) as project:
         reference = make_reference(project, 1)
-        faults = random_faults(reference.num_events, 4, choice)
+        faults = random_faults(reference.num_events, 2, choice)
         num_faults, differences = make_lineage(project, reference, faults, choice, first=1)
     assert differences == [] and num_faults >= 1

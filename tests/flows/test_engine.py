@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import psutil
 import pytest
 from distributed import Client
 from prefect import flow, task
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from flows import workers
 from flows.engine import Engine, LostError, probe
-from flows.workers import code_resource, report_progress
+from flows.workers import code_resource, play_shard, report_progress, train
 from tests.flows.examples import smoke_params
 from tests.infra.servers import Servers
 from zero.config.params import ExecutorParams, Params
@@ -131,6 +133,15 @@ def test_tasks_run_on_a_cluster_that_is_there(params: Params, tmp_path: Path, cl
     assert len(pids) == 3
     with Client(cluster.address, set_as_default=False) as client:  # a flow that ends leaves the cluster alone
         client.wait_for_workers(1, timeout=30)
+
+
+def test_tasks_use_the_module_of_their_worker() -> None:
+    """Dask sends a task's function by value; a copy of the module's state would start a process for each shard."""
+    for sent, name in ((play_shard, "play_here"), (train, "train_here")):
+        received = cloudpickle.loads(cloudpickle.dumps(sent)).fn
+        assert received is not sent.fn
+        assert received.__globals__[name] is getattr(workers, name)
+        assert "_children" not in received.__globals__
 
 
 def test_workers_with_other_code_get_no_task(

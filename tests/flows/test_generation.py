@@ -7,6 +7,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,14 @@ def test_results_are_json(servers: Servers, finished: dict[str, Any]) -> None:
     results = [path.read_text() for path in (servers.home / ".zero/prefect/storage").iterdir() if path.is_file()]
     assert all(json.loads(text) for text in results)
     assert any("PromotionDecision" in text for text in results)
+
+
+def test_the_shards_of_a_worker_are_played_by_one_process(servers: Servers, finished: dict[str, Any]) -> None:
+    began, ended = (datetime.fromisoformat(finished[name]).timestamp() for name in ("start_time", "end_time"))
+    receipts = [json.loads(path.read_bytes()) for path in (servers.home / ".zero/store/receipts").rglob("*.json")]
+    players = [receipt["pid"] for receipt in receipts if began < receipt["begun"] < ended]
+    assert len(players) >= 3
+    assert len({*players}) <= 2, "the process that was killed, and the one that replaced it"
 
 
 def test_a_killed_player_is_replaced(servers: Servers, finished: dict[str, Any]) -> None:
