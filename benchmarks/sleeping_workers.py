@@ -25,6 +25,7 @@ import httpx
 import psutil
 from distributed import Client, Worker
 from prefect import flow
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import workers
 from flows.engine import PRIORITIES, Engine
@@ -54,9 +55,18 @@ class Sleeper:
             time.sleep(seconds / REPORTS_PER_SHARD)
             progress(spec.num_games * (part + 1) // REPORTS_PER_SHARD, spec.num_games)
         return ShardReceipt(
-            **{"key": spec.key(), "sha256": spec.key(), "kind": spec.kind, "first_game": spec.first_game},
-            **{"num_games": spec.num_games, "num_evaluations": 0, "worker": "sleeper", "begun": begun},
-            **{"seconds": time.time() - begun, "cpu_seconds": 0.0, "gpu_seconds": 0.0, "pid": os.getpid()},
+            key=spec.key(),
+            sha256=spec.key(),
+            kind=spec.kind,
+            first_game=spec.first_game,
+            num_games=spec.num_games,
+            num_evaluations=0,
+            worker="sleeper",
+            begun=begun,
+            seconds=time.time() - begun,
+            cpu_seconds=0.0,
+            gpu_seconds=0.0,
+            pid=os.getpid(),
         )
 
     def close(self) -> None:
@@ -143,7 +153,7 @@ def wait_for_prefect(api: str) -> None:
 def cpu_seconds(process: psutil.Process) -> float:
     """Processor time of a process and its descendants."""
     times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
-    return sum(one.user + one.system for one in times)
+    return float(sum(one.user + one.system for one in times))
 
 
 def free_port() -> int:
@@ -174,7 +184,8 @@ def main() -> None:
         specs = plan_shards(params, "selfplay", selfplay, 1, ("0" * 64,))
         before = {part: cpu_seconds(process) for part, process in processes.items()}
         own = psutil.Process().cpu_times().user
-        result = play_all(params, specs, folder)
+        with temporary_settings({PREFECT_API_URL: os.environ["PREFECT_API_URL"]}):  # this process has read its own
+            result = play_all(params, specs, folder)
         seconds = {part: round(cpu_seconds(process) - before[part], 1) for part, process in processes.items()}
         result |= {
             "workers": options.workers,

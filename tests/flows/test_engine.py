@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import psutil
 import pytest
 from distributed import Client
+from distributed.protocol import pickle
 from prefect import flow, task
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -138,7 +138,7 @@ def test_tasks_run_on_a_cluster_that_is_there(params: Params, tmp_path: Path, cl
 def test_tasks_use_the_module_of_their_worker() -> None:
     """Dask sends a task's function by value; a copy of the module's state would start a process for each shard."""
     for sent, name in ((play_shard, "play_here"), (train, "train_here")):
-        received = cloudpickle.loads(cloudpickle.dumps(sent)).fn
+        received = pickle.loads(pickle.dumps(sent)).fn
         assert received is not sent.fn
         assert received.__globals__[name] is getattr(workers, name)
         assert "_children" not in received.__globals__

@@ -53,7 +53,7 @@ def _keep_compiler_out() -> None:
     """
     for method in (Optimizer.add_param_group, Optimizer.zero_grad, Optimizer.state_dict, Optimizer.load_state_dict):
         function = unwrap(method)
-        function.__dynamo_disable = function  # type: ignore[attr-defined]
+        function.__dynamo_disable = function
 
 
 def optimizer_bytes(optimizer: Optimizer, model: AlphaZeroNetwork) -> bytes:
