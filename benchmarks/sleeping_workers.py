@@ -78,9 +78,19 @@ def dask_setup(_: Worker) -> None:
     workers._children = Sleeper()  # type: ignore[assignment]
 
 
+def sleeping_params(address: str, num_shards: int) -> Params:
+    """Parameters of a lineage with that many shards, on the scheduler at that address."""
+    params = parse_params(preset_text("smoke"), "smoke")
+    changes = {"num_games": num_shards * GAMES_PER_SHARD, "games_per_shard": GAMES_PER_SHARD}
+    executor = params.executor.model_copy(update={"kind": "dask", "address": address})
+    return params.model_copy(update={"selfplay": params.selfplay.model_copy(update=changes), "executor": executor})
+
+
 @flow(name="sleeping-workers")
-def play_all(params: Params, specs: list[ShardSpec], folder: Path) -> dict[str, Any]:
-    """Submits all shards and waits for them."""
+def play_all(address: str, num_shards: int, folder: Path) -> dict[str, Any]:
+    """Submits all shards and waits for them. Its parameters are small, because each task is sent with them."""
+    params = sleeping_params(address, num_shards)
+    specs = plan_shards(params, "selfplay", params.selfplay, 1, ("0" * 64,))
     with Engine(params, params.executor, folder, print) as engine:
         began = time.monotonic()
         parameters = [
@@ -176,21 +186,15 @@ def main() -> None:
         folder = Path(name)
         address, processes = stack.enter_context(servers(folder, options.workers, options.shard_seconds))
         started = time.monotonic() - began
-        changes = {"num_games": options.shards * GAMES_PER_SHARD, "games_per_shard": GAMES_PER_SHARD}
-        params = parse_params(preset_text("smoke"), "smoke")
-        selfplay = params.selfplay.model_copy(update=changes)
-        executor = params.executor.model_copy(update={"kind": "dask", "address": address})
-        params = params.model_copy(update={"selfplay": selfplay, "executor": executor})
-        specs = plan_shards(params, "selfplay", selfplay, 1, ("0" * 64,))
         before = {part: cpu_seconds(process) for part, process in processes.items()}
         own = psutil.Process().cpu_times().user
         with temporary_settings({PREFECT_API_URL: os.environ["PREFECT_API_URL"]}):  # this process has read its own
-            result = play_all(params, specs, folder)
+            result = play_all(address, options.shards, folder)
         seconds = {part: round(cpu_seconds(process) - before[part], 1) for part, process in processes.items()}
         result |= {
             "workers": options.workers,
             "shards": options.shards,
-            "games": changes["num_games"],
+            "games": options.shards * GAMES_PER_SHARD,
             "shard_seconds": options.shard_seconds,
             "start_seconds": round(started, 1),
             "busy": round(result["slept_seconds"] / options.workers / result["wall_seconds"], 4),
