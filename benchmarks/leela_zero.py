@@ -1,4 +1,4 @@
-"""19x19 Go on one thread: simulations per second of self-play, compared with Leela Zero and the same network.
+"""19x19 Go on one thread: simulations per second of self-play, compared with Leela Zero.
 
 Leela Zero 0.17 (`leelaz`, Debian package leela-zero) plays against itself over GTP (version 2). Both sides reuse the
 tree of the move before; its visits do not count again.
@@ -12,59 +12,52 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness import Child, Context, Measure, Measured, against, not_measured, rate
+from benchmarks import selfplay
+from benchmarks.harness import Child, Context, Measured, Sides, compare, not_measured, rate
 from benchmarks.results import Sample
-from benchmarks.selfplay import SelfplayWork
 from benchmarks.setting import GO19, params_of, residual_tower
+from zero.config.params import Params
 from zero.errors import ZeroError
 
 MISSING = "leelaz is not installed (Debian package leela-zero)"
-NUM_SIMULATIONS = 200
-MAX_NODES = 600
-NUM_GAMES = 32
-VALUE_HIDDEN = 256
-"""Leela Zero supports this width only."""
 OPTIONS = "-g -t 1 -m 0 -r 0 -s 1 --noponder --cpu-only --timemanage off"
 """GTP, one thread, no random moves, no resignation, seed 1."""
 REPORT = re.compile(r"(\d+) visits, \d+ nodes, (\d+) playouts, \d+ n/s")
 """Its report of a search. Visits that the tree had before are not playouts."""
 
 
-def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The measure `leelaz` of a `SelfplayWork`: simulations per second."""
+def prepare(params: Params) -> Sides:
+    """Side `leelaz`: simulations per second."""
     from zero.interop.leela_zero import leela_zero_weights
     from zero.network.weights import new_network
 
-    params = SelfplayWork.model_validate_json(arguments).params
     with tempfile.TemporaryDirectory(prefix="zero-bench-") as folder:
         weights = Path(folder) / "weights.txt"
         weights.write_bytes(leela_zero_weights(new_network(params.network, params.game, params.seed)))
         program = Leelaz(weights, params.selfplay.num_simulations)
     atexit.register(program.close)
     program.search()
-    return (Measure("leelaz", lambda seconds: Sample(figure=rate(program.search, seconds))),)
+    return {"leelaz": lambda seconds: Sample(rate(program.search, seconds))}
 
 
 def against_leelaz(context: Context) -> Measured:
     """Our self-play of 32 games in lock-step against leelaz with one game."""
     if not leelaz_path():
         return not_measured(MISSING)
-    work, core = leela_work(context), context.cores[-1:]
-    with Child("selfplay", work, core) as ours, Child("leela_zero", work, core) as rival:
-        return against(context, ours.side("simulations"), rival.side("leelaz"))
+    params, core = leela_params(context), context.cores[-1:]
+    with Child(selfplay.prepare, params, cores=core) as ours, Child(prepare, params, cores=core) as rival:
+        return compare(context, ours.side("simulations"), rival.side("leelaz"))
 
 
-def leela_work(context: Context) -> SelfplayWork:
-    """6x64 on 19x19, with the first network of the seed."""
-    return SelfplayWork(
-        params=params_of(
-            GO19,
-            context.profile,
-            network=residual_tower(6, 64, VALUE_HIDDEN),
-            search={"max_nodes": MAX_NODES},
-            selfplay={"num_simulations": NUM_SIMULATIONS, "fast_simulations": 1, "num_slots": NUM_GAMES},
-            gating={"num_simulations": 1},
-        )
+def leela_params(context: Context) -> Params:
+    """6x64 on 19x19, with the first network of the seed. Leela Zero supports value heads of width 256 only."""
+    return params_of(
+        GO19,
+        context.profile,
+        network=residual_tower(6, 64, value_hidden=256),
+        search={"max_nodes": 600},
+        selfplay={"num_simulations": 200, "fast_simulations": 1, "num_slots": 32},
+        gating={"num_simulations": 1},
     )
 
 

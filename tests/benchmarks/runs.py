@@ -1,8 +1,7 @@
 """Made-up results, and settings of a measurement that takes no time."""
 
 from benchmarks.harness import Context
-from benchmarks.machine import Machine
-from benchmarks.results import Detail, Results, Row, Settings, Spread, Target
+from benchmarks.results import Detail, Machine, Results, Row, Settings, Spread, Target
 from tests.parameters import profile_params
 
 MACHINE = Machine(

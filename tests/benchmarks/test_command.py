@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Measured, not_measured
-from benchmarks.results import read_results, write_results
+from benchmarks.results import read_results
 from benchmarks.rows import ROWS, RowSpec, at_least, measure_rows, ratio_of
 from tests.benchmarks.runs import FASTEST, row, run_of, short_context, spread
 from zero.errors import WorkerError
+from zero.storage.files import write_manifest
 
 PROJECT = Path(__file__).parents[2]
 
@@ -24,7 +25,7 @@ def benchmarks(*words: str) -> "subprocess.CompletedProcess[str]":
 
 def test_a_short_run_is_printed_written_and_compared(tmp_path):
     earlier, out = tmp_path / "earlier.json", tmp_path / "folder" / "run.json"
-    write_results(earlier, run_of(row("search", 1_000.0, None, FASTEST), row("gpu-10x128", None)))
+    write_manifest(tmp_path, run_of(row("search", 1_000.0, None, FASTEST), row("gpu-10x128", None)), earlier.name)
     rows = ("--rows", "gpu-10x128,search,memory-9x9")
     done = benchmarks(*rows, "--seconds", "0.01", "--repeats", "3", "--out", str(out), "--compare", str(earlier))
     assert done.returncode == 0, done.stderr
@@ -79,7 +80,7 @@ def test_a_row_that_fails_has_a_note_and_the_others_are_measured():
     def cannot(context):
         return not_measured("no GPU")
 
-    specs = [RowSpec(name, "", "s", "", (), measure) for name, measure in (("a", fail), ("b", work), ("c", cannot))]
+    specs = [RowSpec(name, "", "s", measure) for name, measure in (("a", fail), ("b", work), ("c", cannot))]
     done: list[int] = []
     rows = measure_rows(specs, short_context(3), done.append)
     assert [(row.name, row.note) for row in rows] == [("a", "failed: the child died"), ("b", ""), ("c", "no GPU")]

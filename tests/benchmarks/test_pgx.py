@@ -10,8 +10,8 @@ jax: Any = pytest.importorskip("jax", reason="jax is not installed (extra `test`
 pgx: Any = pytest.importorskip("pgx", reason="pgx is not installed (extra `test`)")
 pytest.importorskip("mctx", reason="mctx is not installed (extra `test`)")
 
-from benchmarks import pgx_games  # noqa: E402
-from benchmarks.pgx_games import PgxGames, apply_network, jax_network, planes_of  # noqa: E402
+from benchmarks import pgx as pgx_games  # noqa: E402
+from benchmarks.pgx import PgxGames, apply_network, jax_network, planes_of  # noqa: E402
 from tests.parameters import network_params  # noqa: E402
 from zero.config.params import GoParams  # noqa: E402
 from zero.games.planes import expand_planes, write_planes  # noqa: E402
