@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.machine import Machine
+from benchmarks.results import Machine
 from zero.config.params import Params
 from zero.errors import LineageError, ParamsError, StorageError
 from zero.record.costs import read_note

@@ -22,7 +22,7 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from benchmarks.machine import PROJECT_DIR, describe_machine
+from benchmarks.results import PROJECT_DIR, describe_machine
 from benchmarks.seed_records import (
     LOGS_DIR,
     PROJECT_CLONE,

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from benchmarks.machine import PROJECT_DIR
 from typer.testing import CliRunner
 
 from benchmarks import seeds
+from benchmarks.results import PROJECT_DIR
 from benchmarks.seed_records import (
     Generation,
     SeedRecord,
