@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.variants import AS_IT_IS, changed
+from benchmarks.variants import AS_IT_IS, WIDE, changed
 from zero.config.params import PARAMS_FILE, Params, load_params
 from zero.data.window import read_window
 from zero.errors import ZeroError
@@ -38,8 +38,6 @@ LATE, LATE_FACTOR = 0.8, 0.1
 """Share of the time after which the learning rate is reduced, and the factor."""
 MOST_STEPS = 10**7
 WEIGHTS = "weights.safetensors"
-WIDE = 160
-"""Columns of a table that is written to a file."""
 
 
 class Trained(NamedTuple):

@@ -9,6 +9,8 @@ from zero.config.params import Params
 from zero.errors import ParamsError
 
 AS_IT_IS = "as it is"
+WIDE = 160
+"""Columns of a table that is written to a file."""
 RATE = "training.rate"
 """Short form of a schedule with one learning rate."""
 
