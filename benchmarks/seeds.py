@@ -156,9 +156,8 @@ class SeedRun:
         """True if an earlier generation with the same champion was probed: another try would only add chance."""
         newest = self.record.generations[-1]
         same = {each.number for each in self.record.generations[:-1] if each.champion == newest.champion}
-        return any(
-            m.kind == "probe" and m.opponent == opponent and m.generation in same for m in self.record.measurements
-        )
+        probed = {m.generation for m in self.record.measurements if m.kind == "probe" and m.opponent == opponent}
+        return bool(same & probed)
 
     def _match(self, kind: Literal["probe", "confirmation", "final"], opponent: str) -> Measurement:
         """Result of a match of the newest champion, which is played unless it is finished."""

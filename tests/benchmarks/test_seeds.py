@@ -39,6 +39,7 @@ from benchmarks.seed_report import (
 )
 from benchmarks.seeds import CommandFailedError, Limits, SeedRun, check_players, numbers_of, run_module
 from tests.benchmarks.runs import MACHINE
+from tests.end_to_end.lineages import ALWAYS
 from zero.config.params import parse_params
 from zero.config.presets import preset_text
 from zero.errors import ParamsError
@@ -216,16 +217,16 @@ def test_a_killed_run_is_continued_with_the_same_result(project, tmp_path, momen
     project.dies_at = None
     killed = run_seed(tmp_path / "killed")
     project.tagged = -1
-    assert without_times(killed) == without_times(run_seed(tmp_path / "whole"))
+    assert without_times([killed]) == without_times([run_seed(tmp_path / "whole")])
 
 
-def without_times(record):
+def without_times(models):
     def stripped(tree):
         if isinstance(tree, dict):
             return {name: stripped(value) for name, value in tree.items() if name not in TIMES}
         return [stripped(each) for each in tree] if isinstance(tree, list) else tree
 
-    return stripped(record.model_dump(mode="json"))
+    return stripped([model.model_dump(mode="json") for model in models])
 
 
 def test_a_folder_has_one_setup(tmp_path):
@@ -381,33 +382,30 @@ def is_running(pid):
         return False
 
 
-def test_a_real_seed_that_is_killed_has_the_result_of_an_uninterrupted_one(tmp_path):
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
+def test_a_real_seed_that_is_killed_has_the_result_of_an_uninterrupted_one(recorded, tmp_path):
     with ExitStack() as running:
-        uninterrupted, first = start(whole, running), start(killed, running)
-        wait_for(lambda: "Running stage 'training'" in log_of(killed))
+        first = start(tmp_path, running)
+        wait_for(lambda: "Running stage 'training'" in log_of(tmp_path))
         first.kill()
         first.wait()
-        before = read_record(killed, 1)
+        before = read_record(tmp_path, 1)
         assert before.status == "running" and len(before.attempts) == 1
-        second = start(killed, running)
-        assert second.wait() == 0 and uninterrupted.wait() == 0
-    record, expected = read_record(killed, 1), read_record(whole, 1)
-    assert without_times(record) == without_times(expected)
-    (made,), (reference,) = record.generations, expected.generations
-    assert len(made.attempts) == 2 and len(reference.attempts) == 1
-    assert made.attempts[0] >= before.attempts[0]
-    assert made.costs is not None and made.costs.games == 4 + 4
-    assert record.measurements[0].table.result.wins + record.measurements[0].table.result.losses == 2
+        assert start(tmp_path, running).wait() == 0
+    record = read_record(tmp_path, 1)
+    (made,), (match,) = record.generations, record.measurements
+    assert len(made.attempts) == 2 and made.attempts[0] >= before.attempts[0]
+    # Another lineage with the same seed and parameters, whose generation was not interrupted.
+    uninterrupted = seed_records.read_generation(recorded.home, recorded.name, 1, ())
+    assert without_times([made]) == without_times([uninterrupted])
+    assert record.status == "done" and match.table.result.wins + match.table.result.losses == 2
 
 
-ARGUMENTS = """--preset smoke --seeds 1 --generations 1 --opponents random --probe-games 2 --confirmation-games 2
---simulations 2 --set selfplay.num_games=4,gating.num_games=4,verification.shard_fraction=0.0,training.num_steps=4
-"""
+ARGUMENTS = "--preset smoke --seeds 1 --generations 1 --opponents random --probe-games 2 --confirmation-games 2"
 
 
 def start(folder, running):
-    arguments = [*ARGUMENTS.split(), "--options", "", "--folder", str(folder)]
+    arguments = [*ARGUMENTS.split(), "--simulations", "2", "--options", "", "--folder", str(folder)]
+    arguments += ["--set", f"gating.threshold={ALWAYS}"]
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.seeds", *arguments], cwd=PROJECT_DIR, stdout=subprocess.DEVNULL
     )
