@@ -60,12 +60,10 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     rules = rules_of(params.game)
     games = sample_games(read_window(read_manifest(workspace / WINDOW_DIR, Window), workspace / WINDOW_DIR, rules))
     network = new_network(params.network, params.game, params.seed)
-    num_weights = sum(parameter.numel() for parameter in network.parameters())
     training, profile = params.training, params.profile
-    num_threads, weight = SAMPLER_THREADS[profile.device], training.search_value_weight
-    sampling = (params.seed, 1, training.batch_size, training.random_symmetry, num_threads, weight)
+    sampling = (params.seed, 1, training.batch_size, training.random_symmetry, SAMPLER_THREADS[profile.device])
     policy_loss = float("nan")
-    with flush_denormals(), Sampler(rules, games, *sampling) as sampler:
+    with flush_denormals(), Sampler(rules, games, *sampling, training.search_value_weight) as sampler:
         learner = Learner(network, training, profile.device, precision=profile.training_precision)
         began = used = 0.0
         for step in learner.train(sampler.batches(0, MOST_STEPS)):
@@ -80,7 +78,7 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     write_atomic(out / WEIGHTS, learner.player_weights())
     write_atomic(out / PARAMS_FILE, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
     rate = (learner.step - 1) * training.batch_size / used
-    return Trained(learner.step, rate, num_weights, policy_loss)
+    return Trained(learner.step, rate, sum(each.numel() for each in network.parameters()), policy_loss)
 
 
 def compare(

@@ -24,6 +24,14 @@ ACTIONS = (40, 41, 50, 49, 31, 81, 60, 0, 12, 80, 7)
 """Moves on 9x9, a pass among them."""
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Compiles in two thirds of the time; the code is slower."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture
 def network():
     network = new_network(network_params(num_blocks=2, num_channels=8, value_hidden=6), GO9, 1)
@@ -44,8 +52,8 @@ def test_the_network_is_the_same_function(network):
 
 
 def test_the_planes_are_those_of_the_project():
-    rules, state = go_rules(9, 9, 7.5, False), pgx.make("go_9x9").init(jax.random.PRNGKey(0))
-    step = jax.jit(pgx.make("go_9x9").step)
+    rules, environment = go_rules(9, 9, 7.5, False), pgx.make("go_9x9")
+    state, step = jax.jit(environment.init)(jax.random.PRNGKey(0)), jax.jit(environment.step)
     position, history = new_position(rules), new_history(rules)
     for action in ACTIONS:
         bits = np.zeros((NUM_PLANES, rules.num_words), np.uint64)

@@ -16,6 +16,7 @@ from benchmarks import seed_records, seeds
 from benchmarks.results import PROJECT_DIR
 from benchmarks.seed_records import (
     Generation,
+    Health,
     SeedRecord,
     Setup,
     Strength,
@@ -123,16 +124,15 @@ class FakeProject:
 
 
 def generation(number, seconds=1800.0, promoted=True, verdict="unknown"):
-    health = {"health": {"verdict": verdict, "findings": []}}
-    costs = {"seconds": 1.0, "cpu_seconds": 3600.0, "gpu_seconds": 0.0, "games": 100, "evaluations": 1000, "shards": 1}
+    costs = {"seconds": 1.0, "cpu_seconds": 3600.0, "gpu_seconds": 0.0, "shards_without_receipt": 0, "workers": ("w",)}
     return Generation(
         number=number,
         attempts=(seconds,),
         promoted=promoted,
         score=0.6,
         champion=f"{number if promoted else 0:064x}",
-        training=Training(value_loss=0.5, constant_value_loss=0.98, **health),
-        costs=StageCosts(**costs, shards_without_receipt=0, workers=("w",)),
+        training=Training(value_loss=0.5, constant_value_loss=0.98, health=Health(verdict=verdict)),
+        costs=StageCosts.model_validate({**costs, "games": 100, "evaluations": 1000, "shards": 1}),
     )
 
 
