@@ -10,7 +10,7 @@ import typer
 
 from benchmarks.harness import Context
 from benchmarks.results import Results, Settings, describe_machine, read_results
-from benchmarks.rows import FAILED, ROWS, measure_rows, rows_named
+from benchmarks.rows import FAILED, ROWS, measure_row, rows_named
 from benchmarks.setting import GO9, params_of
 from benchmarks.table import comparison, table
 from zero.errors import ZeroError
@@ -44,11 +44,12 @@ def main(
         settings = Settings(seconds=seconds, repeats=repeats, backend=backend, precision=precision)
         machine = describe_machine()
         cores = tuple(sorted(os.sched_getaffinity(0)))
-        with progress_of("bench", "rounds") as progress:
-            total = len(specs) * repeats
-            progress(0, total)
-            context = Context(seconds, repeats, profile, cores, tick=lambda: None)
-            measured = measure_rows(specs, context, lambda done: progress(done, total))
+        measured = []
+        with progress_of("bench", "rows") as progress:
+            progress(0, len(specs))
+            for spec in specs:
+                measured.append(measure_row(spec, Context(seconds, repeats, profile, cores)))
+                progress(len(measured), len(specs))
         results = Results(machine=machine, settings=settings, rows=tuple(measured))
         if out:
             write_manifest(out.parent, results, out.name)

@@ -36,7 +36,6 @@ class Context(NamedTuple):
     repeats: int  # rounds
     profile: ProfileParams  # of the networks; one thread
     cores: tuple[int, ...]  # available to the children
-    tick: Callable[[], None]  # called after each round
 
 
 class Measured(NamedTuple):
@@ -123,10 +122,7 @@ def compare(context: Context, ours: Side, rival: Side | None = None) -> Measured
     sides = [ours] if rival is None else [ours, rival]
     for side in sides:
         side(min(context.seconds, WARM_UP_SECONDS))
-    rounds = []
-    for _ in range(context.repeats):
-        rounds.append([side(context.seconds) for side in sides])
-        context.tick()
+    rounds = [[side(context.seconds) for side in sides] for _ in range(context.repeats)]
     our_samples, *others = zip(*rounds, strict=True)
     figure, details = spread_of([sample.figure for sample in our_samples]), median_details(our_samples)
     if not others:

@@ -76,5 +76,4 @@ def memory(context: Context, preset: str, num_simulations: int, num_moves: int) 
     assert params.selfplay.num_simulations == num_simulations
     with Child(prepare, params, NUM_GAMES, num_moves, cores=context.cores[-1:]) as child:
         sample = child.side("memory")(context.seconds)
-    context.tick()
     return Measured(spread_of([sample.figure]), details=sample.details)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.variants import AS_IT_IS, WIDE, changed
+from benchmarks.setting import AS_IT_IS, WIDE, changed
 from zero.config.params import PARAMS_FILE, Params, load_params
 from zero.data.window import read_window
 from zero.errors import ZeroError

@@ -1,7 +1,6 @@
 """The rows of the table: work, unit, rival and target."""
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -92,24 +91,12 @@ def rows_named(names: str) -> list[RowSpec]:
     return [row for row in ROWS if not wanted or row.name in wanted]
 
 
-def measure_rows(specs: Sequence[RowSpec], context: Context, done: Callable[[int], None]) -> list[Row]:
-    """Measures rows one after the other. `done` receives the number of finished rounds of all rows.
-
-    An error of a row becomes its note, and the other rows are measured.
-    """
-    rows: list[Row] = []
-    for number, spec in enumerate(specs):
-        rounds = itertools.count(number * context.repeats + 1)
-
-        def tick(rounds: Iterator[int] = rounds) -> None:
-            done(next(rounds))
-
-        try:
-            measured = spec.measure(context._replace(tick=tick))
-        except ZeroError as error:
-            measured = not_measured(f"{FAILED}{error}")
-        done((number + 1) * context.repeats)
-        fields = spec._asdict() | measured._asdict()
-        del fields["measure"]
-        rows.append(Row(**fields))
-    return rows
+def measure_row(spec: RowSpec, context: Context) -> Row:
+    """Measures a row. An error becomes its note, so that the other rows are measured."""
+    try:
+        measured = spec.measure(context)
+    except ZeroError as error:
+        measured = not_measured(f"{FAILED}{error}")
+    fields = spec._asdict() | measured._asdict()
+    del fields["measure"]
+    return Row(**fields)

@@ -23,7 +23,7 @@ from benchmarks import seed_records as files
 from benchmarks.results import PROJECT_DIR, describe_machine
 from benchmarks.seed_records import LOGS_DIR, PROJECT_CLONE, Failure, Measurement, Setup, Strength, lineage_of
 from benchmarks.seed_report import generation_line, measurement_line, seeds_table, write_report
-from benchmarks.variants import WIDE, changed
+from benchmarks.setting import WIDE, changed
 from zero.config.auto import check_profile
 from zero.config.params import PARAMS_FILE, Params, parse_params
 from zero.config.presets import preset_text, presets

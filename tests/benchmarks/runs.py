@@ -48,4 +48,4 @@ def run_of(*rows: Row, machine: Machine = MACHINE, settings: Settings = SETTINGS
 
 def short_context(repeats: int = 2) -> Context:
     """One core and the shortest measurement."""
-    return Context(seconds=0.01, repeats=repeats, profile=profile_params(), cores=(0,), tick=lambda: None)
+    return Context(seconds=0.01, repeats=repeats, profile=profile_params(), cores=(0,))

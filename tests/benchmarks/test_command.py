@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.harness import Measured, not_measured
 from benchmarks.results import read_results
-from benchmarks.rows import ROWS, RowSpec, at_least, measure_rows, ratio_of
+from benchmarks.rows import ROWS, RowSpec, at_least, measure_row, ratio_of
 from tests.benchmarks.runs import FASTEST, row, run_of, short_context, spread
 from zero.errors import WorkerError
 from zero.storage.files import write_manifest
@@ -69,23 +69,18 @@ def test_an_error_is_one_line(words, message):
 
 def test_a_row_that_fails_has_a_note_and_the_others_are_measured():
     def fail(context):
-        context.tick()
         raise WorkerError("the child died")
 
     def work(context):
-        for _ in range(context.repeats):
-            context.tick()
         return Measured(spread(7.0))
 
     def cannot(context):
         return not_measured("no GPU")
 
     specs = [RowSpec(name, "", "s", measure) for name, measure in (("a", fail), ("b", work), ("c", cannot))]
-    done: list[int] = []
-    rows = measure_rows(specs, short_context(3), done.append)
+    rows = [measure_row(spec, short_context()) for spec in specs]
     assert [(row.name, row.note) for row in rows] == [("a", "failed: the child died"), ("b", ""), ("c", "no GPU")]
     assert rows[1].figure == spread(7.0)
-    assert done == [1, 3, 4, 5, 6, 6, 9]  # rounds that are over
 
 
 def test_the_table_has_the_targets():

@@ -42,22 +42,20 @@ def turns():
     return Turns()
 
 
-def context(repeats: int, ticks: list[int]) -> Context:
-    return short_context(repeats)._replace(seconds=4.0, tick=lambda: ticks.append(1))
+def context(repeats: int) -> Context:
+    return short_context(repeats)._replace(seconds=4.0)
 
 
 def test_sides_alternate_after_a_short_round(turns):
-    ticks: list[int] = []
-    compare(context(2, ticks), turns.side("ours", 9, 1, 1), turns.side("rival", 9, 1, 1))
+    compare(context(2), turns.side("ours", 9, 1, 1), turns.side("rival", 9, 1, 1))
     assert turns.order == [
         *(("ours", 0.5), ("rival", 0.5)),
         *(("ours", 4.0), ("rival", 4.0), ("ours", 4.0), ("rival", 4.0)),
     ]
-    assert len(ticks) == 2
 
 
 def test_a_ratio_is_computed_within_a_round(turns):
-    measured = compare(context(3, []), turns.side("ours", 1000, 10, 60, 90), turns.side("rival", 1, 10, 20, 90))
+    measured = compare(context(3), turns.side("ours", 1000, 10, 60, 90), turns.side("rival", 1, 10, 20, 90))
     assert measured.ratio is not None and measured.figure is not None and measured.rival_figure is not None
     assert (measured.ratio.low, measured.ratio.median, measured.ratio.high) == (1.0, 1.0, 3.0)
     assert measured.figure.median / measured.rival_figure.median == 3.0  # the ratio of the medians
@@ -65,7 +63,7 @@ def test_a_ratio_is_computed_within_a_round(turns):
 
 
 def test_a_row_without_a_rival_has_no_ratio(turns):
-    measured = compare(context(3, []), turns.side("ours", 1000, 10, 60, 90))
+    measured = compare(context(3), turns.side("ours", 1000, 10, 60, 90))
     assert measured.figure is not None
     assert (measured.figure.low, measured.figure.median, measured.figure.high) == (10, 60, 90)
     assert measured.ratio is None and measured.rival_figure is None
