@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 import typer
 
 from benchmarks.harness import Context
-from benchmarks.machine import describe_machine
-from benchmarks.results import Results, Settings, read_results, write_results
-from benchmarks.rows import FAILED, ROWS, measure_rows, rows_named
+from benchmarks.results import Results, Settings, describe_machine, read_results
+from benchmarks.rows import FAILED, ROWS, measure_row, rows_named
 from benchmarks.setting import GO9, params_of
 from benchmarks.table import comparison, table
 from zero.errors import ZeroError
 from zero.progress import progress_of
+from zero.storage.files import write_manifest
 
 NAMES = ", ".join(row.name for row in ROWS)
 
@@ -44,14 +44,15 @@ def main(
         settings = Settings(seconds=seconds, repeats=repeats, backend=backend, precision=precision)
         machine = describe_machine()
         cores = tuple(sorted(os.sched_getaffinity(0)))
-        with progress_of("bench", "rounds") as progress:
-            total = len(specs) * repeats
-            progress(0, total)
-            context = Context(seconds, repeats, profile, cores, tick=lambda: None)
-            measured = measure_rows(specs, context, lambda done: progress(done, total))
+        measured = []
+        with progress_of("bench", "rows") as progress:
+            progress(0, len(specs))
+            for spec in specs:
+                measured.append(measure_row(spec, Context(seconds, repeats, profile, cores)))
+                progress(len(measured), len(specs))
         results = Results(machine=machine, settings=settings, rows=tuple(measured))
         if out:
-            write_results(out, results)
+            write_manifest(out.parent, results, out.name)
     typer.echo(table(results))
     if earlier:
         typer.echo("\n" + comparison(earlier, results))

@@ -5,7 +5,6 @@ computed within a round. A round before the first one is discarded.
 """
 
 import contextlib
-import importlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from typing import NamedTuple, Self, TypeVar
 from benchmarks.results import Detail, Sample, Spread, median_details, spread_of
 from zero.config.params import ProfileParams
 from zero.errors import WorkerError
-from zero.storage.manifests import Manifest
 
 WARM_UP_SECONDS = 0.5
 """Maximum length of a measurement in the round that is discarded."""
@@ -27,13 +25,8 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 Result = TypeVar("Result")
 Side = Callable[[float], Sample]
 """Works for about that many seconds and returns what it counted."""
-
-
-class Measure(NamedTuple):
-    """A piece of work that is prepared and warm."""
-
-    name: str
-    run: Side
+Sides = dict[str, Side]
+"""Work that is prepared and warm, by name."""
 
 
 class Context(NamedTuple):
@@ -43,7 +36,6 @@ class Context(NamedTuple):
     repeats: int  # rounds
     profile: ProfileParams  # of the networks; one thread
     cores: tuple[int, ...]  # available to the children
-    tick: Callable[[], None]  # called after each round
 
 
 class Measured(NamedTuple):
@@ -57,17 +49,21 @@ class Measured(NamedTuple):
 
 
 class Child:
-    """A process on its own cores that does the work of `benchmarks.MODULE`. A context manager."""
+    """A process on its own cores that does some work. A context manager."""
 
     def __init__(
-        self, module: str, arguments: Manifest, cores: Sequence[int], environment: Mapping[str, str] | None = None
+        self,
+        prepare: Callable[..., Sides],
+        *arguments: object,
+        cores: Sequence[int],
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Starts the process, which calls `prepare(arguments)` of the module, with as many threads as cores."""
-        self._module = module
+        """Starts the process, which calls `prepare(*arguments)`, with as many threads as cores."""
+        self._name = prepare.__module__
         self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         # The process inherits both: libraries read their number of threads when they are imported.
-        with _affinity(cores), _environment(thread_environment(len(cores)) | dict(environment or {})):
-            self._ready = self._pool.submit(_prepare, module, arguments.model_dump_json())
+        with _starting_on(cores, thread_environment(len(cores)) | dict(variables or {})):
+            self._ready = self._pool.submit(_prepare, prepare, arguments)
 
     def __enter__(self) -> Self:
         return self
@@ -84,28 +80,21 @@ class Child:
         """
         return self._result(self._ready)
 
-    def start(self, measure: str, seconds: float) -> "Future[Sample]":
-        """Starts a measurement; `finish` returns its result."""
+    def start(self, side: str, seconds: float) -> Callable[[], Sample]:
+        """Starts a measurement; the returned function waits for its result. Raises as `wait_until_ready` does."""
         self.wait_until_ready()
-        return self._pool.submit(_run, measure, seconds)
+        measurement = self._pool.submit(_run, side, seconds)
+        return lambda: self._result(measurement)
 
-    def finish(self, measurement: "Future[Sample]") -> Sample:
-        """The result of a measurement.
-
-        Raises:
-          WorkerError: the process died.
-        """
-        return self._result(measurement)
-
-    def side(self, measure: str) -> Side:
-        """One measure as a side of a comparison."""
-        return lambda seconds: self.finish(self.start(measure, seconds))
+    def side(self, side: str) -> Side:
+        """A side of a comparison."""
+        return lambda seconds: self.start(side, seconds)()
 
     def _result(self, future: "Future[Result]") -> Result:
         try:
             return future.result()
         except BrokenProcessPool:
-            raise WorkerError(f"the process of benchmark {self._module} died; see its messages above") from None
+            raise WorkerError(f"the process of {self._name} died; see its messages above") from None
 
 
 def thread_environment(num_threads: int) -> dict[str, str]:
@@ -128,67 +117,44 @@ def not_measured(why: str) -> Measured:
     return Measured(None, note=why)
 
 
-def alone(context: Context, side: Side) -> Measured:
-    """A row without a ratio."""
-    samples = [samples[0] for samples in _rounds(context, side)]
-    return Measured(spread_of([sample.figure for sample in samples]), details=median_details(samples))
-
-
-def against(context: Context, ours: Side, rival: Side) -> Measured:
-    """A row with a ratio of our figure to the rival's."""
-    rounds = _rounds(context, ours, rival)
-    our_samples, rival_samples = [samples[0] for samples in rounds], [samples[1] for samples in rounds]
-    return Measured(
-        figure=spread_of([sample.figure for sample in our_samples]),
-        rival_figure=spread_of([sample.figure for sample in rival_samples]),
-        ratio=spread_of([mine.figure / other.figure for mine, other in rounds]),
-        details=median_details(our_samples) + median_details(rival_samples),
-    )
-
-
-def _rounds(context: Context, *sides: Side) -> list[tuple[Sample, ...]]:
-    """The samples of each round, by side."""
+def compare(context: Context, ours: Side, rival: Side | None = None) -> Measured:
+    """Measures a row in rounds. With a rival, the row has the ratio of our figure to the rival's."""
+    sides = [ours] if rival is None else [ours, rival]
     for side in sides:
         side(min(context.seconds, WARM_UP_SECONDS))
-    rounds = []
-    for _ in range(context.repeats):
-        rounds.append(tuple(side(context.seconds) for side in sides))
-        context.tick()
-    return rounds
+    rounds = [[side(context.seconds) for side in sides] for _ in range(context.repeats)]
+    our_samples, *others = zip(*rounds, strict=True)
+    figure, details = spread_of([sample.figure for sample in our_samples]), median_details(our_samples)
+    if not others:
+        return Measured(figure, details=details)
+    rival_figure = spread_of([sample.figure for sample in others[0]])
+    ratio = spread_of([mine.figure / theirs.figure for mine, theirs in rounds])
+    return Measured(figure, rival_figure, ratio, details + median_details(others[0]))
 
 
-_measures: dict[str, Measure] = {}
+_sides: Sides = {}
 """The prepared work of a child process."""
 
 
-def _prepare(module: str, arguments: str) -> int:
-    _measures.update({each.name: each for each in importlib.import_module(f"benchmarks.{module}").prepare(arguments)})
+def _prepare(prepare: Callable[..., Sides], arguments: tuple[object, ...]) -> int:
+    _sides.update(prepare(*arguments))
     return os.getpid()
 
 
-def _run(measure: str, seconds: float) -> Sample:
-    return _measures[measure].run(seconds)
+def _run(side: str, seconds: float) -> Sample:
+    return _sides[side](seconds)
 
 
 @contextlib.contextmanager
-def _affinity(cores: Sequence[int]) -> Iterator[None]:
-    before = os.sched_getaffinity(0)
+def _starting_on(cores: Sequence[int], variables: Mapping[str, str]) -> Iterator[None]:
+    """Cores and environment variables for the processes that start in the block."""
+    affinity, environment = os.sched_getaffinity(0), dict(os.environ)
     os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        os.sched_setaffinity(0, affinity)
+        for name in variables.keys() - environment.keys():
+            del os.environ[name]
+        os.environ.update(environment)

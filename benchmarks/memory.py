@@ -1,15 +1,12 @@
 """Memory of one game: the size of its arrays, and the growth of a process that plays games."""
 
-from pathlib import Path
-
 import numpy as np
+import psutil
 
-from benchmarks.harness import Child, Context, Measure, Measured
+from benchmarks.harness import Child, Context, Measured, Sides
 from benchmarks.results import Detail, Sample, spread_of
-from benchmarks.setting import params_of
+from benchmarks.setting import params_of, selfplay_settings
 from zero.config.params import Params
-from zero.errors import WorkerError
-from zero.evaluation.throughput import selfplay_settings
 from zero.games.position import NUM_MOVES, Rules
 from zero.games.rules import rules_of
 from zero.play.batched_games import Part, new_parts
@@ -17,34 +14,22 @@ from zero.play.lockstep_games import advance
 from zero.play.slots import PlaySettings, new_batch
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
-from zero.storage.manifests import Manifest
 
 MEBIBYTE = 2**20
-KIBIBYTE = 2**10
-RESIDENT = "VmRSS:"
 NUM_GAMES = 8
 """Games over which the growth is averaged: pages and the allocator make that of one game inexact."""
 
 
-class MemoryWork(Manifest):
-    """Self-play with these parameters for some moves of each game."""
-
-    params: Params
-    num_games: int
-    num_moves: int
-
-
-def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The measure `memory` of a `MemoryWork`: MiB per game. It is exact once only, because freed memory is reused."""
-    work = MemoryWork.model_validate_json(arguments)
-    rules, settings = rules_of(work.params.game), selfplay_settings(work.params)
-    max_nodes = work.params.search.max_nodes
+def prepare(params: Params, num_games: int, num_moves: int) -> Sides:
+    """Side `memory`: MiB per game. It is exact once only, because freed memory is reused."""
+    rules, settings, max_nodes = rules_of(params.game), selfplay_settings(params), params.search.max_nodes
     play_moves(rules, settings._replace(num_simulations=2), 1, 8, 2)  # compiles
 
-    def run(seconds: float) -> Sample:
-        before = resident_bytes()
-        part = play_moves(rules, settings, work.num_games, max_nodes, work.num_moves)
-        growth = (resident_bytes() - before) / work.num_games / MEBIBYTE
+    def run(_: float) -> Sample:
+        process = psutil.Process()
+        before = process.memory_info().rss
+        part = play_moves(rules, settings, num_games, max_nodes, num_moves)
+        growth = (process.memory_info().rss - before) / num_games / MEBIBYTE
         assert part.records.num_evaluations[0] > 0
         arrays = game_bytes(rules, settings, max_nodes) / MEBIBYTE
         details = (
@@ -52,9 +37,9 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
             Detail(name="growth of the resident memory per game", value=growth, unit="MiB"),
             Detail(name="nodes of a tree", value=max_nodes, unit="nodes"),
         )
-        return Sample(figure=max(arrays, growth), details=details)
+        return Sample(max(arrays, growth), details)
 
-    return (Measure("memory", run),)
+    return {"memory": run}
 
 
 def game_bytes(rules: Rules, settings: PlaySettings, max_nodes: int) -> int:
@@ -85,25 +70,10 @@ def play_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: 
     return part
 
 
-def resident_bytes() -> int:
-    """Resident memory of this process, bytes.
-
-    Raises:
-      WorkerError: the system is not Linux.
-    """
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * KIBIBYTE for line in lines if line.startswith(RESIDENT))
-    except (OSError, StopIteration):
-        raise WorkerError(f"/proc/self/status has no {RESIDENT}; memory can be measured on Linux only") from None
-
-
 def memory(context: Context, preset: str, num_simulations: int, num_moves: int) -> Measured:
     """MiB per game of a preset: the larger one of the size of the arrays and the growth of the process."""
     params = params_of(preset, context.profile)
     assert params.selfplay.num_simulations == num_simulations
-    work = MemoryWork(params=params, num_games=NUM_GAMES, num_moves=num_moves)
-    with Child("memory", work, context.cores[-1:]) as child:
+    with Child(prepare, params, NUM_GAMES, num_moves, cores=context.cores[-1:]) as child:
         sample = child.side("memory")(context.seconds)
-    context.tick()
     return Measured(spread_of([sample.figure]), details=sample.details)

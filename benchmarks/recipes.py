@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.variants import AS_IT_IS, changed
+from benchmarks.setting import AS_IT_IS, WIDE, changed
 from zero.config.params import PARAMS_FILE, Params, load_params
 from zero.data.window import read_window
 from zero.errors import ZeroError
@@ -38,8 +38,6 @@ LATE, LATE_FACTOR = 0.8, 0.1
 """Share of the time after which the learning rate is reduced, and the factor."""
 MOST_STEPS = 10**7
 WEIGHTS = "weights.safetensors"
-WIDE = 160
-"""Columns of a table that is written to a file."""
 
 
 class Trained(NamedTuple):
@@ -62,12 +60,10 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     rules = rules_of(params.game)
     games = sample_games(read_window(read_manifest(workspace / WINDOW_DIR, Window), workspace / WINDOW_DIR, rules))
     network = new_network(params.network, params.game, params.seed)
-    num_weights = sum(parameter.numel() for parameter in network.parameters())
     training, profile = params.training, params.profile
-    num_threads, weight = SAMPLER_THREADS[profile.device], training.search_value_weight
-    sampling = (params.seed, 1, training.batch_size, training.random_symmetry, num_threads, weight)
+    sampling = (params.seed, 1, training.batch_size, training.random_symmetry, SAMPLER_THREADS[profile.device])
     policy_loss = float("nan")
-    with flush_denormals(), Sampler(rules, games, *sampling) as sampler:
+    with flush_denormals(), Sampler(rules, games, *sampling, training.search_value_weight) as sampler:
         learner = Learner(network, training, profile.device, precision=profile.training_precision)
         began = used = 0.0
         for step in learner.train(sampler.batches(0, MOST_STEPS)):
@@ -82,7 +78,7 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
     write_atomic(out / WEIGHTS, learner.player_weights())
     write_atomic(out / PARAMS_FILE, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
     rate = (learner.step - 1) * training.batch_size / used
-    return Trained(learner.step, rate, num_weights, policy_loss)
+    return Trained(learner.step, rate, sum(each.numel() for each in network.parameters()), policy_loss)
 
 
 def compare(

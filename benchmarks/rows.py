@@ -1,17 +1,15 @@
 """The rows of the table: work, unit, rival and target."""
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 from benchmarks.harness import Context, Measured, not_measured
 from benchmarks.leela_zero import against_leelaz
 from benchmarks.memory import memory
-from benchmarks.pgx import against_pgx
 from benchmarks.results import Row, Target
 from benchmarks.search import search
-from benchmarks.selfplay import EVALUATIONS, SIMULATIONS, against_raw, on_gpu, two_processes
+from benchmarks.selfplay import EVALUATIONS, SIMULATIONS, against_pgx, against_raw, on_gpu, two_processes
 from benchmarks.setting import GO19, GPU9
 from benchmarks.startup import startup
 from benchmarks.training import training
@@ -27,9 +25,9 @@ class RowSpec(NamedTuple):
     name: str
     work: str
     unit: str
-    rival: str  # what the ratio compares with; empty without one
-    targets: tuple[Target, ...]
     measure: Callable[[Context], Measured]
+    targets: tuple[Target, ...] = ()
+    rival: str = ""  # what the ratio compares with; empty without one
 
 
 def ratio_of(value: float) -> tuple[Target, ...]:
@@ -48,65 +46,35 @@ def at_most(value: float) -> tuple[Target, ...]:
 
 
 SEARCH = "search alone, 9x9, positional superko, 800 simulations from an empty tree, 64 games, uniform evaluator"
-RAW = "the same network alone, same batch"
-LEELAZ = "leelaz 0.17, one game"
+NOISE = f"{SEARCH}; with root noise, so that all games differ"
+SMALL = "self-play, 9x9, 4x32 network, batch 64, one core"
+LARGE = "self-play, 9x9, 6x64 network, batch 64, one core"
+LEELA = "19x19, 6x64 network, 200 simulations, 32 games in lock-step, one thread"
+PGX = "self-play, 9x9, 4x32 network, 20 simulations, 64 games, one core"
+TWO = "self-play, 9x9, 4x32 network, batch 64, two processes on one core each at the same time"
+TRAINING = "training from games, 9x9, 4x32 network, batch 256, two threads"
+MEMORY9 = "memory of one 9x9 game at 200 simulations, tree of the preset go9-gpu"
+MEMORY19 = "memory of one 19x19 game at 1,600 simulations, tree of the preset go19-paper"
+STARTUP = "start of a process up to the first simulation with a 4x32 network, compiled kernels on disk"
+GPU = "self-play, 9x9, 10x128 network of the preset go9-gpu, one GPU"
+
+raw4, raw6 = (partial(against_raw, num_blocks=blocks, num_channels=channels) for blocks, channels in ((4, 32), (6, 64)))
+memory9 = partial(memory, preset=GPU9, num_simulations=200, num_moves=60)
+memory19 = partial(memory, preset=GO19, num_simulations=1600, num_moves=6)
+RAW, PLAIN = "the same network alone, same batch", "plain forward, backward and SGD on tensors in memory"
 ROWS = (
-    RowSpec("search", SEARCH, SIMULATIONS, "", at_least(250_000), search),
-    RowSpec(
-        "search-noise",
-        f"{SEARCH}; with root noise, so that all games differ",
-        *(SIMULATIONS, "", (), partial(search, noise=0.25)),
-    ),
-    RowSpec(
-        "selfplay-4x32",
-        "self-play, 9x9, 4x32 network, batch 64, one core",
-        *(EVALUATIONS, RAW, ratio_of(0.95), partial(against_raw, num_blocks=4, num_channels=32)),
-    ),
-    RowSpec(
-        "selfplay-6x64",
-        "self-play, 9x9, 6x64 network, batch 64, one core",
-        *(EVALUATIONS, RAW, ratio_of(0.95), partial(against_raw, num_blocks=6, num_channels=64)),
-    ),
-    RowSpec(
-        "leela-zero",
-        "19x19, 6x64 network, 200 simulations, 32 games in lock-step, one thread",
-        *(SIMULATIONS, LEELAZ, ratio_of(3.0), against_leelaz),
-    ),
-    RowSpec(
-        "pgx-mctx",
-        "self-play, 9x9, 4x32 network, 20 simulations, 64 games, one core",
-        *(EVALUATIONS, "pgx + mctx on CPU, same network", ratio_of(3.0), against_pgx),
-    ),
-    RowSpec(
-        "two-processes",
-        "self-play, 9x9, 4x32 network, batch 64, two processes on one core each at the same time",
-        *(EVALUATIONS, "one of them", ratio_of(1.9), two_processes),
-    ),
-    RowSpec(
-        "training",
-        "training from games, 9x9, 4x32 network, batch 256, two threads",
-        *("samples/s", "plain forward, backward and SGD on tensors in memory", ratio_of(0.9), training),
-    ),
-    RowSpec(
-        "memory-9x9",
-        "memory of one 9x9 game at 200 simulations, tree of the preset go9-gpu",
-        *("MiB", "", at_most(1.0), partial(memory, preset=GPU9, num_simulations=200, num_moves=60)),
-    ),
-    RowSpec(
-        "memory-19x19",
-        "memory of one 19x19 game at 1,600 simulations, tree of the preset go19-paper",
-        *("MiB", "", at_most(32.0), partial(memory, preset=GO19, num_simulations=1600, num_moves=6)),
-    ),
-    RowSpec(
-        "startup",
-        "start of a process up to the first simulation with a 4x32 network, compiled kernels on disk",
-        *("s", "", at_most(3.0), startup),
-    ),
-    RowSpec(
-        "gpu-10x128",
-        "self-play, 9x9, 10x128 network of the preset go9-gpu, one GPU",
-        *(EVALUATIONS, RAW, (*at_least(200_000), *ratio_of(0.85)), on_gpu),
-    ),
+    RowSpec("search", SEARCH, SIMULATIONS, search, at_least(250_000)),
+    RowSpec("search-noise", NOISE, SIMULATIONS, partial(search, noise=0.25)),
+    RowSpec("selfplay-4x32", SMALL, EVALUATIONS, raw4, ratio_of(0.95), RAW),
+    RowSpec("selfplay-6x64", LARGE, EVALUATIONS, raw6, ratio_of(0.95), RAW),
+    RowSpec("leela-zero", LEELA, SIMULATIONS, against_leelaz, ratio_of(3.0), "leelaz 0.17, one game"),
+    RowSpec("pgx-mctx", PGX, EVALUATIONS, against_pgx, ratio_of(3.0), "pgx + mctx on CPU, same network"),
+    RowSpec("two-processes", TWO, EVALUATIONS, two_processes, ratio_of(1.9), "one of them"),
+    RowSpec("training", TRAINING, "samples/s", training, ratio_of(0.9), PLAIN),
+    RowSpec("memory-9x9", MEMORY9, "MiB", memory9, at_most(1.0)),
+    RowSpec("memory-19x19", MEMORY19, "MiB", memory19, at_most(32.0)),
+    RowSpec("startup", STARTUP, "s", startup, at_most(3.0)),
+    RowSpec("gpu-10x128", GPU, EVALUATIONS, on_gpu, (*at_least(200_000), *ratio_of(0.85)), RAW),
 )
 
 
@@ -123,24 +91,12 @@ def rows_named(names: str) -> list[RowSpec]:
     return [row for row in ROWS if not wanted or row.name in wanted]
 
 
-def measure_rows(specs: Sequence[RowSpec], context: Context, done: Callable[[int], None]) -> list[Row]:
-    """Measures rows one after the other. `done` receives the number of finished rounds of all rows.
-
-    An error of a row becomes its note, and the other rows are measured.
-    """
-    rows: list[Row] = []
-    for number, spec in enumerate(specs):
-        rounds = itertools.count(number * context.repeats + 1)
-
-        def tick(rounds: Iterator[int] = rounds) -> None:
-            done(next(rounds))
-
-        try:
-            measured = spec.measure(context._replace(tick=tick))
-        except ZeroError as error:
-            measured = not_measured(f"{FAILED}{error}")
-        done((number + 1) * context.repeats)
-        fields = spec._asdict() | measured._asdict()
-        del fields["measure"]
-        rows.append(Row(**fields))
-    return rows
+def measure_row(spec: RowSpec, context: Context) -> Row:
+    """Measures a row. An error becomes its note, so that the other rows are measured."""
+    try:
+        measured = spec.measure(context)
+    except ZeroError as error:
+        measured = not_measured(f"{FAILED}{error}")
+    fields = spec._asdict() | measured._asdict()
+    del fields["measure"]
+    return Row(**fields)

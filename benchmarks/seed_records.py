@@ -8,27 +8,23 @@
 | `logs/seed-11.log` | output of all commands that were run for a seed |
 """
 
-import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from benchmarks.machine import Machine
+from benchmarks.results import Machine
 from zero.config.params import Params
 from zero.errors import LineageError, ParamsError, StorageError
-from zero.record.costs import read_note
+from zero.evaluation.match.results import MatchTable
+from zero.record.costs import StageCosts, read_note
 from zero.record.ledger import entry_of, generation_tag, parse_ledger
 from zero.storage.files import read_manifest, write_manifest
 from zero.storage.layout import LEDGER_FILE, TRAINING_METRICS
 from zero.storage.manifests import Manifest, PromotionDecision
 from zero.storage.vcs import git
 
-SETUP_FILE = "setup.json"
-RECORDS_DIR, LOGS_DIR, PROJECT_CLONE = "records", "logs", "project"
-DEAD = "dead"
-"""Verdict of `metrics/training.json` on a training that has stopped learning."""
-GRADIENT_NORMS = ("policy_gradient_norm", "value_gradient_norm", "trunk_gradient_norm")
+SETUP_FILE, RECORDS_DIR, LOGS_DIR, PROJECT_CLONE = "setup.json", "records", "logs", "project"
+SECONDS_PER_HOUR = 3600
 
 
 class Strength(Manifest):
@@ -51,11 +47,9 @@ class Strength(Manifest):
 class Setup(Manifest):
     """The part that all seeds of a folder share. It never changes, so that seeds can be compared."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     name: str
-    """Preset or parameters file."""
-    changes: str
-    """Parameters that differ from it, as they were given."""
+    """Preset, and the parameters that differ from it, as they were given."""
     commit: str
     """Commit of the project that makes all generations and plays all matches."""
     params: Params
@@ -65,50 +59,38 @@ class Setup(Manifest):
     """Machine of the first run."""
 
 
-class Training(Manifest):
-    """Numbers of `metrics/training.json`; None if the version of the program does not write them."""
+class Health(Manifest, extra="ignore"):
+    """Section `health` of `metrics/training.json`."""
 
-    policy_loss: float | None
-    value_loss: float | None
-    constant_value_loss: float | None
-    """Loss of the best constant prediction of the outcome; a value head must be below it."""
-    saturated_values: float | None
-    value_deviation: float | None
-    gradient_norms: dict[str, float]
-    verdict: str
+    verdict: str = "unknown"
     """"healthy", "warning", "dead" or "unknown"."""
-    findings: tuple[str, ...]
+    findings: tuple[str, ...] = ()
+
+
+class Training(Manifest, extra="ignore"):
+    """Part of `metrics/training.json`; None if the commit of the experiment does not write it."""
+
+    policy_loss: float | None = None
+    value_loss: float | None = None
+    constant_value_loss: float | None = None
+    """Loss of the best constant prediction of the outcome; a value head must be below it."""
+    health: Health = Health()
 
 
 class Generation(Manifest):
     """A recorded generation."""
 
     number: int
-    seconds: float
-    """Wall seconds of all attempts at it."""
-    attempts: int
+    attempts: tuple[float, ...]
+    """Wall seconds of each attempt at it; those up to the last heartbeat if the attempt was killed."""
     promoted: bool
     score: float
     """Score of the challenger in gating."""
     champion: str
     """SHA-256 of the weights of the champion after it."""
-    champion_generation: int
     training: Training
-    cpu_seconds: float | None
-    """Processor seconds of all stages; None if its costs were not noted."""
-    games: int | None
-    """Games of self-play, gating and verification."""
-    evaluations: int | None
-
-
-class Attempt(Manifest):
-    """One call that worked on a generation."""
-
-    generation: int
-    begun: float
-    """Seconds since 1970."""
-    seconds: float
-    """Wall seconds; those up to the last heartbeat if the call was killed."""
+    costs: StageCosts | None
+    """Sum over all stages; None if its costs were not noted."""
 
 
 class Measurement(Manifest):
@@ -117,15 +99,12 @@ class Measurement(Manifest):
     kind: Literal["probe", "confirmation", "final"]
     generation: int
     opponent: str
-    games: int
-    wins: int
-    losses: int
-    draws: int
-    score: float
-    interval: tuple[float, float]
-    """95 % confidence interval of the score (Wilson)."""
-    forfeits: tuple[int, int]
-    """Games that the champion and the opponent forfeited."""
+    table: MatchTable
+
+    @property
+    def score(self) -> float:
+        """Score of the champion."""
+        return self.table.result.score
 
 
 class Failure(Manifest):
@@ -134,8 +113,6 @@ class Failure(Manifest):
     generation: int
     command: str
     status: int
-    begun: float
-    """Seconds since 1970."""
     log: tuple[str, ...]
     """Last lines of its output."""
 
@@ -143,12 +120,12 @@ class Failure(Manifest):
 class SeedRecord(Manifest):
     """The record of a seed."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     seed: int
-    status: Literal["new", "running", "done", "failed"] = "new"
+    status: Literal["running", "done", "failed"] = "running"
     generations: tuple[Generation, ...] = ()
-    attempts: tuple[Attempt, ...] = ()
-    """Attempts at the generation that is not recorded yet."""
+    attempts: tuple[float, ...] = ()
+    """Wall seconds of the attempts at the generation that is not recorded yet."""
     measurements: tuple[Measurement, ...] = ()
     failures: tuple[Failure, ...] = ()
 
@@ -157,22 +134,22 @@ class SeedRecord(Manifest):
         """Number of the newest generation; 0 if there is only the random network."""
         return self.generations[-1].number if self.generations else 0
 
-    def seconds(self, generation: int | None = None) -> float:
-        """Wall seconds up to a generation, inclusive; by default all, those of unfinished attempts included."""
-        done = sum(each.seconds for each in self.generations if generation is None or each.number <= generation)
-        return done + (sum(each.seconds for each in self.attempts) if generation is None else 0.0)
+    def hours(self, generation: int | None = None) -> float:
+        """Wall hours up to a generation, inclusive; by default all, those of unfinished attempts included."""
+        made = [each for each in self.generations if generation is None or each.number <= generation]
+        unfinished = sum(self.attempts) if generation is None else 0.0
+        return (sum(sum(each.attempts) for each in made) + unfinished) / SECONDS_PER_HOUR
 
-    def measured(self, kind: str, generation: int, opponent: str) -> Measurement | None:
-        """A match of this kind; None if it was not played."""
-        wanted = (kind, generation, opponent)
-        return next((each for each in self.measurements if (each.kind, each.generation, each.opponent) == wanted), None)
+    def costs(self, name: str, generation: int | None = None) -> float | None:
+        """Sum of one of the costs up to a generation, inclusive; None if a generation has no costs."""
+        made = [each.costs for each in self.generations if generation is None or each.number <= generation]
+        known = [float(getattr(each, name)) for each in made if each is not None]
+        return sum(known) if len(known) == len(made) else None
 
     def reached(self, opponent: str, goal: float) -> Measurement | None:
         """The first confirmation that reaches the goal; None if there is none."""
-        for each in self.measurements:
-            if each.kind == "confirmation" and each.opponent == opponent and each.score >= goal:
-                return each
-        return None
+        confirmations = (m for m in self.measurements if m.kind == "confirmation" and m.opponent == opponent)
+        return next((each for each in confirmations if each.score >= goal), None)
 
 
 def lineage_of(seed: int) -> str:
@@ -201,28 +178,25 @@ def keep_setup(folder: Path, wanted: Setup) -> Setup:
         write_manifest(folder, wanted, SETUP_FILE)
         return wanted
     kept = read_setup(folder)
-    for name in ("params", "strength"):
-        old, new = getattr(kept, name).model_dump(), getattr(wanted, name).model_dump()
-        for key in (key for key in new if old.get(key) != new[key]):
-            raise ParamsError(
-                f"{name}.{key} = {new[key]!r}, but the experiment in {folder} has {old.get(key)!r}; "
-                "give that value, or another --folder"
-            )
+    for old, new in ((kept.params, wanted.params), (kept.strength, wanted.strength)):
+        for name, value in new:
+            if getattr(old, name) != value:
+                raise ParamsError(
+                    f"{name} = {value!r}, but the experiment in {folder} has {getattr(old, name)!r}; "
+                    "give that value, or another --folder"
+                )
     return kept
-
-
-def read_record(folder: Path, seed: int) -> SeedRecord:
-    """Record of a seed, an empty one if there is none."""
-    name = f"{lineage_of(seed)}.json"
-    if not (folder / RECORDS_DIR / name).exists():
-        return SeedRecord(seed=seed)
-    return read_manifest(folder / RECORDS_DIR, SeedRecord, name)
 
 
 def read_records(folder: Path) -> list[SeedRecord]:
     """Records of all seeds, by seed."""
-    names = (path.stem.removeprefix("seed-") for path in (folder / RECORDS_DIR).glob("seed-*.json"))
-    return [read_record(folder, seed) for seed in sorted(int(name) for name in names if name.isdecimal())]
+    files = (folder / RECORDS_DIR).glob("seed-*.json")
+    return sorted((read_manifest(file.parent, SeedRecord, file.name) for file in files), key=lambda record: record.seed)
+
+
+def read_record(folder: Path, seed: int) -> SeedRecord:
+    """Record of a seed, an empty one if there is none."""
+    return next((each for each in read_records(folder) if each.seed == seed), SeedRecord(seed=seed))
 
 
 def write_record(folder: Path, record: SeedRecord) -> None:
@@ -239,7 +213,7 @@ def newest_tagged(home: Path, lineage: str) -> int:
     return max((int(tag.rpartition("-")[2]) for tag in tags), default=-1)
 
 
-def read_generation(home: Path, lineage: str, number: int, attempts: Sequence[Attempt]) -> Generation:
+def read_generation(home: Path, lineage: str, number: int, attempts: Sequence[float]) -> Generation:
     """A recorded generation from git, with the time of its attempts.
 
     Raises:
@@ -247,43 +221,15 @@ def read_generation(home: Path, lineage: str, number: int, attempts: Sequence[At
     """
     tag = generation_tag(lineage, number)
     entry = entry_of(parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), tag), number)
-    decision = entry.decision
-    if not isinstance(decision, PromotionDecision):
+    if not isinstance(entry.decision, PromotionDecision):
         raise LineageError(f"{tag} has no match: it is a {entry.kind}; use another --folder")
     note = read_note(home, lineage, tag)
-    costs = note.total() if note else None
     return Generation(
         number=number,
-        seconds=sum(each.seconds for each in attempts),
-        attempts=len(attempts),
-        promoted=decision.promoted,
-        score=decision.match.score,
+        attempts=tuple(attempts),
+        promoted=entry.decision.promoted,
+        score=entry.decision.match.score,
         champion=entry.champion,
-        champion_generation=entry.champion_generation,
-        training=training_of(git(home, "show", f"{tag}:{TRAINING_METRICS}")),
-        cpu_seconds=costs.cpu_seconds if costs else None,
-        games=costs.games if costs else None,
-        evaluations=costs.evaluations if costs else None,
-    )
-
-
-def training_of(text: str) -> Training:
-    """Numbers of a `metrics/training.json` of any version of the program."""
-    tree: dict[str, Any] = json.loads(text)
-    health = tree.get("health") or {}
-
-    def number(name: str) -> float | None:
-        value = tree.get(name)
-        return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-    norms = {name: value for name in GRADIENT_NORMS if (value := number(name)) is not None}
-    return Training(
-        policy_loss=number("policy_loss"),
-        value_loss=number("value_loss"),
-        constant_value_loss=number("constant_value_loss"),
-        saturated_values=number("saturated_values"),
-        value_deviation=number("value_deviation"),
-        gradient_norms=norms,
-        verdict=str(health.get("verdict", "unknown")),
-        findings=tuple(str(finding) for finding in health.get("findings") or ()),
+        training=Training.model_validate_json(git(home, "show", f"{tag}:{TRAINING_METRICS}")),
+        costs=note.total() if note else None,
     )

@@ -1,11 +1,8 @@
-"""`python -m benchmarks.seeds`: how repeatable a recipe is. Runs it from nothing with several seeds; docs/seeds.md.
+"""`python -m benchmarks.seeds`: how repeatable a preset is. Trains it from nothing with several seeds; docs/seeds.md.
 
 Each seed is a lineage in a clone of the project. A generation is made without Prefect, by `zero prepare`, `dvc repro`
 and `zero advance`. Every few generations the champion plays GNU Go. Seeds run one after the other, so each has the
 complete machine. The command can be killed at any moment; the same command continues it.
-
-    python -m benchmarks.seeds --preset go9-laptop --seeds 11,12,13 --generations 24
-    python -m benchmarks.seeds --preset go9-laptop --report
 """
 
 import os
@@ -22,26 +19,11 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from benchmarks.machine import PROJECT_DIR, describe_machine
-from benchmarks.seed_records import (
-    LOGS_DIR,
-    PROJECT_CLONE,
-    Attempt,
-    Failure,
-    Measurement,
-    Setup,
-    Strength,
-    keep_setup,
-    lineage_of,
-    newest_tagged,
-    read_generation,
-    read_record,
-    read_records,
-    read_setup,
-    write_record,
-)
+from benchmarks import seed_records as files
+from benchmarks.results import PROJECT_DIR, describe_machine
+from benchmarks.seed_records import LOGS_DIR, PROJECT_CLONE, Failure, Measurement, Setup, Strength, lineage_of
 from benchmarks.seed_report import generation_line, measurement_line, seeds_table, write_report
-from benchmarks.variants import changed
+from benchmarks.setting import WIDE, changed
 from zero.config.auto import check_profile
 from zero.config.params import PARAMS_FILE, Params, parse_params
 from zero.config.presets import preset_text, presets
@@ -59,18 +41,15 @@ from zero.storage.layout import workspace_dir
 from zero.storage.locks import locked
 from zero.storage.vcs import environment, git
 
-SEEDS_DIR = "seeds"
 BEAT_SECONDS = 5.0
 """Seconds between two heartbeats of an attempt: the time that a kill can take from the clock."""
 WAIT_SECONDS = 60.0
 """Timeout for processes of a killed call, which end on their own."""
 NUM_LOG_LINES = 20
-PROBE_SEED, CONFIRMATION_SEED = 1, 2
-"""Different, so that the confirmation is new evidence: its first games are not those of the probe."""
-OWN_SETTINGS = ("ZERO_STORE", "ZERO_SIGNING_KEY", "ZERO_PROGRESS", "ZERO_WORKER", "MLFLOW_TRACKING_URI")
+MATCH_SEEDS = {"probe": "1", "confirmation": "2", "final": "2"}
+"""A confirmation is new evidence: its first games are not those of the probe."""
+HIDDEN = "ZERO_STORE ZERO_SIGNING_KEY ZERO_PROGRESS ZERO_WORKER ZERO_WRITER MLFLOW_TRACKING_URI PYTHONPATH"
 """Settings of the machine that commands of a seed do not see. A shared store might have its games already."""
-WIDE = 160
-"""Columns of a table that is written to a file."""
 
 
 class Limits(NamedTuple):
@@ -99,7 +78,7 @@ class SeedRun:
         self._folder, self._setup, self._say = folder, setup, say
         self._home, self._lineage = folder / PROJECT_CLONE, lineage_of(seed)
         self._workspace = workspace_dir(self._home, self._lineage)
-        self.record = read_record(folder, seed)
+        self.record = files.read_record(folder, seed)
 
     def run(self, limits: Limits) -> None:
         """Makes generations and measures them until a limit; a failed command ends the seed and is recorded."""
@@ -107,66 +86,55 @@ class SeedRun:
         try:
             self._make_lineage()
             while True:
-                is_last = self._is_at_limit(limits)
-                if self.record.newest and (is_last or self.record.newest % self._setup.strength.probe_every == 0):
+                # The limit of hours does not count an unfinished generation, which is completed first.
+                newest, hours = self.record.newest, self.record.hours(self.record.newest)
+                is_last = newest >= limits.generations or (limits.hours is not None and hours >= limits.hours)
+                if newest and (is_last or newest % self._setup.strength.probe_every == 0):
                     self._measure_strength()
                 if is_last or (limits.stops_when_reached and self._next_opponent() is None):
                     break
                 self._make_generation()
             if limits.has_final_match:
                 self._match("final", self._setup.strength.opponents[-1])
+            self._keep(status="done")
         except (ZeroError, ValidationError) as error:
             if not isinstance(error, CommandFailedError):
                 error = CommandFailedError("benchmarks.seeds", 1, (str(error),))
-            failure = Failure(
-                generation=self.record.attempts[-1].generation if self.record.attempts else self.record.newest,
-                command=error.command,
-                status=error.status,
-                begun=time.time(),
-                log=error.log,
-            )
+            number = self.record.newest + bool(self.record.attempts)
+            failure = Failure(generation=number, command=error.command, status=error.status, log=error.log)
             self._keep(status="failed", failures=(*self.record.failures, failure))
             self._say(f"seed {self.record.seed}: failed: {error}")
-        else:
-            self._keep(status="done")
-
-    def _is_at_limit(self, limits: Limits) -> bool:
-        seconds = self.record.seconds(self.record.newest)  # an unfinished generation is completed first
-        is_late = limits.hours is not None and seconds >= limits.hours * 3600
-        return self.record.newest >= limits.generations or is_late
 
     def _make_lineage(self) -> None:
         if self._lineage in lineages(self._home):
             return
-        if newest_tagged(self._home, self._lineage) >= 0:  # killed after the push, before the workspace had its name
-            self._zero("restore", self._lineage)
+        if files.newest_tagged(self._home, self._lineage) >= 0:  # killed before the pushed workspace had its name
+            self._run(self._home, "zero", "restore", self._lineage)
             return
         params = self._setup.params.model_copy(update={"seed": self.record.seed})
         path = self._folder / LOGS_DIR / f"{self._lineage}.{PARAMS_FILE}"
         write_atomic(path, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
-        self._zero("new", self._lineage, "--params", str(path.resolve()))
+        self._run(self._home, "zero", "new", self._lineage, "--params", str(path.resolve()))
 
     def _make_generation(self) -> None:
         """Makes the next generation, or completes it."""
         number = self.record.newest + 1
-        clock = Attempt(generation=number, begun=time.time(), seconds=0.0)
         earlier, began = self.record.attempts, time.monotonic()
 
         def beat() -> None:
-            seconds = round(time.monotonic() - began, 3)
-            self._keep(attempts=(*earlier, clock.model_copy(update={"seconds": seconds})))
+            self._keep(attempts=(*earlier, round(time.monotonic() - began, 3)))
 
         beat()
         try:
-            if newest_tagged(self._home, self._lineage) < number:
+            if files.newest_tagged(self._home, self._lineage) < number:
                 wait_until_free(self._workspace)
-                self._zero("prepare", self._lineage, beat=beat)
-            if newest_tagged(self._home, self._lineage) < number:  # `prepare` completes a generation that was committed
+                self._run(self._home, "zero", "prepare", self._lineage, beat=beat)
+            if files.newest_tagged(self._home, self._lineage) < number:  # `prepare` completes a committed generation
                 self._run(self._workspace, "dvc", "repro", beat=beat)
-                self._zero("advance", self._lineage, "--generation", str(number), beat=beat)
+                self._run(self._home, "zero", "advance", self._lineage, "--generation", str(number), beat=beat)
         finally:
             beat()
-        made = read_generation(self._home, self._lineage, number, self.record.attempts)
+        made = files.read_generation(self._home, self._lineage, number, self.record.attempts)
         self._keep(generations=(*self.record.generations, made), attempts=())
         self._say(generation_line(self.record, made))
 
@@ -175,59 +143,40 @@ class SeedRun:
         goal = self._setup.strength.goal
         while (opponent := self._next_opponent()) is not None:
             if self._was_met(opponent):
-                self._say(
-                    f"seed {self.record.seed}, generation {self.record.newest}: no probe, the champion had one before"
-                )
-                break
+                self._say(f"seed {self.record.seed}: no probe, because this champion was probed before")
+                return
             if self._match("probe", opponent).score < goal or self._match("confirmation", opponent).score < goal:
-                break
+                return
 
     def _next_opponent(self) -> str | None:
         strength = self._setup.strength
         return next((each for each in strength.opponents if not self.record.reached(each, strength.goal)), None)
 
     def _was_met(self, opponent: str) -> bool:
-        """True if an earlier generation with the same champion was probed: another try would only add luck."""
-        champions = {each.number: each.champion for each in self.record.generations}
-        probed = [m.generation for m in self.record.measurements if m.kind == "probe" and m.opponent == opponent]
-        return any(
-            number < self.record.newest and champions[number] == champions[self.record.newest] for number in probed
-        )
+        """True if an earlier generation with the same champion was probed: another try would only add chance."""
+        newest = self.record.generations[-1]
+        same = {each.number for each in self.record.generations[:-1] if each.champion == newest.champion}
+        probed = {m.generation for m in self.record.measurements if m.kind == "probe" and m.opponent == opponent}
+        return bool(same & probed)
 
     def _match(self, kind: Literal["probe", "confirmation", "final"], opponent: str) -> Measurement:
         """Result of a match of the newest champion, which is played unless it is finished."""
         generation, strength = self.record.newest, self._setup.strength
-        if found := self.record.measured(kind, generation, opponent):
-            return found
+        for done in self.record.measurements:
+            if (done.kind, done.generation, done.opponent) == (kind, generation, opponent):
+                return done
         games = strength.probe_games if kind == "probe" else strength.confirmation_games
-        seed = PROBE_SEED if kind == "probe" else CONFIRMATION_SEED
-        options = f",{strength.options}" if strength.options else ""
-        champion = f"{generation_tag(self._lineage, generation)},simulations={strength.simulations}{options}"
-        arguments = ["match", champion, opponent, "--games", str(games), "--seed", str(seed), "--json"]
+        champion = champion_spec(strength, generation_tag(self._lineage, generation))
+        arguments = ["match", champion, opponent, "--games", str(games), "--seed", MATCH_SEEDS[kind], "--json"]
         table = MatchTable.model_validate_json(self._run(self._home, "zero", *arguments, is_captured=True))
-        result = table.result
-        found = Measurement(
-            kind=kind,
-            generation=generation,
-            opponent=opponent,
-            games=games,
-            wins=result.wins,
-            losses=result.losses,
-            draws=result.draws,
-            score=result.score,
-            interval=result.interval,
-            forfeits=table.forfeits,
-        )
+        found = Measurement(kind=kind, generation=generation, opponent=opponent, table=table)
         self._keep(measurements=(*self.record.measurements, found))
         self._say(measurement_line(self.record, found))
         return found
 
     def _keep(self, **changes: object) -> None:
         self.record = self.record.model_copy(update=changes)
-        write_record(self._folder, self.record)
-
-    def _zero(self, *arguments: str, beat: Callable[[], None] | None = None) -> None:
-        self._run(self._home, "zero", *arguments, beat=beat)
+        files.write_record(self._folder, self.record)
 
     def _run(
         self,
@@ -238,7 +187,9 @@ class SeedRun:
         is_captured: bool = False,
     ) -> str:
         log = self._folder / LOGS_DIR / f"{self._lineage}.log"
-        return run_module(folder, module, arguments, environment_of(self._home), log, beat, is_captured)
+        variables = {name: value for name, value in environment().items() if name not in HIDDEN.split()}
+        variables |= {"ZERO_HOME": str(self._home), "PYTHONUNBUFFERED": "1"}
+        return run_module(folder, module, arguments, variables, log, beat, is_captured)
 
 
 def run_module(
@@ -266,55 +217,38 @@ def run_module(
     """
     shown = f"{module} {' '.join(arguments)}"
     log.parent.mkdir(parents=True, exist_ok=True)
-    connection, ours = os.pipe()  # closed by the death of this process too
+    connection, ours = os.pipe()
     command = supervised(connection, [sys.executable, "-m", module, *arguments])
-    with log.open("ab") as file, tempfile.TemporaryFile() as output:
+    with os.fdopen(ours, "wb") as end, log.open("ab") as file:  # the death of this process closes `end` too
         file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
         file.flush()
-        begin = file.tell()
-        try:
+        begin, stdout = file.tell(), subprocess.PIPE if is_captured else file
+        with os.fdopen(connection, "rb"):
             process = subprocess.Popen(
                 command,
                 cwd=folder,
                 env=variables,
                 stdin=subprocess.DEVNULL,
-                stdout=output if is_captured else file,
+                stdout=stdout,
                 stderr=file,
                 pass_fds=(connection,),
             )
-        except BaseException:
-            os.close(ours)
-            raise
-        finally:
-            os.close(connection)
         try:
-            while (status := _wait(process)) is None:
-                if beat:
-                    beat()
+            while True:
+                try:
+                    output = process.communicate(timeout=BEAT_SECONDS)[0] or b""
+                    break
+                except subprocess.TimeoutExpired:
+                    if beat:
+                        beat()
         finally:
-            os.close(ours)
+            end.close()
             process.wait()
-        output.seek(0)
-        text = output.read()
-        file.write(text)
-    if status:
+        file.write(output)
+    if process.returncode:
         tail = log.read_bytes()[begin:].decode(errors="replace").splitlines()
-        raise CommandFailedError(shown, status, [line for line in tail if line.strip()][-NUM_LOG_LINES:])
-    return text.decode()
-
-
-def _wait(process: "subprocess.Popen[bytes]") -> int | None:
-    try:
-        return process.wait(BEAT_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def environment_of(home: Path) -> dict[str, str]:
-    """Environment of a command: the clone is its project; it reads and writes nothing outside, and its log is live."""
-    hidden = (*OWN_SETTINGS, "ZERO_WRITER", "PYTHONPATH")
-    kept = {name: value for name, value in environment().items() if name not in hidden}
-    return kept | {"ZERO_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+        raise CommandFailedError(shown, process.returncode, [line for line in tail if line.strip()][-NUM_LOG_LINES:])
+    return output.decode()
 
 
 def wait_until_free(workspace: Path) -> None:
@@ -336,14 +270,18 @@ def wait_until_free(workspace: Path) -> None:
 
 def make_clone(folder: Path, commit: str) -> None:
     """Clones the project at a commit into the folder, unless that was done; complete or not at all."""
-    target = folder / PROJECT_CLONE
-    if target.exists():
+    if (folder / PROJECT_CLONE).exists():
         return
     with tempfile.TemporaryDirectory(prefix=".project-", dir=folder) as scratch:
         building = Path(scratch) / PROJECT_CLONE
         git(folder, "clone", "--quiet", "--no-tags", "--single-branch", str(PROJECT_DIR), str(building))
         git(building, "checkout", "--quiet", "-B", "main", commit)
-        building.rename(target)
+        building.rename(folder / PROJECT_CLONE)
+
+
+def champion_spec(strength: Strength, name: str) -> str:
+    """Player spec of the champion in matches."""
+    return f"{name},simulations={strength.simulations}" + (f",{strength.options}" if strength.options else "")
 
 
 def check_players(params: Params, strength: Strength) -> None:
@@ -352,8 +290,7 @@ def check_players(params: Params, strength: Strength) -> None:
     Raises:
       ZeroError: a spec is not valid, the search does not read an option, or GNU Go is missing.
     """
-    options = f",{strength.options}" if strength.options else ""
-    champion = parse_player(f"champion,simulations={strength.simulations}{options}")
+    champion = parse_player(champion_spec(strength, "champion"))
     root = champion.options.get("root", params.search.root)
     for name in champion.options:
         if SEARCH_OPTIONS.get(name) not in (None, root):
@@ -364,11 +301,11 @@ def check_players(params: Params, strength: Strength) -> None:
     for opponent in strength.opponents:
         if parse_player(opponent).kind == "gnugo" and program_path("gnugo") is None:
             raise OpponentError(
-                f"{opponent}: GNU Go is not installed; install it (Debian and Ubuntu: `apt install gnugo`)"
+                f"{opponent}: GNU Go is not installed; install it (Debian, Ubuntu: `apt install gnugo`)"
             )
 
 
-def numbers_of(text: str, option: str) -> tuple[int, ...]:
+def numbers_of(text: str) -> tuple[int, ...]:
     """Different whole numbers from a list separated by commas.
 
     Raises:
@@ -376,7 +313,7 @@ def numbers_of(text: str, option: str) -> tuple[int, ...]:
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise ParamsError(f"{option} {text!r}: give whole numbers separated by commas, such as 11,12,13")
+        raise ParamsError(f"--seeds {text!r}: give whole numbers separated by commas, such as 11,12,13")
     return tuple(dict.fromkeys(int(part) for part in parts))
 
 
@@ -387,100 +324,78 @@ def run_seeds(folder: Path, wanted: Setup, seeds: Sequence[int], limits: Limits)
       ZeroError: the experiment of the folder has another setup, or another process runs it.
     """
     with locked(folder, f"another process runs the experiment in {folder}; wait for it, or give another --folder"):
-        setup = keep_setup(folder, wanted)
+        setup = files.keep_setup(folder, wanted)
         if setup.commit != wanted.commit:
             typer.echo(f"note: this experiment runs commit {setup.commit[:12]}, not {wanted.commit[:12]}", err=True)
         make_clone(folder, setup.commit)
         typer.echo(f"output of the commands: {folder / LOGS_DIR}", err=True)
         for seed in seeds:
             SeedRun(folder, setup, seed, typer.echo).run(limits)
-            write_report(folder, setup, read_records(folder))
+            write_report(folder, setup, files.read_records(folder))
+
+
+def new_setup(preset: str, change: str, strength: Strength) -> Setup:
+    """The setup of a new experiment with the current commit.
+
+    Raises:
+      ZeroError: a parameter or a player is not valid, or this machine cannot train the preset.
+    """
+    text = preset_text(preset)
+    recipe = parse_params(resolve_here(text), preset)
+    params = (changed(recipe, change) if change else recipe).model_copy(update={"seed": 0})
+    check_profile(params.profile, this_machine(text), preset)
+    check_players(params, strength)
+    if uncommitted := uncommitted_files(PROJECT_DIR):
+        typer.echo(f"warning: seeds run committed code; not committed: {', '.join(uncommitted)}", err=True)
+    commit, name = git(PROJECT_DIR, "rev-parse", "HEAD").strip(), f"{preset} {change}".strip()
+    return Setup(name=name, commit=commit, params=params, strength=strength, machine=describe_machine())
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas; each is run from nothing.")] = "11,12,13",
-    preset: Annotated[str, typer.Option(help=f"Recipe of all seeds: {', '.join(presets())}.")] = "go9-laptop",
-    params: Annotated[Path | None, typer.Option(help="A parameters file instead of a preset.")] = None,
-    change: Annotated[
-        str, typer.Option("--set", help="Parameters that differ from the recipe: section.name=value,...")
-    ] = "",
-    folder: Annotated[
-        Path | None, typer.Option(help="Folder of the experiment; by default .zero/seeds/PRESET.")
-    ] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "11,12,13",
+    preset: Annotated[str, typer.Option(help=f"Preset of all seeds: {', '.join(presets())}.")] = "go9-laptop",
+    change: Annotated[str, typer.Option("--set", help="Changed parameters: section.name=value,...")] = "",
+    folder: Annotated[Path | None, typer.Option(help="Folder; by default .zero/seeds/PRESET.")] = None,
     generations: Annotated[int, typer.Option(min=1, help="Maximum number of generations per seed.")] = 24,
-    hours: Annotated[
-        float | None, typer.Option(min=0.0, help="A seed ends after the generation in which its clock exceeds this.")
-    ] = None,
-    levels: Annotated[str, typer.Option(help="Levels of GNU Go to reach, from the weakest.")] = "1,10",
-    opponents: Annotated[
-        str, typer.Option(help="Player specs to reach instead of --levels, such as random,gnugo:1.")
-    ] = "",
-    simulations: Annotated[int, typer.Option(min=0, help="Simulations per move of the champion in matches.")] = 800,
+    hours: Annotated[float | None, typer.Option(min=0.0, help="Maximum hours per seed; see docs/seeds.md.")] = None,
+    opponents: Annotated[str, typer.Option(help="Player specs to reach, weakest first.")] = "gnugo:1,gnugo:10",
+    simulations: Annotated[int, typer.Option(min=0, help="Simulations per move of the champion.")] = 800,
     options: Annotated[
-        str, typer.Option(help="Further options of the champion in matches.")
+        str, typer.Option(help="More options of the champion.")
     ] = "considered_actions=16,pass_wins=true",
     probe_every: Annotated[int, typer.Option(min=1, help="Generations between two probes of strength.")] = 3,
     probe_games: Annotated[int, typer.Option(min=2, help="Games of a probe.")] = 100,
-    confirmation_games: Annotated[
-        int, typer.Option(min=2, help="Games of the match that confirms a probe, and of the final match.")
-    ] = 400,
+    confirmation_games: Annotated[int, typer.Option(min=2, help="Games of a confirmation or final match.")] = 400,
     goal: Annotated[float, typer.Option(min=0.0, max=1.0, help="Score at which an opponent is reached.")] = 0.55,
-    no_stop: Annotated[
-        bool, typer.Option("--no-stop", help="Make all generations, also when all opponents are reached.")
-    ] = False,
-    final_match: Annotated[
-        bool,
-        typer.Option(
-            "--final-match", help="Make all generations, then play the strongest opponent regardless of the probes."
-        ),
-    ] = False,
+    no_stop: Annotated[bool, typer.Option("--no-stop", help="Do not stop when all opponents are reached.")] = False,
+    final_match: Annotated[bool, typer.Option("--final-match", help="As --no-stop, and one match at the end.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Run nothing; report the results so far.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Path of a copy of results.json.")] = None,
 ) -> None:
-    """Runs a recipe from nothing with several seeds, and reports how long each takes to the levels of GNU Go.
+    """Trains a preset from nothing with several seeds, and reports how long each takes to the levels of GNU Go.
 
     An opponent is reached when the champion scores --goal both in a probe and in a confirmation, which is a match with
     another seed. Only the weakest opponent that is not reached is probed. The clock of a seed has the wall time of its
     generations; matches do not count.
 
-    The command can be killed at any moment and repeated: finished generations, games of matches and measured times are
-    kept. The next call repeats a seed whose command failed. With larger limits or more seeds it continues the same
-    folder. Exit status 1: at least one seed failed.
+    The command can be killed at any moment and repeated; it also repeats failed commands. With larger limits or more
+    seeds it continues the same folder. Exit status 1: at least one seed failed.
     """
-    where = folder or PROJECT_DIR / STATE_FOLDER / SEEDS_DIR / (params.stem if params else preset)
+    where = (folder or PROJECT_DIR / STATE_FOLDER / "seeds" / preset).resolve()
+    strength = Strength(
+        opponents=tuple(opponents.split(",")),
+        simulations=simulations,
+        options=options,
+        probe_every=probe_every,
+        probe_games=probe_games,
+        confirmation_games=confirmation_games,
+        goal=goal,
+    )
     try:
         if not report:
-            text, name = (params.read_text(), str(params)) if params else (preset_text(preset), preset)
-            recipe = parse_params(resolve_here(text), name)
-            strength = Strength(
-                opponents=tuple(opponents.split(","))
-                if opponents
-                else tuple(f"gnugo:{level}" for level in numbers_of(levels, "--levels")),
-                simulations=simulations,
-                options=options,
-                probe_every=probe_every,
-                probe_games=probe_games,
-                confirmation_games=confirmation_games,
-                goal=goal,
-            )
-            wanted = Setup(
-                name=name,
-                changes=change,
-                commit=git(PROJECT_DIR, "rev-parse", "HEAD").strip(),
-                params=(changed(recipe, change) if change else recipe).model_copy(update={"seed": 0}),
-                strength=strength,
-                machine=describe_machine(),
-            )
-            check_profile(wanted.params.profile, this_machine(text), name)
-            check_players(wanted.params, strength)
-            if uncommitted := uncommitted_files(PROJECT_DIR):
-                typer.echo(f"warning: seeds run committed code; not committed: {', '.join(uncommitted)}", err=True)
             limits = Limits(generations, hours, not (no_stop or final_match), final_match)
-            run_seeds(where.resolve(), wanted, numbers_of(seeds, "--seeds"), limits)
-        setup, records = read_setup(where), read_records(where)
-        results = write_report(where, setup, records)
-        if out:
-            write_atomic(out, results)
+            run_seeds(where, new_setup(preset, change, strength), numbers_of(seeds), limits)
+        setup, records = files.read_setup(where), files.read_records(where)
+        write_report(where, setup, records)
     except (ZeroError, OSError) as error:
         typer.echo(f"seeds: {error}", err=True)
         raise typer.Exit(1) from None

@@ -14,13 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import Context, Measured, alone, thread_environment
-from benchmarks.machine import PROJECT_DIR
-from benchmarks.results import Sample
-from benchmarks.setting import GO9, params_of
+from benchmarks.harness import Context, Measured, compare, thread_environment
+from benchmarks.results import PROJECT_DIR, Sample
+from benchmarks.setting import GO9, params_of, selfplay_settings
 from zero.config.params import Params
 from zero.errors import WorkerError
-from zero.evaluation.throughput import selfplay_settings
 from zero.games.rules import rules_of
 from zero.play.lockstep_games import advance
 from zero.play.slots import PlaySettings, new_batch, new_records, new_slots
@@ -57,7 +55,7 @@ def startup(context: Context) -> Measured:
         weights = Path(folder) / "weights.safetensors"
         weights.write_bytes(weights_bytes(new_network(params.network, params.game, params.seed)))
         command = [sys.executable, "-m", "benchmarks.startup", params.model_dump_json(), settings, str(weights)]
-        return alone(context, lambda _: Sample(figure=process_seconds(command)))
+        return compare(context, lambda _: Sample(process_seconds(command)))
 
 
 def process_seconds(command: list[str]) -> float:

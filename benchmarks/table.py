@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.machine import Machine
-from benchmarks.results import Results, Row, Spread, Target
+from benchmarks.results import Machine, Results, Row, Spread, Target
 
 NOTHING = "–"
 GIBIBYTE = 2**30

@@ -6,19 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Child, Context, Measure, Measured, against, not_measured, rate
+from benchmarks.harness import Child, Context, Measured, Sides, compare, not_measured, rate
 from benchmarks.results import Sample
-from benchmarks.setting import GO9, params_of, residual_tower
+from benchmarks.setting import GO9, params_of, residual_tower, selfplay_settings
 from zero.config.params import Params
 from zero.data.samples import SampleBatch, SampleGames, Sampler
-from zero.evaluation.throughput import selfplay_settings
 from zero.games.rules import rules_of
 from zero.network.profile import prepare_torch
 from zero.play.batched_games import play_games
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
 from zero.storage.files import sha256_bytes
-from zero.storage.manifests import Manifest
 
 NUM_THREADS = 2
 BATCH_SIZE = 256
@@ -32,17 +30,9 @@ LEARNING_RATE = 1e-3
 """A low rate, so that a long measurement does not diverge."""
 
 
-class TrainingWork(Manifest):
-    """Training with these parameters on generated games."""
-
-    params: Params
-    num_games: int
-
-
-def prepare(arguments: str) -> tuple[Measure, ...]:
-    """The measures of a `TrainingWork`: `learner` and `bare`, in samples per second."""
-    work = TrainingWork.model_validate_json(arguments)
-    params, training = work.params, work.params.training
+def prepare(params: Params, num_games: int) -> Sides:
+    """Sides `learner` and `bare`: training on generated games, in samples per second."""
+    training = params.training
     prepare_torch(params.profile, params.profile.training_threads)
     import torch
 
@@ -50,7 +40,7 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
     from zero.network.weights import new_network
 
     torch.set_flush_denormal(True)  # for both sides, as training does in `flush_denormals`
-    games = made_games(params, work.num_games)
+    games = made_games(params, num_games)
     sampler = Sampler(rules_of(params.game), games, params.seed, 0, training.batch_size, training.random_symmetry)
     batches = sampler.batches(0, MANY_STEPS)
     losses = bare_loop(params, [next(batches) for _ in range(NUM_BATCHES)])
@@ -67,13 +57,10 @@ def prepare(arguments: str) -> tuple[Measure, ...]:
         next(losses)
         return training.batch_size
 
-    def learner_side(seconds: float) -> Sample:
-        return Sample(figure=rate(step, seconds))
-
-    def bare_side(seconds: float) -> Sample:
-        return Sample(figure=rate(bare_step, seconds))
-
-    return Measure("learner", learner_side), Measure("bare", bare_side)
+    return {
+        "learner": lambda seconds: Sample(rate(step, seconds)),
+        "bare": lambda seconds: Sample(rate(bare_step, seconds)),
+    }
 
 
 def bare_loop(params: Params, batches: Sequence[SampleBatch]) -> Iterator[Any]:
@@ -138,6 +125,5 @@ def training(context: Context) -> Measured:
             "learning_rate": ({"from_step": 0, "learning_rate": LEARNING_RATE},),
         },
     )
-    work = TrainingWork(params=params, num_games=NUM_GAMES)
-    with Child("training", work, context.cores[-NUM_THREADS:]) as child:
-        return against(context, child.side("learner"), child.side("bare"))
+    with Child(prepare, params, NUM_GAMES, cores=context.cores[-NUM_THREADS:]) as child:
+        return compare(context, child.side("learner"), child.side("bare"))

@@ -1,8 +1,7 @@
 """Made-up results, and settings of a measurement that takes no time."""
 
 from benchmarks.harness import Context
-from benchmarks.machine import Machine
-from benchmarks.results import Detail, Results, Row, Settings, Spread, Target
+from benchmarks.results import Detail, Machine, Results, Row, Settings, Spread, Target
 from tests.parameters import profile_params
 
 MACHINE = Machine(
@@ -49,4 +48,4 @@ def run_of(*rows: Row, machine: Machine = MACHINE, settings: Settings = SETTINGS
 
 def short_context(repeats: int = 2) -> Context:
     """One core and the shortest measurement."""
-    return Context(seconds=0.01, repeats=repeats, profile=profile_params(), cores=(0,), tick=lambda: None)
+    return Context(seconds=0.01, repeats=repeats, profile=profile_params(), cores=(0,))

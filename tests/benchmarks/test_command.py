@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import run
 from benchmarks.harness import Measured, not_measured
-from benchmarks.results import read_results, write_results
-from benchmarks.rows import ROWS, RowSpec, at_least, measure_rows, ratio_of
+from benchmarks.results import read_results
+from benchmarks.rows import ROWS, RowSpec, at_least, measure_row, ratio_of
 from tests.benchmarks.runs import FASTEST, row, run_of, short_context, spread
 from zero.errors import WorkerError
+from zero.storage.files import write_manifest
 
 PROJECT = Path(__file__).parents[2]
 
@@ -22,9 +24,17 @@ def benchmarks(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_short_run_is_printed_written_and_compared(tmp_path):
+def main(monkeypatch, *words):
+    """Exit status of the command in this process."""
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *words])
+    with pytest.raises(SystemExit) as end:
+        run()
+    return end.value.code
+
+
+def test_a_short_run_is_printed_written_and_compared(tmp_path, monkeypatch, capsys):
     earlier, out = tmp_path / "earlier.json", tmp_path / "folder" / "run.json"
-    write_results(earlier, run_of(row("search", 1_000.0, None, FASTEST), row("gpu-10x128", None)))
+    write_manifest(tmp_path, run_of(row("search", 1_000.0, None, FASTEST), row("gpu-10x128", None)), earlier.name)
     rows = ("--rows", "gpu-10x128,search,memory-9x9")
     done = benchmarks(*rows, "--seconds", "0.01", "--repeats", "3", "--out", str(out), "--compare", str(earlier))
     assert done.returncode == 0, done.stderr
@@ -47,7 +57,8 @@ def test_a_short_run_is_printed_written_and_compared(tmp_path):
     assert [line.split()[1] for line in table.splitlines()[2:]] == [f"`{row.name}`" for row in results.rows]
     compared = done.stdout.splitlines()[-2].split()
     assert compared[:6] == ["|", "search", "|", "1,000", "|", f"{search.median:,.0f}"]
-    assert benchmarks("--show", str(out)).stdout.split("\n\n")[1] == table
+    assert main(monkeypatch, "--show", str(out)) == 0
+    assert capsys.readouterr().out.split("\n\n")[1] == table
 
 
 @pytest.mark.parametrize(
@@ -58,33 +69,28 @@ def test_a_short_run_is_printed_written_and_compared(tmp_path):
         (("--show", "pyproject.toml"), "pyproject.toml does not contain benchmark results"),
     ],
 )
-def test_an_error_is_one_line(words, message):
-    done = benchmarks(*words)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"benchmarks: {message}")
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+def test_an_error_is_one_line(words, message, monkeypatch, capsys):
+    assert main(monkeypatch, *words) == 1
+    out, err = capsys.readouterr()
+    assert err.startswith(f"benchmarks: {message}")
+    assert err.count("\n") == 1
+    assert out == ""
 
 
 def test_a_row_that_fails_has_a_note_and_the_others_are_measured():
     def fail(context):
-        context.tick()
         raise WorkerError("the child died")
 
     def work(context):
-        for _ in range(context.repeats):
-            context.tick()
         return Measured(spread(7.0))
 
     def cannot(context):
         return not_measured("no GPU")
 
-    specs = [RowSpec(name, "", "s", "", (), measure) for name, measure in (("a", fail), ("b", work), ("c", cannot))]
-    done: list[int] = []
-    rows = measure_rows(specs, short_context(3), done.append)
+    specs = [RowSpec(name, "", "s", measure) for name, measure in (("a", fail), ("b", work), ("c", cannot))]
+    rows = [measure_row(spec, short_context()) for spec in specs]
     assert [(row.name, row.note) for row in rows] == [("a", "failed: the child died"), ("b", ""), ("c", "no GPU")]
     assert rows[1].figure == spread(7.0)
-    assert done == [1, 3, 4, 5, 6, 6, 9]  # rounds that are over
 
 
 def test_the_table_has_the_targets():

@@ -10,8 +10,8 @@ jax: Any = pytest.importorskip("jax", reason="jax is not installed (extra `test`
 pgx: Any = pytest.importorskip("pgx", reason="pgx is not installed (extra `test`)")
 pytest.importorskip("mctx", reason="mctx is not installed (extra `test`)")
 
-from benchmarks import pgx_games  # noqa: E402
-from benchmarks.pgx_games import PgxGames, apply_network, jax_network, planes_of  # noqa: E402
+from benchmarks import pgx as pgx_games  # noqa: E402
+from benchmarks.pgx import PgxGames, apply_network, jax_network, planes_of  # noqa: E402
 from tests.parameters import network_params  # noqa: E402
 from zero.config.params import GoParams  # noqa: E402
 from zero.games.planes import expand_planes, write_planes  # noqa: E402
@@ -22,6 +22,14 @@ from zero.network.weights import new_network  # noqa: E402
 GO9 = GoParams(name="go", size=9, komi=7.5, allow_suicide=False)
 ACTIONS = (40, 41, 50, 49, 31, 81, 60, 0, 12, 80, 7)
 """Moves on 9x9, a pass among them."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Compiles in two thirds of the time; the code is slower."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture
@@ -44,8 +52,8 @@ def test_the_network_is_the_same_function(network):
 
 
 def test_the_planes_are_those_of_the_project():
-    rules, state = go_rules(9, 9, 7.5, False), pgx.make("go_9x9").init(jax.random.PRNGKey(0))
-    step = jax.jit(pgx.make("go_9x9").step)
+    rules, environment = go_rules(9, 9, 7.5, False), pgx.make("go_9x9")
+    state, step = jax.jit(environment.init)(jax.random.PRNGKey(0)), jax.jit(environment.step)
     position, history = new_position(rules), new_history(rules)
     for action in ACTIONS:
         bits = np.zeros((NUM_PLANES, rules.num_words), np.uint64)

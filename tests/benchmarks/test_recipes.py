@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.recipes import compare, main, table_of
-from benchmarks.variants import AS_IT_IS, changed
+from benchmarks.setting import AS_IT_IS, changed
 from tests.made_games import made_params, write_params, write_workspace
 from zero.config.params import LearningRateStep
 from zero.errors import ParamsError

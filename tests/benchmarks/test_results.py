@@ -2,9 +2,10 @@
 
 import pytest
 
-from benchmarks.results import Detail, Sample, median_details, read_results, spread_of, write_results
+from benchmarks.results import Detail, Sample, median_details, read_results, spread_of
 from tests.benchmarks.runs import FASTEST, SMALLEST, TWICE, row, run_of
 from zero.errors import StorageError
+from zero.storage.files import write_manifest
 
 
 def test_a_spread_is_the_median_and_the_range():
@@ -39,7 +40,7 @@ def test_a_row_is_reached_if_all_its_targets_are(made, reached):
 
 def test_a_run_is_read_as_it_was_written(tmp_path):
     results = run_of(row("a", 1.5, 2.0, TWICE), row("b", None, note="no GPU"))
-    write_results(tmp_path / "new" / "run.json", results)
+    write_manifest(tmp_path / "new", results, "run.json")
     assert read_results(tmp_path / "new" / "run.json") == results
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["run.json"]
 

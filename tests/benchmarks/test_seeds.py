@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 import subprocess
 import sys
@@ -13,17 +12,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import seeds
-from benchmarks.machine import PROJECT_DIR
+from benchmarks import seed_records, seeds
+from benchmarks.results import PROJECT_DIR
 from benchmarks.seed_records import (
     Generation,
+    Health,
     SeedRecord,
     Setup,
     Strength,
+    Training,
     keep_setup,
     read_record,
     read_records,
-    training_of,
     write_record,
 )
 from benchmarks.seed_report import (
@@ -40,11 +40,13 @@ from benchmarks.seed_report import (
 )
 from benchmarks.seeds import CommandFailedError, Limits, SeedRun, check_players, numbers_of, run_module
 from tests.benchmarks.runs import MACHINE
+from tests.end_to_end.lineages import ALWAYS
 from zero.config.params import parse_params
 from zero.config.presets import preset_text
 from zero.errors import ParamsError
 from zero.evaluation.match.results import MatchTable
 from zero.players.player import PlayerId
+from zero.record.costs import StageCosts
 from zero.storage.manifests import Colours, MatchResult
 
 STRENGTH = Strength(
@@ -58,15 +60,14 @@ STRENGTH = Strength(
 )
 SETUP = Setup(
     name="smoke",
-    changes="",
     commit="0" * 40,
     params=parse_params(preset_text("smoke")),
     strength=STRENGTH,
     machine=MACHINE,
 )
 LIMITS = Limits(generations=6, hours=None, stops_when_reached=True, has_final_match=False)
-OLD_METRICS = '{"value_loss": 0.9, "policy_loss": 3.0, "loss": NaN, "step": 12}'
-TIMES = ("seconds", "attempts", "cpu_seconds", "begun")
+OLD_METRICS = '{"value_loss": 0.9, "policy_loss": 3.0, "step": 12}'
+TIMES = ("attempts", "seconds", "cpu_seconds", "workers")
 WAIT_SECONDS = 600.0
 
 
@@ -123,19 +124,15 @@ class FakeProject:
 
 
 def generation(number, seconds=1800.0, promoted=True, verdict="unknown"):
-    health = {"health": {"verdict": verdict, "findings": []}}
+    costs = {"seconds": 1.0, "cpu_seconds": 3600.0, "gpu_seconds": 0.0, "shards_without_receipt": 0, "workers": ("w",)}
     return Generation(
         number=number,
-        seconds=seconds,
-        attempts=1,
+        attempts=(seconds,),
         promoted=promoted,
         score=0.6,
         champion=f"{number if promoted else 0:064x}",
-        champion_generation=number if promoted else 0,
-        training=training_of(json.dumps({"value_loss": 0.5, "constant_value_loss": 0.98, **health})),
-        cpu_seconds=3600.0,
-        games=100,
-        evaluations=1000,
+        training=Training(value_loss=0.5, constant_value_loss=0.98, health=Health(verdict=verdict)),
+        costs=StageCosts.model_validate({**costs, "games": 100, "evaluations": 1000, "shards": 1}),
     )
 
 
@@ -145,13 +142,13 @@ def project(monkeypatch):
 
     def read_generation(home, lineage, number, attempts):
         made = generation(number, promoted=fake.promoted)
-        return made.model_copy(update={"attempts": len(attempts)})
+        return made.model_copy(update={"attempts": (*attempts[:-1], 1800.0)})
 
     monkeypatch.setattr(seeds, "run_module", fake.run_module)
-    monkeypatch.setattr(seeds, "newest_tagged", lambda home, lineage: fake.tagged)
+    monkeypatch.setattr(seed_records, "newest_tagged", lambda home, lineage: fake.tagged)
     monkeypatch.setattr(seeds, "lineages", lambda home: ["seed-1"] if fake.tagged >= 0 else [])
     monkeypatch.setattr(seeds, "wait_until_free", lambda workspace: None)
-    monkeypatch.setattr(seeds, "read_generation", read_generation)
+    monkeypatch.setattr(seed_records, "read_generation", read_generation)
     return fake
 
 
@@ -170,7 +167,7 @@ def test_a_good_probe_is_confirmed_before_the_next_level_is_probed(project, tmp_
     ]
     assert [call.split()[7] for call in project.calls if "match" in call][:3] == ["1", "1", "2"]  # seeds
     assert record.status == "done" and record.newest == 6
-    assert record.seconds(4) == 4 * 1800.0
+    assert record.hours(4) == 4 * 0.5
 
 
 def test_a_seed_stops_when_all_levels_are_reached(project, tmp_path):
@@ -204,8 +201,8 @@ def test_a_failed_command_is_recorded_and_repeated(project, tmp_path):
     project.fails_at = None
     record = run_seed(tmp_path)
     assert record.status == "done" and record.newest == 6
-    assert record.generations[0].attempts == 2
-    assert summary_of(SETUP, [record]).crashed == (1,) and not summary_of(SETUP, [record]).failed
+    assert len(record.generations[0].attempts) == 2
+    assert summary_of(SETUP, [record]).problems == {"crashed": (1,)}
 
 
 @pytest.mark.parametrize(
@@ -220,16 +217,16 @@ def test_a_killed_run_is_continued_with_the_same_result(project, tmp_path, momen
     project.dies_at = None
     killed = run_seed(tmp_path / "killed")
     project.tagged = -1
-    assert without_times(killed) == without_times(run_seed(tmp_path / "whole"))
+    assert without_times([killed]) == without_times([run_seed(tmp_path / "whole")])
 
 
-def without_times(record):
+def without_times(models):
     def stripped(tree):
         if isinstance(tree, dict):
             return {name: stripped(value) for name, value in tree.items() if name not in TIMES}
         return [stripped(each) for each in tree] if isinstance(tree, list) else tree
 
-    return stripped(record.model_dump(mode="json"))
+    return stripped([model.model_dump(mode="json") for model in models])
 
 
 def test_a_folder_has_one_setup(tmp_path):
@@ -245,12 +242,10 @@ def test_a_folder_has_one_setup(tmp_path):
 
 
 def test_numbers_that_are_not_written_are_none():
-    old = training_of(OLD_METRICS)
-    assert (old.value_loss, old.constant_value_loss, old.verdict, old.gradient_norms) == (0.9, None, "unknown", {})
-    health = {"verdict": "dead", "findings": ["The value head is constant."]}
-    new = training_of(json.dumps({"value_loss": float("nan"), "trunk_gradient_norm": 0.5, "health": health}))
-    assert (new.value_loss, new.gradient_norms) == (None, {"trunk_gradient_norm": 0.5})
-    assert (new.verdict, new.findings) == ("dead", ("The value head is constant.",))
+    old = Training.model_validate_json(OLD_METRICS)
+    assert (old.value_loss, old.constant_value_loss, old.health.verdict) == (0.9, None, "unknown")
+    new = Training.model_validate_json('{"health": {"verdict": "dead", "findings": ["The value head is constant."]}}')
+    assert (new.health.verdict, new.health.findings) == ("dead", ("The value head is constant.",))
 
 
 def test_a_seed_that_does_not_reach_a_level_counts_as_infinite():
@@ -273,7 +268,7 @@ def test_the_report_has_each_failure_and_the_spread_of_the_times(project, tmp_pa
         write_record(tmp_path, record)
     records = read_records(tmp_path)
     summary = summary_of(SETUP, records)
-    assert summary.first_generation_refused == (2,) and summary.dead_training == (2,) and summary.failed == (3,)
+    assert summary.problems == {"generation 1 rejected": (2,), "dead training": (2,), "failed": (3,)}
     first, second = summary.reached
     assert (first.num_reached, first.num_seeds, second.num_reached) == (2, 3, 0)
     assert (first.hours.fastest, first.hours.median, first.hours.slowest) == (1.0, 2.0, None)
@@ -281,9 +276,9 @@ def test_the_report_has_each_failure_and_the_spread_of_the_times(project, tmp_pa
     rows = list(csv.DictReader(io.StringIO(curve_csv(SETUP, records))))
     assert len(rows) == 12 and rows[1]["score gnugo:1"] == "0.6" and rows[1]["hours"] == "1.0000"
     assert seeds_table(SETUP, records).row_count == 3 + 5
-    results = write_report(tmp_path, SETUP, records)
-    assert Results.model_validate_json(results).seeds == tuple(records)
-    assert (tmp_path / RESULTS_FILE).read_bytes() == results and (tmp_path / CURVE_FILE).exists()
+    write_report(tmp_path, SETUP, records)
+    assert Results.model_validate_json((tmp_path / RESULTS_FILE).read_bytes()).seeds == tuple(records)
+    assert (tmp_path / CURVE_FILE).read_text() == curve_csv(SETUP, records)
     assert (tmp_path / PLOT_FILE).read_bytes().startswith(b"\x89PNG")
     assert "value loss 0.500 (constant 0.980), training dead" in generation_line(slow, slow.generations[0])
 
@@ -291,9 +286,9 @@ def test_the_report_has_each_failure_and_the_spread_of_the_times(project, tmp_pa
 def test_report_runs_nothing(tmp_path):
     keep_setup(tmp_path, SETUP)
     write_record(tmp_path, SeedRecord(seed=5, status="done", generations=(generation(1),)))
-    done = call("--report", "--folder", str(tmp_path), "--out", str(tmp_path / "copy.json"))
+    done = call("--report", "--folder", str(tmp_path))
     assert done.exit_code == 0 and "not reached" in done.output
-    assert (tmp_path / "copy.json").read_bytes() == (tmp_path / RESULTS_FILE).read_bytes()
+    assert (tmp_path / RESULTS_FILE).exists()
     assert not (tmp_path / "project").exists()
 
 
@@ -320,9 +315,9 @@ def call(*arguments):
 
 
 def test_seeds_are_different_whole_numbers():
-    assert numbers_of("3, 1,3", "--seeds") == (3, 1)
-    with pytest.raises(ParamsError, match="--levels"):
-        numbers_of("1,", "--levels")
+    assert numbers_of("3, 1,3") == (3, 1)
+    with pytest.raises(ParamsError, match="--seeds"):
+        numbers_of("1,")
 
 
 def test_options_are_checked_against_the_root_of_the_champion():
@@ -387,39 +382,30 @@ def is_running(pid):
         return False
 
 
-def test_a_real_seed_that_is_killed_has_the_result_of_an_uninterrupted_one(tmp_path):
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
+def test_a_real_seed_that_is_killed_has_the_result_of_an_uninterrupted_one(recorded, tmp_path):
     with ExitStack() as running:
-        uninterrupted, first = start(whole, running), start(killed, running)
-        wait_for(lambda: "Running stage 'training'" in log_of(killed))
+        first = start(tmp_path, running)
+        wait_for(lambda: "Running stage 'training'" in log_of(tmp_path))
         first.kill()
         first.wait()
-        before = read_record(killed, 1)
+        before = read_record(tmp_path, 1)
         assert before.status == "running" and len(before.attempts) == 1
-        second = start(killed, running)
-        assert second.wait() == 0 and uninterrupted.wait() == 0
-    record, expected = read_record(killed, 1), read_record(whole, 1)
-    assert without_times(record) == without_times(expected)
-    assert record.generations[0].attempts == 2 and expected.generations[0].attempts == 1
-    assert record.generations[0].seconds > before.attempts[0].seconds
-    assert record.generations[0].games == 12 + 8 and record.measurements[0].games == 2
+        assert start(tmp_path, running).wait() == 0
+    record = read_record(tmp_path, 1)
+    (made,), (match,) = record.generations, record.measurements
+    assert len(made.attempts) == 2 and made.attempts[0] >= before.attempts[0]
+    # Another lineage with the same seed and parameters, whose generation was not interrupted.
+    uninterrupted = seed_records.read_generation(recorded.home, recorded.name, 1, ())
+    assert without_times([made]) == without_times([uninterrupted])
+    assert record.status == "done" and match.table.result.wins + match.table.result.losses == 2
+
+
+ARGUMENTS = "--preset smoke --seeds 1 --generations 1 --opponents random --probe-games 2 --confirmation-games 2"
 
 
 def start(folder, running):
-    arguments = [
-        "--preset",
-        "smoke",
-        "--seeds",
-        "1",
-        "--generations",
-        "1",
-        "--opponents",
-        "random",
-        "--probe-games",
-        "2",
-    ]
-    arguments += ["--confirmation-games", "2", "--simulations", "4", "--options", "", "--folder", str(folder)]
-    arguments += ["--set", "selfplay.num_games=12,gating.num_games=8,verification.shard_fraction=0.1"]
+    arguments = [*ARGUMENTS.split(), "--simulations", "2", "--options", "", "--folder", str(folder)]
+    arguments += ["--set", f"gating.threshold={ALWAYS}"]
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.seeds", *arguments], cwd=PROJECT_DIR, stdout=subprocess.DEVNULL
     )

@@ -8,20 +8,19 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Child
-from benchmarks.memory import MEBIBYTE, MemoryWork, game_bytes, num_bytes, play_moves
-from benchmarks.search import NUM_SIMULATIONS, search_first_moves, search_work
-from benchmarks.selfplay import SelfplayWork
+from benchmarks.memory import MEBIBYTE, game_bytes, num_bytes, play_moves
+from benchmarks.memory import prepare as prepare_memory
+from benchmarks.search import NUM_SIMULATIONS, search_first_moves, search_params
 from benchmarks.selfplay import prepare as prepare_selfplay
-from benchmarks.setting import GO9, params_of, residual_tower
+from benchmarks.setting import GO9, params_of, residual_tower, selfplay_settings
 from benchmarks.startup import process_seconds
-from benchmarks.training import TrainingWork, bare_loop, made_games
+from benchmarks.training import bare_loop, made_games
 from benchmarks.training import prepare as prepare_training
 from tests.benchmarks.runs import short_context
 from tests.parameters import network_params, preset, profile_params
 from zero.config.params import Params
 from zero.data.samples import Sampler
 from zero.errors import WorkerError
-from zero.evaluation.throughput import selfplay_settings
 from zero.games.rules import rules_of
 from zero.network.learner import Learner
 from zero.network.profile import flush_denormals
@@ -38,16 +37,18 @@ def small() -> Params:
     return preset("smoke").model_copy(update={"network": network_params(), "profile": profile_params()})
 
 
-def figures(measures) -> dict[str, float]:
-    return {measure.name: measure.run(0.02).figure for measure in measures}
+def figures(sides) -> dict[str, float]:
+    for side in sides.values():
+        side(0.0)  # the first step imports and compiles
+    return {name: side(0.02).figure for name, side in sides.items()}
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.25])
 def test_search_counts_the_simulations_of_the_first_moves(noise):
-    params = search_work(short_context(), noise).params
+    params = search_params(short_context(), noise)
     settings = selfplay_settings(params)
     assert settings.num_simulations == NUM_SIMULATIONS and not settings.fpu_from_parent
-    assert search_first_moves(rules_of(params.game), settings, 3, params.search.max_nodes).simulations == 3 * 800
+    assert search_first_moves(rules_of(params.game), settings, 3, params.search.max_nodes)[0] == 3 * 800
 
 
 def test_unchanged_fields_are_those_of_the_preset():
@@ -58,15 +59,14 @@ def test_unchanged_fields_are_those_of_the_preset():
 
 
 def test_self_play_and_the_network_alone_are_measured_in_one_process(small):
-    measured = figures(prepare_selfplay(SelfplayWork(params=small).model_dump_json()))
+    measured = figures(prepare_selfplay(small))
     assert set(measured) == {"raw", "selfplay", "simulations"}
     assert min(measured.values()) > 0
 
 
 def test_the_learner_and_the_bare_loop_are_measured_in_samples(small):
-    made = TrainingWork(params=small, num_games=8)
     with flush_denormals():  # restores the setting that the benchmark changes
-        measured = figures(prepare_training(made.model_dump_json()))
+        measured = figures(prepare_training(small, 8))
     assert set(measured) == {"learner", "bare"}
     assert min(measured.values()) > small.training.batch_size  # more than one step per second
 
@@ -103,7 +103,7 @@ def test_every_array_of_a_game_is_counted(small):
 
 def test_memory_grows_at_most_by_the_arrays():
     params = params_of("go9-simple", profile_params(), search={"max_nodes": 200})
-    with Child("memory", MemoryWork(params=params, num_games=64, num_moves=12), [CORE]) as child:
+    with Child(prepare_memory, params, 64, 12, cores=[CORE]) as child:
         sample = child.side("memory")(0.0)
     arrays, growth, nodes = (detail.value for detail in sample.details)
     rules, settings = rules_of(params.game), selfplay_settings(params)

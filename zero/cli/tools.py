@@ -1,11 +1,11 @@
-"""Commands that write games as SGF, write networks for other programs, and measure speed."""
+"""Commands that write games as SGF and networks for other programs."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from zero.cli.app import TOOLS, Json, app
+from zero.cli.app import TOOLS, app
 from zero.config.settings import home_dir
 
 
@@ -49,17 +49,3 @@ def export(
 
         num_bytes = export_network(home_dir(), source, out, file_format)
     typer.echo(f"{out}: {num_bytes} bytes")
-
-
-@app.command(rich_help_panel=TOOLS)
-def bench(
-    seconds: Annotated[float, typer.Option(min=0.2, help="Seconds per measurement.")] = 3.0,
-    repeats: Annotated[int, typer.Option(min=1, help="Measurements of each value; the median is shown.")] = 3,
-    as_json: Json = False,
-) -> None:
-    """Measures the speed of the network, self-play, search and rules on one core, with `params.yaml`."""
-    from zero.evaluation.throughput import run_bench, table
-    from zero.network.profile import load_project_params
-
-    result = run_bench(load_project_params(home_dir()), seconds, repeats)
-    typer.echo(result.model_dump_json(indent=1) if as_json else table(result))

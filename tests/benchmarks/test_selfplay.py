@@ -1,13 +1,14 @@
-"""The counts of `zero bench`."""
+"""The counts of self-play."""
 
 import numpy as np
 import pytest
 
+from benchmarks import harness, selfplay
+from benchmarks.selfplay import Games, network_rate
+from benchmarks.setting import selfplay_settings
 from tests.clock import Clock
 from tests.parameters import preset
 from tests.play.shards import SELFPLAY
-from zero.evaluation import throughput as bench
-from zero.evaluation.throughput import BenchResult, Games, network_rate, rules_rate, run_bench, selfplay_settings, table
 from zero.games.position import NUM_MOVES
 from zero.games.rules import go_rules, gomoku_rules
 from zero.search.evaluator import UniformEvaluator
@@ -33,7 +34,8 @@ class CountingEvaluator(UniformEvaluator):
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(bench, "time", clock)
+    monkeypatch.setattr(selfplay, "time", clock)
+    monkeypatch.setattr(harness, "time", clock)
     return clock
 
 
@@ -64,21 +66,16 @@ def test_every_simulation_is_counted_once(seconds):
 def test_every_evaluated_row_is_counted(search_threads, half_batches):
     evaluator = CountingEvaluator()
     games = Games(LINE, SETTINGS, 16, 20, evaluator, search_threads, half_batches)
-    games._current.half.finish_search()
-    before = sum(int(part.records.num_evaluations[0]) for part in games._parts)
     evaluated = evaluator.rows
     counted = games.run(200).evaluations * 200
-    games._current.half.finish_search()
-    after = sum(int(part.records.num_evaluations[0]) for part in games._parts)
-    assert after - before == evaluator.rows - evaluated
-    assert counted == pytest.approx(after - before, abs=16)  # a search for 16 questions may have been on its way
+    assert counted > 500
+    assert counted == pytest.approx(evaluator.rows - evaluated, abs=16)  # 16 requests may not be evaluated yet
 
 
 def test_mixed_ages_do_not_change_the_settings():
     evaluator = CountingEvaluator()
     rules = go_rules(5, 5, 0.5, False)
     games = Games(rules, SELFPLAY, 8, 40, evaluator)
-    games.mix_ages()
     assert evaluator.rows == 0
     assert len(set(games._parts[0].slots.positions.state[:, NUM_MOVES].tolist())) > 2
     assert games._parts[0].settings == SELFPLAY
@@ -90,14 +87,8 @@ def test_mixed_ages_do_not_change_the_settings():
 def test_the_network_alone_evaluates_one_batch_repeatedly():
     games = Games(LINE, SETTINGS, 8, 20, UniformEvaluator())
     evaluator = CountingEvaluator()
-    planes = games.planes()
-    assert planes.shape == (8, 17, 1)
-    assert network_rate(LINE, evaluator, planes, 10) * 10 == evaluator.rows == 9 * 8
-
-
-@pytest.mark.usefixtures("clock")
-def test_the_rules_alone_play_complete_games():
-    assert rules_rate(LINE, 5) * 5 == 4 * 20 * MOVES_OF_A_GAME
+    assert games.planes.shape == (8, 17, 1)
+    assert network_rate(LINE, evaluator, games.planes, 10) * 10 == evaluator.rows == 10 * 8
 
 
 def test_settings_are_those_of_a_shard_of_self_play():
@@ -107,14 +98,3 @@ def test_settings_are_those_of_a_shard_of_self_play():
     assert settings.num_simulations == params.selfplay.num_simulations
     assert settings.dirichlet_fraction == params.selfplay.dirichlet_fraction
     assert settings.fpu_from_parent == (params.search.first_play == "parent")
-
-
-def test_one_run_measures_everything_and_its_table_shows_it():
-    result = run_bench(preset("smoke"), seconds=0.02, repeats=3)
-    figures = (result.network_evaluations, result.selfplay_evaluations, result.search_simulations, result.rules_moves)
-    assert min(figures) > 0
-    assert 0 < result.ratio < 2
-    lines = table(result).splitlines()
-    assert lines[0].startswith("go 5x5, batch ")
-    assert lines[4].split() == ["search", "alone", f"{result.search_simulations:,.0f}", "simulations/s"]
-    assert BenchResult.model_validate_json(result.model_dump_json()) == result
