@@ -17,7 +17,7 @@ from distributed.comm.core import CommClosedError
 from distributed.core import Status
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
-from prefect import Task
+from prefect import Task, get_run_logger
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
 
@@ -135,6 +135,7 @@ class Engine:
         else:
             runner = DaskTaskRunner(address=self._reachable_scheduler())
         self._runner = self._stack.enter_context(runner)
+        get_run_logger().info(f"dashboard of Dask: {runner.client.dashboard_link}")
         runner.client.subscribe_topic(PROGRESS_TOPIC, self._note_progress)
         return runner
 
@@ -149,7 +150,9 @@ class Engine:
             "nthreads": 1,
             "preload": ["flows.workers"],
             "local_directory": str(self._log_dir),
+            "host": "127.0.0.1",
             "dashboard": False,
+            "dashboard_address": "127.0.0.1:0",  # a worker without a dashboard still serves metrics
             "memory_limit": 0,  # the games are in a child, whose memory Dask does not see
             "security": security,
             "death_timeout": 60,

@@ -40,6 +40,14 @@ def work(folder: Path, number: int) -> int:
     return os.getpid()
 
 
+@task(persist_result=False)
+def listening() -> list[str]:
+    """Addresses on which the worker and its nanny accept connections."""
+    processes = (psutil.Process(), psutil.Process().parent())
+    found = [one for process in processes if process for one in process.net_connections("tcp")]
+    return [one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN]
+
+
 @pytest.fixture(autouse=True)
 def prefect_server(servers: Servers) -> Iterator[None]:
     with temporary_settings({PREFECT_API_URL: f"{servers.prefect}/api"}):
@@ -85,6 +93,15 @@ def test_a_killed_worker_is_replaced_and_its_task_runs_again(params: Params, tmp
     assert len(pids) == 4 and os.getpid() not in pids and (tmp_path / "begun-1").exists()
     assert seen[-1]["part 3"] == (3, 4)
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def test_a_local_cluster_is_reached_from_this_machine_only(params: Params, tmp_path: Path) -> None:
+    def asks() -> Any:
+        with Engine(params, params.executor, tmp_path / "dask", pytest.fail) as engine:
+            return engine.wait(engine.submit(listening, [{}], 10, [{OURS: 1}]))
+
+    (addresses,) = run_in_flow(asks)
+    assert len(addresses) >= 3 and {*addresses} == {"127.0.0.1"}
 
 
 def free_port() -> int:
