@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -35,7 +36,9 @@ def start(name: str, folder: Path, certificates: Path, places: dict[str, str]) -
 
     environment = {key: here(value) for key, value in service["environment"].items() if key.startswith("DASK_")}
     with (folder / f"{name}.log").open("wb") as log:
-        command = [here(word) for word in service["command"]]
+        python, *words = service["command"]
+        assert python == "python"  # of the image
+        command = [sys.executable, *map(here, words)]
         return subprocess.Popen(command, cwd=SOURCE_DIR, env=os.environ | environment, stdout=log, stderr=log)
 
 
