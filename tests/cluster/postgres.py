@@ -106,7 +106,7 @@ def end_orphans(folder: Path) -> None:
 
 
 def is_installed() -> bool:
-    """True where a PostgreSQL can be started."""
+    """True if PostgreSQL is installed."""
     try:
         return bool(postgres_program("initdb"))
     except LocalError:
@@ -117,7 +117,7 @@ needs_postgres = pytest.mark.skipif(not is_installed(), reason="PostgreSQL (init
 
 
 class Postgres(NamedTuple):
-    """A server on loopback that asks everybody for a password."""
+    """A server on loopback that requires a password of every client."""
 
     port: int
     secrets: Path

@@ -15,15 +15,15 @@ import psutil
 import pytest
 
 from infra.processes import Home, LocalError
+from tests.cluster import postgres
 from tests.cluster.parts import Cluster, program, read_cluster
-from tests.cluster.postgres import postgres_program
 from tests.end_to_end.project import SOURCE_DIR, run
 
 
 def is_installed() -> bool:
-    """True where a cluster can be started."""
+    """True if the programs of the cluster are installed."""
     try:
-        return bool(program("weed") and postgres_program("initdb"))
+        return bool(program("weed")) and postgres.is_installed()
     except LocalError:
         return False
 

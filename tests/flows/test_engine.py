@@ -1,7 +1,6 @@
 """The engine on a real Dask cluster and a real Prefect server: results, killed processes, clear errors."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from flows import workers
 from flows.engine import Engine, LostError, probe
 from flows.workers import code_resource, play_shard, report_progress, train
 from tests.flows.examples import smoke_params
-from tests.infra.servers import Servers
+from tests.infra.servers import Servers, free_port
 from zero.config.params import ExecutorParams, Params
 from zero.errors import ServerError
 from zero.shards.spec import code_digest, lock_file_digest
@@ -102,12 +101,6 @@ def test_a_local_cluster_is_reached_from_this_machine_only(params: Params, tmp_p
 
     (addresses,) = run_in_flow(asks)
     assert len(addresses) >= 3 and {*addresses} == {"127.0.0.1"}
-
-
-def free_port() -> int:
-    with socket.socket() as probed:
-        probed.bind(("127.0.0.1", 0))
-        return int(probed.getsockname()[1])
 
 
 class Cluster:
