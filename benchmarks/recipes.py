@@ -26,7 +26,7 @@ from benchmarks.setting import AS_IT_IS, WIDE, changed
 from zero.config.params import PARAMS_FILE, Params, load_params
 from zero.data.window import read_window
 from zero.errors import ZeroError
-from zero.evaluation.match.setup import FinishedMatch, run_match
+from zero.evaluation.match import FinishedMatch, run_match
 from zero.games.rules import rules_of
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, sample_games

@@ -15,7 +15,7 @@ from typing import Literal
 from benchmarks.results import Machine
 from zero.config.params import Params
 from zero.errors import LineageError, ParamsError, StorageError
-from zero.evaluation.match.results import MatchTable
+from zero.evaluation.match import MatchTable
 from zero.record.costs import StageCosts, read_note
 from zero.record.ledger import entry_of, generation_tag, parse_ledger
 from zero.storage.files import read_manifest, write_manifest

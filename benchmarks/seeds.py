@@ -29,7 +29,7 @@ from zero.config.params import PARAMS_FILE, Params, parse_params
 from zero.config.presets import preset_text, presets
 from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError, OpponentError, ParamsError, ZeroError
-from zero.evaluation.match.results import MatchTable
+from zero.evaluation.match import MatchTable
 from zero.lineage.workspace import uncommitted_files, writer_lock
 from zero.network.profile import resolve_here, this_machine
 from zero.players.gtp_process import program_path

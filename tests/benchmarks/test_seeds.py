@@ -44,7 +44,7 @@ from tests.end_to_end.lineages import ALWAYS
 from zero.config.params import parse_params
 from zero.config.presets import preset_text
 from zero.errors import ParamsError
-from zero.evaluation.match.results import MatchTable
+from zero.evaluation.match import MatchTable
 from zero.players.player import PlayerId
 from zero.record.costs import StageCosts
 from zero.storage.manifests import Colours, MatchResult

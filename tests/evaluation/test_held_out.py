@@ -26,14 +26,16 @@ from zero.evaluation.held_out import (
     backfill,
     evaluate,
     evaluation_dir,
+    evaluation_points,
     evaluation_profile,
+    evaluation_tables,
+    first_moves_png,
     game_statistics,
     gnugo_positions,
     has_gnugo_games,
     sample_positions,
     sgf_outcome,
 )
-from zero.evaluation.held_out_output import evaluation_points, evaluation_tables, first_moves_png, spread
 from zero.games.planes import write_sample
 from zero.games.position import ENDED, NUM_PLANES, new_history, new_position
 from zero.games.rules import go_rules, gomoku_rules, legal_mask, margin, play, rules_of
@@ -285,12 +287,6 @@ def test_tables_metrics_and_plot(lineage: Lineage):
     assert png.startswith(b"\x89PNG") and png == first_moves_png(results)
 
 
-def test_boards_are_spread_over_the_generations():
-    assert [each for each in spread(list(range(100)), 12)][::11] == [0, 99]
-    assert len(set(spread(list(range(13)), 12))) == 12
-    assert spread([1, 2], 12) == [1, 2]
-
-
 def test_missing_games_are_skipped_and_corrupt_games_are_an_error(lineage: Lineage):
     with ProjectRecord(lineage.home) as record:
         generations = record.generations("tiny")
@@ -331,7 +327,7 @@ def test_games_of_gnu_go_are_parsed_once(lineage: Lineage, tmp_path, monkeypatch
     assert backfill(lineage.home, "tiny") == results and len(parsed) == 1
 
 
-def test_stored_results_are_read_without_a_network(lineage: Lineage):
+def test_a_corrupt_network_is_an_error_only_if_it_is_needed(lineage: Lineage):
     stored = backfill(lineage.home, "tiny")
     with ProjectRecord(lineage.home) as record:
         made = record.generations("tiny")[1]

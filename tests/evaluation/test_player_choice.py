@@ -13,17 +13,18 @@ from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
 from zero.config.params import load_params
 from zero.config.presets import preset_text
-from zero.evaluation.match.results import RESULT_FILE, SPEC_FILE, MatchGame, MatchSpec, count_match
-from zero.evaluation.match.setup import run_match
-from zero.evaluation.player_choice import QUICK_GAMES, QUICK_SEARCH, choose_player
+from zero.evaluation.match import MatchSpec
+from zero.evaluation.player_choice import QUICK_GAMES, QUICK_OPENING_MOVES, QUICK_SEARCH, choose_player
+from zero.evaluation.referee import MatchGame
 from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
 from zero.players import networks
 from zero.players.networks import resolve_network
-from zero.storage.files import write_manifest
+from zero.storage.files import canonical_json, write_atomic
 
 CHAMPION, SHIPPED = "tiny/gen-0002", "shipped:tiny"
-QUICK_TEXTS = f"{CHAMPION},{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"
+QUICK_TEXTS = f"tiny/gen-0001,{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"
+"""The players of the quick match; the champion has the name of the generation that promoted it."""
 
 
 @pytest.fixture
@@ -49,35 +50,18 @@ def matches(home: Path) -> list[Path]:
     return sorted((home / ".zero/matches").glob("*/games/*"))
 
 
-def write_match(
-    home: Path,
-    wins: int,
-    losses: int,
-    draws: int = 0,
-    texts: tuple[str, str] = QUICK_TEXTS,
-    opening_moves: int = 2,
-) -> None:
-    """A finished match with this result for the first player."""
-    first, second = (resolved_network(home, text).id for text in texts)
-    game = load_params(home / ".zero/workspaces/tiny").game
-    results = [1] * wins + [-1] * losses + [0] * draws
-    spec = MatchSpec(game=game, players=(first, second), num_games=len(results), opening_moves=opening_moves, seed=wins)
-    games = [
-        MatchGame.model_validate(
-            {
-                "game": number,
-                "actions": (number % 25,),
-                "outcome": (1, -1)[number % 2] * result,
-                "margin": 0.0,
-                "end": "passes",
-            }
-        )
-        for number, result in enumerate(results)
-    ]
+def write_match(home: Path, wins: int, losses: int, draws: int = 0) -> None:
+    """The games of a quick match with this result for the champion."""
+    first, second = (resolved_network(home, text).id for text in QUICK_TEXTS)
+    game, results = load_params(home / ".zero/workspaces/tiny").game, [1] * wins + [-1] * losses + [0] * draws
+    moves = QUICK_OPENING_MOVES
+    spec = MatchSpec(game=game, players=(first, second), num_games=QUICK_GAMES, opening_moves=moves, seed=1)
     folder = home / ".zero/matches" / spec.key()[:16]
-    folder.mkdir(parents=True)
-    write_manifest(folder, spec, SPEC_FILE)
-    write_manifest(folder, count_match(spec, games), RESULT_FILE)
+    write_atomic(folder / "match.json", canonical_json(spec))
+    for number, result in enumerate(results):
+        fields = {"game": number, "actions": (number % 25,), "outcome": (1, -1)[number % 2] * result}
+        written = MatchGame.model_validate(fields | {"margin": 0.0, "end": "passes"})
+        write_atomic(folder / f"games/{number:04d}.json", canonical_json(written))
 
 
 def test_two_trained_networks_play_a_quick_match_once(home, monkeypatch, capsys):
@@ -113,40 +97,6 @@ def test_the_shipped_player_plays_unless_the_champion_scored_more_than_half(home
     other, which = (SHIPPED, "shipped player") if chosen == CHAMPION else (CHAMPION, "champion")
     line = f"{chosen} plays: {reason} (32 simulations per move). To choose the {which}: `zero play {other}`."
     assert choose(home) == (chosen, [line])
-
-
-def test_a_longer_match_replaces_the_quick_match(home):
-    write_match(home, 0, 40)
-    texts = f"{SHIPPED},simulations=9,pass_wins=true", "tiny/gen-0001,simulations=9,pass_wins=true"
-    write_match(home, 11, 31, texts=texts)
-    chosen, (line,) = choose(home)
-    assert chosen == CHAMPION
-    assert line.startswith(f"{CHAMPION} plays: it won 31 of 42 games against {SHIPPED} (9 simulations per move).")
-
-
-@pytest.mark.parametrize(
-    "first, second, wins, opening_moves",
-    [
-        ("simulations=9,pass_wins=true", "simulations=8,pass_wins=true", 50, 2),
-        ("simulations=9", "simulations=9", 50, 2),
-        (QUICK_SEARCH, QUICK_SEARCH, 38, 2),
-        (QUICK_SEARCH, QUICK_SEARCH, 50, 0),
-        (f"{QUICK_SEARCH},c_puct=9", QUICK_SEARCH, 50, 2),
-    ],
-    ids=["unlike simulations", "no pass_wins", "few games", "no random openings", "another search"],
-)
-def test_a_match_of_other_players_or_with_few_games_is_ignored(home, first, second, wins, opening_moves):
-    write_match(home, wins, 0, texts=(f"{CHAMPION},{first}", f"{SHIPPED},{second}"), opening_moves=opening_moves)
-    write_match(home, 10, 30)
-    chosen, (line,) = choose(home)
-    assert chosen == SHIPPED and "it won 30 of 40 games" in line
-
-
-def test_an_equal_match_of_the_user_is_found(home):
-    run_match(home, (f"tiny,{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"), QUICK_GAMES, 2, seed=7)
-    played = matches(home)
-    _, lines = choose(home)
-    assert len(lines) == 1 and matches(home) == played
 
 
 def test_the_same_network_needs_no_games(home, recorded, tmp_path, monkeypatch):

@@ -13,14 +13,10 @@ from tests.tracking.server import Server
 from zero.config.presets import preset_text
 from zero.data.records import read_records, write_records
 from zero.errors import ServerError
-from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, game_statistics
-from zero.evaluation.held_out_output import track_evaluation
-from zero.evaluation.ladder.output import ladder_files, track_ladder, write_ladder
-from zero.evaluation.ladder.results import Entry, Result
-from zero.evaluation.ladder.table import CurvePoint, Ladder, Row, Scale
-from zero.evaluation.match.output import track_matches
-from zero.evaluation.match.results import RESULT_FILE
-from zero.evaluation.match.setup import run_match
+from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, game_statistics, track_evaluation
+from zero.evaluation.ladder import CurvePoint, Entry, Ladder, Result, Row, Scale
+from zero.evaluation.match import RESULT_FILE, run_match
+from zero.evaluation.output import ladder_files, track_ladder, track_matches, write_ladder
 from zero.games.rules import rules_of
 from zero.storage.files import write_manifest
 from zero.tracking import model_weights
@@ -137,14 +133,18 @@ def matches_on(server: Server, key: str):
 
 def test_matches_of_a_ladder_are_written_and_another_result_is_another_run(server, tmp_path):
     (tmp_path / "params.yaml").write_text(preset_text("smoke"))
-    played = run_match(tmp_path, ("random", "random"), 4)
+    played = run_match(tmp_path, ("rollout:1", "random"), 4)
     counted = {"wins": 2, "losses": 2, "draws": 0, "unique_games": 4, "opening_moves": 0}
     result = Result.model_validate({"source": played.folder.name, "kind": "match", "players": KEYS, **counted})
     ladder = made_ladder(80.0).model_copy(update={"results": (result,)})
     for _ in range(2):
         track_ladder(tmp_path, server.uri, ladder)
     (run,) = matches_on(server, played.spec.key())
-    assert run.info.status == "FINISHED"
+    assert run.info.status == "FINISHED" and run.data.metrics["score"] == played.table.result.score
+    assert run.data.metrics["as_black_score_low"] <= run.data.metrics["as_black_score"]
+    assert (run.data.params["first.playouts"], run.data.params["second"]) == ("1", "random")
+    artifacts = MlflowClient(tracking_uri=server.uri).list_artifacts(run.info.run_id)
+    assert {file.path for file in artifacts} >= {"games.sgf", "result.json"}
     changed = played.table.model_copy(update={"forfeits": (1, 0)})
     write_manifest(played.folder, changed, RESULT_FILE)
     assert run.info.run_id not in track_matches([played.folder], server.uri)[0]

@@ -40,8 +40,8 @@ def match(
     Each game is written when it is over. A player that fails forfeits the game, and the match continues. At the end
     the command writes the result, all games as SGF and, if `MLFLOW_TRACKING_URI` is set, a run in MLflow.
     """
-    from zero.evaluation.match.output import match_lines, track_matches
-    from zero.evaluation.match.setup import run_match
+    from zero.evaluation.match import run_match
+    from zero.evaluation.output import match_lines, track_matches
     from zero.progress import progress_of
 
     with progress_of("match", "games") as progress:
@@ -55,7 +55,7 @@ def match(
             size=size,
             games_at_once=at_once,
             folder=out,
-            progress=lambda done, total, _: progress(done, total),
+            progress=progress,
         )
     if as_json:
         typer.echo(played.table.model_dump_json(indent=1))
@@ -82,10 +82,6 @@ def elo(
     simulations: Annotated[
         int | None, typer.Option(min=0, help="Simulations per move; by default those of gating.")
     ] = None,
-    match_games: Annotated[int, typer.Option(min=2, help="Games per match; ratings are updated after each.")] = 20,
-    openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
-    at_once: Annotated[int, typer.Option(min=1, help="Games in play at the same time.")] = 32,
-    out: Annotated[Path | None, typer.Option(help="Folder of the ladder; by default below .zero/ladders.")] = None,
     as_json: Json = False,
 ) -> None:
     """Rates all champions of a lineage and fixed opponents, with intervals; see docs/strength.md.
@@ -95,19 +91,18 @@ def elo(
     """
     from rich.console import Console
 
-    from zero.evaluation.ladder.output import ladder_lines, ladder_tables, track_ladder, write_ladder
-    from zero.evaluation.ladder.scheduling import Schedule, play_schedule
-    from zero.evaluation.ladder.table import lineage_ladder
+    from zero.evaluation.ladder import lineage_ladder
+    from zero.evaluation.output import ladder_lines, ladder_tables, track_ladder, write_ladder
+    from zero.evaluation.scheduling import play_schedule
     from zero.progress import progress_of
 
     home = home_dir()
     if games:
-        schedule = Schedule(games, match_games, openings, tuple(against) if against else None, simulations, at_once)
         with progress_of("elo", "games") as progress:
-            for _ in play_schedule(home, lineage, schedule, progress):
+            for _ in play_schedule(home, lineage, games, against or None, simulations, progress):
                 pass
     ladder = lineage_ladder(home, lineage, simulations)
-    folder = write_ladder(home, ladder, out)
+    folder = write_ladder(home, ladder)
     if as_json:
         typer.echo(ladder.model_dump_json(indent=1))
     else:
@@ -129,8 +124,13 @@ def evaluate(lineage: Lineage, as_json: Json = False) -> None:
     """
     from rich.console import Console
 
-    from zero.evaluation.held_out import backfill, evaluation_dir
-    from zero.evaluation.held_out_output import evaluation_tables, track_evaluation, write_first_moves
+    from zero.evaluation.held_out import (
+        backfill,
+        evaluation_dir,
+        evaluation_tables,
+        track_evaluation,
+        write_first_moves,
+    )
     from zero.progress import progress_of
 
     home = home_dir()

@@ -9,7 +9,8 @@ For each generation the challenger and the champion predict moves and outcomes o
 | `gnugo` | games of GNU Go against itself, 9x9 Go only |
 
 Results are stored in `<home>/.zero/evaluation/go9/gen-0012.json`. They are not part of the record: each one names its
-network and its games by SHA-256 and can be computed again. `held_out_output` shows them.
+network and its games by SHA-256 and can be computed again. This module also shows them, as tables, as a plot and as a
+run in MLflow.
 
 `gnugo9.sgf` contains games of GNU Go 3.8 at level 10 on 9x9. Each pair of games starts with random moves, because
 GNU Go would otherwise repeat a few games. It is the `games.sgf` of
@@ -17,6 +18,7 @@ GNU Go would otherwise repeat a few games. It is the `games.sgf` of
     zero match gnugo:10 gnugo:10 --games 40 --openings 4 --size 9 --komi 7 --out games
 """
 
+import io
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,13 +27,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from pydantic import ValidationError
+from rich.table import Table
 
 from zero.config.params import GameParams, Params, ProfileParams
 from zero.config.settings import STATE_FOLDER
 from zero.data.records import GameColumns, read_records
 from zero.data.sgf import SgfGame, read_collection
 from zero.errors import StorageError
+from zero.games.coordinates import LETTERS
 from zero.games.planes import write_sample
 from zero.games.position import GO, NUM_PLANES, Rules, new_history, new_position
 from zero.games.rules import rules_of
@@ -43,7 +48,9 @@ from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
 from zero.storage.files import canonical_json, sha256_bytes, write_atomic
 from zero.storage.layout import GAMES_DIR
-from zero.storage.manifests import Manifest, Sha256
+from zero.storage.manifests import GameSet, Manifest, Sha256
+from zero.tracking.metrics import Point
+from zero.tracking.summary import track_summary
 
 AHEAD = (1, 5)
 """Distances, in generations, of the later games."""
@@ -55,15 +62,24 @@ BATCH = 256
 """Positions per call of the network. The last batch is padded, so that every call has the same shape."""
 MIN_PRIOR = 1e-8
 """Lower bound of a prior in the cross-entropy, which would be infinite at zero."""
-CACHED_POSITIONS, CACHED_NETWORKS = 2 + max(AHEAD), 2
-"""Sets of positions and networks in memory: generation n needs the games up to n + 5 and two networks."""
+CACHED_POSITIONS = 1 + max(AHEAD)
+"""Sets of positions in memory: generation n needs the games from n to n + 5."""
 OPENING_LENGTHS = (4, 8, 12)
 """Numbers of moves after which openings are compared; a shorter game counts with all its moves."""
-NO_MOVE = -1
 GNUGO_FILE = Path(__file__).with_name("gnugo9.sgf")
 GNUGO_BOARD = 9
 GNUGO_OPENING_MOVES = 4
 """Random moves at the start of each game; they are not policy targets."""
+
+STAGE = "evaluation"
+"""Name of the run in MLflow."""
+NOTE = "Held-out evaluation (`zero evaluate`): the step is the generation; `later-1` are the games of the next one."
+MAX_ROWS = 20
+"""Generations in a table, the newest ones."""
+MISSING = "·"
+PLOT_FILE = "first-moves.png"
+MAX_BOARDS, BOARDS_PER_ROW = 12, 4
+BOARD_INCHES, DPI = 2.2, 100
 
 Network = Literal["challenger", "champion"]
 NETWORKS: tuple[Network, ...] = ("challenger", "champion")
@@ -150,12 +166,24 @@ class Positions(NamedTuple):
 
 
 class Target(NamedTuple):
-    """One position of a game with its policy target."""
+    """One position of a game with the targets of a network."""
 
     actions: np.ndarray  # [M] moves of the game before the position
     outcome: int  # +1, 0, -1 for Black
     visit_actions: np.ndarray  # [K]
     visit_counts: np.ndarray  # [K]
+
+
+class Played(NamedTuple):
+    """A generation with a decision whose parameters and games are on this machine."""
+
+    generation: Generation
+    params: Params
+    games: GameSet
+    games_digest: str
+    """SHA-256 of the manifest of its games."""
+    networks: dict[Network, str]
+    """SHA-256 of the weights; without the champion if it is the challenger."""
 
 
 class Request(NamedTuple):
@@ -181,11 +209,11 @@ def backfill(home: Path, lineage: str, progress: Progress | None = None) -> list
     """
     folder = evaluation_dir(home, lineage)
     with ProjectRecord(home) as record:
-        available = {each.number: each for each in record.generations(lineage) if _is_available(each)}
-        results = {number: _load_or_start(folder, generation) for number, generation in available.items()}
+        available = {each.number: played for each in record.generations(lineage) if (played := _played(each))}
+        results = {number: _load_or_start(folder, played) for number, played in available.items()}
         requests = [each for number in available for each in missing_requests(number, available, results[number])]
 
-        @lru_cache(CACHED_NETWORKS)
+        @lru_cache(1)  # the requests of a network follow one another
         def network(number: int, sha256: str) -> Evaluator:
             return _load_network(available[number], sha256)
 
@@ -198,14 +226,13 @@ def backfill(home: Path, lineage: str, progress: Progress | None = None) -> list
             if progress:
                 progress(done, len(requests))
             result = results[request.generation]
-            evaluator = network(request.generation, request.weights)
             games = gnugo(result.game) if request.played_in is None else positions(request.played_in)
             evaluation = Evaluation(
                 network=request.network,
                 weights=request.weights,
                 games=request.games,
                 games_digest=request.games_digest,
-                metrics=evaluate(evaluator, games),
+                metrics=evaluate(network(request.generation, request.weights), games),
             )
             results[request.generation] = result.with_evaluation(evaluation)
             _write_evaluation(folder, results[request.generation])
@@ -214,18 +241,18 @@ def backfill(home: Path, lineage: str, progress: Progress | None = None) -> list
     return [results[number] for number in sorted(results)]
 
 
-def missing_requests(
-    number: int, available: Mapping[int, Generation], result: GenerationEvaluation
-) -> Iterator[Request]:
+def missing_requests(number: int, available: Mapping[int, Played], result: GenerationEvaluation) -> Iterator[Request]:
     """The results of generation `number` that can be computed and are missing or belong to other games or weights."""
     known = {(each.network, each.weights, each.games, each.games_digest) for each in result.evaluations}
     games: list[tuple[str, int | None, str]] = [(OWN, number, result.games_digest)]
     for ahead in AHEAD:
         if number + ahead in available:
-            games.append((f"later-{ahead}", number + ahead, _games_digest(available[number + ahead])))
+            games.append((f"later-{ahead}", number + ahead, available[number + ahead].games_digest))
     if has_gnugo_games(rules_of(result.game)):
-        games.append((GNUGO, None, sha256_bytes(_gnugo_file())))
-    for network, weights in _networks_of(available[number]).items():
+        games.append((GNUGO, None, sha256_bytes(GNUGO_FILE.read_bytes())))
+    for network, weights in available[number].networks.items():
+        if weights_path(available[number].generation, weights) is None:  # not on this machine
+            continue
         for name, played_in, digest in games:
             if (network, weights, name, digest) not in known:
                 yield Request(number, network, weights, name, played_in, digest)
@@ -279,13 +306,9 @@ def has_gnugo_games(rules: Rules) -> bool:
 
 
 def gnugo_positions(game: GameParams) -> Positions:
-    """Positions of GNU Go's games; the move that was played is the policy target.
-
-    Raises:
-      StorageError: the file is missing.
-    """
+    """Positions of GNU Go's games; the move that was played is the policy target."""
     rules = rules_of(game)
-    unique = {game.actions: game for game in read_collection(_gnugo_file().decode())}
+    unique = {game.actions: game for game in read_collection(GNUGO_FILE.read_text())}
     targets = []
     for each in unique.values():
         outcome = sgf_outcome(each, rules.komi)
@@ -365,6 +388,98 @@ def read_evaluation(folder: Path, generation: int) -> GenerationEvaluation | Non
         return None
 
 
+def evaluation_tables(results: Sequence[GenerationEvaluation]) -> Iterator[Table]:
+    """A table of the networks and a table of the games of the newest generations."""
+    title = "networks on held-out games: policy accuracy / cross-entropy / squared value error"
+    networks = Table(title=title, title_justify="left")
+    networks.add_column("generation", justify="right")
+    networks.add_column("network")
+    for games in (*GAME_SETS, "entropy"):
+        networks.add_column(games, justify="right", no_wrap=True)
+    statistics = Table(title="self-play games", title_justify="left")
+    openings = [f"openings of {moves}" for moves in OPENING_LENGTHS]
+    for column in ("generation", "games", "start value", "target entropy", *openings):
+        statistics.add_column(column, justify="right")
+    for each in results[-MAX_ROWS:]:
+        for network in NETWORKS[:1] if each.is_promoted else NETWORKS:
+            found = [each.find(network, games) for games in GAME_SETS]
+            entropy = MISSING if found[0] is None else f"{found[0].entropy:.2f}"
+            networks.add_row(str(each.generation), network, *map(_cell, found), entropy)
+        shown = each.statistics
+        statistics.add_row(
+            *(str(each.generation), str(shown.num_games), f"{shown.start_value:+.2f}", f"{shown.target_entropy:.2f}"),
+            *(str(shown.unique_openings[moves]) for moves in OPENING_LENGTHS),
+        )
+    yield networks
+    yield statistics
+
+
+def write_first_moves(folder: Path, results: Sequence[GenerationEvaluation]) -> None:
+    """Writes the plot of the first moves into `folder`.
+
+    Raises:
+      StorageError: the file cannot be written.
+    """
+    write_atomic(folder / PLOT_FILE, first_moves_png(results))
+
+
+def first_moves_png(results: Sequence[GenerationEvaluation]) -> bytes:
+    """First moves of self-play as a PNG: one board per generation, darker where more games started.
+
+    At most 12 generations are shown, at equal distances, with the first and the last one.
+    """
+    shown = [results[k] for k in np.unique(np.linspace(0, len(results) - 1, MAX_BOARDS).round().astype(int))]
+    rows, columns = -(-len(shown) // BOARDS_PER_ROW), min(len(shown), BOARDS_PER_ROW)
+    figure = Figure((BOARD_INCHES * columns, BOARD_INCHES * 1.15 * rows), dpi=DPI, layout="constrained")
+    boards = figure.subplots(rows, columns, squeeze=False).reshape(-1)
+    for axes, each in zip(boards, shown, strict=False):
+        rules = rules_of(each.game)
+        share = np.array(each.statistics.first_moves) / each.statistics.num_games
+        axes.imshow(share[: rules.num_points].reshape(rules.rows, rules.columns), cmap="Greys", vmin=0)
+        passes = share[rules.num_points :].sum()
+        highest = float(share[: rules.num_points].max())
+        title = f"{each.generation}: up to {highest:.0%}" + (f", pass {passes:.0%}" if passes else "")
+        axes.set_title(title, fontsize=7)
+        axes.set_xticks(range(rules.columns), LETTERS[: rules.columns], fontsize=5)
+        axes.set_yticks(range(rules.rows), [str(rules.rows - row) for row in range(rules.rows)], fontsize=5)
+    for axes in boards[len(shown) :]:
+        axes.set_axis_off()
+    file = io.BytesIO()
+    figure.savefig(file, format="png", metadata={"Software": None})  # without the library's version: equal bytes
+    return file.getvalue()
+
+
+def track_evaluation(uri: str, lineage: str, results: Sequence[GenerationEvaluation]) -> str:
+    """Writes the results to MLflow in place of the older ones; returns the address of the run.
+
+    Raises:
+      ServerError: the server does not answer; the call can be repeated.
+    """
+    points = [point for each in results for point in evaluation_points(each)]
+    content = {f"gen-{each.generation:04d}": each.model_dump(mode="json") for each in results}
+    files = {"evaluation.json": canonical_json(content)}
+    if results:
+        files[PLOT_FILE] = first_moves_png(results)
+    return track_summary(uri, lineage, STAGE, NOTE, points, files)
+
+
+def evaluation_points(result: GenerationEvaluation) -> list[Point]:
+    """Metrics of one generation, such as `challenger/later-1/policy_accuracy` and `games/start_value`."""
+    statistics = result.statistics
+    numbers: dict[str, float] = {
+        "games/start_value": statistics.start_value,
+        "games/target_entropy": statistics.target_entropy,
+        "games/first_move_share": max(statistics.first_moves) / statistics.num_games,
+    }
+    numbers |= {f"games/unique_openings_{moves}": number for moves, number in statistics.unique_openings.items()}
+    for network in NETWORKS:
+        for games in GAME_SETS:
+            if (metrics := result.find(network, games)) is not None:
+                values = metrics.model_dump(exclude={"num_positions"})
+                numbers |= {f"{network}/{games}/{name}": value for name, value in values.items()}
+    return [Point(name, float(value), result.generation) for name, value in numbers.items()]
+
+
 def _write_evaluation(folder: Path, result: GenerationEvaluation) -> None:
     write_atomic(_path(folder, result.generation), canonical_json(result))
 
@@ -373,82 +488,68 @@ def _path(folder: Path, generation: int) -> Path:
     return folder / f"gen-{generation:04d}.json"
 
 
-def _load_or_start(folder: Path, generation: Generation) -> GenerationEvaluation:
+def _played(generation: Generation) -> Played | None:
+    """What the evaluation of a generation needs; None if it has no decision, or a part is not on this machine."""
+    entry, params, games = generation.entry, generation.params, generation.games
+    manifest = generation.manifest_bytes(GAMES_DIR)
+    if entry is None or entry.decision is None or params is None or games is None or manifest is None:
+        return None
+    networks: dict[Network, str] = {"challenger": entry.decision.challenger}
+    if entry.champion != entry.decision.challenger:
+        networks["champion"] = entry.champion
+    return Played(generation, params, games, sha256_bytes(manifest), networks)
+
+
+def _load_or_start(folder: Path, played: Played) -> GenerationEvaluation:
     """The stored results of a generation, or new ones with the statistics of its games alone."""
-    digest = _games_digest(generation)
+    generation = played.generation
     result = read_evaluation(folder, generation.number)
-    if result is not None and (result.lineage, result.games_digest) == (generation.lineage, digest):
+    if result is not None and (result.lineage, result.games_digest) == (generation.lineage, played.games_digest):
         return result
-    entry = generation.entry
-    assert entry is not None and entry.decision is not None, "see _is_available"
     result = GenerationEvaluation(
         lineage=generation.lineage,
         generation=generation.number,
-        game=_params(generation).game,
-        games_digest=digest,
-        is_promoted=entry.champion == entry.decision.challenger,
-        statistics=game_statistics(_shards_of(generation)),
+        game=played.params.game,
+        games_digest=played.games_digest,
+        is_promoted="champion" not in played.networks,
+        statistics=game_statistics(_shards_of(played)),
         evaluations=(),
     )
     _write_evaluation(folder, result)
     return result
 
 
-def _is_available(generation: Generation) -> bool:
-    """True if the generation has a decision, readable parameters, and the manifest of its games on this machine."""
-    has_decision = generation.entry is not None and generation.entry.decision is not None
-    return has_decision and generation.params is not None and generation.games is not None
-
-
-def _networks_of(generation: Generation) -> dict[Network, str]:
-    """SHA-256 of the networks that are on this machine; the champion only if it is not the challenger."""
-    entry = generation.entry
-    assert entry is not None and entry.decision is not None, "see _is_available"
-    networks: dict[Network, str] = {"challenger": entry.decision.challenger}
-    if entry.champion != entry.decision.challenger:
-        networks["champion"] = entry.champion
-    return {network: sha256 for network, sha256 in networks.items() if weights_path(generation, sha256)}
-
-
-def _load_network(generation: Generation, sha256: str) -> Evaluator:
-    data = weights_of(generation, sha256)
-    assert data is not None, "see _networks_of"
-    profile = evaluation_profile(_params(generation).profile)
+def _load_network(played: Played, sha256: str) -> Evaluator:
+    data = weights_of(played.generation, sha256)
+    assert data is not None, "see missing_requests"
+    profile = evaluation_profile(played.params.profile)
     prepare_torch(profile, profile.selfplay_threads)
     return new_evaluator(data, profile)
 
 
-def _self_play_positions(generation: Generation) -> Positions:
+def _self_play_positions(played: Played) -> Positions:
     """Positions of a generation's self-play, as many from each shard."""
-    rules = rules_of(_params(generation).game)
-    assert generation.games is not None, "see _is_available"
-    num = len(generation.games.shards)
+    rules, num = rules_of(played.params.game), len(played.games.shards)
     shares = [NUM_POSITIONS * (k + 1) // num - NUM_POSITIONS * k // num for k in range(num)]
-    shards = zip(_shards_of(generation), shares, strict=True)
+    shards = zip(_shards_of(played), shares, strict=True)
     parts = [sample_positions(rules, games, share) for games, share in shards]
     return Positions(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def _shards_of(generation: Generation) -> Iterator[GameColumns]:
+def _shards_of(played: Played) -> Iterator[GameColumns]:
     """The shards of a generation's self-play from DVC's cache; only one is in memory at a time.
 
     Raises:
       StorageError: a shard is missing or corrupt.
     """
-    assert generation.games is not None, "see _is_available"
-    for shard in generation.games.shards:
+    generation = played.generation
+    for shard in played.games.shards:
         data = generation.data(GAMES_DIR, shard.file.path)
         name = f"{GAMES_DIR}/{shard.file.path} of {generation.tag}"
         if data is None or sha256_bytes(data) != shard.file.sha256:
             state = "is not on this machine" if data is None else "is corrupt"
             raise StorageError(f"{name} {state}; run `dvc pull` in a folder made by `zero checkout {generation.tag}`")
         yield read_records(data, name)
-
-
-def _games_digest(generation: Generation) -> str:
-    data = generation.manifest_bytes(GAMES_DIR)
-    assert data is not None, "see _is_available"
-    return sha256_bytes(data)
 
 
 def _target(games: GameColumns, move: int, game: int) -> Target:
@@ -483,13 +584,7 @@ def _predict(evaluator: Evaluator, planes: np.ndarray, num_actions: int) -> tupl
     return prior, value
 
 
-def _gnugo_file() -> bytes:
-    try:
-        return GNUGO_FILE.read_bytes()
-    except OSError as error:
-        raise StorageError(f"cannot read {GNUGO_FILE}: {error.strerror}; install the package again") from None
-
-
-def _params(generation: Generation) -> Params:
-    assert generation.params is not None, "see _is_available"
-    return generation.params
+def _cell(metrics: Metrics | None) -> str:
+    if metrics is None:
+        return MISSING
+    return f"{metrics.policy_accuracy:.1%} / {metrics.cross_entropy:.2f} / {metrics.value_error:.2f}"

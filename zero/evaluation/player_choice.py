@@ -5,51 +5,33 @@ lineage: they are evidence, and their subject must not depend on which games wer
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from zero.config.params import PARAMS_FILE, GameParams
+from zero.config.params import PARAMS_FILE, Params
 from zero.errors import StorageError, ZeroError
-from zero.evaluation.match.results import MatchSpec, MatchTable
-from zero.evaluation.match.setup import finished_matches, run_match
+from zero.evaluation.match import run_match
 from zero.players.build import NetworkSetup, difference, resolve_player
 from zero.players.networks import SHIPPED_PREFIX, is_ambiguous
-from zero.players.player import PlayerId
 from zero.players.spec import parse_player
 from zero.progress import progress_of
 from zero.record.ledger import find_workspace, generation_tag, read_ledger
+from zero.storage.manifests import LedgerEntry
 
 QUICK_GAMES, QUICK_OPENING_MOVES = 40, 2
-QUICK_SEARCH = "simulations=32,pass_wins=true"
+QUICK_SIMULATIONS = 32
+QUICK_SEARCH = f"simulations={QUICK_SIMULATIONS},pass_wins=true"
 """Search of the quick match: 40 games on a 9x9 board take 10 to 30 seconds on two cores. `pass_wins` is the default of
 `zero play` and `zero gtp`. Without it the shipped `go9` loses games to a random network, because it passes."""
 
 
 class Choice(NamedTuple):
-    """The chosen player and the reason."""
+    """Whether the champion plays, and the reason, which ends the sentence `go9/gen-0012 plays: ...`."""
 
-    player: str
-    """Spec of the chosen player."""
+    is_champion: bool
     reason: str
-    """The reason, one line."""
-    other: str
-    """Spec of the other player."""
-
-
-class Score(NamedTuple):
-    """Games between the champion and the shipped player, from the view of the champion."""
-
-    wins: int
-    losses: int
-    draws: int
-    simulations: int
-    """Simulations per move of both players."""
-
-    @property
-    def games(self) -> int:
-        """Games played."""
-        return self.wins + self.losses + self.draws
+    is_warning: bool = False
 
 
 def choose_player(home: Path, text: str, command: str, log_line: Callable[[str], None]) -> str:
@@ -69,124 +51,80 @@ def choose_player(home: Path, text: str, command: str, log_line: Callable[[str],
     spec = parse_player(text)
     if not spec.has_network or not is_ambiguous(home, spec.argument):
         return text
+    ledger = read_ledger(find_workspace(home, spec.argument))
+    champion, shipped = generation_tag(spec.argument, ledger[-1].generation), f"{SHIPPED_PREFIX}{spec.argument}"
 
     def command_line(player: str) -> str:
         return f"`zero {command} {spec.with_argument(player)}`"
 
-    def before_match(champion: str, shipped: str) -> None:
+    def before_match() -> None:
         log_line(
             f"{champion} and {shipped} play {QUICK_GAMES} quick games, only this time, to find the stronger player; to "
             f"skip them, run {command_line(champion)} or {command_line(shipped)}."
         )
 
-    choice = _choose(home, spec.argument, before_match)
-    other = "shipped player" if choice.other.startswith(SHIPPED_PREFIX) else "champion"
-    log_line(f"{choice.reason} To choose the {other}: {command_line(choice.other)}.")
-    return spec.with_argument(choice.player)
+    choice = _choose(home, ledger, champion, shipped, before_match)
+    chosen, other = (champion, shipped) if choice.is_champion else (shipped, champion)
+    hint = f"To choose the {'shipped player' if choice.is_champion else 'champion'}: {command_line(other)}."
+    log_line(f"{'warning: ' if choice.is_warning else ''}{chosen} plays: {choice.reason}. {hint}")
+    return spec.with_argument(chosen)
 
 
-def _choose(home: Path, name: str, before_match: Callable[[str, str], None]) -> Choice:
-    newest = read_ledger(find_workspace(home, name))[-1]
-    tag, shipped_text = generation_tag(name, newest.generation), f"{SHIPPED_PREFIX}{name}"
+def _choose(
+    home: Path, ledger: Sequence[LedgerEntry], champion: str, shipped: str, before_match: Callable[[], None]
+) -> Choice:
     try:
-        champion = _quick_player(home, tag)
+        own, own_params = _resolve(home, champion)
     except ZeroError as error:
-        return Choice(shipped_text, f"warning: {shipped_text} plays: {error}.", tag)
+        return Choice(False, str(error), is_warning=True)
     try:
-        shipped = _quick_player(home, shipped_text)
+        other, other_params = _resolve(home, shipped)
     except ZeroError as error:
-        return Choice(tag, f"warning: {tag} plays: {error}.", shipped_text)
-
-    def champion_plays(reason: str) -> Choice:
-        return Choice(tag, f"{tag} plays: {reason}.", shipped_text)
-
-    def shipped_plays(reason: str) -> Choice:
-        return Choice(shipped_text, f"{shipped_text} plays: {reason}.", tag)
-
-    game, shipped_game = _game_of(champion), _game_of(shipped)
-    if game != shipped_game:
-        return champion_plays(f"{shipped_text} plays another game ({difference(game, shipped_game)})")
-    if champion.id.settings["weights"] == shipped.id.settings["weights"]:
-        return champion_plays(f"{shipped_text} is the same network")
-    if newest.champion_generation == 0:
-        return shipped_plays(f"{tag} is still the random network of generation 0")
+        return Choice(True, str(error), is_warning=True)
+    if own_params.game != other_params.game:
+        return Choice(True, f"{shipped} plays another game ({difference(own_params.game, other_params.game)})")
+    if own.weights == other.weights:
+        return Choice(True, f"{shipped} is the same network")
+    if ledger[-1].champion_generation == 0:
+        return Choice(False, f"{champion} is still the random network of generation 0")
+    # The match names the champion by its first generation, so that it is not repeated after a refusal.
+    first = next(entry for entry in ledger if entry.champion == ledger[-1].champion)
+    players = f"{generation_tag(first.lineage, first.generation)},{QUICK_SEARCH}", f"{shipped},{QUICK_SEARCH}"
     try:
-        score = _known_score(home, game, champion, shipped)
-        if score is None:
-            before_match(tag, shipped_text)
-            score = _play_quick_match(home, champion, shipped)
+        # Progress goes to standard error: standard output belongs to the game or to GTP.
+        with progress_of("match", "games", stream=sys.stderr) as progress:
+            is_announced = False
+
+            def report(done: int, total: int) -> None:  # called only if games are missing
+                nonlocal is_announced
+                if not is_announced:
+                    before_match()
+                    is_announced = True
+                progress(done, total)
+
+            quick = run_match(
+                home, players, QUICK_GAMES, QUICK_OPENING_MOVES, games_at_once=QUICK_GAMES, progress=report
+            )
     except (ZeroError, OSError) as error:  # for example a full disk, or another process plays the same match
-        return Choice(tag, f"warning: {tag} plays: the quick match failed: {error}.", shipped_text)
-    if score.wins > score.losses:
-        return champion_plays(_result_line(score.wins, score, shipped_text))
-    return shipped_plays(_result_line(score.losses, score, tag))
+        return Choice(True, f"the quick match failed: {error}", is_warning=True)
+    result = quick.table.result
+    is_champion = result.wins > result.losses
+    won, loser = (result.wins, shipped) if is_champion else (result.losses, champion)
+    draws = f" and drew {result.draws}" if result.draws else ""
+    return Choice(
+        is_champion,
+        f"it won {won} of {QUICK_GAMES} games{draws} against {loser} ({QUICK_SIMULATIONS} simulations per move)",
+    )
 
 
-def _quick_player(home: Path, name: str) -> NetworkSetup:
-    """The player with that name and the search of the quick match.
+def _resolve(home: Path, name: str) -> tuple[NetworkSetup, Params]:
+    """A network and the parameters that it was made with.
 
     Raises:
       ZeroError: its network or its parameters are missing or invalid.
     """
-    player = resolve_player(home, parse_player(f"{name},{QUICK_SEARCH}")).network
-    assert player is not None, "a lineage or a shipped player has a network"
-    if player.params is None:
+    network = resolve_player(home, parse_player(name)).network
+    assert network is not None, "a lineage or a shipped player has a network"
+    if network.params is None:
         raise StorageError(f"{name} has no {PARAMS_FILE}")
-    return player
-
-
-def _game_of(player: NetworkSetup) -> GameParams:
-    assert player.params is not None, "see _quick_player"
-    return player.params.game
-
-
-def _known_score(home: Path, game: GameParams, champion: NetworkSetup, shipped: NetworkSetup) -> Score | None:
-    """The result of the longest finished match that is at least as informative as the quick one; None without such one.
-
-    It must have at least as many games, random openings, the same two searches, and the same number of simulations for
-    both players. Players are compared by their settings, because a champion is known by several generations.
-    """
-    pair = champion.id, shipped.id
-    found = [
-        _score(spec, table, pair)
-        for _, spec, table in finished_matches(home)
-        if spec.game == game
-        and spec.num_games >= QUICK_GAMES
-        and spec.opening_moves >= QUICK_OPENING_MOVES
-        and sorted(map(_network_and_search, spec.players)) == sorted(map(_network_and_search, pair))
-        and len({player.settings["simulations"] for player in spec.players}) == 1
-    ]
-    return max(found, key=lambda score: (score.games, score.simulations), default=None)
-
-
-def _play_quick_match(home: Path, champion: NetworkSetup, shipped: NetworkSetup) -> Score:
-    texts = [f"{player.name},{QUICK_SEARCH}" for player in (champion, shipped)]
-    # Progress goes to standard error: standard output belongs to the game or to GTP.
-    with progress_of("match", "games", stream=sys.stderr) as progress:
-        played = run_match(
-            home,
-            (texts[0], texts[1]),
-            QUICK_GAMES,
-            QUICK_OPENING_MOVES,
-            games_at_once=QUICK_GAMES,
-            progress=lambda done, total, _: progress(done, total),
-        )
-    return _score(played.spec, played.table, (champion.id, shipped.id))
-
-
-def _score(spec: MatchSpec, table: MatchTable, pair: tuple[PlayerId, PlayerId]) -> Score:
-    """The result of a match, from the view of the first player of `pair`."""
-    result, simulations = table.result, int(spec.players[0].settings["simulations"])
-    if _network_and_search(spec.players[0]) == _network_and_search(pair[0]):
-        return Score(result.wins, result.losses, result.draws, simulations)
-    return Score(result.losses, result.wins, result.draws, simulations)
-
-
-def _network_and_search(player: PlayerId) -> list[tuple[str, str]]:
-    """The sorted settings of a player without its number of simulations."""
-    return sorted((name, str(value)) for name, value in player.settings.items() if name != "simulations")
-
-
-def _result_line(wins: int, score: Score, loser: str) -> str:
-    draws = f" and drew {score.draws}" if score.draws else ""
-    return f"it won {wins} of {score.games} games{draws} against {loser} ({score.simulations} simulations per move)"
+    return network, network.params

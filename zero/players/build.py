@@ -6,6 +6,7 @@
 import os
 import shlex
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -244,6 +245,18 @@ def make_player(player: ResolvedPlayer, rules: Rules, games_at_once: int, seed: 
     except ValueError as error:
         raise ParamsError(f"{spec.text!r} is not a command line: {str(error).lower()}; fix its quotes") from None
     return gtp.gtp_program(command, rules, seed)
+
+
+def identify(player: ResolvedPlayer, rules: Rules) -> PlayerId:
+    """The identity of a player. A program is started to report its name and version.
+
+    Raises:
+      ZeroError: as `make_player`.
+    """
+    if player.network is not None:
+        return player.network.id
+    with closing(make_player(player, rules, 1, seed=1)) as made:
+        return made.id
 
 
 def open_session(

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from zero.statistics import NORMAL_95
 
@@ -29,6 +29,9 @@ TOLERANCE = 1e-10
 
 INFORMATION_DIGITS = 9
 """Decimals of the comparison of information: in a chain all neighbours are equal except for rounding errors."""
+
+Pair = tuple[str, str]
+"""Two players."""
 
 
 class Score(NamedTuple):
@@ -63,18 +66,7 @@ class Group(NamedTuple):
 
     def rating(self, player: str) -> Rating:
         """The rating of a player of the group."""
-        return self.ratings[self.index_of(player)]
-
-    def index_of(self, player: str) -> int:
-        """The index of a player in `ratings` and `covariance`."""
-        return next(k for k, rating in enumerate(self.ratings) if rating.player == player)
-
-
-class Pair(NamedTuple):
-    """Two players of a possible match."""
-
-    first: str
-    second: str
+        return next(rating for rating in self.ratings if rating.player == player)
 
 
 def rate(scores: Iterable[Score], references: Mapping[str, float]) -> tuple[Group, ...]:
@@ -104,13 +96,14 @@ def information(groups: Sequence[Group], pair: Pair) -> float:
     The pair with the highest information shrinks the volume of the joint confidence region most: n games multiply the
     determinant of the information matrix by 1 + n p (1 - p) variance.
     """
-    group = next((each for each in groups if pair.first in _names(each)), None)
-    if group is None or pair.second not in _names(group):
-        return math.inf
-    i, j = group.index_of(pair.first), group.index_of(pair.second)
-    p = expected_score(group.ratings[i].elo, group.ratings[j].elo)
-    covariance = group.covariance
-    return p * (1 - p) * float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
+    for group in groups:
+        names = [rating.player for rating in group.ratings]
+        if pair[0] in names and pair[1] in names:
+            i, j = names.index(pair[0]), names.index(pair[1])
+            p = expected_score(group.ratings[i].elo, group.ratings[j].elo)
+            covariance = group.covariance
+            return p * (1 - p) * float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
+    return math.inf
 
 
 def most_informative(groups: Sequence[Group], pairs: Sequence[Pair]) -> Pair:
@@ -119,10 +112,10 @@ def most_informative(groups: Sequence[Group], pairs: Sequence[Pair]) -> Pair:
     return pairs[values.index(max(values))]
 
 
-def _table(scores: Iterable[Score]) -> dict[tuple[str, str], tuple[float, float]]:
+def _table(scores: Iterable[Score]) -> dict[Pair, tuple[float, float]]:
     """(Points of the first player, games) by pair; the names of a pair are sorted."""
-    points: dict[tuple[str, str], list[float]] = defaultdict(list)
-    games: dict[tuple[str, str], list[float]] = defaultdict(list)
+    points: dict[Pair, list[float]] = defaultdict(list)
+    games: dict[Pair, list[float]] = defaultdict(list)
     for score in scores:
         assert score.first != score.second and 0 <= score.points <= score.games
         if score.games:
@@ -133,7 +126,7 @@ def _table(scores: Iterable[Score]) -> dict[tuple[str, str], tuple[float, float]
     return {pair: (math.fsum(points[pair]), math.fsum(games[pair])) for pair in sorted(games)}
 
 
-def _connected(table: Mapping[tuple[str, str], tuple[float, float]]) -> list[list[str]]:
+def _connected(table: Iterable[Pair]) -> list[list[str]]:
     """The sorted players of each group."""
     group_of: dict[str, set[str]] = {}
     for pair in table:
@@ -142,9 +135,7 @@ def _connected(table: Mapping[tuple[str, str], tuple[float, float]]) -> list[lis
     return [sorted(group) for group in {id(group): group for group in group_of.values()}.values()]
 
 
-def _fit(
-    players: list[str], table: Mapping[tuple[str, str], tuple[float, float]], references: Mapping[str, float]
-) -> Group:
+def _fit(players: list[str], table: Mapping[Pair, tuple[float, float]], references: Mapping[str, float]) -> Group:
     reference = next((player for player in references if player in players), players[0])
     place = {player: k for k, player in enumerate(players)}
     pairs = [pair for pair in table if pair[0] in place]
@@ -154,50 +145,32 @@ def _fit(
     # The prior: PRIOR_GAMES drawn games per player, shared among its opponents in proportion to its games.
     drawn = PRIOR_GAMES * (games / played[first] + games / played[second]) / 2
     won_all, all_games = won + drawn / 2, games + drawn
-    # The reference has a given rating, so it is not a variable of the fit.
+    # Row k of the design has +1 and -1 for the players of pair k, so its product with the log odds is their difference.
+    design = np.zeros((len(pairs), len(players)))
+    design[range(len(pairs)), first], design[range(len(pairs)), second] = 1, -1
     free = np.array([k for k, player in enumerate(players) if player != reference])
-    num = len(players)
+    design = design[:, free]  # the reference has a given rating, so it is not a variable of the fit
 
-    def strengths(values: np.ndarray) -> np.ndarray:
-        full = np.zeros(num)
-        full[free] = values
-        return full
+    def loss(log_odds: np.ndarray) -> tuple[float, np.ndarray]:
+        gap = design @ log_odds
+        value = won_all @ np.logaddexp(0, -gap) + (all_games - won_all) @ np.logaddexp(0, gap)
+        return float(value), design.T @ (all_games * expit(gap) - won_all)
 
-    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
-        full = strengths(values)
-        gap = full[first] - full[second]
-        total = won_all * np.logaddexp(0, -gap) + (all_games - won_all) * np.logaddexp(0, gap)
-        excess = all_games * _sigmoid(gap) - won_all
-        slope = np.bincount(first, excess, num) - np.bincount(second, excess, num)
-        return float(total.sum()), slope[free]
-
-    def hessian(values: np.ndarray) -> np.ndarray:
-        full = strengths(values)
-        p = _sigmoid(full[first] - full[second])
-        weight = all_games * p * (1 - p)
-        matrix = np.zeros((num, num))
-        for (a, b), sign in (((first, first), 1), ((second, second), 1), ((first, second), -1), ((second, first), -1)):
-            np.add.at(matrix, (a, b), sign * weight)
-        return np.asarray(matrix[np.ix_(free, free)])
+    def hessian(log_odds: np.ndarray) -> np.ndarray:
+        p = expit(design @ log_odds)
+        return np.asarray(design.T @ ((all_games * p * (1 - p))[:, np.newaxis] * design))
 
     found = minimize(
         loss, np.zeros(len(free)), method="trust-exact", jac=True, hess=hessian, options={"gtol": TOLERANCE}
     ).x
-    covariance = np.zeros((num, num))
-    covariance[np.ix_(free, free)] = cho_solve(cho_factor(hessian(found)), np.eye(len(free)))
-    elo = references.get(reference, 0.0) + ELO_OF_LOGIT * strengths(found)
+    covariance = np.zeros((len(players), len(players)))
+    covariance[np.ix_(free, free)] = np.linalg.inv(hessian(found))
+    elo = np.full(len(players), references.get(reference, 0.0))
+    elo[free] += ELO_OF_LOGIT * found
     spread = NORMAL_95 * ELO_OF_LOGIT * np.sqrt(np.diag(covariance))
-    opponents = np.bincount(np.concatenate([first, second]), minlength=num)
+    opponents = np.bincount(np.concatenate([first, second]))
     ratings = tuple(
         Rating(player, float(elo[k]), float(elo[k] - spread[k]), float(elo[k] + spread[k]), float(played[k]), int(n))
         for (k, player), n in zip(enumerate(players), opponents, strict=True)
     )
     return Group(reference, ratings, covariance)
-
-
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
-def _names(group: Group) -> set[str]:
-    return {rating.player for rating in group.ratings}

@@ -7,17 +7,26 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.end_to_end.lineages import Lineage
-from tests.evaluation.match.players import Scripted, passes, plays
+from tests.evaluation.scripted import Scripted, passes, plays
 from tests.players.resolved import resolved_network
 from zero.cli.app import app
 from zero.config.params import GameParams, Params, load_params
 from zero.errors import ParamsError
-from zero.evaluation.ladder.output import ladder_lines, ladder_png, ladder_points, ladder_tables
-from zero.evaluation.ladder.results import ANCHORS, Result, champion_player, champions_of, disambiguate, key_of
-from zero.evaluation.ladder.scheduling import Schedule, free_seed, line_up, next_match, play_schedule
-from zero.evaluation.ladder.table import Ladder, Row, lineage_ladder, rate_lineage
-from zero.evaluation.match.results import MatchSpec
-from zero.evaluation.match.setup import play_match
+from zero.evaluation import scheduling
+from zero.evaluation.ladder import (
+    ANCHORS,
+    Ladder,
+    Result,
+    Row,
+    champion_player,
+    disambiguate,
+    key_of,
+    lineage_ladder,
+    rate_lineage,
+)
+from zero.evaluation.match import MatchSpec, play_match
+from zero.evaluation.output import ladder_lines, ladder_png, ladder_points, ladder_tables
+from zero.evaluation.scheduling import free_seed, line_up, play_schedule
 from zero.games.rules import rules_of
 from zero.interop.export import export_player
 from zero.players import networks
@@ -66,12 +75,9 @@ def write_match(
         return Reply() if not won else (Reply(number) if len(moves) < 2 else Reply(rules.num_points))
 
     def second(number: int, moves: tuple[int, ...]) -> Reply:
-        return Reply(rules.num_points) if won else plays(number, rules.num_points)(number, moves)
+        return (passes(rules) if won else plays(number, rules.num_points))(number, moves)
 
-    def make() -> tuple[Scripted, Scripted]:
-        return Scripted("first", first), Scripted("second", second if not won else passes(rules))
-
-    play_match(folder, spec, make, num_games)
+    play_match(folder, spec, (lambda: Scripted("first", first), lambda: Scripted("second", second)), num_games)
     return folder
 
 
@@ -220,8 +226,8 @@ def test_metrics_have_one_point_per_generation(home):
     assert {(p.name, p.step) for p in points} == {(f"ladder/{name}", k) for name in names for k in range(3)}
 
 
-def test_an_interrupted_schedule_is_continued(home):
-    schedule = Schedule(num_games=12, match_games=4, opening_moves=2, against=AGAINST)
+def test_an_interrupted_schedule_is_continued(home, monkeypatch):
+    monkeypatch.setattr(scheduling, "MATCH_GAMES", 4)
     seen = []
 
     def killed(done: int, total: int) -> None:
@@ -230,30 +236,23 @@ def test_an_interrupted_schedule_is_continued(home):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(play_schedule(home, "tiny", schedule, killed))
-    assert seen == [(k, 12) for k in range(1, 7)]
+        list(play_schedule(home, "tiny", 12, AGAINST, progress=killed))
+    assert seen == [(k, 12) for k in (0, 1, 2, 3, 4, 4, 5, 6)]
     folders = set((home / ".zero/matches").iterdir())
     assert len(folders) == 2 and len([folder for folder in folders if (folder / "result.json").exists()]) == 1
-    first = next(iter(play_schedule(home, "tiny", schedule)))
+    first = next(iter(play_schedule(home, "tiny", 12, AGAINST)))
     assert first.folder in folders and set((home / ".zero/matches").iterdir()) == folders, "the interrupted match"
     ladder = lineage_ladder(home, "tiny")
     assert len(ladder.scales) == 1 and len(ladder.rows) == 4, "groups are connected first"
     assert row_of(ladder, "rollout").elo == ANCHORS["rollout"]
-    more = list(play_schedule(home, "tiny", schedule._replace(num_games=8)))
+    more = list(play_schedule(home, "tiny", 8, AGAINST))
     assert [played.table.result.as_black.wins + played.table.result.as_black.losses for played in more] == [2, 2]
     assert all("network" in {player.kind for player in played.spec.players} for played in more)
     with ProjectRecord(home) as record:
         rated = rate_lineage(home, record.ancestry("tiny"))
-        entries = line_up(home, rated, schedule)
-        assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001", "rollout:50"]
-        assert {entry.key for entry in entries} == rated.entries.keys()
-        one, other = next_match(rated, entries)
-        assert one.key != other.key
-        assert champions_of(rated.generations).keys() == {entry.champion for entry in ledger_entries(record)}
-
-
-def ledger_entries(record):
-    return [generation.entry for generation in record.generations("tiny")]
+        entries = line_up(home, rated, AGAINST)
+    assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001", "rollout:50"]
+    assert {entry.key for entry in entries} == rated.entries.keys()
 
 
 def test_each_match_of_a_pair_has_its_own_seed(home, params):
@@ -267,24 +266,27 @@ def test_each_match_of_a_pair_has_its_own_seed(home, params):
     assert free_seed(home, keys) == 4
 
 
-@pytest.mark.parametrize("games, size", [(3, 2), (0, 2), (4, 3)])
-def test_an_odd_number_of_games_is_rejected(home, games, size):
-    with pytest.raises(ParamsError, match="give an even number of at least 2"):
-        list(play_schedule(home, "tiny", Schedule(games, size, against=AGAINST)))
-
-
-def test_a_generation_is_not_a_fixed_opponent(home):
-    with pytest.raises(ParamsError, match="'tiny/gen-0000' is not a fixed opponent"):
-        list(play_schedule(home, "tiny", Schedule(2, against=("tiny/gen-0000",))))
+@pytest.mark.parametrize(
+    "games, against, message",
+    [
+        (3, AGAINST, "give an even number of at least 2"),
+        (0, AGAINST, "give an even number of at least 2"),
+        (2, ("tiny/gen-0000",), "'tiny/gen-0000' is not a fixed opponent"),
+        (2, ("shipped:go9",), r"'shipped:go9' plays another game \(size 9 and 5"),
+    ],
+)
+def test_a_schedule_that_cannot_be_played_is_rejected(home, games, against, message):
+    with pytest.raises(ParamsError, match=message):
+        list(play_schedule(home, "tiny", games, against))
 
 
 def test_a_shipped_player_is_a_fixed_opponent(home, tmp_path, monkeypatch):
     export_player(home, "tiny/gen-0000", tmp_path / "shipped/tiny")
     monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
-    schedule = Schedule(8, 2, opening_moves=2, against=("random", "shipped:tiny,simulations=3"))
+    monkeypatch.setattr(scheduling, "MATCH_GAMES", 2)
     champions_keys = {key_of(champion_id(home, number)) for number in (0, 1)}
     names = set()
-    for played in play_schedule(home, "tiny", schedule):
+    for played in play_schedule(home, "tiny", 8, ("random", "shipped:tiny,simulations=3")):
         assert champions_keys & {key_of(player) for player in played.spec.players}, "each match has a champion"
         names |= {player.name for player in played.spec.players}
     assert "shipped:tiny, 3 simulations" in names
@@ -296,13 +298,8 @@ def test_a_shipped_player_that_is_a_champion_is_listed_once(home, tmp_path, monk
     monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "shipped")
     with ProjectRecord(home) as record:
         rated = rate_lineage(home, record.ancestry("tiny"))
-        entries = line_up(home, rated, Schedule(2, against=("random", "shipped:tiny")))
+        entries = line_up(home, rated, ("random", "shipped:tiny"))
     assert [entry.text for entry in entries] == ["random", "tiny/gen-0000", "tiny/gen-0001"]
-
-
-def test_a_shipped_player_of_another_game_is_rejected(home):
-    with pytest.raises(ParamsError, match=r"'shipped:go9' plays another game \(size 9 and 5"):
-        list(play_schedule(home, "tiny", Schedule(2, against=("shipped:go9",))))
 
 
 def test_without_mlflow_the_ladder_is_shown_with_a_warning(home, monkeypatch):

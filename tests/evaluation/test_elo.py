@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from tests.oracle import bradley_terry as oracle
-from zero.evaluation.ladder.elo import (
+from zero.evaluation.elo import (
     ELO_OF_LOGIT,
     PRIOR_GAMES,
     Group,
-    Pair,
     Score,
     expected_score,
     information,
@@ -126,7 +125,7 @@ def test_players_that_are_not_connected_are_in_different_groups():
     groups = rate([Score("a", "b", 3, 4), Score("b", "c", 3, 4), Score("x", "y", 2, 4)], {"c": 500.0})
     assert [[rating.player for rating in group.ratings] for group in groups] == [["a", "b", "c"], ["x", "y"]]
     assert [(group.reference, group.rating(group.reference).elo) for group in groups] == [("c", 500.0), ("x", 0.0)]
-    assert information(groups, Pair("a", "x")) == math.inf
+    assert information(groups, ("a", "x")) == math.inf
 
 
 def test_the_first_reference_of_a_group_sets_the_scale():
@@ -156,7 +155,7 @@ def test_the_most_informative_pair_equals_a_brute_force_search():
         group = one_group(scores, **{players[0]: 0.0})
         table = table_of(scores)
         odds = oracle.log_odds(table, players[0])
-        candidates = [Pair(a, b) for k, a in enumerate(players) for b in players[k + 1 :]]
+        candidates = [(a, b) for k, a in enumerate(players) for b in players[k + 1 :]]
         gains = [oracle.gain(table, odds, players[0], *pair) for pair in candidates]
         chosen.add(most_informative([group], candidates))
         assert most_informative([group], candidates) == candidates[int(np.argmax(gains))]
@@ -166,6 +165,6 @@ def test_the_most_informative_pair_equals_a_brute_force_search():
 
 def test_of_equally_informative_pairs_the_first_is_chosen():
     group = one_group([Score("a", "b", 2, 4), Score("b", "c", 2, 4)])
-    assert most_informative([group], [Pair("c", "b"), Pair("a", "b")]) == Pair("c", "b")
+    assert most_informative([group], [("c", "b"), ("a", "b")]) == ("c", "b")
     groups = rate([Score("a", "b", 2, 4), Score("x", "y", 2, 4)], {})
-    assert most_informative(groups, [Pair("a", "b"), Pair("a", "y"), Pair("b", "new")]) == Pair("a", "y")
+    assert most_informative(groups, [("a", "b"), ("a", "y"), ("b", "new")]) == ("a", "y")
