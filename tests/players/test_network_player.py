@@ -71,10 +71,8 @@ def test_without_simulations_it_plays_the_greatest_prior():
 
 @pytest.mark.parametrize("root", ["puct", "gumbel"])
 def test_it_plays_like_the_single_game_player(root):
-    considered = SEARCH.considered_actions if root == "gumbel" else 0
-    alone = SingleGamePlayer(
-        GO5, HashEvaluator(GO5), 16, 1.5, False, False, 34, num_leaves=1, considered_actions=considered
-    )
+    search = SEARCH.model_copy(update={"random_symmetry": False, "root": root})
+    alone = SingleGamePlayer(GO5, HashEvaluator(GO5), search, num_simulations=16, max_nodes=34, num_leaves=1)
     for action in own_game(searcher(random_symmetry=False, root=root), 0, 12):
         assert alone.choose() == action
         alone.play(action)

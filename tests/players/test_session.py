@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.interop.gtp.engines import GO5, GO9, NUM_SIMULATIONS, answer
+from tests.interop.gtp.engines import GO5, GO9, NUM_SIMULATIONS, SEARCH, answer
 from tests.search.evaluators import HashEvaluator
 from zero.errors import OpponentError
 from zero.interop.gtp.engine import Engine
@@ -74,7 +74,7 @@ def test_a_tree_is_made_once_for_each_board():
 
     def new_player(rules):
         made.append(rules)
-        return SingleGamePlayer(rules, HashEvaluator(rules), NUM_SIMULATIONS, 1.5, False, False, 400)
+        return SingleGamePlayer(rules, HashEvaluator(rules), SEARCH, NUM_SIMULATIONS, 400)
 
     session = NetworkSession("a hash", new_player, GO9, NUM_SIMULATIONS)
     one = Engine(session, GO9)

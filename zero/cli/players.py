@@ -157,7 +157,9 @@ def play(
     ] = "black",
     size: Annotated[int | None, typer.Option(help="Board size, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help=KOMI_HELP)] = None,
-    leaves: Annotated[int, typer.Option(min=1, help="Leaves per network call: more are faster and weaker.")] = 4,
+    leaves: Annotated[
+        int, typer.Option(min=1, max=256, help="Leaves per network call: more are faster and weaker.")
+    ] = 4,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
     """Plays a game with you in the terminal; type `help` there for the commands."""
@@ -183,8 +185,10 @@ def gtp(
     player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
     size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
-    leaves: Annotated[int, typer.Option(min=1, help="Leaves per network call: more are faster and weaker.")] = 4,
-    seconds: Annotated[float | None, typer.Option(help="Time limit per move; needs a PUCT root.")] = None,
+    leaves: Annotated[
+        int, typer.Option(min=1, max=256, help="Leaves per network call: more are faster and weaker.")
+    ] = 4,
+    seconds: Annotated[float | None, typer.Option(min=0.001, help="Time limit per move; needs a PUCT root.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
     """Serves the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; see docs/play.md."""

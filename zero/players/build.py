@@ -291,31 +291,18 @@ def open_session(
         return PlayerSession(text, lambda board: make_player(player, board, 1, seed), rules), rules
     from zero.play.player import SingleGamePlayer
 
-    evaluator, search, num_simulations = network.evaluator(num_cores()), network.search, network.num_simulations
+    evaluator, num_simulations = network.evaluator(num_cores()), network.num_simulations
+    max_nodes = max(MIN_SESSION_NODES, 4 * num_simulations)
 
     # called for each new board, komi or length of the game; the evaluator is loaded once
     def new_player(board: Rules) -> SingleGamePlayer:
-        made = SingleGamePlayer(
-            board,
-            evaluator,
-            num_simulations,
-            search.c_puct,
-            search.first_play == "parent",
-            search.random_symmetry,
-            max_nodes=max(MIN_SESSION_NODES, 4 * num_simulations),
-            num_leaves=num_leaves,
-            considered_actions=search.considered_actions if search.root == "gumbel" else 0,
-            value_scale=search.value_scale,
-            rescale_values=search.rescale_values,
-            pass_wins=search.pass_wins,
-            seed=seed,
-            seconds=seconds,
-        )
+        made = SingleGamePlayer(board, evaluator, network.search, num_simulations, max_nodes, num_leaves, seed)
         made.search(WARM_UP_SIMULATIONS)  # compiles and loads the kernels before the clock of the first move runs
         made.new_game()
         return made
 
-    return NetworkSession(network.id.name, new_player, rules, num_simulations, network.resign_threshold), rules
+    name, threshold = network.id.name, network.resign_threshold
+    return NetworkSession(name, new_player, rules, num_simulations, threshold, seconds), rules
 
 
 def num_cores() -> int:

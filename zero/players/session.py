@@ -12,8 +12,7 @@ from zero.games.position import Rules
 from zero.play.player import SingleGamePlayer
 from zero.play.search_result import SearchResult
 from zero.players.player import RESIGN, Player
-
-NEVER_RESIGN = -1.0
+from zero.storage.manifests import NO_RESIGNATION
 
 
 class SessionError(ZeroError):
@@ -29,7 +28,8 @@ class NetworkSession:
         new_player: Callable[[Rules], SingleGamePlayer],
         rules: Rules,
         num_simulations: int,
-        resign_threshold: float = NEVER_RESIGN,
+        resign_threshold: float = NO_RESIGNATION,
+        seconds: float | None = None,
     ) -> None:
         """Stores the arguments; `new_game` makes the player.
 
@@ -39,9 +39,9 @@ class NetworkSession:
           rules: game and board of the network.
           num_simulations: simulations for each move.
           resign_threshold: it resigns below this value, in [-1, 1]; -1 means never.
+          seconds: time limit of every search; None without one.
         """
-        self.name = name
-        self.num_simulations = num_simulations
+        self.name, self.num_simulations, self.seconds = name, num_simulations, seconds
         self._new_player = new_player
         self._resign_threshold = resign_threshold
         self._rules = rules
@@ -89,16 +89,16 @@ class NetworkSession:
 
     def choose(self, seconds: float | None) -> int:
         """Searches for at most `seconds` and returns the action to play, or RESIGN."""
-        self._player.search(seconds=seconds)
+        self._player.search(seconds=self.limit(seconds))
         return self.best_action()
 
     def search(self, num_simulations: int, seconds: float | None) -> SearchResult:
         """Adds simulations to the tree of the position, for at most `seconds`."""
-        return self._player.search(num_simulations, seconds)
+        return self._player.search(num_simulations, self.limit(seconds))
 
     def best_action(self) -> int:
         """The action to play after the searches so far, or RESIGN."""
-        if self._resign_threshold > NEVER_RESIGN and self._player.should_resign(self._resign_threshold):
+        if self._resign_threshold > NO_RESIGNATION and self._player.should_resign(self._resign_threshold):
             return RESIGN
         return self._player.choose()
 
@@ -106,10 +106,9 @@ class NetworkSession:
         """An action and the most visited replies after it."""
         return self._player.principal_variation(action)
 
-    @property
-    def seconds(self) -> float | None:
-        """Time limit of every search; None without one."""
-        return self._player.seconds
+    def limit(self, seconds: float | None) -> float | None:
+        """The shorter one of a time limit and that of every search; None without any."""
+        return min((each for each in (seconds, self.seconds) if each is not None), default=None)
 
     def close(self) -> None:
         """Does nothing: memory is freed with the object."""

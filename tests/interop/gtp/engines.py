@@ -7,6 +7,7 @@ import tempfile
 
 from tests.oracle.gtp import GtpProgram
 from tests.search.evaluators import HashEvaluator
+from zero.config.play import SearchParams
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
 from zero.interop.gtp.engine import Engine
@@ -19,6 +20,7 @@ from zero.search.evaluator import Evaluator, UniformEvaluator
 GO5, GO9 = go_rules(5, 5, 0.5), go_rules(9, 9, 7.5)
 GOMOKU = gomoku_rules(6, 6, 4)
 NUM_SIMULATIONS = 30
+SEARCH = SearchParams(random_symmetry=False)
 
 
 def network_session(
@@ -33,11 +35,9 @@ def network_session(
     def new_player(changed: Rules) -> SingleGamePlayer:
         used = evaluator or HashEvaluator(changed)
         max_nodes = max(40, 10 * num_simulations)
-        return SingleGamePlayer(
-            changed, used, num_simulations, 1.5, False, False, max_nodes, num_leaves=4, seconds=seconds
-        )
+        return SingleGamePlayer(changed, used, SEARCH, num_simulations, max_nodes, num_leaves=4)
 
-    return NetworkSession("a hash", new_player, rules, num_simulations, **settings)
+    return NetworkSession("a hash", new_player, rules, num_simulations, seconds=seconds, **settings)
 
 
 def random_session(rules: Rules = GO5) -> PlayerSession:

@@ -65,7 +65,7 @@ def analyse_move(
     """Searches for a move until its simulations or time are used up; yields a line each interval and at the end."""
     started, done, is_first = time.perf_counter(), 0, True
     # the clock and the player's own limit; both are measured from here, over all rounds
-    seconds = min((each for each in (seconds, session.seconds) if each is not None), default=None)
+    seconds = session.limit(seconds)
     interval = max(request.interval_seconds, MIN_INTERVAL_SECONDS)
     while True:
         left = interval if seconds is None else min(interval, started + seconds - time.perf_counter())
