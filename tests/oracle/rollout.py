@@ -1,6 +1,6 @@
 """Rollout search, slow and obvious: the twin search with random games by the twins of the rules.
 
-Twin of zero/players/rollout.py and zero/players/playouts.py.
+Twin of zero/players/rollout.py.
 """
 
 import numpy as np

@@ -318,12 +318,6 @@ def test_another_game_is_rejected(rules):
         gtp_program(command(), rules)
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
-def test_an_invalid_time_limit_is_rejected(seconds):
-    with pytest.raises(OpponentError, match=r"move_seconds must be more than 0, got "):
-        gtp_program(command(), RULES, move_seconds=seconds)
-
-
 def test_the_player_has_the_name_of_the_engine(opened):
     player = opened().id
     assert (player.name, player.kind, player.settings["engine"]) == ("Faulty 1.0", "gtp", "Faulty 1.0")

@@ -65,13 +65,6 @@ def test_a_size_that_gnugo_does_not_support_is_rejected():
 
 
 @needs_gnugo
-@pytest.mark.parametrize("level", [-1, 21])
-def test_a_level_that_gnugo_lacks_is_rejected(level):
-    with pytest.raises(OpponentError, match=f"level must be from 0 to 20, got {level}"):
-        gnugo(level, SMALL_RULES)
-
-
-@needs_gnugo
 def test_gnugo_scores_a_game():
     with GtpEngine(["gnugo", "--mode", "gtp", "--chinese-rules"]) as referee:
         for line in ("boardsize 5", "komi 0.5", "play b C3", "play w pass", "play b pass"):

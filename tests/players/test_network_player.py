@@ -95,10 +95,11 @@ def test_a_slot_is_reused():
 
 
 def test_positions_of_all_games_are_evaluated_together():
-    one = searcher(num_simulations=8)
+    evaluator = HashEvaluator(GO5)
+    one = searcher(num_simulations=8, evaluator=evaluator)
     one.begin([0, 1, 2, 3])
     one.choose([0, 1, 2, 3])
-    assert one.num_evaluations == 4 * 9
+    assert evaluator.num_rows == 4 * 9, "no batch was padded"
 
 
 def test_trees_that_do_not_fit_in_memory_are_rejected():

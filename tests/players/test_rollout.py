@@ -8,12 +8,20 @@ from tests.oracle import rollout as twin
 from tests.oracle.mcts import Game
 from tests.oracle.streams import Stream
 from tests.players.games import moves, played_games
-from zero.errors import ParamsError
 from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, EMPTY, NUM_MOVES, TO_PLAY, WHITE, Position, Rules
 from zero.games.rules import go_rules, gomoku_rules
-from zero.players.playouts import is_own_eye, num_bits, play_out, random_go_move, take_bit
-from zero.players.rollout import RolloutPlayer, Workspace, new_workspace, search
+from zero.players.rollout import (
+    RolloutPlayer,
+    Workspace,
+    is_own_eye,
+    new_workspace,
+    num_bits,
+    play_out,
+    random_go_move,
+    search,
+    take_bit,
+)
 from zero.players.uniform import UniformPlayer
 from zero.search.streams import stream_of
 
@@ -262,21 +270,6 @@ def test_it_beats_random_moves(rules):
     won += [game.outcome() == WHITE for game in played_games(rules, other, player, range(50, 100)).values()]
     player.close()
     assert sum(won) >= 95
-
-
-@pytest.mark.parametrize("num_playouts", [0, -5, 10_000_001])
-def test_a_number_of_playouts_out_of_range_is_rejected(num_playouts):
-    with pytest.raises(ParamsError, match=f"playouts must be from 1 to 10,000,000 a move, got {num_playouts}"):
-        RolloutPlayer(BOARDS["go 5x5"], num_playouts, 1, seed=0)
-
-
-def test_one_playout_is_enough_for_a_move():
-    rules = BOARDS["go 5x5"]
-    player = RolloutPlayer(rules, 1, 1, seed=0)
-    player.begin([0])
-    (reply,) = player.choose([0])
-    player.close()
-    assert reply.action in KernelGame(rules).legal_actions()
 
 
 def test_it_is_named_by_its_playouts():

@@ -5,7 +5,6 @@ that fails forfeits one game only (the faults: `gtp_process`). When an engine is
 since its last one; its own moves are on its board already.
 """
 
-import math
 import os
 import shlex
 import tempfile
@@ -91,8 +90,6 @@ def gnugo(level: int, rules: Rules, seed: int = 0) -> "GtpPlayer":
     Raises:
       OpponentError: it is not installed, or cannot play this game.
     """
-    if not 0 <= level <= MAX_GNUGO_LEVEL:
-        raise OpponentError(f"GNU Go's level must be from 0 to {MAX_GNUGO_LEVEL}, got {level}")
     if program_path("gnugo") is None:
         raise OpponentError("GNU Go is not installed; install it (Debian and Ubuntu: `apt install gnugo`)")
     suicide = "--allow-all-suicide" if rules.allow_suicide else "--forbid-suicide"
@@ -138,8 +135,6 @@ def _new_player(
     num_processes: int | None = None,
 ) -> "GtpPlayer":
     """Starts the engine once, to learn its name and to check that it plays this game, and makes the player."""
-    if not 0.0 < program.move_seconds < math.inf:
-        raise OpponentError(f"move_seconds must be more than 0, got {program.move_seconds}")
     if rules.game != GO or rules.rows != rules.columns:
         raise OpponentError("GTP engines play Go on square boards only; choose another player for this game")
     with start_engine(program, game_seed(seed, 0)) as engine:

@@ -12,6 +12,7 @@ import shutil
 import signal
 import string
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ MAX_SHOWN = 120
 """Maximum number of characters of engine output in a message."""
 QUIT_SECONDS = 2.0
 EXIT_SECONDS = 0.5
-"""Time limit for the exit status and the log tail of an engine that closed its output."""
+"""Time limit for the exit status of an engine that closed its output."""
 READ_BYTES = 1 << 16
 
 
@@ -72,35 +73,32 @@ class GtpEngine:
         self.name = Path(command[0]).name
         self._seconds = seconds
         self._number = 0  # number of the last request
-        self._unwritten = b""  # rest of that request
         self._unread = bytearray()  # standard output that was read and not yet used
-        self._diagnostics = bytearray()
-        self._stderr_ended = False
-        theirs = self._connection = -1  # the ends of the pipe that ties the engine to this process
-        try:
-            theirs, self._connection = os.pipe()
-            self._process = subprocess.Popen(
-                supervised(theirs, [path, *command[1:]]),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                env={**os.environ, **(environment or {})},
-                pass_fds=(theirs,),  # the write end is not inherited, so this process alone keeps it open
-            )
-        except OSError as error:
-            if self._connection >= 0:
-                os.close(self._connection)
-            raise OpponentError(f"cannot start {self.name}: {error}; play fewer games at once") from None
-        finally:
-            if theirs >= 0:
-                os.close(theirs)
-        assert self._process.stdin and self._process.stdout and self._process.stderr
-        self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
-        # An engine that fills its standard error before it reads its input would block both processes for ever, so all
-        # three pipes are served together, without blocking, in `_read`.
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            os.set_blocking(pipe.fileno(), False)
+        with contextlib.ExitStack() as started:  # closes what was opened if the start fails
+            try:
+                # A file, because an engine that fills a pipe before it reads its input would block both processes for
+                # ever. It is opened for appending, so that the engine goes on at the new end after it was truncated.
+                self._log = started.enter_context(tempfile.TemporaryFile("a+b"))
+                # The pipe ties the engine to this process, which alone keeps the write end open.
+                theirs, self._connection = os.pipe()
+                started.callback(os.close, self._connection)
+                try:
+                    self._process = subprocess.Popen(
+                        supervised(theirs, [path, *command[1:]]),
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=self._log,
+                        bufsize=0,
+                        env={**os.environ, **(environment or {})},
+                        pass_fds=(theirs,),
+                    )
+                finally:
+                    os.close(theirs)
+            except OSError as error:
+                raise OpponentError(f"cannot start {self.name}: {error}; play fewer games at once") from None
+            started.pop_all()
+        assert self._process.stdin and self._process.stdout
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._is_usable = True
 
     def __enter__(self) -> Self:
@@ -112,12 +110,13 @@ class GtpEngine:
     @property
     def diagnostics(self) -> str:
         """End of the standard error since the last request was sent."""
-        return self._diagnostics.decode(errors="replace")
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - MAX_DIAGNOSTICS_BYTES))
+        return self._log.read().decode(errors="replace")
 
-    def request(self, command: str, seconds: float | None = None) -> str:
+    def request(self, command: str) -> str:
         """Sends a command and returns the text of its answer, without its number; lines are separated by newlines.
 
-        Lines before the answer that are not an answer are skipped. `seconds` replaces the engine's time limit.
+        Lines before the answer that are not an answer are skipped.
 
         Raises:
           EngineFailureError: the engine answered with a failure; it accepts further requests.
@@ -127,10 +126,9 @@ class GtpEngine:
         if not self._is_usable:
             raise EngineError(f"{self.name} was ended before `{command}`")
         self._number += 1
-        self._diagnostics.clear()
-        seconds = self._seconds if seconds is None else seconds
+        self._log.truncate(0)
         try:
-            return self._answer(command, seconds)
+            return self._answer(command)
         except EngineFailureError:
             raise
         except BaseException:  # also Ctrl-C: the rest of the answer would be taken for the next one
@@ -155,13 +153,16 @@ class GtpEngine:
                 pass
         self.kill()
         self._process.wait()
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            pipe.close()
+        for file in (self._stdin, self._stdout, self._log):
+            file.close()
 
-    def _answer(self, command: str, seconds: float) -> str:
+    def _answer(self, command: str) -> str:
         """Writes the command and reads up to the empty line after its answer."""
-        deadline = time.monotonic() + seconds
-        self._unwritten = f"{self._number} {command}\n".encode()
+        deadline = time.monotonic() + self._seconds
+        # The pipe has room for the command: the engine has answered all commands before it. If the engine has ended or
+        # closed its input, reading its output will show which.
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.write(f"{self._number} {command}\n".encode())
         num_bytes = len(self._unread)  # a superfluous earlier answer counts too
         lines: list[str] = []  # the answer
         before = ""  # the last line before it
@@ -173,7 +174,9 @@ class GtpEngine:
                 if chunk is None:
                     output = lines[0] if lines else _cleaned(self._unread) or before
                     tail = _shown(output) if output else "(none)"
-                    raise EngineError(f"{self.name} did not answer `{command}` within {seconds:g} s; output: {tail}")
+                    raise EngineError(
+                        f"{self.name} did not answer `{command}` within {self._seconds:g} s; output: {tail}"
+                    )
                 if not chunk:
                     raise EngineError(f"{self.name} {self._how_it_ended()} at `{command}`{self._log_tail()}")
                 if num_bytes > MAX_ANSWER_BYTES:
@@ -183,7 +186,6 @@ class GtpEngine:
             text = _cleaned(self._unread[:end])
             del self._unread[: end + 1]
             if lines and not text:
-                self._read_diagnostics()
                 return self._checked(command, lines)
             if lines or text.startswith(("=", "?")):
                 lines.append(text)
@@ -205,35 +207,11 @@ class GtpEngine:
         return text
 
     def _read(self, deadline: float) -> bytes | None:
-        """Next bytes of the output: empty at its end, None at the deadline. Also writes the rest of the request."""
-        while (left := deadline - time.monotonic()) > 0:
-            poll = select.poll()  # `select` fails for descriptors above 1,023, as in matches of many engines
-            poll.register(self._stdout, select.POLLIN)
-            if not self._stderr_ended:
-                poll.register(self._stderr, select.POLLIN)
-            if self._unwritten:
-                poll.register(self._stdin, select.POLLOUT)
-            ready = {descriptor for descriptor, _ in poll.poll(1000 * left)}
-            if self._stderr.fileno() in ready:
-                self._read_diagnostics()
-            if self._unwritten and self._stdin.fileno() in ready:
-                self._write()
-            if self._stdout.fileno() in ready:
-                return self._stdout.read(READ_BYTES) or b""
-        return None
-
-    def _write(self) -> None:
-        try:
-            self._unwritten = self._unwritten[self._stdin.write(self._unwritten) or 0 :]
-        except BrokenPipeError:
-            self._unwritten = b""  # it has ended or closed its input; reading its output will show which
-
-    def _read_diagnostics(self) -> None:
-        """Reads the available standard error and keeps its end."""
-        chunk = self._stderr.read(READ_BYTES)  # None if nothing is available
-        self._stderr_ended = chunk == b""
-        self._diagnostics += chunk or b""
-        del self._diagnostics[:-MAX_DIAGNOSTICS_BYTES]
+        """Next bytes of the output: empty at its end, None at the deadline."""
+        poll = select.poll()  # `select` fails for descriptors above 1,023, as in matches of many engines
+        poll.register(self._stdout, select.POLLIN)
+        left = deadline - time.monotonic()
+        return self._stdout.read(READ_BYTES) if left > 0 and poll.poll(1000 * left) else None
 
     def _how_it_ended(self) -> str:
         """How the engine ended, after the end of its output."""
@@ -247,13 +225,7 @@ class GtpEngine:
 
     def _log_tail(self) -> str:
         """Last line of the standard error, as the end of a message."""
-        deadline = time.monotonic() + EXIT_SECONDS
-        while not self._stderr_ended and (left := deadline - time.monotonic()) > 0:
-            poll = select.poll()
-            poll.register(self._stderr, select.POLLIN)
-            if poll.poll(1000 * left):
-                self._read_diagnostics()
-        lines = [text for line in self._diagnostics.splitlines() if (text := _cleaned(line).strip())]
+        lines = [text for line in self.diagnostics.splitlines() if (text := _cleaned(line.encode()).strip())]
         return f"; log tail: {lines[-1][:MAX_SHOWN]}" if lines else ""
 
 

@@ -1,4 +1,8 @@
-"""A network and a search as a player of a match. With 0 simulations it plays by the network's prior alone."""
+"""A network and a search as a player of a match. With 0 simulations it plays by the network's prior alone.
+
+The searches in many games are those of `zero.play.lockstep_games`, with moves from outside. A batch has one row per
+game in which the player is to move. A choice depends on the game's own random stream and moves, never on the other games.
+"""
 
 import threading
 from collections.abc import Sequence
@@ -8,15 +12,27 @@ import numpy as np
 
 from zero.config.params import SearchParams, match_play
 from zero.errors import ParamsError
-from zero.games.position import Rules
+from zero.games.position import NUM_MOVES, Rules, history_of, load, reset, store
+from zero.games.rules import play
+from zero.kernels import kernel
 from zero.play.batched_games import batch_shape
-from zero.play.lockstep_games import begin_search
-from zero.play.lockstep_searches import advance_searches, open_slot, play_in_slot, read_choice
+from zero.play.lockstep_games import (
+    DONE,
+    NEEDS_EVALUATION,
+    apply_evaluation,
+    begin_search,
+    cache_evaluations,
+    run_simulation,
+)
+from zero.play.moves import edge_value, most_visited, resigns
 from zero.play.player import check_board
-from zero.play.slots import new_batch, new_slots, play_settings
+from zero.play.slots import NO_REQUEST, Batch, PlaySettings, Slots, new_batch, new_slots, play_settings
 from zero.players.player import RESIGN, PlayerId, Reply
 from zero.search.evaluator import AsyncEvaluator, Evaluator
+from zero.search.gumbel import gumbel_choice
+from zero.search.mcts import root_value
 from zero.search.streams import STREAM_WORDS, stream_of
+from zero.search.tree import clear, reroot
 from zero.storage.manifests import NO_RESIGNATION
 
 REUSED_SHARE = 1
@@ -57,8 +73,8 @@ class NetworkPlayer:
         check_board(rules, evaluator)
         self.id = player_id
         self._rules, self._evaluator, self._seed = rules, evaluator, seed
-        play = match_play(num_slots, max(1, num_simulations))
-        self._settings = play_settings(search, play, resign_threshold=resign_threshold)
+        params = match_play(num_slots, max(1, num_simulations))
+        self._settings = play_settings(search, params, resign_threshold=resign_threshold)
         if num_simulations == 0:  # the network's priors alone, which is not a search
             self._settings = self._settings._replace(
                 num_simulations=0, fast_simulations=0, tree_reuse=False, gumbel=False
@@ -78,7 +94,6 @@ class NetworkPlayer:
         self._device_lock: AbstractContextManager[object] = (
             DEVICE_LOCK if isinstance(evaluator, AsyncEvaluator) else nullcontext()
         )
-        self.num_evaluations = 0
 
     def begin(self, games: Sequence[int]) -> None:
         """Sets up the empty board of new games."""
@@ -101,9 +116,7 @@ class NetworkPlayer:
             rows = batch_shape(num_requests, len(self._streams))
             with self._device_lock:
                 self._evaluator.evaluate(batch.planes[0, :rows], batch.prior[0, :rows], batch.value[0, :rows])
-            self.num_evaluations += num_requests
-        choices = [read_choice(self._settings, self._slots, slot) for slot in slots]
-        return [Reply(RESIGN if choice.resigns else choice.action) for choice in choices]
+        return [self._reply(slot) for slot in slots]
 
     def play(self, game: int, action: int) -> None:
         """Plays a move of either side."""
@@ -116,3 +129,60 @@ class NetworkPlayer:
 
     def close(self) -> None:
         """Does nothing: memory is freed with the object."""
+
+    def _reply(self, slot: int) -> Reply:
+        """Result of a finished search: the most visited action or the choice of a Gumbel root, or resignation."""
+        trees, settings = self._slots.trees, self._settings
+        edge = gumbel_choice(self._slots.roots, trees, slot) if settings.gumbel else most_visited(trees, slot)
+        values = root_value(trees, slot), edge_value(trees, slot, edge)
+        if resigns(int(self._slots.positions.state[slot, NUM_MOVES]), *values, settings.resign_threshold):
+            return Reply(RESIGN)
+        return Reply(int(trees.action[slot, 0, edge]))
+
+
+@kernel
+def open_slot(rules: Rules, slots: Slots, slot: int, game: int) -> None:
+    """Starts a game in a slot, with the empty board. Writes into `slots`."""
+    slots.game[slot] = game
+    slots.row[slot] = NO_REQUEST
+    reset(rules, slots.position, history_of(slots.histories, slot))
+    store(slots.position, slots.positions, slot)
+    clear(slots.trees, slot)
+
+
+@kernel
+def advance_searches(
+    rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, streams: np.ndarray, searching: np.ndarray
+) -> int:
+    """Applies the evaluations in `batch`, searches on, and returns the number of new requests; 0: all are done.
+
+    Writes into everything except the rules and the settings. A search starts with `begin_search` of its slot and True
+    in `searching` ([G] bool). `streams` ([G, 3] uint64) are the streams of the slots.
+    """
+    cache_evaluations(settings, slots, batch)
+    batch.num_requests[:] = 0
+    total = 0
+    for slot in range(slots.game.shape[0]):
+        if slots.row[slot] != NO_REQUEST:
+            apply_evaluation(rules, settings, slots, slot, batch)
+        while searching[slot]:
+            step = run_simulation(rules, settings, slots, slot, batch, streams[slot])
+            if step == NEEDS_EVALUATION:
+                total += 1
+                break
+            if step == DONE:
+                searching[slot] = False
+    return total
+
+
+@kernel
+def play_in_slot(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, action: int) -> None:
+    """Plays a legal action of either player and keeps the subtree below it. Writes into `slots`."""
+    history = history_of(slots.histories, slot)
+    load(slots.positions, slot, slots.position)
+    play(rules, slots.position, history, action)
+    store(slots.position, slots.positions, slot)
+    if settings.tree_reuse:
+        reroot(slots.trees, slot, action, slots.trees.action.shape[1] - settings.num_simulations - 1)
+    else:
+        clear(slots.trees, slot)
