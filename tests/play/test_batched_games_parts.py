@@ -175,8 +175,10 @@ def test_asynchronous_evaluators_give_the_same_games(search_threads, half_batche
 
 
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
-@pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), *PARTS])
-@pytest.mark.parametrize("stop_after", [1, 4, 9])
+@pytest.mark.parametrize(
+    ("stop_after", "search_threads", "half_batches"),
+    [*((4, *parts) for parts in [(1, False), *PARTS]), (1, 2, True), (9, 2, True)],
+)
 def test_an_early_stop_does_not_change_the_ended_games(stop_after, search_threads, half_batches, settings):
     def play(stop: int):
         evaluators = [BatchDependentEvaluator(GO4, salt) for salt in ("challenger", "champion")[: settings.num_players]]

@@ -51,9 +51,8 @@ def twins_game(rules, settings, max_nodes: int, game: int) -> twin.TwinGame:
     )
 
 
-@pytest.mark.parametrize("max_nodes", [18, 25, 300])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(("name", "max_nodes"), [*((name, 25) for name in RULES), ("go 3x3", 18), ("gomoku 4x5", 300)])
 def test_games_equal_the_twins(name, kind, max_nodes):
     rules, settings = RULES[name], KINDS[kind]
     evaluators = [HashEvaluator(rules, salt) for salt in "ab"[: settings.num_players]]
@@ -92,17 +91,17 @@ def test_early_moves_are_drawn_in_proportion_to_the_visits():
     ).sum() < 20.5  # 4 degrees of freedom: exceeded once in 2,500
 
 
-def test_later_moves_are_the_most_visited():
-    trees = root([3, 7, 40, 41, 9])
-    assert most_visited(trees, 0) == 3
-
-
-def test_ties_of_visits_go_to_the_greater_prior():
-    assert most_visited(root([5, 9, 9, 9], [0.4, 0.1, 0.3, 0.2]), 0) == 2
-
-
-def test_ties_of_visits_and_priors_go_to_the_first_move():
-    assert most_visited(root([5, 9, 9, 9], [0.4, 0.2, 0.2, 0.2]), 0) == 1
+@pytest.mark.parametrize(
+    ("visits", "priors", "best"),
+    [
+        ([3, 7, 40, 41, 9], None, 3),
+        ([5, 9, 9, 9], [0.4, 0.1, 0.3, 0.2], 2),
+        ([5, 9, 9, 9], [0.4, 0.2, 0.2, 0.2], 1),
+    ],
+    ids=["most visits", "greater prior", "first move"],
+)
+def test_later_moves_are_the_most_visited(visits, priors, best):
+    assert most_visited(root(visits, priors), 0) == best
 
 
 @pytest.mark.parametrize("temperature_moves", [0, 3, 100])

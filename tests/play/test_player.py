@@ -59,11 +59,9 @@ def test_its_game_equals_the_game_of_the_twin(name, num_leaves, max_nodes):
     assert one.is_over
 
 
-@pytest.mark.parametrize("num_leaves", [1, 3, 8])
-@pytest.mark.parametrize("name", RULES)
-def test_games_with_equal_seeds_are_equal(name, num_leaves):
-    rules = RULES[name]
-    games = [play_game(player(rules, num_leaves=num_leaves, random_symmetry=True, seed=s)) for s in (1, 1, 2)]
+@pytest.mark.parametrize("num_leaves", [1, 8])
+def test_games_with_equal_seeds_are_equal(num_leaves):
+    games = [play_game(player(GO3, num_leaves=num_leaves, random_symmetry=True, seed=s)) for s in (1, 1, 2)]
     assert games[0] == games[1] != games[2]
 
 
@@ -268,7 +266,7 @@ def test_all_its_moves_are_legal_under_superko(num_leaves):
     assert repetitions > 20
 
 
-@pytest.mark.parametrize("num_leaves", [1, 6, 8])
+@pytest.mark.parametrize("num_leaves", [1, 8])
 def test_a_network_plays_a_game(num_leaves):
     evaluator = new_evaluator(weights_bytes(randomized_network()), CPU)
     games = [play_game(player(GO5, evaluator, num_leaves=num_leaves, random_symmetry=True)) for _ in range(2)]

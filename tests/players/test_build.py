@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.end_to_end.project import make_project
 from tests.interop.networks import trained
 from tests.parameters import network_params, preset, resolved_preset, smoke_text
 from tests.players.resolved import resolved_network
 from zero.config.params import GoParams, parse_params
 from zero.config.presets import preset_text
 from zero.errors import LineageError, ParamsError, ServerError, StorageError, ZeroError
-from zero.games.rules import go_rules, gomoku_rules, rules_of
+from zero.games.rules import go_rules, rules_of
 from zero.network.weights import new_network, weights_bytes
 from zero.play.search_result import SearchResult
 from zero.players.build import (
@@ -196,18 +195,6 @@ def test_a_wrong_option_is_reported(home, option, message):
         resolved(home, f"{home}/bare/weights.safetensors,{option}")
 
 
-def test_a_network_for_another_board_is_rejected(home):
-    player = resolved(home, f"{home}/bare/weights.safetensors")
-    message = "network is for a 5x5 board with 26 actions, the game has a 9x9 board with 82"
-    with pytest.raises(ParamsError, match=message):
-        make_player(player, go_rules(9, 9, 7.0), 2, 1)
-
-
-def test_a_network_for_another_game_is_rejected(home):
-    with pytest.raises(ParamsError, match="the network is for a 5x5 board"):
-        make_player(resolved(home, f"{home}/bare/weights.safetensors"), gomoku_rules(5, 5, 4), 2, 1)
-
-
 def test_a_network_plays_its_own_board(home):
     player = make_player(resolved(home, f"{home}/bare/weights.safetensors,simulations=4"), rules_of(SMOKE.game), 2, 1)
     player.begin([0, 1])
@@ -229,18 +216,14 @@ def test_a_number_out_of_range_is_reported(text):
 @pytest.mark.parametrize(
     "source, kind, message",
     [
-        ("nobody", LineageError, "unknown lineage 'nobody'; known are: none yet"),
         ("a/b/weights.txt", StorageError, "cannot find the file a/b/weights.txt"),
-        ("shipped:go8", LineageError, "unknown shipped player 'go8'; give shipped:go9 or shipped:gomoku8"),
-        ("shipped:", LineageError, "unknown shipped player ''; give shipped:go9 or shipped:gomoku8"),
         ("models:/zero-go9", LineageError, "does not name a version; write models:/zero-go9@champion"),
         ("models:/zero-go9@champion", ServerError, "MLFLOW_TRACKING_URI is not set"),
         ("tiny/gen-0001", LineageError, "unknown lineage 'tiny'; known are: none yet"),
     ],
 )
-def test_an_unknown_network_is_reported(tmp_path, monkeypatch, source, kind, message):
+def test_an_unknown_network_is_reported(home, monkeypatch, source, kind, message):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    home = make_project(tmp_path)
     with pytest.raises(kind, match=message):
         resolved(home, source)
 

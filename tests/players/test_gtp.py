@@ -178,14 +178,6 @@ def test_an_engine_receives_the_moves_that_it_did_not_make(opened, tmp_path):
     ]
 
 
-def test_choosing_twice_sends_one_request(opened, tmp_path):
-    log = tmp_path / "log"
-    player = opened(log=log)
-    player.begin([1])
-    assert player.choose([1]) == player.choose([1])
-    assert log.read_text().count("genmove") == 1
-
-
 def test_if_another_move_is_played_the_game_is_replayed(opened, tmp_path):
     log = tmp_path / "log"
     player = opened(log=log)

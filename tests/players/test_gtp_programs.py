@@ -10,29 +10,13 @@ from tests.interop.networks import GO19, trained
 from tests.oracle.gnugo import needs_gnugo
 from tests.oracle.leelaz import needs_leelaz
 from tests.parameters import network_params
-from tests.players.games import moves, played_games
 from zero.errors import OpponentError
 from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
 from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
 from zero.players.gtp import gnugo, leelaz
-from zero.players.gtp_process import GtpEngine
-from zero.players.uniform import UniformPlayer
 
 SMALL_RULES, LARGE_RULES = go_rules(5, 5, 7.5), go_rules(19, 19, 7.5)
-
-
-@needs_gnugo
-def test_gnugo_plays_complete_games_and_repeats_them():
-    played = []
-    for numbers in ((1, 2), (2,)):
-        player, other = gnugo(1, SMALL_RULES, seed=9), UniformPlayer(SMALL_RULES, 4)
-        games = played_games(SMALL_RULES, player, other, numbers)
-        player.close()
-        assert all(game.outcome() == 1 for game in games.values())
-        played.append(games)
-    assert moves(played[0][2]) == moves(played[1][2])
-    assert moves(played[0][1]) != moves(played[0][2])
 
 
 @needs_gnugo
@@ -62,15 +46,6 @@ def test_a_move_that_gnugo_rejects_forfeits_with_its_reason():
 def test_a_size_that_gnugo_does_not_support_is_rejected():
     with pytest.raises(OpponentError, match=r"GNU Go 3.8 cannot play on 20x20: .*unacceptable size; choose a size"):
         gnugo(1, go_rules(20, 20))
-
-
-@needs_gnugo
-def test_gnugo_scores_a_game():
-    with GtpEngine(["gnugo", "--mode", "gtp", "--chinese-rules"]) as referee:
-        for line in ("boardsize 5", "komi 0.5", "play b C3", "play w pass", "play b pass"):
-            referee.request(line)
-        assert referee.request("final_score") == "B+24.5"
-        assert "A B C D E" in referee.request("showboard").splitlines()[1]
 
 
 def test_a_missing_program_is_reported_with_its_package(monkeypatch):

@@ -7,7 +7,7 @@ from tests.games.kernel_game import KernelGame, drawn_go, lines, oracle_of
 from tests.oracle import rollout as twin
 from tests.oracle.mcts import Game
 from tests.oracle.streams import Stream
-from tests.players.games import moves, played_games
+from tests.players.games import played_games
 from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, EMPTY, NUM_MOVES, TO_PLAY, WHITE, Position, Rules
 from zero.games.rules import go_rules, gomoku_rules
@@ -223,7 +223,7 @@ FOUR = """
     """
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("colour", [BLACK, WHITE])
 def test_a_line_of_four_is_completed_or_blocked(colour, seed):
     game = gomoku_game(FOUR, colour)
@@ -245,21 +245,6 @@ def test_a_group_in_atari_is_captured_if_that_decides_the_game():
     )
     action, _ = searched(game, stream_of(1, 0, "test", 0), NUM_PLAYOUTS)
     assert action == name_to_action(game.rules, "E3")
-
-
-def test_a_game_depends_neither_on_other_games_nor_on_threads():
-    rules = go_rules(5, 5, 7.5)
-    alone = RolloutPlayer(rules, 40, 1, seed=3)
-    many = RolloutPlayer(rules, 40, 4, seed=3, num_threads=3)
-    games = played_games(rules, many, many, [2, 5, 7, 11])
-    (again,) = played_games(rules, alone, alone, [5]).values()
-    assert moves(games[5]) == moves(again)
-    assert len({moves(game) for game in games.values()}) == 4
-    other = RolloutPlayer(rules, 40, 1, seed=4)
-    (another,) = played_games(rules, other, other, [5]).values()
-    assert moves(another) != moves(again)
-    for player in (alone, many, other):
-        player.close()
 
 
 @pytest.mark.parametrize("rules", [go_rules(5, 5, 0.5), gomoku_rules(6, 6, 4)], ids=["go 5x5", "gomoku 6x6"])

@@ -1,7 +1,7 @@
 """A network and a search as a player of a match. With 0 simulations it plays by the network's prior alone.
 
 The searches in many games are those of `zero.play.lockstep_games`, with moves from outside. A batch has one row per
-game in which the player is to move. A choice depends on the game's own random stream and moves, never on the other games.
+game in which the player is to move. A choice depends on the game's own random stream and moves, never on other games.
 """
 
 import threading
