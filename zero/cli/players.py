@@ -124,20 +124,12 @@ def evaluate(lineage: Lineage, as_json: Json = False) -> None:
     """
     from rich.console import Console
 
-    from zero.evaluation.held_out import (
-        backfill,
-        evaluation_dir,
-        evaluation_tables,
-        track_evaluation,
-        write_first_moves,
-    )
+    from zero.evaluation.held_out import backfill, evaluation_tables, track_evaluation
     from zero.progress import progress_of
 
     home = home_dir()
     with progress_of("evaluate", "networks") as progress:
         results = backfill(home, lineage, progress)
-    if results:
-        write_first_moves(evaluation_dir(home, lineage), results)
     if as_json:
         typer.echo(json.dumps([each.model_dump(mode="json") for each in results], indent=1))
     else:

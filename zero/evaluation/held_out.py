@@ -9,8 +9,8 @@ For each generation the challenger and the champion predict moves and outcomes o
 | `gnugo` | games of GNU Go against itself, 9x9 Go only |
 
 Results are stored in `<home>/.zero/evaluation/go9/gen-0012.json`. They are not part of the record: each one names its
-network and its games by SHA-256 and can be computed again. This module also shows them, as tables, as a plot and as a
-run in MLflow.
+network and its games by SHA-256 and can be computed again. This module also shows them, as tables and as a run in
+MLflow.
 
 `gnugo9.sgf` contains games of GNU Go 3.8 at level 10 on 9x9. Each pair of games starts with random moves, because
 GNU Go would otherwise repeat a few games. It is the `games.sgf` of
@@ -18,7 +18,6 @@ GNU Go would otherwise repeat a few games. It is the `games.sgf` of
     zero match gnugo:10 gnugo:10 --games 40 --openings 4 --size 9 --komi 7 --out games
 """
 
-import io
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from pydantic import ValidationError
 from rich.table import Table
 
@@ -36,7 +34,6 @@ from zero.config.settings import STATE_FOLDER
 from zero.data.records import GameColumns, read_records
 from zero.data.sgf import SgfGame, read_collection
 from zero.errors import StorageError
-from zero.games.coordinates import LETTERS
 from zero.games.planes import write_sample
 from zero.games.position import GO, NUM_PLANES, Rules, new_history, new_position
 from zero.games.rules import rules_of
@@ -77,9 +74,6 @@ NOTE = "Held-out evaluation (`zero evaluate`): the step is the generation; `late
 MAX_ROWS = 20
 """Generations in a table, the newest ones."""
 MISSING = "·"
-PLOT_FILE = "first-moves.png"
-MAX_BOARDS, BOARDS_PER_ROW = 12, 4
-BOARD_INCHES, DPI = 2.2, 100
 
 Network = Literal["challenger", "champion"]
 NETWORKS: tuple[Network, ...] = ("challenger", "champion")
@@ -414,41 +408,6 @@ def evaluation_tables(results: Sequence[GenerationEvaluation]) -> Iterator[Table
     yield statistics
 
 
-def write_first_moves(folder: Path, results: Sequence[GenerationEvaluation]) -> None:
-    """Writes the plot of the first moves into `folder`.
-
-    Raises:
-      StorageError: the file cannot be written.
-    """
-    write_atomic(folder / PLOT_FILE, first_moves_png(results))
-
-
-def first_moves_png(results: Sequence[GenerationEvaluation]) -> bytes:
-    """First moves of self-play as a PNG: one board per generation, darker where more games started.
-
-    At most 12 generations are shown, at equal distances, with the first and the last one.
-    """
-    shown = [results[k] for k in np.unique(np.linspace(0, len(results) - 1, MAX_BOARDS).round().astype(int))]
-    rows, columns = -(-len(shown) // BOARDS_PER_ROW), min(len(shown), BOARDS_PER_ROW)
-    figure = Figure((BOARD_INCHES * columns, BOARD_INCHES * 1.15 * rows), dpi=DPI, layout="constrained")
-    boards = figure.subplots(rows, columns, squeeze=False).reshape(-1)
-    for axes, each in zip(boards, shown, strict=False):
-        rules = rules_of(each.game)
-        share = np.array(each.statistics.first_moves) / each.statistics.num_games
-        axes.imshow(share[: rules.num_points].reshape(rules.rows, rules.columns), cmap="Greys", vmin=0)
-        passes = share[rules.num_points :].sum()
-        highest = float(share[: rules.num_points].max())
-        title = f"{each.generation}: up to {highest:.0%}" + (f", pass {passes:.0%}" if passes else "")
-        axes.set_title(title, fontsize=7)
-        axes.set_xticks(range(rules.columns), LETTERS[: rules.columns], fontsize=5)
-        axes.set_yticks(range(rules.rows), [str(rules.rows - row) for row in range(rules.rows)], fontsize=5)
-    for axes in boards[len(shown) :]:
-        axes.set_axis_off()
-    file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})  # without the library's version: equal bytes
-    return file.getvalue()
-
-
 def track_evaluation(uri: str, lineage: str, results: Sequence[GenerationEvaluation]) -> str:
     """Writes the results to MLflow in place of the older ones; returns the address of the run.
 
@@ -457,10 +416,7 @@ def track_evaluation(uri: str, lineage: str, results: Sequence[GenerationEvaluat
     """
     points = [point for each in results for point in evaluation_points(each)]
     content = {f"gen-{each.generation:04d}": each.model_dump(mode="json") for each in results}
-    files = {"evaluation.json": canonical_json(content)}
-    if results:
-        files[PLOT_FILE] = first_moves_png(results)
-    return track_summary(uri, lineage, STAGE, NOTE, points, files)
+    return track_summary(uri, lineage, STAGE, NOTE, points, {"evaluation.json": canonical_json(content)})
 
 
 def evaluation_points(result: GenerationEvaluation) -> list[Point]:
