@@ -17,8 +17,8 @@ from zero.data.sgf import read_sgf
 from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
-from zero.interop.terminal import drawing
-from zero.interop.terminal.game import HELP, play_in_terminal
+from zero.interop import drawing
+from zero.interop.terminal import HELP, play_in_terminal
 from zero.players.session import PlayerSession, SessionError
 from zero.players.uniform import UniformPlayer
 

@@ -2,15 +2,13 @@
 
 | module | purpose |
 |---|---|
-| `protocol` | parses lines into commands and formats answers |
-| `arguments` | parses colours, points, numbers and time settings |
+| `protocol` | reads lines, parses commands and their arguments, formats answers |
 | `game` | the game of the controller: moves in any order of colours, komi, score |
 | `setup` | handicap stones and SGF files |
 | `clock` | time settings and the seconds for a move |
-| `analysis` | searches that report while they run, in the formats of Leela Zero and KataGo |
-| `engine` | the commands |
-| `serve` | the loop |
+| `analysis` | searches that report while they run, in the format of Leela Zero |
+| `engine` | the commands and the loop |
 
 Source: Gunnar Farneback, Specification of the Go Text Protocol, version 2, draft 2 (2002),
-https://www.lysator.liu.se/~gunnar/gtp/; KataGo's docs/GTP_Extensions.md for the analysis.
+https://www.lysator.liu.se/~gunnar/gtp/; the README of Leela Zero for the analysis.
 """
