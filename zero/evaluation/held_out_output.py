@@ -13,8 +13,8 @@ from zero.evaluation.held_out import GAME_SETS, NETWORKS, OPENING_LENGTHS, Gener
 from zero.games.coordinates import LETTERS
 from zero.games.rules import rules_of
 from zero.storage.files import canonical_json, write_atomic
-from zero.tracking.metrics import Point
-from zero.tracking.summary import track_summary
+from zero.tracking.backfill import track_summary
+from zero.tracking.pages import Point
 
 STAGE = "evaluation"
 """Name of the run in MLflow."""

@@ -19,8 +19,8 @@ from zero.evaluation.ladder.table import CurvePoint, Ladder, Row
 from zero.evaluation.match.output import track_matches
 from zero.evaluation.match.setup import MATCHES_DIR
 from zero.storage.files import canonical_json, write_atomic
-from zero.tracking.metrics import Point
-from zero.tracking.summary import track_summary
+from zero.tracking.backfill import track_summary
+from zero.tracking.pages import Point
 
 UNCERTAIN = 400
 """Half-width of an interval above which a rating is called uncertain: a score of ten to one."""

@@ -12,8 +12,7 @@ from zero.statistics import wilson_interval
 from zero.storage.files import read_manifest, sha256_file
 from zero.storage.manifests import Colours
 from zero.tracking import open_client
-from zero.tracking.metrics import Point
-from zero.tracking.pages import Page
+from zero.tracking.pages import Page, Point
 
 MAX_PARAM_LENGTH = 6000
 """The server's limit, in characters."""
@@ -65,8 +64,8 @@ def track_matches(folders: Iterable[Path], uri: str) -> list[str]:
     """
     pages = [match_page(folder) for folder in folders]
     with open_client(uri) as client:
-        experiment = client.open_matches(uri)
-        return [experiment.run_url(experiment.write_once(page).info.run_id) for page in pages]
+        experiment = client.open_experiment(uri, client.MATCHES)
+        return [experiment.run_url(experiment.write_once(page)) for page in pages]
 
 
 def match_page(folder: Path) -> Page:
