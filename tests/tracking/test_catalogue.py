@@ -9,7 +9,7 @@ from mlflow.exceptions import MlflowException
 
 from tests.oracle.bitboards import pack
 from tests.tracking.server import aliases, runs_of
-from zero.network.torch_backend import TorchEvaluator
+from zero.network.inference import TorchEvaluator
 from zero.record.generation import recorded_in
 from zero.storage.files import sha256_bytes
 from zero.tracking.backfill import track_generation, tracked_generations

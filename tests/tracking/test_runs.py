@@ -37,7 +37,7 @@ def test_the_parent_has_all_parameters_and_a_stage_its_own(client, go9):
     assert {name.partition(".")[0] for name in training} == {"training", "replay", "network"}
 
 
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("curve", [CURVES[0], CURVES[-1]])
 def test_curve_has_every_line_of_the_file(client, go9, curve):
     rows = [line.split(",") for line in (go9.folder(2) / "plots" / "training.csv").read_text().splitlines()]
     column = rows[0].index(curve)
