@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from tests.interop.gtp.engines import GO5, network_session
+from tests.interop.engines import GO5, network_session
 from zero.interop.terminal import play_in_terminal
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.interop.gtp.engines import GO5, GOMOKU, network_session, random_session
+from tests.interop.engines import GO5, GOMOKU, network_session, random_session
 from zero.data.sgf import read_sgf
 from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, WHITE

@@ -189,7 +189,7 @@ def gtp(
 ) -> None:
     """Serves the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; see docs/play.md."""
     from zero.evaluation.player_choice import choose_player
-    from zero.interop.gtp.engine import Engine, serve_gtp
+    from zero.interop.gtp import Engine, serve_gtp
     from zero.players.build import open_session
 
     home = home_dir()

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from zero.games.coordinates import LETTERS, action_to_name
 from zero.games.position import BLACK, EMPTY, GO, WHITE, Rules
-from zero.interop.gtp.analysis import winrate
+from zero.interop.gtp_analysis import winrate
 from zero.play.search_result import SearchResult
 
 STONES = {BLACK: "X", WHITE: "O"}

@@ -14,7 +14,7 @@ from zero.errors import MoveError, ZeroError
 from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.position import BLACK, GO, Rules
 from zero.interop import drawing
-from zero.interop.gtp.analysis import reported_moves
+from zero.interop.gtp_analysis import reported_moves
 from zero.players.board import Board
 from zero.players.player import RESIGN
 from zero.players.session import NetworkSession, Session

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from tests.interop.gtp.engines import GO5, answer, engine, stones
+from tests.interop.engines import GO5, answer, engine, stones
 from zero.games.coordinates import name_to_action
-from zero.interop.gtp import analysis
-from zero.interop.gtp.analysis import MAX_VARIATION_MOVES, analysis_line, reported_moves, winrate
+from zero.interop import gtp_analysis as analysis
+from zero.interop.gtp_analysis import MAX_VARIATION_MOVES, analysis_line, reported_moves, winrate
 from zero.play.search_result import SearchResult
 from zero.statistics import wilson_interval
 
@@ -100,7 +100,7 @@ def test_a_winrate_is_a_scaled_value(value, chance):
 
 
 def test_an_analysis_that_is_interrupted_at_once_reports_one_line(monkeypatch):
-    monkeypatch.setattr("zero.interop.gtp.analysis.POLL_SECONDS", 60.0)  # a busy machine completes the search too
+    monkeypatch.setattr("zero.interop.gtp_analysis.POLL_SECONDS", 60.0)  # a busy machine completes the search too
     one = engine()
     moves = as_lizzie(answer(one, "lz-analyze b 6000"))
     assert sum(visits for visits, _, _ in moves.values()) == 30

@@ -17,7 +17,7 @@ from zero.errors import MoveError
 from zero.games.coordinates import LETTERS, action_to_name
 from zero.games.position import BLACK, EMPTY, GO, WHITE, Rules
 from zero.games.rules import go_rules, gomoku_rules
-from zero.interop.gtp.protocol import CommandError
+from zero.interop.gtp_protocol import CommandError
 from zero.players.board import Board
 
 ILLEGAL_MOVE = "illegal move"

@@ -1,11 +1,24 @@
-"""The GTP engine: the commands that Sabaki, Lizzie, GoGui and twogtp send, for one session, and the loop.
+"""The Go Text Protocol (GTP), version 2: any player as an engine for Sabaki, Lizzie, GoGui, twogtp or a script.
 
-`protocol` parses and formats the text. The protocol leaves open:
+This module has the commands and the loop.
 
-- `play` and `genmove` accept any colour at any time, also after two passes; see `game`.
+| module | purpose |
+|---|---|
+| `gtp_protocol` | reads lines, parses commands and their arguments, formats answers |
+| `gtp_game` | the game of the controller: moves in any order of colours, komi, score |
+| `gtp_setup` | handicap stones and SGF files |
+| `gtp_clock` | time settings and the seconds for a move |
+| `gtp_analysis` | searches that report while they run, in the format of Leela Zero |
+
+The protocol leaves open:
+
+- `play` and `genmove` accept any colour at any time, also after two passes; see `gtp_game`.
 - Komi is any number. Score and search use it; a network keeps what it learned at the komi of its training.
 - `final_score` counts areas with all stones on the board. Dead stones count as alive, so play until they are captured.
 - `final_status_list` therefore lists every stone as alive.
+
+Source: Gunnar Farneback, Specification of the Go Text Protocol, version 2, draft 2 (2002),
+https://www.lysator.liu.se/~gunnar/gtp/; the README of Leela Zero for the analysis.
 """
 
 import logging
@@ -20,10 +33,10 @@ from zero import __version__
 from zero.errors import ZeroError
 from zero.games.coordinates import action_to_name
 from zero.games.position import BLACK, GO, Rules
-from zero.interop.gtp.analysis import analyse, analyse_move
-from zero.interop.gtp.clock import Clock
-from zero.interop.gtp.game import Game, Move, without_length_limit
-from zero.interop.gtp.protocol import (
+from zero.interop.gtp_analysis import analyse, analyse_move
+from zero.interop.gtp_clock import Clock
+from zero.interop.gtp_game import Game, Move, without_length_limit
+from zero.interop.gtp_protocol import (
     SYNTAX_ERROR,
     AnalysisRequest,
     CommandError,
@@ -38,7 +51,7 @@ from zero.interop.gtp.protocol import (
     parse_time_left,
     parse_time_settings,
 )
-from zero.interop.gtp.setup import MIN_HANDICAP, free_handicap_points, game_of, handicap_points, load_setup
+from zero.interop.gtp_setup import MIN_HANDICAP, free_handicap_points, game_of, handicap_points, load_setup
 from zero.players.player import RESIGN
 from zero.players.session import NetworkSession, Session
 

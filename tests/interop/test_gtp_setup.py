@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.interop.gtp.engines import GO9, answer, answers, engine, random_session
+from tests.interop.engines import GO9, answer, answers, engine, random_session
 from tests.oracle.gnugo import GnuGo, needs_gnugo
 from zero.errors import ZeroError
 from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.position import BLACK, GO, GOMOKU, WHITE
 from zero.games.rules import go_rules
-from zero.interop.gtp.game import Move
-from zero.interop.gtp.setup import free_handicap_points, handicap_points, load_setup
+from zero.interop.gtp_game import Move
+from zero.interop.gtp_setup import free_handicap_points, handicap_points, load_setup
 
 WITH_EVERYTHING = """(;FF[4]GM[1]SZ[9]KM[5.5]HA[2]C[a \\] in it]
 AB[cc][gg:hh]AW[ca]PL[W];W[dd];B[];W[ee](;B[ff];W[])(;B[aa]))"""
@@ -104,7 +104,7 @@ def test_moves_of_a_file_can_be_taken_back_and_its_stones_cannot(tmp_path):
 
 
 def test_the_colour_to_move_of_a_file_is_the_default_of_an_analysis(tmp_path, monkeypatch):
-    monkeypatch.setattr("zero.interop.gtp.analysis.POLL_SECONDS", 60.0)  # a busy machine completes the search too
+    monkeypatch.setattr("zero.interop.gtp_analysis.POLL_SECONDS", 60.0)  # a busy machine completes the search too
     path = tmp_path / "jürgen.sgf"
     path.write_text("(;SZ[5]AB[bb]AW[cc]PL[W])")
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.interop.gtp.engines import GO5, engine_program, network_session, random_session, transcript
-from tests.interop.gtp.test_analysis import as_lizzie
+from tests.interop.engines import GO5, engine_program, network_session, random_session, transcript
+from tests.interop.test_gtp_analysis import as_lizzie
 from tests.search.evaluators import HashEvaluator
 from zero.errors import StorageError
-from zero.interop.gtp.engine import Engine, serve_gtp
-from zero.interop.gtp.protocol import parse_command
+from zero.interop.gtp import Engine, serve_gtp
+from zero.interop.gtp_protocol import parse_command
 
 ANSWER = re.compile(r"([=?])(\d*)(?: ([^\n]+(?:\n[^\n]+)*)|(?:\n[^\n]+)*)?\n\n")
 

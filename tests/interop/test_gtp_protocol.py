@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zero.interop.gtp.protocol import Command, Lines, format_answer, parse_command
+from zero.interop.gtp_protocol import Command, Lines, format_answer, parse_command
 
 
 @pytest.mark.parametrize(

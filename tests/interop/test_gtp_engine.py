@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.interop.gtp.engines import GO5, GOMOKU, answer, answers, engine, network_session, random_session, stones
+from tests.interop.engines import GO5, GOMOKU, answer, answers, engine, network_session, random_session, stones
 from zero import __version__
 from zero.games.position import NUM_PASSES
 from zero.games.rules import go_rules
@@ -163,7 +163,7 @@ def test_reg_genmove_plays_nothing():
 
 def test_reg_genmove_takes_no_time_from_the_clock(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("zero.interop.gtp.engine.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("zero.interop.gtp.time.perf_counter", lambda: now[0])
 
     class Slow(PlayerSession):
         allowed: ClassVar[list[float]] = []

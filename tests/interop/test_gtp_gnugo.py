@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.interop.gtp.engines import engine_program
+from tests.interop.engines import engine_program
 from tests.oracle.gnugo import GnuGo, needs_gnugo
 from tests.oracle.gtp import GtpProgram
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from zero.games.coordinates import action_to_name
 from zero.games.position import Rules
-from zero.interop.gtp.protocol import AnalysisRequest
+from zero.interop.gtp_protocol import AnalysisRequest
 from zero.play.search_result import SearchResult
 from zero.players.session import NetworkSession
 from zero.statistics import wilson_interval

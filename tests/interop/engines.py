@@ -1,4 +1,4 @@
-"""Engines for the tests: in this process, or as a separate program (`python -m tests.interop.gtp.engines KIND`)."""
+"""Engines for the tests: in this process, or as a separate program (`python -m tests.interop.engines KIND`)."""
 
 import io
 import os
@@ -9,7 +9,7 @@ from tests.oracle.gtp import GtpProgram
 from tests.search.evaluators import HashEvaluator
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
-from zero.interop.gtp.engine import Engine, serve_gtp
+from zero.interop.gtp import Engine, serve_gtp
 from zero.play.player import SingleGamePlayer
 from zero.players.session import NetworkSession, PlayerSession, Session
 from zero.players.uniform import UniformPlayer
@@ -82,7 +82,7 @@ def stones(one: Engine) -> set[str]:
 
 def engine_program(kind: str) -> GtpProgram:
     """An engine as a separate program: `network` or `random`."""
-    return GtpProgram([sys.executable, "-m", "tests.interop.gtp.engines", kind])
+    return GtpProgram([sys.executable, "-m", "tests.interop.engines", kind])
 
 
 def network_9x9() -> Evaluator:

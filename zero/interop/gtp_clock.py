@@ -5,7 +5,7 @@ byo-yomi).
 """
 
 from zero.games.position import BLACK, WHITE
-from zero.interop.gtp.protocol import TimeLeft, TimeSettings
+from zero.interop.gtp_protocol import TimeLeft, TimeSettings
 
 USED_FRACTION = 0.9
 """Fraction of the time of a move that a search may use."""

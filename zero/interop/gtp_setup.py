@@ -12,8 +12,8 @@ from typing import NamedTuple
 from zero.data.sgf import DEFAULT_SIZE, GAME_NUMBERS, LETTERS, OLD_PASS, Node, main_lines, unescape
 from zero.errors import ZeroError
 from zero.games.position import BLACK, GO, WHITE, Rules
-from zero.interop.gtp.game import Game, Move
-from zero.interop.gtp.protocol import CommandError
+from zero.interop.gtp_game import Game, Move
+from zero.interop.gtp_protocol import CommandError
 
 COLOUR_OF = {"B": BLACK, "W": WHITE, "AB": BLACK, "AW": WHITE}
 SETUP = ("AB", "AW")
