@@ -83,7 +83,7 @@ def test_a_player_without_a_network_plays_on_every_board(size):
     assert answers(one, f"boardsize {size};clear_board;komi 0.5") == ["", "", ""]
     for colour in "bwbw":
         assert not answer(one, f"genmove {colour}").startswith("?")
-    assert f"\n{size:2d} " in "\n" + answer(one, "showboard")
+    assert f"\n{size:2d}" in answer(one, "showboard")
 
 
 @pytest.mark.parametrize("size", [0, 1, 20, 25])
@@ -268,11 +268,11 @@ def test_the_board_is_drawn_with_its_coordinates():
     answers(one, "play b B1;play w A1;play b A2")
     assert answer(one, "showboard").split("\n") == [
         "   A B C D E",
-        " 5 . . . . .",
-        " 4 . . . . .",
-        " 3 . . . . .",
-        " 2 X . . . .",
-        " 1 . X . . .",
+        " 5 . . . . . 5",
+        " 4 . . . . . 4",
+        " 3 . . . . . 3",
+        " 2(X). . . . 2",
+        " 1 . X . . . 1",
         "   A B C D E",
         "Black (X) has captured 1, White (O) 0",
         "komi 0.5",

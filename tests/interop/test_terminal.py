@@ -68,7 +68,7 @@ def test_the_board_has_coordinates_and_brackets_around_the_last_move():
 
 
 def test_large_boards_have_star_points():
-    lines = drawing.board_lines(go_rules(9, 9), np.zeros(81, np.int8), None, False)
+    lines = drawing.board_lines(go_rules(9, 9), np.zeros(81, np.int8), (), False)
     assert [text.plain for text in lines][3] == " 7 . . + . + . + . . 7"
 
 

@@ -28,19 +28,19 @@ MAX_MOVES = 5
 MAX_VARIATION_MOVES = 8
 
 
-def board_lines(rules: Rules, stones: np.ndarray, last: int | None, in_colour: bool) -> list[Text]:
-    """The board with its coordinates. `stones`: colour of each point, [S*S]; `last`: point of the last move."""
+def board_lines(rules: Rules, stones: np.ndarray, last: tuple[int, ...], in_colour: bool) -> list[Text]:
+    """The board with its coordinates. `stones`: colour of each point, [S*S]; `last`: the last action, or empty."""
     lines = [_letters(rules, 2)]
     for row in range(rules.rows):
         line = Text(f"{rules.rows - row:2d}")
         for column in range(rules.columns):
             point = row * rules.columns + column
             # A bracket stands before the last move and after it; there it takes the place of the next point's blank.
-            line.append("(" if point == last else ")" if column and point - 1 == last else " ", MARK_STYLE)
+            line.append("(" if point in last else ")" if column and point - 1 in last else " ", MARK_STYLE)
             colour = int(stones[point])
             text = _empty_point(rules, row, column) if colour == EMPTY else DISC if in_colour else STONES[colour]
             line.append(text, STYLES[colour])
-        line.append(")" if point == last else " ", MARK_STYLE)
+        line.append(")" if point in last else " ", MARK_STYLE)
         line.append(f"{rules.rows - row}")
         lines.append(line)
     return [*lines, _letters(rules, 2)]

@@ -264,8 +264,7 @@ class TerminalGame:
 
     def _draw(self) -> None:
         board = self._board
-        last = board.actions[-1] if board.actions and board.actions[-1] < self._rules.num_points else None
-        for text in drawing.board_lines(self._rules, board.stones, last, self._in_colour):
+        for text in drawing.board_lines(self._rules, board.stones, board.actions[-1:], self._in_colour):
             self._console.print(text)
         if self._rules.game == GO:
             black, white = (board.num_captured(-colour) for colour in (1, -1))

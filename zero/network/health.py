@@ -70,7 +70,7 @@ def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
       num_steps: number of its optimiser steps.
     """
     last = curve[-max(1, len(curve) // LAST_SHARE) :]
-    means = last[0]._make(fmean(numbers) for numbers in zip(*last, strict=True))
+    means = type(last[0])._make(map(fmean, zip(*last, strict=True)))
     explained = 1.0 - means.value_loss / means.constant_value_loss if means.constant_value_loss > 0.0 else None
     if num_steps < MIN_STEPS:
         reason = f"the health is not known: {num_steps} steps are too few to judge, {MIN_STEPS} are needed"
