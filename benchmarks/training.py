@@ -77,11 +77,11 @@ def bare_loop(params: Params, batches: Sequence[SampleBatch]) -> Iterator[Any]:
 
     model = channels_last(new_network(params.network, params.game, params.seed)).train()
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE, params.training.momentum)
-    device, spec = torch.device("cpu"), model.spec
+    spec = model.spec
     tensors = []
     for batch in batches:
         numbers = np.zeros((len(batch.planes), spec.rows * spec.columns, spec.num_planes), np.float32)
-        x = network_input(batch.planes, spec, device, numbers)
+        x = network_input(batch.planes, spec, numbers)
         tensors.append((x, torch.tensor(batch.policy_target), torch.tensor(batch.value_target)))
     for x, policy, value in itertools.cycle(tensors):
         logits, predicted = model(x)

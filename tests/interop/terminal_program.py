@@ -2,8 +2,8 @@
 
 from rich.console import Console
 
-from tests.interop.gtp.engines import GO5, network_session
-from zero.interop.terminal.game import play_in_terminal
+from tests.interop.engines import GO5, network_session
+from zero.interop.terminal import play_in_terminal
 
 if __name__ == "__main__":
     play_in_terminal(network_session(GO5), GO5, Console())

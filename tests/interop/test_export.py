@@ -4,8 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import safetensors.torch
-import torch
 
 from tests.end_to_end.project import make_project, zero
 from tests.interop.networks import GO9, GO19, trained
@@ -51,12 +49,9 @@ def test_a_weight_file_is_exported(tmp_path):
     assert num_bytes == out.stat().st_size
 
 
-def test_a_lineage_refers_to_its_champion(begun):
-    assert resolve_network(begun, "tiny").weights == champion_of(begun)
-
-
-def test_a_tag_refers_to_the_champion_of_that_generation(begun):
-    assert resolve_network(begun, "tiny/gen-0000").weights == champion_of(begun)
+@pytest.mark.parametrize("name", ["tiny", "tiny/gen-0000"])
+def test_a_lineage_or_a_tag_refers_to_its_champion(begun, name):
+    assert resolve_network(begun, name).weights == champion_of(begun)
 
 
 def test_unreadable_parameters_fail_only_when_they_are_used(tmp_path):
@@ -110,21 +105,10 @@ def test_an_unknown_network_is_rejected(begun, source, kind, message):
         resolve_network(begun, source)
 
 
-def corrupted(data: bytes, kind: str) -> bytes:
-    return {
-        "cut short": data[: len(data) // 2],
-        "a header that is not JSON": data[:8] + b"x" * (len(data) - 8),
-        "another program's": safetensors.torch.save({"weight": torch.zeros(2)}),
-        "no weights at all": b"",
-    }[kind]
-
-
 @pytest.mark.parametrize("file_format", ["leela-zero", "onnx"])
-@pytest.mark.parametrize("kind", ["cut short", "a header that is not JSON", "another program's", "no weights at all"])
-def test_a_corrupt_file_is_not_exported(tmp_path, kind, file_format):
-    good = weights_bytes(trained(network_params(value_hidden=VALUE_HIDDEN), GO19))
-    source = weight_file(tmp_path, corrupted(good, kind))
-    with pytest.raises(StorageError, match=r"weight file is corrupt|was not written by zero"):
+def test_a_corrupt_file_is_not_exported(tmp_path, file_format):
+    source = weight_file(tmp_path, weights_bytes(trained(SMALL, GO9))[:-1])
+    with pytest.raises(StorageError, match="weight file is corrupt"):
         export_network(tmp_path, str(source), tmp_path / "out", file_format)
     assert list(tmp_path.iterdir()) == [source]
 

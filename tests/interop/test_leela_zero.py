@@ -1,6 +1,6 @@
 """Leela Zero with the exported weights evaluates positions like the network."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -34,10 +34,6 @@ POSITIONS = {
 }
 
 NUM_BLOCKS, NUM_CHANNELS = 2, 16
-FIRST_HEAD = 1 + 4 * (1 + 2 * NUM_BLOCKS)
-"""Number of the line where the policy head begins; line 0 is the version."""
-POLICY_LINES, CONVOLUTION_LINES = 6, 4
-Lines = list[np.ndarray]
 
 
 @pytest.fixture(scope="module")
@@ -96,62 +92,6 @@ def test_the_komi_of_leelaz_does_not_reach_the_network(leelaz, network):
     shown, game = shown_after(leelaz, KO)
     leelaz.ask("komi 7.5")
     assert agrees(shown, network, game)
-
-
-def planes_in_the_order_of_zero(lines: Lines) -> None:
-    order = [*(plane for i in range(8) for plane in (i, 8 + i)), 16, 17]
-    lines[1] = lines[1].reshape(NUM_CHANNELS, 18, 9)[:, order]
-
-
-def colour_planes_exchanged(lines: Lines) -> None:
-    lines[1] = lines[1].reshape(NUM_CHANNELS, 18, 9)[:, [*range(16), 17, 16]]
-
-
-def filters_not_flipped(lines: Lines) -> None:
-    lines[1] = lines[1].reshape(NUM_CHANNELS, 18, 3, 3)[:, :, ::-1]
-
-
-def policy_inputs_not_flipped(lines: Lines) -> None:
-    number = FIRST_HEAD + CONVOLUTION_LINES
-    lines[number] = lines[number].reshape(NUM_POINTS + 1, 2, SIZE, SIZE)[:, :, ::-1]
-
-
-def policy_outputs_not_flipped(lines: Lines) -> None:
-    rows = np.arange(NUM_POINTS).reshape(SIZE, SIZE)[::-1].flatten()
-    for number, length in ((FIRST_HEAD + 4, 2 * NUM_POINTS), (FIRST_HEAD + 5, 1)):
-        lines[number] = lines[number].reshape(-1, length)[[*rows, NUM_POINTS]]
-
-
-def value_inputs_not_flipped(lines: Lines) -> None:
-    number = FIRST_HEAD + POLICY_LINES + CONVOLUTION_LINES
-    lines[number] = lines[number].reshape(VALUE_HIDDEN, SIZE, SIZE)[:, ::-1]
-
-
-def shifts_of_a_block_missing(lines: Lines) -> None:
-    lines[4 * NUM_BLOCKS + 2] = np.zeros(NUM_CHANNELS)
-
-
-@needs_leelaz
-@pytest.mark.parametrize(
-    "corrupt",
-    [
-        planes_in_the_order_of_zero,
-        colour_planes_exchanged,
-        filters_not_flipped,
-        policy_inputs_not_flipped,
-        policy_outputs_not_flipped,
-        value_inputs_not_flipped,
-        shifts_of_a_block_missing,
-    ],
-)
-def test_the_comparison_detects_errors_of_the_export(network, tmp_path, corrupt: Callable[[Lines], None]):
-    lines = [np.array(line.split(), np.float64) for line in leela_zero_weights(network).decode().splitlines()]
-    corrupt(lines)
-    path = tmp_path / "corrupt.txt"
-    path.write_text("1\n" + "".join(" ".join(f"{x:.9g}" for x in line.ravel()) + "\n" for line in lines[1:]))
-    with Leelaz(path) as leelaz:
-        shown, game = shown_after(leelaz, KO)
-    assert not agrees(shown, network, game)
 
 
 def test_equal_networks_give_equal_bytes(network):

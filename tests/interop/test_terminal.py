@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.interop.gtp.engines import GO5, GOMOKU, network_session, random_session
+from tests.interop.engines import GO5, GOMOKU, network_session, random_session
 from zero.data.sgf import read_sgf
 from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
-from zero.interop.terminal import drawing
-from zero.interop.terminal.game import HELP, play_in_terminal
+from zero.interop import drawing
+from zero.interop.terminal import HELP, play_in_terminal
 from zero.players.session import PlayerSession, SessionError
 from zero.players.uniform import UniformPlayer
 
@@ -68,7 +68,7 @@ def test_the_board_has_coordinates_and_brackets_around_the_last_move():
 
 
 def test_large_boards_have_star_points():
-    lines = drawing.board_lines(go_rules(9, 9), np.zeros(81, np.int8), None, False)
+    lines = drawing.board_lines(go_rules(9, 9), np.zeros(81, np.int8), (), False)
     assert [text.plain for text in lines][3] == " 7 . . + . + . + . . 7"
 
 

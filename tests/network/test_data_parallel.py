@@ -16,7 +16,9 @@ from torch import Tensor
 from tests.network.networks import ARCHITECTURES, CPU, TRAINING, as_images, random_batch, randomized_network
 from tests.oracle.bitboards import unpack
 from zero.errors import ParamsError, StorageError, WorkerError
+from zero.network import data_parallel
 from zero.network.data_parallel import Peers, run_data_parallel
+from zero.network.gpu_lock import LOCKS_VARIABLE, lock_gpus
 from zero.network.learner import Learner, StepResult, ema_decay_after
 from zero.network.losses import Targets, data_losses, weighted_sum
 from zero.network.weights import load_network
@@ -32,8 +34,11 @@ def full_batches() -> list[tuple[np.ndarray, ...]]:
     return [random_batch(seed=seed) for seed in range(NUM_STEPS)]
 
 
-def learn(peers: Peers, progress: Progress) -> tuple[bytes, bytes, list[StepResult], list[list[int]]]:
-    """Trains in one process. Also returns the rows of a batch that each process received."""
+def learn(peers: Peers, progress: Progress) -> tuple[bytes, bytes, list[StepResult], list[list[int]], float]:
+    """Trains in one process.
+
+    Also returns the rows of a batch that each process received, and the share of processes that hold the GPU's lock.
+    """
     learner = Learner(randomized_network(NETWORK), AVERAGED, "cpu", peers=peers)
     share = tuple(array[: len(array) // peers.size].copy() for array in random_batch())
     batches = peers.scatter(full_batches() if peers.rank == 0 else None, share, NUM_STEPS)
@@ -43,7 +48,9 @@ def learn(peers: Peers, progress: Progress) -> tuple[bytes, bytes, list[StepResu
         mean = tensor.clone()
         peers.average([mean])
         assert torch.equal(mean, tensor), "all processes have equal weights"
-    return learner.weights(), learner.player_weights(), learner.results(), rows_of_shares(peers)
+    locked = torch.tensor([float(any(file.path.endswith("/0.lock") for file in psutil.Process().open_files()))])
+    peers.average([locked])
+    return learner.weights(), learner.player_weights(), learner.results(), rows_of_shares(peers), float(locked)
 
 
 def rows_of_shares(peers: Peers) -> list[list[int]]:
@@ -77,8 +84,10 @@ def means(parts: list[list[Tensor]]) -> list[Tensor]:
     return [torch.stack(tensors).mean(dim=0) for tensors in zip(*parts, strict=True)]
 
 
-def test_two_processes_average_their_gradients_and_statistics():
+def test_two_processes_average_their_gradients_and_statistics(tmp_path, monkeypatch):
     """Direct computation: each half is normalised by itself; gradients and statistics are averaged; one step of SGD."""
+    monkeypatch.setenv(LOCKS_VARIABLE, str(tmp_path / "locks"))
+    monkeypatch.setattr(data_parallel, "lock_visible_gpus", lambda profile: lock_gpus(["0"]))
     model = randomized_network(NETWORK).train()
     halves = [randomized_network(NETWORK).train() for _ in range(2)]
     momentum = [torch.zeros_like(parameter) for parameter in model.parameters()]
@@ -107,11 +116,16 @@ def test_two_processes_average_their_gradients_and_statistics():
             d = ema_decay_after(0.9, step)
             average = {name: d * average[name] + (1 - d) * tensor for name, tensor in model.state_dict().items()}
     progress: list[int] = []
-    weights, player, results, rows = run_data_parallel(learn, (), PAIR, lambda done, total: progress.append(done))
+    weights, player, results, rows, locked = run_data_parallel(
+        learn, (), PAIR, lambda done, total: progress.append(done)
+    )
     assert progress == [1, 2, 3]
     assert [result.value_loss for result in results] == pytest.approx(value_losses, rel=1e-4)
     assert [result.value_gradient_norm for result in results] == pytest.approx(value_norms, rel=1e-3)
     assert rows == [[0, 1, 2], [3, 4, 5]], "in order, and for other types too"
+    assert locked == 1.0, "all processes hold the lock of the GPU that they share"
+    with lock_gpus(["0"]):
+        pass  # it is free again
     for data, tensors in ((weights, model.state_dict()), (player, average)):
         for name, tensor in load_network(data).state_dict().items():
             torch.testing.assert_close(tensor, tensors[name], rtol=1e-4, atol=1e-5)
@@ -140,15 +154,6 @@ def test_an_unexpected_error_of_a_process_is_printed_there_and_named_in_the_pare
     with pytest.raises(WorkerError, match=message):
         run_data_parallel(divide_by_zero, (), PAIR)
     assert "in divide_by_zero" in capfd.readouterr().err
-    assert not alive_children()
-
-
-def test_an_error_in_the_parent_ends_the_processes():
-    def interrupt(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_data_parallel(wait_forever, (), PAIR, interrupt)
     assert not alive_children()
 
 

@@ -9,14 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 
-from tests.network.test_data_parallel import PAIR
 from tests.parameters import profile_params
 from zero.errors import StorageError
-from zero.network import data_parallel as parallel
 from zero.network import gpu_lock as gpus
-from zero.network.data_parallel import Peers, run_data_parallel
 from zero.network.gpu_lock import lock_gpus, lock_visible_gpus, visible_gpus
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
@@ -220,17 +216,3 @@ def test_a_lock_that_cannot_be_written_is_reported_with_its_path(folder: Path) -
     message = r"cannot lock GPU 0: cannot write .*/locks/0\.lock: Not a directory; remove it, or set ZERO_GPU_LOCKS"
     with pytest.raises(StorageError, match=message), lock_gpus(["0"]):
         pass
-
-
-def share_with_lock(peers: Peers, _progress: object) -> float:
-    """Share of the training processes that have the lock file open."""
-    has_lock = any(file.path.endswith("/0.lock") for file in psutil.Process().open_files())
-    mean = torch.tensor([float(has_lock)])
-    peers.average([mean])
-    return float(mean)
-
-
-def test_training_processes_share_their_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "lock_visible_gpus", lambda profile: lock_gpus(["0"]))
-    assert run_data_parallel(share_with_lock, (), PAIR) == 1.0
-    assert is_free("0")

@@ -25,7 +25,7 @@ from tests.parameters import network_params, profile_params
 from zero.config.params import GomokuParams, GoParams, NetworkParams, ProfileParams
 from zero.errors import ParamsError, StorageError
 from zero.games.planes import expand_planes, pack_planes
-from zero.network.cuda_backend import forward_bits, largest_batch
+from zero.network.cuda_backend import forward_bits
 from zero.network.inference import NetworkEvaluator, new_evaluator
 from zero.network.model import channels_last
 from zero.network.planes import MAX_BATCH, expand_bits, plane_bytes
@@ -164,24 +164,27 @@ def test_two_evaluators_give_the_same_bits(profile):
     assert result_digest(profile) == result_digest(profile)
 
 
-def test_new_processes_give_the_same_bits_alone_and_beside_a_busy_one():
-    alone = child_digests("native", *SUPPORTED)
+@pytest.fixture(scope="module")
+def native_digests() -> dict[str, str]:
+    """Digests of the results of a new process, by profile."""
+    return child_digests("native", *SUPPORTED)
+
+
+def test_new_processes_give_the_same_bits_alone_and_beside_a_busy_one(native_digests):
     busy = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE)
     try:
         assert busy.stdout is not None and busy.stdout.readline() == b"busy\n"
-        assert child_digests("native", *SUPPORTED) == alone
+        assert child_digests("native", *SUPPORTED) == native_digests
     finally:
         busy.kill()
         busy.communicate()
-    assert len(set(alone.values())) >= 3  # PyTorch, bf16, and on some machines OpenVINO and its threads
+    assert len(set(native_digests.values())) >= 3  # PyTorch, bf16, and on some machines OpenVINO and its threads
 
 
 @pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX512", reason="the CPU has no AVX-512")
-def test_avx2_gives_other_bits_but_the_same_each_time():
-    native = child_digests("native", "torch", "openvino")
-    one, other = (child_digests("avx2", "torch", "openvino") for _ in range(2))
-    assert one == other
-    assert all(one[name] != native[name] for name in native)
+def test_avx2_gives_other_bits(native_digests):
+    digests = child_digests("avx2", "torch", "openvino")
+    assert all(digests[name] != native_digests[name] for name in digests)
 
 
 @pytest.mark.parametrize("name", ["torch", pytest.param("openvino", marks=needs_avx512)])
@@ -201,30 +204,22 @@ def test_openvino_is_loaded_without_its_telemetry():
 
 
 @pytest.mark.parametrize("profile", BACKENDS)
-@pytest.mark.parametrize(
-    "data", [DATA[:100], b"", b"PK\x03\x04 of another program", DATA[:-4]], ids=["head", "empty", "foreign", "cut"]
-)
-def test_corrupt_weights_are_rejected(profile, data):
+def test_corrupt_weights_are_rejected(profile):
     with pytest.raises(StorageError):
-        new_evaluator(data, profile)
+        new_evaluator(DATA[:-4], profile)
 
 
 @pytest.mark.parametrize("profile", BACKENDS)
-def test_positions_of_another_board_are_rejected(profile):
+def test_positions_of_another_board_and_batches_out_of_range_are_rejected(profile):
     evaluator = new_evaluator(DATA, profile)
     for num_words, num_actions in ((2, 82), (1, 37)):
         planes, value = np.zeros((4, 17, num_words), np.uint64), np.zeros(4, np.float32)
         with pytest.raises(ParamsError, match=rf"5x5 boards .* {num_actions} actions; use weights of this game"):
             evaluator.evaluate(planes, np.zeros((4, num_actions), np.float32), value)
-
-
-@pytest.mark.parametrize("profile", BACKENDS)
-@pytest.mark.parametrize("size", [0, MAX_BATCH + 1])
-def test_batches_out_of_range_are_rejected(profile, size):
-    evaluator = new_evaluator(DATA, profile)
-    planes, value = np.zeros((size, 17, 1), np.uint64), np.zeros(size, np.float32)
-    with pytest.raises(ParamsError, match=f"a batch must have 1 to {MAX_BATCH} positions, got {size}"):
-        evaluator.evaluate(planes, np.zeros((size, NUM_ACTIONS), np.float32), value)
+    for size in (0, MAX_BATCH + 1):
+        planes, value = np.zeros((size, 17, 1), np.uint64), np.zeros(size, np.float32)
+        with pytest.raises(ParamsError, match=f"a batch must have 1 to {MAX_BATCH} positions, got {size}"):
+            evaluator.evaluate(planes, np.zeros((size, NUM_ACTIONS), np.float32), value)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
@@ -258,13 +253,6 @@ def test_forward_bits_agrees_with_the_network(dtype):
         np.testing.assert_allclose(found.numpy(), expected, atol=tolerance)
 
 
-@pytest.mark.parametrize(
-    ("too_large", "room", "expected"), [(1024, 700, 512), (1000, 700, 512), (1000, 512, 512), (64, 1, 1), (64, 0, 0)]
-)
-def test_the_largest_batch_that_fits_is_a_power_of_two(too_large, room, expected):
-    assert largest_batch(too_large, lambda size: size <= room) == expected
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_reported():
     with pytest.raises(ParamsError, match=r"profile\.device = 'cuda'"):
@@ -285,16 +273,14 @@ def test_a_gpu_evaluates_while_the_host_does_something_else():
 
 
 @needs_cuda
-def test_a_gpu_out_of_memory_reports_a_batch_that_fits():
+def test_a_gpu_out_of_memory_is_reported():
     evaluator = new_evaluator(weights_bytes(randomized_network(network_params(num_channels=1024))), GPU)
     planes = random_planes(1)
     evaluate(evaluator, planes)
     free, total = torch.cuda.mem_get_info()
     torch.cuda.set_per_process_memory_fraction((total - free + 2**28) / total)
     try:
-        with pytest.raises(
-            ParamsError, match=r"too small for a batch of 65536 .* a batch of \d+ fits: lower num_slots"
-        ):
+        with pytest.raises(ParamsError, match=r"too small for a batch of 65536 .*; lower num_slots"):
             evaluate(evaluator, np.repeat(planes, MAX_BATCH, axis=0))
         evaluate(evaluator, planes)
     finally:

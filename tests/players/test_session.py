@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.interop.gtp.engines import GO5, GO9, NUM_SIMULATIONS, SEARCH, answer
+from tests.interop.engines import GO5, GO9, NUM_SIMULATIONS, SEARCH, answer
 from tests.search.evaluators import HashEvaluator
 from zero.errors import OpponentError
-from zero.interop.gtp.engine import Engine
+from zero.interop.gtp import Engine
 from zero.play.player import SingleGamePlayer
 from zero.players.player import Reply
 from zero.players.session import NetworkSession, PlayerSession

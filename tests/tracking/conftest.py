@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from tests.tracking.lineage import Lineage
 from tests.tracking.server import Server
 from zero.record.generation import recorded_in
-from zero.tracking import track_generation
+from zero.tracking.backfill import track_generation
 
 
 @pytest.fixture(scope="session")
@@ -41,5 +41,5 @@ def go9(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     made.add(promoted=True)
     made.add(promoted=False)
     for number in range(3):
-        made.receipts.append(track_generation(recorded_in(made.folder(number)), server.uri))
+        made.urls.append(track_generation(recorded_in(made.folder(number)), server.uri))
     return made

@@ -32,7 +32,6 @@ from zero.storage.manifests import (
     PromotionDecision,
     Window,
 )
-from zero.tracking import TrackingReceipt
 
 STEPS = 12
 """Optimiser steps per generation; the curve has a line every 2 steps."""
@@ -53,7 +52,7 @@ class Lineage:
         self.ledger: list[LedgerEntry] = []
         self.champion = Champion.model_construct()
         self.champion_data = b""
-        self.receipts: list[TrackingReceipt] = []
+        self.urls: list[str] = []
 
     def folder(self, number: int) -> Path:
         return self.root / f"{self.name}-{number}"

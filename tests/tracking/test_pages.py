@@ -11,8 +11,7 @@ from zero.record.costs import GenerationCosts, StageCosts
 from zero.record.generation import Generation, recorded_in
 from zero.storage.files import canonical_json, canonical_line, write_atomic
 from zero.storage.manifests import LedgerEntry
-from zero.tracking.metrics import Point, check_metrics, training_curve
-from zero.tracking.pages import cost_points, flatten, generation_page
+from zero.tracking.pages import Point, check_metrics, cost_points, flatten, generation_page, training_curve
 
 
 def test_flat_parameters_are_complete():

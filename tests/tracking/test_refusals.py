@@ -9,7 +9,7 @@ from tests.tracking.server import aliases, everything, runs_of
 from zero.config.params import parse_params
 from zero.errors import LineageError, StorageError
 from zero.record.generation import recorded_in
-from zero.tracking import track_generation, tracked_generations
+from zero.tracking.backfill import track_generation, tracked_generations
 
 
 def test_another_history_of_the_same_name_is_rejected_until_the_first_is_deleted(client, server, lineage, tmp_path):
@@ -26,14 +26,15 @@ def test_another_history_of_the_same_name_is_rejected_until_the_first_is_deleted
     with pytest.raises(LineageError, match=r"another network for another-history.*\(version 1 of zero-another-history"):
         track_generation(recorded_in(other.folder(0)), server.uri)
     client.delete_registered_model(f"zero-{lineage.name}")
-    assert track_generation(recorded_in(other.folder(0)), server.uri).version == 1
-    assert tracked_generations(lineage.name, server.uri) == {0}
+    url = track_generation(recorded_in(other.folder(0)), server.uri)
+    assert tracked_generations(lineage.name, server.uri) == {0: url}
+    assert aliases(client, lineage.name)["champion"] == 1
 
 
 def test_a_deleted_experiment_is_restored(client, server, lineage):
     track_generation(recorded_in(lineage.folder(0)), server.uri)
     client.delete_experiment(client.get_experiment_by_name(lineage.name).experiment_id)
-    assert tracked_generations(lineage.name, server.uri) == set()
+    assert tracked_generations(lineage.name, server.uri) == {}
     track_generation(recorded_in(lineage.folder(0)), server.uri)
     assert set(runs_of(client, lineage.name)) == {("0", "generation"), ("", "ladder")}
 
@@ -46,7 +47,8 @@ def test_corrupt_weights_are_not_registered(client, server, lineage):
         track_generation(recorded_in(lineage.folder(0)), server.uri)
     assert aliases(client, lineage.name) == {}
     weights.write_bytes(data)
-    assert track_generation(recorded_in(lineage.folder(0)), server.uri).version == 1
+    track_generation(recorded_in(lineage.folder(0)), server.uri)
+    assert aliases(client, lineage.name)["champion"] == 1
 
 
 @pytest.mark.parametrize(

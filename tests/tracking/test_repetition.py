@@ -9,7 +9,7 @@ from mlflow.entities import LoggedModelStatus
 
 from tests.tracking.server import everything
 from zero.record.generation import recorded_in
-from zero.tracking import track_generation, tracked_generations
+from zero.tracking.backfill import track_generation, tracked_generations
 
 WRITING_CALLS = [
     "create_experiment",
@@ -29,11 +29,14 @@ WRITING_CALLS = [
 """All writing calls of the client, in the order of their first use."""
 
 
-def test_second_tracking_adds_nothing(client, server, go9):
-    before = everything(client, "go9")
-    receipts = [track_generation(recorded_in(go9.folder(number)), server.uri) for number in range(3)]
-    assert receipts == go9.receipts
-    assert everything(client, "go9") == before
+def test_a_generation_that_is_tracked_again_replaces_itself(client, server, lineage):
+    folders = [lineage.folder(0), lineage.add(promoted=True), lineage.add(promoted=False)]
+    for folder in folders:
+        track_generation(recorded_in(folder), server.uri)
+    before = everything(client, lineage.name)
+    for folder in folders[1:]:
+        track_generation(recorded_in(folder), server.uri)
+    assert everything(client, lineage.name) == before
 
 
 def test_tracking_that_was_killed_after_any_call_is_repeated(client, server, go9, lineage, monkeypatch):
@@ -48,7 +51,7 @@ def test_tracking_that_was_killed_after_any_call_is_repeated(client, server, go9
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(MlflowClient, name, killed)
             track_generation(recorded_in(lineage.folder(1)), server.uri)
-        assert tracked_generations(lineage.name, server.uri) == set()
+        assert tracked_generations(lineage.name, server.uri) == {}
     track_generation(recorded_in(lineage.folder(1)), server.uri)
     track_generation(recorded_in(lineage.folder(0)), server.uri)
     runs, versions, found, models = everything(client, lineage.name)

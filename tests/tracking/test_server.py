@@ -14,7 +14,7 @@ import pytest
 
 from zero.errors import ServerError
 from zero.record.generation import recorded_in
-from zero.tracking import track_generation, tracked_generations
+from zero.tracking.backfill import track_generation, tracked_generations
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 
@@ -35,7 +35,7 @@ def test_a_dead_server_is_reported_soon(dead_uri, lineage):
 
 
 def test_a_hanging_server_is_reported(lineage, monkeypatch):
-    monkeypatch.setattr("zero.tracking.server.PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("zero.tracking.client.PROBE_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ServerError, match=r"does not answer \(ReadTimeout\)"):
@@ -76,10 +76,10 @@ def test_an_unhealthy_server_is_reported(lineage, monkeypatch, health, message):
 def test_the_library_is_imported_only_when_a_server_is_used(tmp_path, dead_uri):
     code = f"""
 import sys
-import zero.tracking
+import zero.tracking.backfill
 assert not any(name.partition(".")[0] in ("mlflow", "torch") for name in sys.modules)
 try:
-    zero.tracking.tracked_generations("go9", "{dead_uri}")
+    zero.tracking.backfill.tracked_generations("go9", "{dead_uri}")
 except zero.errors.ServerError as error:
     import mlflow.telemetry
     assert mlflow.telemetry.get_telemetry_client() is None

@@ -9,14 +9,12 @@ from zero.errors import ZeroError
 from zero.record.generation import Generation
 from zero.tracking import pages
 from zero.tracking.audit import Catalogue, FoundRun, FoundVersion
-from zero.tracking.metrics import Point
+from zero.tracking.pages import Point
 
 OWN_PREFIX = "zero."
 """Prefix of this program's tags. Others, such as notes by a person, are not compared."""
 NOT_RECORDED = "cost/"
 """Prefix of metrics that are not compared: costs are notes of git, which may come later."""
-TOTAL_GAMES = "ladder/total_games"
-"""Metric that is missing if an earlier generation was tracked later."""
 FINISHED = "FINISHED"
 REBUILD = "write it again from git and DVC: `zero track --rebuild {lineage}`"
 
@@ -28,7 +26,7 @@ class Expected(NamedTuple):
     """Runs of the generation and its stages; empty for the first network."""
     version: pages.Version | None
     ladder: frozenset[Point]
-    num_games: float
+    """Its points; the total of games is its own, without those of earlier generations."""
 
 
 def expected_of(generation: Generation) -> Expected | None:
@@ -41,10 +39,9 @@ def expected_of(generation: Generation) -> Expected | None:
     try:
         version = pages.challenger_version(generation)
         if generation.entry.kind == "start":  # registered as the champion of the first generation, without a run
-            return Expected((), version, frozenset(), 0.0)
+            return Expected((), version, frozenset())
         shown = (pages.generation_page(generation), *pages.stage_pages(generation))
-        games = pages.selfplay_numbers(generation)["num_games"] if generation.entry.decision else 0.0
-        return Expected(shown, version, frozenset(pages.ladder_points(generation, None)), games)
+        return Expected(shown, version, frozenset(pages.ladder_points(generation, 0.0)))
     except ZeroError:
         return None
 
@@ -101,22 +98,22 @@ def check_ladder(
     """The ladder has the points of each tracked generation, and no others."""
     if not generations:
         return
-    ladders = [run for run in catalogue.runs_of(pages.ladder_key(generations[0].lineage)) if not run.deleted]
+    key = pages.ladder_page(generations[0].lineage).key
+    ladders = [run for run in catalogue.runs_of(key) if not run.deleted]
     found = ladders[0].points if ladders else frozenset()
     remedy = REBUILD.format(lineage=generations[0].lineage)
-    total = 0.0
+    games = 0.0
     for generation in generations:
         wanted = expected.get(generation.tag)
         if wanted is None or not wanted.pages or not _traces(generation, catalogue):
             continue
-        total += wanted.num_games
-        here = {point for point in found if point.step == generation.number and point.name != TOTAL_GAMES}
-        for mismatch in _points("MLflow, run ladder", frozenset(here), wanted.ladder, remedy):
+        own = {point.name: point for point in wanted.ladder}
+        if (total := own.get(pages.LADDER_GAMES)) is not None:
+            games += total.value
+            own[total.name] = total._replace(value=games)
+        here = frozenset(point for point in found if point.step == generation.number)
+        for mismatch in _points("MLflow, run ladder", here, frozenset(own.values()), remedy):
             yield generation, mismatch
-        for point in found:
-            if point.name == TOTAL_GAMES and point.step == generation.number:
-                for mismatch in differs("MLflow, run ladder", point.name, point.value, total, remedy):
-                    yield generation, mismatch
 
 
 def _traces(generation: Generation, catalogue: Catalogue) -> list[FoundRun | FoundVersion]:

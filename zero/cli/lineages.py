@@ -282,16 +282,10 @@ def _report(lineage: str, made: str, commit: str, source: str, verb: str, as_jso
 
 
 def _track(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
-    """Writes the missing generations to MLflow; returns the address of the newest run or of the champion."""
-    from zero.tracking import champion_url
+    """Writes the missing generations to MLflow; returns the address of the newest generation's run."""
     from zero.tracking.backfill import backfill
 
-    receipts = backfill(home, workspace, uri, rebuild)
-    if receipts:
-        return receipts[-1].url
-    from zero.record.ledger import read_ledger
-
-    return champion_url(read_ledger(workspace)[0].lineage, uri)
+    return backfill(home, workspace, uri, rebuild)
 
 
 def _names(home: Path, lineage: str) -> list[str]:

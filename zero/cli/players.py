@@ -159,7 +159,7 @@ def play(
 
     from zero.evaluation.player_choice import choose_player
     from zero.games.position import BLACK, WHITE
-    from zero.interop.terminal.game import play_in_terminal
+    from zero.interop.terminal import play_in_terminal
     from zero.players.build import open_session
 
     home = home_dir()
@@ -185,8 +185,7 @@ def gtp(
 ) -> None:
     """Serves the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; see docs/play.md."""
     from zero.evaluation.player_choice import choose_player
-    from zero.interop.gtp.engine import Engine
-    from zero.interop.gtp.serve import serve_gtp
+    from zero.interop.gtp import Engine, serve_gtp
     from zero.players.build import open_session
 
     home = home_dir()

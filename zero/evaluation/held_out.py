@@ -46,8 +46,8 @@ from zero.search.evaluator import Evaluator
 from zero.storage.files import canonical_json, sha256_bytes, write_atomic
 from zero.storage.layout import GAMES_DIR
 from zero.storage.manifests import GameSet, Manifest, Sha256
-from zero.tracking.metrics import Point
-from zero.tracking.summary import track_summary
+from zero.tracking.backfill import track_summary
+from zero.tracking.pages import Point
 
 AHEAD = (1, 5)
 """Distances, in generations, of the later games."""

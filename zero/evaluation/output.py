@@ -21,9 +21,8 @@ from zero.statistics import wilson_interval
 from zero.storage.files import canonical_json, sha256_file, write_atomic
 from zero.storage.manifests import Colours
 from zero.tracking import open_client
-from zero.tracking.metrics import Point
-from zero.tracking.pages import Page
-from zero.tracking.summary import track_summary
+from zero.tracking.backfill import track_summary
+from zero.tracking.pages import Page, Point
 
 MAX_PARAM_LENGTH = 6000
 """MLflow's limit, in characters."""
@@ -69,8 +68,8 @@ def track_matches(folders: Iterable[Path], uri: str) -> list[str]:
     """
     pages = [_match_page(folder) for folder in folders]
     with open_client(uri) as client:
-        experiment = client.open_matches(uri)
-        return [experiment.run_url(experiment.write_once(page).info.run_id) for page in pages]
+        experiment = client.open_experiment(uri, client.MATCHES)
+        return [experiment.run_url(experiment.write_once(page)) for page in pages]
 
 
 def ladder_tables(ladder: Ladder) -> Iterator[Table]:

@@ -5,7 +5,6 @@ launches all kernels of the network at once. For small networks, launching them 
 them. Weights are laid out channels-last for tensor cores. See 'CUDA Graphs' in PyTorch's notes on CUDA semantics.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +15,9 @@ from zero.config.params import ProfileParams
 from zero.errors import ParamsError
 from zero.games.position import WORD_BITS
 from zero.network.fold import fold
+from zero.network.inference import DTYPES
 from zero.network.model import AlphaZeroNetwork, channels_last
 from zero.network.planes import BYTE_BITS, check_batch, expand_bits, plane_bytes
-from zero.network.torch_backend import DTYPES
 from zero.network.weights import load_network
 
 WARM_UPS = 3
@@ -89,7 +88,7 @@ class CudaEvaluator:
         """Starts the evaluation of a batch; `wait` must follow before the next one. Errors are those of `evaluate`."""
         check_batch(self.spec, planes, prior, value)
         assert self._submitted is None, "`wait` was not called for the previous batch"
-        batch = self._captured.get(len(planes)) or self._capture(len(planes))
+        batch = self._captured_batch(len(planes))
         batch.host_bits.numpy()[:] = plane_bytes(planes)
         with torch.inference_mode(), torch.cuda.stream(self._stream):
             batch.bits.copy_(batch.host_bits, non_blocking=True)
@@ -107,36 +106,23 @@ class CudaEvaluator:
         prior[:] = batch.host_prior.numpy()
         value[:] = batch.host_value.numpy()
 
-    def _capture(self, size: int) -> CapturedBatch:
-        """Captures the graph for a batch size.
+    def _captured_batch(self, size: int) -> CapturedBatch:
+        """The graph for a batch size, which is captured at its first use.
 
         Raises:
-          ParamsError: the GPU's memory is too small; the message names a batch size that fits.
+          ParamsError: the GPU's memory is too small.
         """
-        try:
-            batch = self._try_capture(size)
-        except torch.cuda.OutOfMemoryError:
-            batch = None  # handled below: inside this block the exception keeps the failed attempt's tensors alive
-        if batch is None:
-            fits = largest_batch(size, self._fits)
-            remedy = (
-                f"a batch of {fits} fits: lower num_slots (selfplay and gating)"
-                if fits
-                else "not even a batch of 1 fits"
-            )
-            raise ParamsError(f"the GPU's memory is too small for a batch of {size}{self._memory()}; {remedy}")
-        self._captured[size] = batch
-        return batch
+        if size not in self._captured:
+            try:
+                self._captured[size] = self._capture(size)
+            except torch.cuda.OutOfMemoryError:
+                raise ParamsError(
+                    f"the GPU's memory is too small for a batch of {size}{self._memory()}; lower num_slots (selfplay "
+                    "and gating)"
+                ) from None
+        return self._captured[size]
 
-    def _fits(self, size: int) -> bool:
-        torch.cuda.empty_cache()
-        try:
-            self._try_capture(size)
-        except torch.cuda.OutOfMemoryError:
-            return False
-        return True
-
-    def _try_capture(self, size: int) -> CapturedBatch:
+    def _capture(self, size: int) -> CapturedBatch:
         spec = self.spec
         words = -(-spec.rows * spec.columns // WORD_BITS)
         bits = torch.zeros(
@@ -171,11 +157,3 @@ def forward_bits(network: AlphaZeroNetwork, bits: Tensor, dtype: torch.dtype) ->
     """Priors [B, A] and values [B] (both float32) of positions as bits ([B, P, 8 W] uint8), on any device."""
     logits, value = network(expand_bits(bits, network.spec, dtype))
     return torch.softmax(logits.float(), dim=1), value.float()
-
-
-def largest_batch(too_large: int, fits: Callable[[int], bool]) -> int:
-    """The largest power of two below `too_large` for which `fits` is true, or 0. Tries the largest first."""
-    size = (1 << (too_large - 1).bit_length()) >> 1
-    while size and not fits(size):
-        size //= 2
-    return size

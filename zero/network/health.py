@@ -11,7 +11,7 @@ standard deviation of 0.000; living ones have at most 8 % and at least 0.19. The
 import json
 from collections.abc import Sequence
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
@@ -62,18 +62,6 @@ class Health(Manifest):
         return [*self.findings, *([DEAD] if self.verdict == "dead" else [])]
 
 
-class _Means(NamedTuple):
-    """Means over the last lines of the curve."""
-
-    value_loss: float
-    constant_value_loss: float
-    saturated_values: float
-    value_deviation: float
-    policy_entropy: float
-    policy_gradient_norm: float
-    value_gradient_norm: float
-
-
 def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
     """Computes the health of a training.
 
@@ -82,13 +70,15 @@ def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
       num_steps: number of its optimiser steps.
     """
     last = curve[-max(1, len(curve) // LAST_SHARE) :]
-    means = _Means(*(fmean(getattr(line, name) for line in last) for name in _Means._fields))
+    means = type(last[0])._make(map(fmean, zip(*last, strict=True)))
     explained = 1.0 - means.value_loss / means.constant_value_loss if means.constant_value_loss > 0.0 else None
     if num_steps < MIN_STEPS:
         reason = f"the health is not known: {num_steps} steps are too few to judge, {MIN_STEPS} are needed"
         return Health(verdict="unknown", explained_variance=explained, findings=(reason,))
     findings, dead = _value_findings(means, explained)
-    findings += _policy_findings(means) + _gradient_findings(curve, means)
+    if means.policy_entropy < COLLAPSED_ENTROPY:
+        findings.append(f"the policy has collapsed: its entropy is {means.policy_entropy:.2g} nats")
+    findings += _gradient_findings(curve, means)
     if dead:
         verdict: Verdict = "dead"
     elif explained is None:
@@ -118,7 +108,7 @@ def recorded_health(metrics: bytes, name: str) -> Health | None:
         return None
 
 
-def _value_findings(means: _Means, explained: float | None) -> tuple[list[str], bool]:
+def _value_findings(means: "StepResult", explained: float | None) -> tuple[list[str], bool]:
     """Problems of the value head, and whether it is dead."""
     if explained is None:
         return ["the health of the value is not known: all value targets of the window are equal"], False
@@ -140,13 +130,7 @@ def _value_findings(means: _Means, explained: float | None) -> tuple[list[str], 
     return findings, no_better and (saturated or constant)
 
 
-def _policy_findings(means: _Means) -> list[str]:
-    if means.policy_entropy >= COLLAPSED_ENTROPY:
-        return []
-    return [f"the policy has collapsed: its entropy is {means.policy_entropy:.2g} nats"]
-
-
-def _gradient_findings(curve: Sequence["StepResult"], means: _Means) -> list[str]:
+def _gradient_findings(curve: Sequence["StepResult"], means: "StepResult") -> list[str]:
     findings = []
     for head in ("policy", "value"):
         name = f"{head}_gradient_norm"

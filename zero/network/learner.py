@@ -137,14 +137,14 @@ class Learner:
           ParamsError: the GPU's memory is too small for the batch.
         """
         for planes, *targets in batches:
-            x = self._input(planes)
-            fits = True
             try:
-                self._train_step(x, Targets(*(self._on_device(array) for array in targets)))
+                self._train_step(self._input(planes), Targets(*(self._on_device(array) for array in targets)))
             except torch.OutOfMemoryError:
-                fits = False  # handled after this block, when the tensors of the failed step have been freed
-            if not fits:
-                raise ParamsError(self._out_of_memory(x))
+                batch_size = len(planes) * (self._peers.size if self._peers else 1)
+                raise ParamsError(
+                    f"the GPU's memory is too small for training.batch_size = {batch_size}; lower it, or train with "
+                    "more GPUs (profile.training_processes)"
+                ) from None
             yield self.step
 
     def results(self) -> list[StepResult]:
@@ -209,7 +209,7 @@ class Learner:
             return expand_bits(self._on_device(plane_bytes(planes)), self._model.spec, torch.float32)
         if len(self._numbers) != len(planes):
             self._numbers = np.zeros((len(planes), *self._numbers.shape[1:]), np.float32)
-        return network_input(planes, self._model.spec, self._device, self._numbers)
+        return network_input(planes, self._model.spec, self._numbers)
 
     def _on_device(self, array: np.ndarray) -> Tensor:
         """The array as a tensor on the device. A GPU copy goes through pinned memory, or it would wait for the GPU."""
@@ -240,23 +240,6 @@ class Learner:
                 norm.track_running_stats = False
                 stack.callback(setattr, norm, "track_running_stats", True)
             return self._predict(x).logits
-
-    def _out_of_memory(self, x: Tensor) -> str:
-        """The error message for a batch that is too large; finds a size that fits by halving."""
-        self._optimizer.zero_grad()
-        num_peers = self._peers.size if self._peers else 1
-        fits = batch_size = len(x)
-        while fits > 1:
-            fits //= 2
-            with contextlib.suppress(torch.OutOfMemoryError):
-                parts = [part.sum() for part in self._predict(x[:fits]) if part is not None]
-                torch.stack(parts).sum().backward()  # type: ignore[no-untyped-call]
-                self._optimizer.zero_grad()
-                return (
-                    f"the GPU's memory is too small for training.batch_size = {batch_size * num_peers}; "
-                    f"{fits * num_peers} fits, or train with more GPUs (profile.training_processes)"
-                )
-        return "the GPU's memory is too small for this network; use one with fewer channels or another device"
 
 
 def parameter_groups(model: AlphaZeroNetwork) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:

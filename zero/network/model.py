@@ -44,13 +44,8 @@ def network_spec(network: NetworkParams, game: GoParams | GomokuParams) -> Netwo
     """The spec of a network that plays `game`.
 
     Raises:
-      ParamsError: the network has no blocks for global pooling, or too few channels for pooling.
+      ParamsError: the network has too few channels for pooling.
     """
-    if network.global_pooling and network.tower == "shallow":
-        raise ParamsError(
-            "network.global_pooling = True needs blocks of two convolutions, but network.tower = 'shallow' has single "
-            "convolutions; set global_pooling to false or tower to 'plain'"
-        )
     if (network.global_pooling or network.pooled_heads) and network.num_channels < 2:
         name = "global_pooling" if network.global_pooling else "pooled_heads"
         raise ParamsError(f"network.{name} = True needs network.num_channels of 2 or more, got 1")

@@ -1,4 +1,4 @@
-"""Conversion of bitboards to the network's input planes, on the CPU or on the device of the network."""
+"""Conversion of bitboards to the network's input planes: by a kernel on the CPU, by torch on any device."""
 
 import numpy as np
 import torch
@@ -35,18 +35,14 @@ def check_batch(spec: NetworkSpec, planes: np.ndarray, prior: np.ndarray, value:
     assert len(prior) == len(value) == rows and planes.dtype == np.uint64
 
 
-def network_input(bits: np.ndarray, spec: NetworkSpec, device: torch.device, numbers: np.ndarray) -> Tensor:
-    """Planes as [B, P, S, S] float32, laid out channels-last, on `device`.
+def network_input(bits: np.ndarray, spec: NetworkSpec, numbers: np.ndarray) -> Tensor:
+    """Planes as [B, P, S, S] float32 on the CPU, laid out channels-last. `expand_bits` is the equivalent for GPUs.
 
     Args:
       bits: [B, P, W] uint64, see `zero.games.planes`.
       spec: spec of the network, which gives the shape.
-      device: device of the result. On a CPU the result shares the memory of `numbers`; otherwise the bits are
-        transferred and expanded there.
-      numbers: [B, S*S, P] float32, written if `device` is a CPU.
+      numbers: [B, S*S, P] float32, written; the result shares its memory.
     """
-    if device.type != "cpu":
-        return expand_bits(torch.from_numpy(plane_bytes(bits)).to(device), spec, torch.float32)
     expand_planes(bits, numbers)
     return torch.from_numpy(numbers).view(-1, spec.rows, spec.columns, spec.num_planes).permute(0, 3, 1, 2)
 

@@ -212,9 +212,10 @@ def _model(name: str) -> ResolvedNetwork:
     uri = Settings().tracking_uri
     if not uri:
         raise ServerError(f"{name} is in MLflow, but MLFLOW_TRACKING_URI is not set; `make up` prints the address")
-    from zero.tracking import model_weights
+    from zero.tracking import open_client
 
-    return ResolvedNetwork(name, model_weights(uri, match["name"], match["alias"], match["version"]))
+    with open_client(uri) as client:
+        return ResolvedNetwork(name, client.model_weights(uri, match["name"], match["alias"], match["version"]))
 
 
 def _champion(home: Path, lineage: str, tag: str = "") -> ResolvedNetwork:

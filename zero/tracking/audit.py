@@ -1,22 +1,20 @@
 """Reads everything that an MLflow server has of a lineage, for the audit. Changes nothing."""
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from zero.storage.files import sha256_file
 from zero.tracking import open_client
-from zero.tracking.metrics import Point
+from zero.tracking.pages import Point
 
 RUNS_A_CALL = 100
 """Maximum number of runs in one request for the history of a metric; the server's limit."""
 HISTORY_LIMIT = 25000
 """Maximum number of values in the response."""
-RUNS_A_PAGE = 1000
 HISTORY_PATH = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
 """Used by MLflow's own web pages. The public call returns one metric of one run."""
-MODEL_SOURCE = "models:/"
 WEIGHTS_PATH = "artifacts/weights.safetensors"
 
 
@@ -62,36 +60,37 @@ def read_catalogue(lineage: str, uri: str) -> Catalogue | None:
     Raises:
       ServerError: the server does not answer.
     """
-    with open_client(uri):
+    with open_client(uri) as client:
         from mlflow import MlflowClient
 
-        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-        experiment = client.get_experiment_by_name(lineage)
-        model = f"zero-{lineage}"
-        aliases = _aliases(client, model)
-        if experiment is None and aliases is None:
+        server = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        experiment, registered = server.get_experiment_by_name(lineage), None
+        with client.unless("RESOURCE_DOES_NOT_EXIST"):
+            registered = server.get_registered_model(f"zero-{lineage}")
+        if experiment is None and registered is None:
             return None
-        runs = _runs(client, uri, experiment.experiment_id) if experiment else ()
         return Catalogue(
             uri=uri,
             deleted=experiment is not None and experiment.lifecycle_stage != "active",
-            runs=runs,
-            versions=_versions(client, uri, model) if aliases is not None else (),
-            aliases=aliases or {},
+            runs=_runs(server, uri, experiment.experiment_id) if experiment else (),
+            versions=_versions(server, uri, registered.name) if registered else (),
+            aliases={alias: int(version) for alias, version in registered.aliases.items()} if registered else {},
         )
 
 
-def _runs(client: Any, uri: str, experiment_id: str) -> tuple[FoundRun, ...]:
+def _runs(server: Any, uri: str, experiment_id: str) -> tuple[FoundRun, ...]:
     from mlflow.entities import ViewType
 
-    found = list(_pages(client.search_runs, [experiment_id], "", ViewType.ALL, RUNS_A_PAGE))
+    from zero.tracking.client import all_pages
+
+    found = list(all_pages(server.search_runs, [experiment_id], "", ViewType.ALL))
     wanted: dict[str, list[str]] = {}
     for run in found:
         for name in run.data.metrics:
             wanted.setdefault(name, []).append(run.info.run_id)
     points: dict[str, set[Point]] = {run.info.run_id: set() for run in found}
     for name, run_ids in wanted.items():
-        for run_id, point in _histories(uri, client, name, run_ids):
+        for run_id, point in _histories(uri, server, name, run_ids):
             points[run_id].add(point)
     return tuple(
         FoundRun(
@@ -106,45 +105,45 @@ def _runs(client: Any, uri: str, experiment_id: str) -> tuple[FoundRun, ...]:
     )
 
 
-def _histories(uri: str, client: Any, name: str, run_ids: list[str]) -> Iterator[tuple[str, Point]]:
-    """All values of a metric in these runs. Splits the request if the response reaches the server's limit."""
+def _histories(uri: str, server: Any, name: str, run_ids: list[str]) -> Iterator[tuple[str, Point]]:
+    """All values of a metric in these runs. Halves a request that exceeds a limit of the server."""
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 
-    if len(run_ids) > RUNS_A_CALL:
-        for start in range(0, len(run_ids), RUNS_A_CALL):
-            yield from _histories(uri, client, name, run_ids[start : start + RUNS_A_CALL])
-        return
-    query = {"run_id": run_ids, "metric_key": name, "max_results": HISTORY_LIMIT}
-    answer = http_request(get_default_host_creds(uri), HISTORY_PATH, "GET", params=query).json()
-    metrics = answer.get("metrics", [])
-    if len(metrics) < HISTORY_LIMIT:
-        for each in metrics:
-            yield each["run_id"], Point(name, float(each["value"]), int(each["step"]))
-    elif len(run_ids) > 1:
-        half = len(run_ids) // 2
-        yield from _histories(uri, client, name, run_ids[:half])
-        yield from _histories(uri, client, name, run_ids[half:])
-    else:
-        for metric in client.get_metric_history(run_ids[0], name):
+    if len(run_ids) <= RUNS_A_CALL:
+        query = {"run_id": run_ids, "metric_key": name, "max_results": HISTORY_LIMIT}
+        answer = http_request(get_default_host_creds(uri), HISTORY_PATH, "GET", params=query).json()
+        metrics = answer.get("metrics", [])
+        if len(metrics) < HISTORY_LIMIT:
+            for each in metrics:
+                yield each["run_id"], Point(name, float(each["value"]), int(each["step"]))
+            return
+    if len(run_ids) == 1:
+        for metric in server.get_metric_history(run_ids[0], name):
             yield run_ids[0], Point(name, float(metric.value), int(metric.step))
+        return
+    half = len(run_ids) // 2
+    yield from _histories(uri, server, name, run_ids[:half])
+    yield from _histories(uri, server, name, run_ids[half:])
 
 
-def _versions(client: Any, uri: str, model: str) -> tuple[FoundVersion, ...]:
-    found = _pages(client.search_model_versions, f"name = '{model}'")
+def _versions(server: Any, uri: str, model: str) -> tuple[FoundVersion, ...]:
+    from zero.tracking.client import all_pages
+
+    found = all_pages(server.search_model_versions, f"name = '{model}'")
     with tempfile.TemporaryDirectory(prefix="zero-audit-") as scratch:
         return tuple(
             FoundVersion(
                 version=int(each.version),
                 tags=dict(each.tags),
                 run_id=each.run_id or None,
-                sha256=_weights_digest(client, each.source, uri, Path(scratch)),
+                sha256=_weights_digest(server, each.source, uri, Path(scratch)),
             )
             for each in sorted(found, key=lambda each: int(each.version))
         )
 
 
-def _weights_digest(client: Any, source: str, uri: str, scratch: Path) -> str | None:
+def _weights_digest(server: Any, source: str, uri: str, scratch: Path) -> str | None:
     """SHA-256 of the weights of a logged model; None if they cannot be downloaded.
 
     The download uses the location of the model: with `models:/...` the library would open a local database.
@@ -153,7 +152,7 @@ def _weights_digest(client: Any, source: str, uri: str, scratch: Path) -> str | 
     from mlflow.exceptions import MlflowException
 
     try:
-        location = client.get_logged_model(source.removeprefix(MODEL_SOURCE)).artifact_location
+        location = server.get_logged_model(source.removeprefix("models:/")).artifact_location
         found = mlflow.artifacts.download_artifacts(
             f"{location}/{WEIGHTS_PATH}", dst_path=str(scratch), tracking_uri=uri
         )
@@ -163,28 +162,3 @@ def _weights_digest(client: Any, source: str, uri: str, scratch: Path) -> str | 
     digest = sha256_file(path)
     path.unlink()
     return digest
-
-
-def _aliases(client: Any, model: str) -> dict[str, int] | None:
-    """The version of each alias; None if the model does not exist."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        found = client.get_registered_model(model)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        return None
-    return {alias: int(version) for alias, version in found.aliases.items()}
-
-
-def _pages(call: Any, *arguments: Any) -> Iterable[Any]:
-    """The results of all pages of a search."""
-    """The results of all pages of a search."""
-    token: str | None = None
-    while True:
-        page = call(*arguments, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return

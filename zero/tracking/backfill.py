@@ -1,26 +1,32 @@
-"""Writes the missing generations of a lineage to MLflow, from git and DVC."""
+"""Writes the missing generations of a lineage to MLflow, from git and DVC, and runs over all its generations."""
 
 import fcntl
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from zero.errors import LineageError
 from zero.record.generation import Generation
 from zero.record.ledger import read_ledger
 from zero.record.lineages import ProjectRecord
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
 from zero.storage.vcs import configure_dvc, dvc, git
-from zero.tracking import TrackingReceipt, open_client, track_generation, tracked_generations
+from zero.tracking import open_client, pages
+from zero.tracking.pages import Page, Point
+
+if TYPE_CHECKING:
+    from zero.tracking.client import Experiment
 
 TRACKING_LOCK_FILE = "zero-track.lock"
 
 log = logging.getLogger(__name__)
 
 
-def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> list[TrackingReceipt]:
-    """Writes each recorded generation that MLflow lacks; returns the receipts, oldest first.
+def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
+    """Writes each recorded generation that MLflow lacks; returns the address of the newest generation's run.
 
     Args:
       home: the project's folder.
@@ -30,35 +36,148 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> li
 
     Raises:
       ServerError: the server does not answer; the call can be repeated.
+      LineageError: the lineage has no generation but its first network, or the server has another history of it.
+      StorageError: a file of a generation is missing or corrupt.
     """
     with _tracking_lock(workspace), ProjectRecord(home) as record:
         ledger = read_ledger(workspace)
         lineage = ledger[0].lineage
         if rebuild:
-            erase_lineage(lineage, uri)
+            _erase_lineage(lineage, uri)
         known = tracked_generations(lineage, uri)
-        receipts = []
         for generation in record.generations(lineage):
             entry = generation.entry
             is_recorded = entry is not None and entry.kind != "start" and generation.number <= ledger[-1].generation
             if is_recorded and generation.number not in known:
                 _fetch_networks(home, workspace, generation)
-                receipts.append(track_generation(generation, uri))
-        return receipts
+                known[generation.number] = track_generation(generation, uri)
+        if not known:
+            raise LineageError(f"{lineage} has no generation to track; make the first one with `make generation`")
+        return known[max(known)]
 
 
-def erase_lineage(lineage: str, uri: str) -> None:
-    """Deletes the runs, logged models and registered model of a lineage. Runs of other programs are kept.
-
-    MLflow keeps deleted runs until `mlflow gc`. Can be repeated.
+def tracked_generations(lineage: str, uri: str) -> dict[int, str]:
+    """Numbers of the generations that the MLflow server has completely, and the addresses of their runs.
 
     Raises:
       ServerError: the server does not answer.
     """
     with open_client(uri) as client:
-        experiment = client.find_experiment(uri, lineage, deleted=True)
-        if experiment is not None:
-            experiment.erase()
+        experiment = client.find_experiment(uri, lineage)
+        return _complete_generations(experiment) if experiment else {}
+
+
+def track_generation(generation: Generation, uri: str) -> str:
+    """Writes a generation to MLflow in place of what the server has of it; returns the address of its run.
+
+    Of the data in DVC only `models/challenger` and `state/champion` are needed. The runs end at the time of the
+    generation's commit, so that runs that are written again are equal.
+
+    Raises:
+      ServerError: the server does not answer; the call can be repeated.
+      LineageError: the server has another history of the lineage.
+      StorageError: a file of the generation is missing or corrupt.
+    """
+    parent, children = pages.generation_page(generation), pages.stage_pages(generation)
+    key = pages.generation_key(generation.lineage, generation.number)
+    with open_client(uri) as client:
+        experiment = client.open_experiment(uri, generation.lineage, generation.recorded_ms)
+        experiment.create_model()
+        _check_history(experiment, generation, key, parent.tags["zero.ledger"])
+        experiment.delete_runs(key)
+        run = experiment.create_run(parent)
+        for child in children:
+            experiment.fill_run(experiment.create_run(child, run.info.run_id), child)
+        _register(experiment, generation, run.info.run_id)
+        _add_to_ladder(experiment, generation, run.info.start_time)
+        experiment.fill_run(run, parent)  # last: a finished parent means that the generation is complete
+        url: str = experiment.run_url(run)
+        return url
+
+
+def track_summary(
+    uri: str, lineage: str, stage: str, note: str, points: Sequence[Point], files: Mapping[str, bytes]
+) -> str:
+    """Writes a run over all generations in place of the older one; returns its address.
+
+    Args:
+      uri: address of the server.
+      lineage: name of the lineage.
+      stage: name of the run.
+      note: description of the run.
+      points: its metrics; step = generation.
+      files: its files by name.
+
+    Raises:
+      ServerError: the server does not answer; the call can be repeated.
+    """
+    key = {"zero.lineage": lineage, "zero.stage": stage}
+    page = Page(stage, key, {"mlflow.note.content": note}, {}, list(points), dict(sorted(files.items())), None)
+    with open_client(uri) as client:
+        experiment = client.open_experiment(uri, lineage)
+        run = experiment.create_run(page)
+        experiment.fill_run(run, page)
+        experiment.delete_runs(key, keep=run.info.run_id)
+        url: str = experiment.run_url(run)
+        return url
+
+
+def _erase_lineage(lineage: str, uri: str) -> None:
+    """Deletes the runs, logged models and registered model of a lineage. Runs of other programs are kept.
+
+    MLflow keeps deleted runs until `mlflow gc`. Runs are deleted first: without them an interrupted call is repeated in
+    full.
+    """
+    with open_client(uri) as client:
+        experiment = client.open_experiment(uri, lineage)
+        experiment.delete_runs({})
+        experiment.delete_models()
+
+
+def _complete_generations(experiment: "Experiment") -> dict[int, str]:
+    key = {"zero.lineage": experiment.name, "zero.stage": "generation"}
+    return {int(run.data.tags["zero.generation"]): experiment.run_url(run) for run in experiment.finished_runs(key)}
+
+
+def _check_history(experiment: "Experiment", generation: Generation, key: dict[str, str], ledger: str) -> None:
+    """Checks that the runs with the tags `key` are of the ledger entry with this digest: others must not be deleted."""
+    for run in experiment.runs(key):
+        if run.data.tags.get("zero.ledger") != ledger:
+            raise LineageError(
+                f"MLflow at {experiment.uri} has another history of {generation.tag} (run {run.info.run_id}), from a "
+                f"lineage with the same name; delete all runs of experiment {generation.lineage} and the model "
+                f"{experiment.model} there, or give this lineage another name"
+            )
+
+
+def _register(experiment: "Experiment", generation: Generation, run_id: str) -> None:
+    """Registers the networks of a generation and moves the aliases.
+
+    `champion` and `challenger` follow the newest generation on the server; an older one that is written later does not
+    move them.
+    """
+    entry = pages.entry_of(generation)
+    opponent = None
+    if entry.decision is not None:  # it is registered already, unless the earlier generation is missing here
+        opponent = experiment.register(pages.champion_version(generation), None)
+    version = experiment.register(pages.challenger_version(generation), run_id)
+    if all(number < entry.generation for number in _complete_generations(experiment)):
+        is_champion = entry.champion_generation == entry.generation
+        experiment.point_alias("champion", version if is_champion or opponent is None else opponent)
+        if entry.kind != "rollback":  # a rollback has no challenger: the alias stays
+            experiment.point_alias("challenger", version)
+
+
+def _add_to_ladder(experiment: "Experiment", generation: Generation, timestamp: int) -> None:
+    """Adds the points of a generation to the run of the ladder, unless they are there."""
+    page = pages.ladder_page(generation.lineage)
+    ladder = next(experiment.runs(page.key), None) or experiment.create_run(page)
+    if generation.number not in experiment.history(ladder, pages.LADDER_CHAMPION):
+        games = experiment.history(ladder, pages.LADDER_GAMES)
+        earlier = max((step for step in games if step < generation.number), default=None)
+        points = pages.ladder_points(generation, games[earlier] if earlier is not None else 0.0)
+        experiment.log_points(ladder, points, timestamp)
+    experiment.finish(ladder)
 
 
 def _fetch_networks(home: Path, workspace: Path, generation: Generation) -> None:

@@ -1,9 +1,10 @@
 """Writes runs and model versions to an MLflow server: by explicit ids, complete or deleted and written again.
 
 A run is identified by its tags and is RUNNING until everything in it is written. A write that was interrupted leaves a
-RUNNING run, which the next write deletes. No run is ever "active" in a thread.
+RUNNING run, which the next write deletes. No run is ever "active" in a thread. Errors of the library become one line.
 """
 
+import contextlib
 import json
 import tempfile
 import time
@@ -15,20 +16,20 @@ from typing import Any
 import mlflow.artifacts
 import mlflow.pyfunc
 import numpy as np
+import requests
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, LoggedModelStatus, Metric, Param
+from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import Schema, TensorSpec
 
 from zero.errors import LineageError, ServerError, StorageError
 from zero.storage.files import checked_path, link_or_copy, write_atomic
-from zero.tracking.metrics import Point, TrainingData
-from zero.tracking.pages import Page, Version
-from zero.tracking.server import unless
+from zero.tracking.pages import Page, Point, TrainingData, Version
 
-MODEL_SOURCE = "models:/"
 MATCHES = "matches of players"
 """Experiment of the matches; not a valid name of a lineage."""
+MODEL_SOURCE = "models:/"
 PARENT_TAG = "mlflow.parentRunId"
 OWN_PREFIX = "zero."
 """Prefix of the tags that only runs of this program have."""
@@ -36,19 +37,21 @@ FINISHED = "FINISHED"
 METRICS_PER_CALL = 1000
 PARAMS_PER_CALL = 100
 """Both are limits of the server."""
+PROBE_SECONDS = 15
+"""How long a server may take to answer the first request."""
 VIEW = "workflowType=machine_learning"
 """Without it, a new browser shows MLflow's pages for language models."""
 PLAYER_CODE = Path(__file__).with_name("player.py")
 
 
 class Experiment:
-    """The runs and the registered model of one lineage on one MLflow server."""
+    """The runs and the registered model of one lineage on one MLflow server, or the runs of the matches."""
 
-    def __init__(self, client: Any, uri: str, lineage: str, experiment_id: str, recorded_ms: int | None = None) -> None:
+    def __init__(self, client: Any, uri: str, name: str, experiment_id: str, recorded_ms: int | None = None) -> None:
         self.uri = uri.rstrip("/")
-        self.lineage = lineage
+        self.name = name
         self.experiment_id = experiment_id
-        self.model = f"zero-{lineage}"
+        self.model = f"zero-{name}"
         self._client = client
         self._recorded_ms = recorded_ms  # end time of new runs; None: the current time
 
@@ -64,14 +67,24 @@ class Experiment:
         params = [Param(name, value) for name, value in page.params.items()]
         for start in range(0, len(params), PARAMS_PER_CALL):
             self._client.log_batch(run_id, params=params[start : start + PARAMS_PER_CALL])
-        self._log_points(run_id, page.points, run.info.start_time)
+        self.log_points(run, page.points, run.info.start_time)
         if page.data is not None:
             self._client.log_inputs(run_id, datasets=[_dataset_input(page.data)])
         with tempfile.TemporaryDirectory(prefix="zero-track-") as scratch:
             for name, content in page.files.items():
                 write_atomic(Path(scratch) / name, content)
                 self._client.log_artifact(run_id, f"{scratch}/{name}", str(Path(name).parent).lstrip(".") or None)
-        self._client.set_terminated(run_id, FINISHED, self._recorded_ms)
+        self.finish(run)
+
+    def log_points(self, run: Any, points: list[Point], timestamp: int) -> None:
+        """Adds metrics to a run."""
+        metrics = [Metric(point.name, point.value, timestamp, point.step) for point in points]
+        for start in range(0, len(metrics), METRICS_PER_CALL):
+            self._client.log_batch(run.info.run_id, metrics=metrics[start : start + METRICS_PER_CALL])
+
+    def finish(self, run: Any) -> None:
+        """Marks a run finished."""
+        self._client.set_terminated(run.info.run_id, FINISHED, self._recorded_ms)
 
     def write_once(self, page: Page) -> Any:
         """The finished run of a page, which is written unless it exists."""
@@ -83,6 +96,11 @@ class Experiment:
         self.fill_run(run, page)
         return run
 
+    def runs(self, key: Mapping[str, str]) -> Iterator[Any]:
+        """Runs with these tags, oldest first."""
+        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in key.items())
+        return all_pages(self._client.search_runs, [self.experiment_id], wanted, order_by=["attributes.start_time ASC"])
+
     def finished_runs(self, key: Mapping[str, str]) -> list[Any]:
         """All finished runs with these tags."""
         return [run for run in self.runs(key) if run.info.status == FINISHED]
@@ -93,26 +111,15 @@ class Experiment:
             if run.info.run_id != keep and any(name.startswith(OWN_PREFIX) for name in run.data.tags):
                 self._client.delete_run(run.info.run_id)
 
-    def runs(self, key: Mapping[str, str]) -> Iterator[Any]:
-        """Runs with these tags, oldest first."""
-        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in key.items())
-        order = ["attributes.start_time ASC"]
-        ids = [self.experiment_id]
-        return _all(lambda token: self._client.search_runs(ids, wanted, order_by=order, page_token=token))
+    def history(self, run: Any, name: str) -> dict[int, float]:
+        """The values of a metric by step."""
+        return {point.step: point.value for point in self._client.get_metric_history(run.info.run_id, name)}
 
-    def add_to_ladder(self, key: dict[str, str], points: list[Point], timestamp: int) -> None:
-        """Adds the points of a generation to the run of the ladder, unless they are there."""
-        run = next(self.runs(key), None)
-        if run is None:
-            note = "One point per generation: the step is the generation. The record is the ledger in git."
-            tags = {"mlflow.note.content": note}
-            page = Page(name="ladder", key=key, tags=tags, params={}, points=[], files={}, data=None)
-            run = self.create_run(page)
-        history = self._client.get_metric_history(run.info.run_id, points[0].name)
-        if all(metric.step != points[0].step for metric in history):
-            self._log_points(run.info.run_id, points, timestamp)
-        if run.info.status != FINISHED:
-            self._client.set_terminated(run.info.run_id, FINISHED, self._recorded_ms)
+    def create_model(self) -> None:
+        """Creates the registered model of the lineage, unless it exists."""
+        note = f"The players of lineage `{self.name}`, one per generation; docs/mlflow.md explains how to load one."
+        with unless("RESOURCE_ALREADY_EXISTS"):
+            self._client.create_registered_model(self.model, tags={"zero.lineage": self.name}, description=note)
 
     def register(self, version: Version, run_id: str | None) -> int:
         """The number of the model version of a network, which is registered unless it exists.
@@ -141,55 +148,24 @@ class Experiment:
         return int(registered.version)
 
     def point_alias(self, alias: str, version: int) -> None:
-        """Points an alias at a version, unless it does so already."""
-        if self.aliases().get(alias) != version:
-            self._client.set_registered_model_alias(self.model, alias, str(version))
+        """Points an alias at a version."""
+        self._client.set_registered_model_alias(self.model, alias, str(version))
 
-    def aliases(self) -> dict[str, int]:
-        """The version of every alias."""
-        return {alias: int(version) for alias, version in self._client.get_registered_model(self.model).aliases.items()}
-
-    def generation_of(self, alias: str) -> int | None:
-        """The generation of an alias; None if the alias does not exist."""
-        version = self.aliases().get(alias)
-        if version is None:
-            return None
-        return int(self._client.get_model_version(self.model, str(version)).tags["generation"])
-
-    def run_url(self, run_id: str) -> str:
+    def run_url(self, run: Any) -> str:
         """Address of a run."""
-        return f"{self.uri}/#/experiments/{self.experiment_id}/runs/{run_id}?{VIEW}"
+        return f"{self.uri}/#/experiments/{self.experiment_id}/runs/{run.info.run_id}?{VIEW}"
 
-    def version_url(self, alias: str) -> str | None:
-        """Address of the version of an alias; None if the alias does not exist."""
-        version = self.aliases().get(alias)
-        return f"{self.uri}/#/models/{self.model}/versions/{version}?{VIEW}" if version else None
-
-    def erase(self) -> None:
-        """Deletes the runs, logged models and registered model of the lineage. Runs of other programs are kept.
-
-        Runs are deleted first: without them an interrupted call is repeated in full.
-        """
-        self.delete_runs({})
-        self._delete_logged_models("")
+    def delete_models(self) -> None:
+        """Deletes the logged models and the registered model of the lineage."""
+        self._delete_logged_models(None)
         with unless("RESOURCE_DOES_NOT_EXIST"):
             self._client.delete_registered_model(self.model)
 
-    def _delete_logged_models(self, wanted: str) -> None:
-        """Deletes the logged models of this program that a filter selects; an empty filter selects all."""
-        found = _all(
-            lambda token: self._client.search_logged_models(
-                [self.experiment_id], filter_string=wanted or None, page_token=token
-            )
-        )
-        for model in list(found):
+    def _delete_logged_models(self, wanted: str | None) -> None:
+        """Deletes the logged models of this program that a filter selects; None selects all."""
+        for model in list(all_pages(self._client.search_logged_models, [self.experiment_id], filter_string=wanted)):
             if "git_tag" in model.tags:
                 self._client.delete_logged_model(model.model_id)
-
-    def _log_points(self, run_id: str, points: list[Point], timestamp: int) -> None:
-        metrics = [Metric(point.name, point.value, timestamp, point.step) for point in points]
-        for start in range(0, len(metrics), METRICS_PER_CALL):
-            self._client.log_batch(run_id, metrics=metrics[start : start + METRICS_PER_CALL])
 
     def _register_new(self, version: Version, run_id: str | None) -> Any:
         # A logged model without a version is left from an interrupted call: it is deleted and uploaded again.
@@ -215,60 +191,56 @@ class Experiment:
         )
 
 
-def find_experiment(uri: str, lineage: str, deleted: bool = False) -> Experiment | None:
-    """The experiment of a lineage; None if it does not exist. `deleted`: a deleted experiment is restored."""
+def find_experiment(uri: str, lineage: str) -> Experiment | None:
+    """The experiment of a lineage; None if it does not exist or is deleted."""
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     experiment = client.get_experiment_by_name(lineage)
-    if experiment is None:
+    if experiment is None or experiment.lifecycle_stage != "active":
         return None
-    if experiment.lifecycle_stage != "active":
-        if not deleted:
-            return None
-        client.restore_experiment(experiment.experiment_id)
     return Experiment(client, uri, lineage, str(experiment.experiment_id))
 
 
-def open_experiment(uri: str, lineage: str, recorded_ms: int | None = None) -> Experiment:
-    """The experiment of a lineage; it and its registered model are created if they do not exist.
+def open_experiment(uri: str, name: str, recorded_ms: int | None = None) -> Experiment:
+    """The experiment of a lineage, or of the matches; it is created or restored if necessary.
 
     Args:
       uri: address of the server.
-      lineage: name of the lineage.
+      name: name of the lineage, or MATCHES.
       recorded_ms: end time of new runs, milliseconds since 1970; None: the current time.
     """
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    tags = {
-        "zero.lineage": lineage,
-        "mlflow.experimentKind": "custom_model_development",  # else MLflow shows its pages for language models
-        "mlflow.note.content": f"Lineage `{lineage}`: one run per generation with its stages as child runs, and the "
-        f"`ladder` over all of them. The record is the git branch `lineage/{lineage}`; `zero track {lineage}` writes "
-        "from it what is missing here.",
-    }
-    experiment = Experiment(client, uri, lineage, _experiment_id(client, lineage, tags), recorded_ms)
+    tags = {"mlflow.experimentKind": "custom_model_development"}  # else MLflow shows its pages for language models
+    if name == MATCHES:
+        note = "Matches of `zero match` and `zero elo`, one run per match; scores of the first player."
+    else:
+        tags["zero.lineage"] = name
+        note = (
+            f"Lineage `{name}`: one run per generation with its stages as child runs, and the `ladder` over all of "
+            f"them. The record is the git branch `lineage/{name}`; `zero track {name}` writes from it what is missing "
+            "here."
+        )
     with unless("RESOURCE_ALREADY_EXISTS"):
-        note = f"The players of lineage `{lineage}`, one per generation; docs/mlflow.md explains how to load one."
-        client.create_registered_model(experiment.model, tags={"zero.lineage": lineage}, description=note)
-    return experiment
+        client.create_experiment(name, tags=tags | {"mlflow.note.content": note})
+    experiment = client.get_experiment_by_name(name)
+    if experiment.lifecycle_stage != "active":
+        client.restore_experiment(experiment.experiment_id)
+    return Experiment(client, uri, name, str(experiment.experiment_id), recorded_ms)
 
 
-def open_matches(uri: str) -> Experiment:
-    """The experiment of all matches; it is created if it does not exist."""
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    tags = {
-        "mlflow.experimentKind": "custom_model_development",
-        "mlflow.note.content": "Matches of `zero match` and `zero elo`, one run per match; scores of the first player.",
-    }
-    return Experiment(client, uri, MATCHES, _experiment_id(client, MATCHES, tags))
+def model_weights(uri: str, name: str, alias: str | None, version: str | None) -> bytes:
+    """The weight file of a model version, given by its alias or its number.
 
-
-def model_weights(uri: str, name: str, alias: str | None, version: str | None) -> bytes | None:
-    """The weight file of a model version; None if the version does not exist."""
+    Raises:
+      LineageError: the version does not exist.
+      ServerError: the version has no weight file.
+    """
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     found = None
     with unless("RESOURCE_DOES_NOT_EXIST"), unless("INVALID_PARAMETER_VALUE"):
         found = client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, version)
     if found is None:
-        return None
+        wanted = f"alias {alias}" if alias else f"version {version}"
+        raise LineageError(f"MLflow at {uri} has no model {name} with {wanted}; its page `Models` lists the models")
     with tempfile.TemporaryDirectory() as folder:
         mlflow.artifacts.download_artifacts(artifact_uri=found.source, dst_path=folder, tracking_uri=uri)
         path = next(Path(folder).rglob("*.safetensors"), None)
@@ -279,21 +251,45 @@ def model_weights(uri: str, name: str, alias: str | None, version: str | None) -
         return path.read_bytes()
 
 
-def _experiment_id(client: MlflowClient, name: str, tags: dict[str, str]) -> str:
-    """The id of an experiment, which is created or restored if necessary."""
-    with unless("RESOURCE_ALREADY_EXISTS"):
-        client.create_experiment(name, tags=tags)
-    experiment = client.get_experiment_by_name(name)
-    if experiment.lifecycle_stage != "active":
-        client.restore_experiment(experiment.experiment_id)
-    return str(experiment.experiment_id)
+@contextlib.contextmanager
+def answering(uri: str) -> Iterator[None]:
+    """Turns the errors of the MLflow library into one line.
+
+    Raises:
+      ServerError: the server does not answer, or rejected a call.
+    """
+    # A probe first: its error is short, and the library would repeat a request to a hanging server for a minute.
+    try:
+        answer = requests.get(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS)
+    except requests.RequestException as error:
+        reason = f"does not answer ({type(error).__name__})"
+    else:
+        is_healthy = answer.ok and answer.text.strip() == "OK"
+        reason = "" if is_healthy else f"is not a healthy MLflow server (HTTP {answer.status_code} for /health)"
+    if reason:
+        raise ServerError(f"MLFLOW_TRACKING_URI = {uri} {reason}; start the servers with `make up`")
+    try:
+        yield
+    except (MlflowException, requests.RequestException) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ServerError(f"MLflow at {uri} failed: {reason}; check that it runs (`make up`) and repeat") from error
 
 
-def _all(search: Any) -> Iterator[Any]:
-    """The results of all pages of a search; `search` takes the token of a page."""
+@contextlib.contextmanager
+def unless(code: str) -> Iterator[None]:
+    """Ignores the server's error `code`."""
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code != code:
+            raise
+
+
+def all_pages(search: Any, *arguments: Any, **options: Any) -> Iterator[Any]:
+    """The results of all pages of a search, which is a method of `MlflowClient`."""
     token: str | None = None
     while True:
-        page = search(token)
+        page = search(*arguments, **options, page_token=token)
         yield from page
         token = page.token
         if not token:

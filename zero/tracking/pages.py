@@ -4,7 +4,10 @@ Metrics in the run of a stage have plain names (`loss`). In the parent run they 
 (`training/loss`), by which MLflow groups them. Those of the ladder are `ladder/...`, with step = generation.
 """
 
-from collections.abc import Iterable, Mapping
+import csv
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,20 +28,14 @@ from zero.storage.layout import (
     GATING_METRICS,
     MATCH_DIR,
     PROVENANCE_FILE,
+    REPLAY_METRICS,
     SELFPLAY_METRICS,
     TRAINING_CURVE,
     TRAINING_METRICS,
+    VERIFICATION_METRICS,
+    WINDOW_DIR,
 )
 from zero.storage.manifests import FileRef, LedgerEntry, PromotionDecision
-from zero.tracking.metrics import (
-    Point,
-    TrainingData,
-    check_metrics,
-    read_numbers,
-    read_text,
-    training_curve,
-    training_data,
-)
 
 WINDOW_MANIFEST = "data/window/manifest.json"
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
@@ -61,7 +58,25 @@ PARENT_METRICS = {
     "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
 }
 """Metrics of each stage in the parent run; the run of the stage has all."""
+LADDER_CHAMPION, LADDER_GAMES = "ladder/champion_generation", "ladder/total_games"
 COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations")
+
+
+class Point(NamedTuple):
+    """One value of a curve."""
+
+    name: str
+    value: float
+    step: int
+
+
+class TrainingData(NamedTuple):
+    """What a network was trained on, for MLflow's page of data sets."""
+
+    name: str
+    digest: str  # MD5 of DVC: 36 characters with its ".dir", which is MLflow's limit
+    source: str
+    profile: dict[str, int]
 
 
 class Page(NamedTuple):
@@ -100,11 +115,6 @@ def run_key(lineage: str, number: int, stage: str) -> dict[str, str]:
 def generation_key(lineage: str, number: int) -> dict[str, str]:
     """Tags that all runs of a generation have."""
     return {"zero.lineage": lineage, "zero.generation": str(number)}
-
-
-def ladder_key(lineage: str) -> dict[str, str]:
-    """Tags that identify the run of the ladder."""
-    return {"zero.lineage": lineage, "zero.stage": "ladder"}
 
 
 def generation_page(generation: Generation) -> Page:
@@ -204,8 +214,15 @@ def stage_pages(generation: Generation) -> list[Page]:
     ]
 
 
-def ladder_points(generation: Generation, earlier_games: float | None) -> list[Point]:
-    """The points of a generation in the run of the ladder. `earlier_games`: games before it; None if unknown."""
+def ladder_page(lineage: str) -> Page:
+    """The run of the ladder, without its points."""
+    note = "One point per generation: the step is the generation. The record is the ledger in git."
+    key = {"zero.lineage": lineage, "zero.stage": "ladder"}
+    return Page("ladder", key, {"mlflow.note.content": note}, {}, [], {}, None)
+
+
+def ladder_points(generation: Generation, earlier_games: float) -> list[Point]:
+    """The points of a generation in the run of the ladder. `earlier_games`: self-play games before it."""
     entry = entry_of(generation)
     numbers: dict[str, float] = {"champion_generation": entry.champion_generation}
     if entry.decision is not None:
@@ -213,8 +230,7 @@ def ladder_points(generation: Generation, earlier_games: float | None) -> list[P
         numbers |= {name: match[name] for name in ("score", "score_low", "score_high", "promoted")}
         numbers |= {"loss": training_numbers(generation)["loss"]}
         numbers |= {name: selfplay[name] for name in ("mean_length", "num_games")}
-        if earlier_games is not None:
-            numbers["total_games"] = earlier_games + selfplay["num_games"]
+        numbers["total_games"] = earlier_games + selfplay["num_games"]
     return [Point(f"ladder/{point.name}", point.value, point.step) for point in _at(generation.number, numbers)]
 
 
@@ -244,6 +260,55 @@ def champion_version(generation: Generation) -> Version:
     entry = next(made, generation.ledger[0])
     expected = decision.champion if decision else own.champion
     return _version(generation, entry, champion.weights, CHAMPION_DIR, expected)
+
+
+def check_metrics(generation: Generation) -> Iterator[tuple[str, float]]:
+    """Metrics of the stages replay and verification, as `replay/num_games`. Older lineages have none.
+
+    Raises:
+      StorageError: one of the files is damaged.
+    """
+    for stage, path, needed in (
+        ("replay", REPLAY_METRICS, "num_games"),
+        ("verification", VERIFICATION_METRICS, "selfplay_num_games"),
+    ):
+        if generation.file(path) is not None:
+            for name, value in read_numbers(generation, path, (needed,)).items():
+                yield f"{stage}/{name}", value
+
+
+def training_curve(generation: Generation) -> tuple[Point, ...]:
+    """The finite values of `plots/training.csv`, and the explained variance if the constant predictor's loss is known.
+
+    Raises:
+      StorageError: the file is missing or damaged.
+    """
+    lines = read_text(generation, TRAINING_CURVE).splitlines()
+    try:
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(lines)]
+        for row in rows:
+            if row.get("constant_value_loss", 0.0) > 0.0:
+                row["explained_variance"] = 1.0 - row["value_loss"] / row["constant_value_loss"]
+        points = [Point(n, value, int(row["step"])) for row in rows for n, value in row.items() if n != "step"]
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(generation, TRAINING_CURVE) from None
+    return tuple(point for point in points if math.isfinite(point.value))
+
+
+def training_data(generation: Generation) -> TrainingData:
+    """The window that the network was trained on; its size only if the window's manifest is on this machine.
+
+    Raises:
+      StorageError: dvc.lock is missing or damaged.
+    """
+    out = generation.outs.get(WINDOW_DIR)
+    if out is None:
+        read_text(generation, "dvc.lock")
+        raise _damaged(generation, "dvc.lock")
+    window, profile = generation.window, {}
+    if window is not None:
+        profile = {"num_games": window.num_games, "num_positions": window.num_positions}
+    return TrainingData(f"{generation.lineage}-window", out.md5, f"{generation.tag}:{WINDOW_DIR}", profile)
 
 
 def match_numbers(decision: PromotionDecision) -> dict[str, float]:
@@ -307,6 +372,37 @@ def training_numbers(generation: Generation) -> dict[str, float]:
       StorageError: the file is missing or damaged.
     """
     return read_numbers(generation, TRAINING_METRICS, ("step", "loss"))
+
+
+def read_text(generation: Generation, path: str) -> str:
+    """A text file of a generation.
+
+    Raises:
+      StorageError: it is missing or is not text.
+    """
+    content = generation.file(path)
+    try:
+        if content is not None:
+            return content.decode()
+    except UnicodeDecodeError:
+        pass
+    raise StorageError(f"cannot read {path} of {generation.tag}; restore it with `git checkout` at the tag")
+
+
+def read_numbers(generation: Generation, path: str, needed: tuple[str, ...]) -> dict[str, float]:
+    """Numbers of a metrics file by name; `{"ended": {"passes": 9}}` gives `ended_passes`.
+
+    Raises:
+      StorageError: the file is missing or damaged, or lacks one of the names in `needed`.
+    """
+    text = read_text(generation, path)
+    try:
+        numbers = dict(_flat_numbers(json.loads(text), ""))
+    except (ValueError, AttributeError):
+        raise _damaged(generation, path) from None
+    if not numbers.keys() >= set(needed):
+        raise _damaged(generation, path)
+    return numbers
 
 
 def entry_of(generation: Generation) -> LedgerEntry:
@@ -408,19 +504,28 @@ def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folde
     )
 
 
-def flatten(section: BaseModel, prefix: str = "") -> dict[str, str]:
+def flatten(section: BaseModel) -> dict[str, str]:
     """All parameters as flat strings, such as `{"training.batch_size": "256"}`."""
     flat: dict[str, str] = {}
 
     def visit(name: str, value: Any) -> None:
-        if isinstance(value, dict):
-            for key, child in value.items():
-                visit(f"{name}.{key}" if name else key, child)
-        elif isinstance(value, list):
-            for index, child in enumerate(value):
-                visit(f"{name}.{index}", child)
+        if isinstance(value, dict | list):
+            for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+                visit(f"{name}.{key}" if name else str(key), child)
         else:
             flat[name] = str(value)
 
-    visit(prefix, section.model_dump(mode="json"))
+    visit("", section.model_dump(mode="json"))
     return flat
+
+
+def _flat_numbers(tree: dict[str, object], prefix: str) -> Iterator[tuple[str, float]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat_numbers(value, f"{prefix}{name}_")
+        elif isinstance(value, int | float):
+            yield prefix + name, float(value)
+
+
+def _damaged(generation: Generation, path: str) -> StorageError:
+    return StorageError(f"{path} of {generation.tag} is damaged; restore it with `git checkout` at the tag")

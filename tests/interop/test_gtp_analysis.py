@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from tests.interop.gtp.engines import GO5, answer, engine, stones
+from tests.interop.engines import GO5, answer, engine, stones
 from zero.games.coordinates import name_to_action
-from zero.interop.gtp import analysis
-from zero.interop.gtp.analysis import MAX_VARIATION_MOVES, kata_line, leela_zero_line, reported_moves, winrate
+from zero.interop import gtp_analysis as analysis
+from zero.interop.gtp_analysis import MAX_VARIATION_MOVES, analysis_line, reported_moves, winrate
 from zero.play.search_result import SearchResult
 from zero.statistics import wilson_interval
 
@@ -59,33 +59,26 @@ RESULT = found({"C3": 60, "D3": 30, "pass": 10}, {"C3": 0.5, "D3": -1.0, "pass":
 
 
 def test_lizzie_parses_visits_winrates_and_variations():
-    assert as_lizzie(leela_zero_line(GO5, RESULT, variation)) == {
+    assert as_lizzie(analysis_line(GO5, RESULT, variation)) == {
         "C3": (60, 75.0, ["C3", "pass", "A5"]),
         "D3": (30, 0.0, ["D3", "pass", "A5"]),
         "pass": (10, 100.0, ["pass", "pass", "A5"]),
     }
 
 
-@pytest.mark.parametrize("line", [leela_zero_line, kata_line])
-def test_sabaki_parses_both_formats(line):
-    variations = as_sabaki(line(GO5, RESULT, variation))
+def test_sabaki_parses_the_same():
+    variations = as_sabaki(analysis_line(GO5, RESULT, variation))
     assert [fields["move"] for fields in variations] == ["C3", "D3"]  # Sabaki skips a pass
     assert [fields["percent"] for fields in variations] == pytest.approx([75.0, 0.0])
     assert [fields["order"] for fields in variations] == ["0", "1"]
     assert [fields["pv"] for fields in variations] == [["C3"], ["D3"]]
-
-
-def test_probabilities_are_scaled_for_leela_zero_and_fractions_for_katago():
     low = wilson_interval(0.75, 60)[0]
     prior = RESULT.prior[name_to_action(GO5, "C3")]
-    lz, kata = (as_sabaki(line(GO5, RESULT, variation))[0] for line in (leela_zero_line, kata_line))
-    assert (lz["prior"], lz["lcb"]) == (str(round(10000 * prior)), str(round(10000 * low)))
-    assert (float(kata["prior"]), float(kata["lcb"])) == pytest.approx((prior, low), abs=1e-6)
-    assert float(kata["utility"]) == pytest.approx(0.5)
+    assert (variations[0]["prior"], variations[0]["lcb"]) == (str(round(10000 * prior)), str(round(10000 * low)))
 
 
 def test_without_visits_the_moves_with_the_highest_priors_are_reported():
-    moves = as_lizzie(leela_zero_line(GO5, found({}), variation))
+    moves = as_lizzie(analysis_line(GO5, found({}), variation))
     assert list(moves) == ["pass", "E1", "D1", "C1", "B1"]
     assert all(visits == 0 and percent == 60.0 for visits, percent, _ in moves.values())
 
@@ -93,11 +86,11 @@ def test_without_visits_the_moves_with_the_highest_priors_are_reported():
 def test_the_number_of_reported_moves_is_limited():
     assert len(reported_moves(RESULT)) == 3
     assert len(reported_moves(RESULT, 2)) == 2
-    assert list(as_lizzie(leela_zero_line(GO5, RESULT, variation, 1))) == ["C3"]
+    assert list(as_lizzie(analysis_line(GO5, RESULT, variation, 1))) == ["C3"]
 
 
 def test_long_variations_are_cut():
-    line = leela_zero_line(GO5, found({"C3": 1}), lambda action: (action,) * 500)
+    line = analysis_line(GO5, found({"C3": 1}), lambda action: (action,) * 500)
     assert len(as_lizzie(line)["C3"][2]) == MAX_VARIATION_MOVES
 
 
@@ -107,7 +100,7 @@ def test_a_winrate_is_a_scaled_value(value, chance):
 
 
 def test_an_analysis_that_is_interrupted_at_once_reports_one_line(monkeypatch):
-    monkeypatch.setattr("zero.interop.gtp.analysis.POLL_SECONDS", 60.0)  # a busy machine completes the search too
+    monkeypatch.setattr("zero.interop.gtp_analysis.POLL_SECONDS", 60.0)  # a busy machine completes the search too
     one = engine()
     moves = as_lizzie(answer(one, "lz-analyze b 6000"))
     assert sum(visits for visits, _, _ in moves.values()) == 30
@@ -119,26 +112,24 @@ def test_an_analysis_that_is_interrupted_at_once_reports_one_line(monkeypatch):
 def test_an_analysis_uses_the_requested_colour():
     one = engine()
     answer(one, "play b C3")
-    whites, blacks = (as_sabaki(answer(one, f"kata-analyze {colour} interval 10"))[0] for colour in "wb")
+    whites, blacks = (as_sabaki(answer(one, f"lz-analyze {colour} interval 10"))[0] for colour in "wb")
     assert whites["winrate"] != blacks["winrate"]
-    assert as_sabaki(answer(one, "kata-analyze 10 maxmoves 2 ownership true avoid b C3 5"))[0]["move"]
+    assert as_sabaki(answer(one, "lz-analyze 10 maxmoves 2 minmoves 1 avoid b C3 5"))[0]["move"]
 
 
-@pytest.mark.parametrize("prefix", ["lz", "kata"])
-def test_a_move_with_analysis_equals_the_move_without(prefix):
+def test_a_move_with_analysis_equals_the_move_without():
     one, other = engine(), engine()
-    *infos, play = answer(one, f"{prefix}-genmove_analyze b 10").split("\n")
+    *infos, play = answer(one, "lz-genmove_analyze b 10").split("\n")
     assert play == f"play {answer(other, 'genmove b')}"
     assert infos
     assert all(line.startswith("info move") for line in infos)
     assert stones(one) == stones(other)
 
 
-@pytest.mark.parametrize("prefix", ["lz", "kata"])
-def test_an_analysis_continues_if_its_first_round_evaluates_only_the_root(prefix, monkeypatch):
+def test_an_analysis_continues_if_its_first_round_evaluates_only_the_root(monkeypatch):
     for name in ("MIN_INTERVAL_SECONDS", "MIN_SEARCH_SECONDS"):
         monkeypatch.setattr(analysis, name, 1e-9)
     one, other = engine(), engine()
-    *infos, play = answer(one, f"{prefix}-genmove_analyze b 0").split("\n")
+    *infos, play = answer(one, "lz-genmove_analyze b 0").split("\n")
     assert play == f"play {answer(other, 'genmove b')}"
     assert len(infos) > 2

@@ -1,38 +1,57 @@
-"""The GTP engine: the commands that Sabaki, Lizzie, GoGui and twogtp send, for one session.
+"""The Go Text Protocol (GTP), version 2: any player as an engine for Sabaki, Lizzie, GoGui, twogtp or a script.
 
-`protocol` parses and formats the text; `serve` runs the loop. The protocol leaves open:
+This module has the commands and the loop.
 
-- `play` and `genmove` accept any colour at any time, also after two passes; see `game`.
+| module | purpose |
+|---|---|
+| `gtp_protocol` | reads lines, parses commands and their arguments, formats answers |
+| `gtp_game` | the game of the controller: moves in any order of colours, komi, score |
+| `gtp_setup` | handicap stones and SGF files |
+| `gtp_clock` | time settings and the seconds for a move |
+| `gtp_analysis` | searches that report while they run, in the format of Leela Zero |
+
+The protocol leaves open:
+
+- `play` and `genmove` accept any colour at any time, also after two passes; see `gtp_game`.
 - Komi is any number. Score and search use it; a network keeps what it learned at the komi of its training.
 - `final_score` counts areas with all stones on the board. Dead stones count as alive, so play until they are captured.
 - `final_status_list` therefore lists every stone as alive.
+
+Source: Gunnar Farneback, Specification of the Go Text Protocol, version 2, draft 2 (2002),
+https://www.lysator.liu.se/~gunnar/gtp/; the README of Leela Zero for the analysis.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple, TextIO
 
 from zero import __version__
 from zero.errors import ZeroError
 from zero.games.coordinates import action_to_name
 from zero.games.position import BLACK, GO, Rules
-from zero.interop.gtp import arguments as parse
-from zero.interop.gtp.analysis import Format, analyse, analyse_move, kata_line, leela_zero_line
-from zero.interop.gtp.arguments import SYNTAX_ERROR, AnalysisRequest
-from zero.interop.gtp.clock import Clock
-from zero.interop.gtp.game import Game, Move, without_length_limit
-from zero.interop.gtp.protocol import CommandError
-from zero.interop.gtp.setup import (
-    MIN_HANDICAP,
-    free_handicap_points,
-    game_of,
-    handicap_points,
-    load_setup,
-    read_text,
+from zero.interop.gtp_analysis import analyse, analyse_move
+from zero.interop.gtp_clock import Clock
+from zero.interop.gtp_game import Game, Move, without_length_limit
+from zero.interop.gtp_protocol import (
+    SYNTAX_ERROR,
+    AnalysisRequest,
+    CommandError,
+    Lines,
+    format_answer,
+    parse_action,
+    parse_analysis,
+    parse_colour,
+    parse_command,
+    parse_count,
+    parse_number,
+    parse_time_left,
+    parse_time_settings,
 )
+from zero.interop.gtp_setup import MIN_HANDICAP, free_handicap_points, game_of, handicap_points, load_setup
 from zero.players.player import RESIGN
 from zero.players.session import NetworkSession, Session
 
@@ -67,12 +86,7 @@ class Engine:
     """A session that is driven by GTP commands."""
 
     def __init__(
-        self,
-        session: Session,
-        rules: Rules,
-        interrupted: Callable[[float], bool] = lambda seconds: True,
-        name: str = "zero",
-        version: str = __version__,
+        self, session: Session, rules: Rules, interrupted: Callable[[float], bool] = lambda seconds: True
     ) -> None:
         """Sets up the empty board.
 
@@ -81,8 +95,6 @@ class Engine:
           rules: the game, board and komi at the start.
           interrupted: waits up to a number of seconds and returns True if the next command has come, which ends an
             analysis.
-          name: answer to `name`.
-          version: answer to `version`.
         """
         self._session = session
         self._interrupted = interrupted
@@ -91,9 +103,10 @@ class Engine:
         self.has_quit = False
         session.new_game(self._game.rules)
         self._session_rules = self._game.rules  # compared by identity: komi and length make new rules
-        constants = {"name": name, "version": version, "protocol_version": PROTOCOL_VERSION}
         self._commands: dict[str, Signature] = {
-            **{key: Signature(partial(_constant, text)) for key, text in constants.items()},
+            "name": Signature(lambda _: "zero"),
+            "version": Signature(lambda _: __version__),
+            "protocol_version": Signature(lambda _: PROTOCOL_VERSION),
             "known_command": Signature(self._known_command, 1),
             "list_commands": Signature(lambda _: "\n".join(self._commands)),
             "quit": Signature(self._quit),
@@ -119,11 +132,10 @@ class Engine:
                 "set_free_handicap": Signature(self._set_free_handicap, 1, UNLIMITED),  # Sabaki, GoGui, twogtp
             }
         if isinstance(session, NetworkSession):
-            for prefix, line_format in (("lz", leela_zero_line), ("kata", kata_line)):  # Lizzie, Sabaki
-                analyze = partial(self._analyze, session, line_format)
-                genmove = partial(self._genmove_analyze, session, line_format)
-                self._commands[f"{prefix}-analyze"] = Signature(analyze, 0, UNLIMITED)
-                self._commands[f"{prefix}-genmove_analyze"] = Signature(genmove, 0, UNLIMITED)
+            self._commands |= {  # Lizzie, Sabaki
+                "lz-analyze": Signature(partial(self._analyze, session), 0, UNLIMITED),
+                "lz-genmove_analyze": Signature(partial(self._genmove_analyze, session), 0, UNLIMITED),
+            }
 
     def run(self, name: str, arguments: Arguments) -> str | Iterator[str]:
         """Executes a command. Commands that report while they run return an iterator over the lines of the answer.
@@ -152,7 +164,7 @@ class Engine:
     # board and setup
 
     def _boardsize(self, args: Arguments) -> str:
-        self._start(self._rules_for(parse.non_negative_int(args[0])))
+        self._start(self._rules_for(parse_count(args[0])))
         return ""
 
     def _clear_board(self, _: Arguments) -> str:
@@ -178,7 +190,7 @@ class Engine:
         return rules
 
     def _komi(self, args: Arguments) -> str:
-        self._game.set_komi(parse.number(args[0]))
+        self._game.set_komi(parse_number(args[0]))
         return ""
 
     def _fixed_handicap(self, args: Arguments) -> str:
@@ -191,7 +203,7 @@ class Engine:
         rules = self._game.rules
         self._check_empty_board()
         try:
-            points = tuple(parse.action_of(rules, arg) for arg in args)
+            points = tuple(parse_action(rules, arg) for arg in args)
         except CommandError:
             raise CommandError("bad vertex list") from None
         enough = MIN_HANDICAP <= len(points) < rules.num_points
@@ -201,7 +213,7 @@ class Engine:
         return ""
 
     def _num_handicap_stones(self, args: Arguments) -> int:
-        num_stones = parse.non_negative_int(args[0])
+        num_stones = parse_count(args[0])
         self._check_empty_board()
         return num_stones
 
@@ -221,10 +233,13 @@ class Engine:
         """`loadsgf FILE [MOVE]`. The file's name may contain blanks; a number at the end is that of a move."""
         before_move = None
         if len(args) > 1 and args[-1].isdecimal():
-            before_move, args = parse.non_negative_int(args[-1]), args[:-1]
+            before_move, args = parse_count(args[-1]), args[:-1]
         try:
-            loaded = load_setup(read_text(Path(" ".join(args))), self._game.rules.game, before_move)
+            text = Path(" ".join(args)).read_text(encoding="utf-8", errors="replace")
+            loaded = load_setup(text, self._game.rules.game, before_move)
             self._game = game_of(loaded, self._rules_for(loaded.size))
+        except OSError as error:
+            raise CommandError(f"cannot load file: {error.strerror}") from None
         except ZeroError as error:
             raise CommandError(f"cannot load file: {error}") from None
         self._clock.restart()
@@ -233,8 +248,8 @@ class Engine:
     # moves
 
     def _play(self, args: Arguments) -> str:
-        colour = parse.colour_of(args[0])
-        self._game.play(Move(colour, parse.action_of(self._game.rules, args[1])))
+        colour = parse_colour(args[0])
+        self._game.play(Move(colour, parse_action(self._game.rules, args[1])))
         return ""
 
     def _undo(self, _: Arguments) -> str:
@@ -242,14 +257,14 @@ class Engine:
         return ""
 
     def _genmove(self, args: Arguments) -> str:
-        colour = parse.colour_of(args[0])
+        colour = parse_colour(args[0])
         started = time.perf_counter()
         action = self._choose(colour)
         self._clock.spend(colour, time.perf_counter() - started)
         return self._play_own(colour, action)
 
     def _reg_genmove(self, args: Arguments) -> str:
-        return self._name(self._choose(parse.colour_of(args[0])))
+        return self._name(self._choose(parse_colour(args[0])))
 
     def _choose(self, colour: int) -> int:
         """Action that the player chooses for a colour, within the time of the clock."""
@@ -286,30 +301,26 @@ class Engine:
     # time
 
     def _time_settings(self, args: Arguments) -> str:
-        self._clock.configure(parse.time_settings(args))
+        self._clock.configure(parse_time_settings(args))
         return ""
 
     def _time_left(self, args: Arguments) -> str:
-        self._clock.set_left(*parse.time_left(args))
+        self._clock.set_left(*parse_time_left(args))
         return ""
 
     # analysis and score
 
-    def _analyze(self, session: NetworkSession, line_format: Format, args: Arguments) -> Iterator[str]:
-        request = parse.analysis_request(args)
+    def _analyze(self, session: NetworkSession, args: Arguments) -> Iterator[str]:
+        request = parse_analysis(args)
         self._update_session(self._colour(request))
-        return analyse(session, self._game.rules, line_format, request, self._interrupted)
+        return analyse(session, self._game.rules, request, self._interrupted)
 
-    def _genmove_analyze(self, session: NetworkSession, line_format: Format, args: Arguments) -> Iterator[str]:
-        request = parse.analysis_request(args)
-        self._update_session(self._colour(request))
-        return self._analyse_and_play(session, line_format, request, self._colour(request))
-
-    def _analyse_and_play(
-        self, session: NetworkSession, line_format: Format, request: AnalysisRequest, colour: int
-    ) -> Iterator[str]:
+    def _genmove_analyze(self, session: NetworkSession, args: Arguments) -> Iterator[str]:
+        request = parse_analysis(args)
+        colour = self._colour(request)
+        self._update_session(colour)
         started = time.perf_counter()
-        yield from analyse_move(session, self._game.rules, line_format, request, self._seconds(colour))
+        yield from analyse_move(session, self._game.rules, request, self._seconds(colour))
         self._clock.spend(colour, time.perf_counter() - started)
         yield f"play {self._play_own(colour, session.best_action())}"
 
@@ -323,5 +334,45 @@ class Engine:
         return "\n".join(" ".join(action_to_name(self._game.rules, point) for point in chain) for chain in chains)
 
 
-def _constant(text: str, _: Arguments) -> str:
-    return text
+def serve_gtp(commands: IO[Any], answers: TextIO, new_engine: Callable[[Callable[[float], bool]], Engine]) -> None:
+    """Answers commands until `quit`, until the input ends, or until no one reads the answers.
+
+    Args:
+      commands: input; it is read from its file descriptor, so pass `sys.stdin` unread.
+      answers: output.
+      new_engine: makes the engine. Its argument waits up to a number of seconds and returns True if the next line has
+        come.
+    """
+    lines = Lines(commands)
+    try:
+        _serve(lines, answers, new_engine(lines.wait))
+    except (BrokenPipeError, KeyboardInterrupt):
+        return
+
+
+def _serve(lines: Lines, answers: TextIO, engine: Engine) -> None:
+    def write(text: str) -> None:
+        answers.write(text)
+        answers.flush()
+
+    while not engine.has_quit:
+        if (line := lines.next()) is None:
+            return
+        if (command := parse_command(line)) is None:
+            continue
+        try:
+            result = engine.run(command.name, command.arguments)
+            if isinstance(result, str):
+                write(format_answer("=", command.id, result))
+                continue
+            first = next(result, None)  # if this fails, the answer can still begin with `?`
+        except ZeroError as error:
+            write(format_answer("?", command.id, str(error)))
+            continue
+        write(f"={command.id}\n")
+        try:
+            for row in chain([] if first is None else [first], result):
+                write(f"{row}\n")
+        except ZeroError as error:
+            log.warning("%s ended early: %s", command.name, error)  # the answer has begun and cannot become a failure
+        write("\n")

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.interop.gtp.engines import GO5, engine_program, network_session, random_session, transcript
-from tests.interop.gtp.test_analysis import as_lizzie
+from tests.interop.engines import GO5, engine_program, network_session, random_session, transcript
+from tests.interop.test_gtp_analysis import as_lizzie
 from tests.search.evaluators import HashEvaluator
 from zero.errors import StorageError
-from zero.interop.gtp.engine import Engine
-from zero.interop.gtp.protocol import parse_command
-from zero.interop.gtp.serve import serve_gtp
+from zero.interop.gtp import Engine, serve_gtp
+from zero.interop.gtp_protocol import parse_command
 
 ANSWER = re.compile(r"([=?])(\d*)(?: ([^\n]+(?:\n[^\n]+)*)|(?:\n[^\n]+)*)?\n\n")
 
@@ -45,11 +44,6 @@ def test_the_end_of_the_input_ends_the_loop():
     assert transcript(b"# only a comment") == ""
 
 
-def test_a_line_that_is_too_long_is_rejected_and_the_next_is_answered():
-    text = transcript(b"play b " + b"C3 " * 100_000 + b"\n7 name\n")
-    assert [(sign, number) for sign, number, _ in answers(text)] == [("?", ""), ("=", "7")]
-
-
 def test_an_analysis_is_one_answer_that_ends_with_the_next_command():
     text = transcript(b"1 lz-analyze b 10\n2 name\n")
     first, rest = text.split("\n\n", 1)
@@ -67,7 +61,7 @@ def test_an_analysis_continues_until_a_line_comes(next_line):
     with os.fdopen(source, "rb") as file:
         thread = Thread(target=serve_gtp, args=(file, out, lambda interrupted: Engine(session, GO5, interrupted)))
         thread.start()
-        os.write(target, b"kata-analyze interval 5\n")
+        os.write(target, b"lz-analyze interval 5\n")
         deadline = time.monotonic() + 60
         while out.getvalue().count("\n") < 6 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -148,7 +142,7 @@ def test_it_ends_if_no_one_reads_the_answers():
 VOCABULARY = """
 1 22 play genmove b w black white C3 A1 pass Z9 E5 undo komi 7.5 -1 nan boardsize 5 2 9 showboard clear_board
 final_score final_status_list alive loadsgf /dev/null time_settings 0 1 time_left reg_genmove lz-analyze
-kata-genmove_analyze interval maxmoves set_free_handicap fixed_handicap place_free_handicap 4 # list_commands
+lz-genmove_analyze interval maxmoves set_free_handicap fixed_handicap place_free_handicap 4 # list_commands
 known_command quit_ name version
 """
 WORDS = st.sampled_from(VOCABULARY.split())

@@ -1,4 +1,4 @@
-"""`zero play`: a game with a person at the terminal.
+"""`zero play`: a game in the terminal, of a person against any player or of two people with a player that gives hints.
 
 Only `quit`, the end of the input, or Ctrl-C twice ends the game; wrong input never does.
 """
@@ -13,8 +13,8 @@ from zero.data.sgf import SgfHead, moves_to_sgf, result
 from zero.errors import MoveError, ZeroError
 from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.position import BLACK, GO, Rules
-from zero.interop.gtp.analysis import reported_moves
-from zero.interop.terminal import drawing
+from zero.interop import drawing
+from zero.interop.gtp_analysis import reported_moves
 from zero.players.board import Board
 from zero.players.player import RESIGN
 from zero.players.session import NetworkSession, Session
@@ -264,8 +264,7 @@ class TerminalGame:
 
     def _draw(self) -> None:
         board = self._board
-        last = board.actions[-1] if board.actions and board.actions[-1] < self._rules.num_points else None
-        for text in drawing.board_lines(self._rules, board.stones, last, self._in_colour):
+        for text in drawing.board_lines(self._rules, board.stones, board.actions[-1:], self._in_colour):
             self._console.print(text)
         if self._rules.game == GO:
             black, white = (board.num_captured(-colour) for colour in (1, -1))
@@ -277,7 +276,7 @@ class TerminalGame:
 
     @property
     def _in_colour(self) -> bool:
-        return self._console.color_system is not None
+        return self._console.color_system is not None and not self._console.no_color
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

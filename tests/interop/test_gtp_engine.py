@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.interop.gtp.engines import GO5, GOMOKU, answer, answers, engine, network_session, random_session, stones
+from tests.interop.engines import GO5, GOMOKU, answer, answers, engine, network_session, random_session, stones
 from zero import __version__
 from zero.games.position import NUM_PASSES
 from zero.games.rules import go_rules
@@ -18,7 +18,7 @@ from zero.search.evaluator import UniformEvaluator
 REQUIRED = """
 protocol_version name version known_command list_commands quit boardsize clear_board komi fixed_handicap
 place_free_handicap set_free_handicap play genmove undo time_settings time_left final_score final_status_list
-loadsgf reg_genmove showboard lz-analyze kata-analyze lz-genmove_analyze kata-genmove_analyze
+loadsgf reg_genmove showboard lz-analyze lz-genmove_analyze
 """
 POINT = re.compile(r"[A-E][1-5]|pass")
 
@@ -62,7 +62,7 @@ def test_a_player_without_a_network_has_no_analysis_commands():
         *("time_left b 3", "time_left x 3 3", "time_left b x 3", "final_status_list", "final_status_list maybe"),
         *("fixed_handicap", "fixed_handicap x", "known_command", "name x", "quit now", "showboard x", "loadsgf"),
         *("reg_genmove", "place_free_handicap", "set_free_handicap"),
-        *("lz-analyze x", "lz-analyze b 10 maxmoves", "lz-analyze interval", "kata-analyze b 10 nonsense 3"),
+        *("lz-analyze x", "lz-analyze b 10 maxmoves", "lz-analyze interval", "lz-genmove_analyze b 10 nonsense 3"),
     ],
 )
 def test_wrong_arguments_are_a_syntax_error(line):
@@ -83,7 +83,7 @@ def test_a_player_without_a_network_plays_on_every_board(size):
     assert answers(one, f"boardsize {size};clear_board;komi 0.5") == ["", "", ""]
     for colour in "bwbw":
         assert not answer(one, f"genmove {colour}").startswith("?")
-    assert f"\n{size:2d} " in "\n" + answer(one, "showboard")
+    assert f"\n{size:2d}" in answer(one, "showboard")
 
 
 @pytest.mark.parametrize("size", [0, 1, 20, 25])
@@ -163,7 +163,7 @@ def test_reg_genmove_plays_nothing():
 
 def test_reg_genmove_takes_no_time_from_the_clock(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("zero.interop.gtp.engine.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("zero.interop.gtp.time.perf_counter", lambda: now[0])
 
     class Slow(PlayerSession):
         allowed: ClassVar[list[float]] = []
@@ -268,11 +268,11 @@ def test_the_board_is_drawn_with_its_coordinates():
     answers(one, "play b B1;play w A1;play b A2")
     assert answer(one, "showboard").split("\n") == [
         "   A B C D E",
-        " 5 . . . . .",
-        " 4 . . . . .",
-        " 3 . . . . .",
-        " 2 X . . . .",
-        " 1 . X . . .",
+        " 5 . . . . . 5",
+        " 4 . . . . . 4",
+        " 3 . . . . . 3",
+        " 2(X). . . . 2",
+        " 1 . X . . . 1",
         "   A B C D E",
         "Black (X) has captured 1, White (O) 0",
         "komi 0.5",
@@ -323,7 +323,7 @@ def test_a_period_without_stones_sets_no_time_limit():
 def test_a_player_resigns_below_its_threshold():
     one = engine(network_session(GO5, resign_threshold=1.0))
     answers(one, "play b C3;play w D3")
-    assert answers(one, "genmove b;kata-genmove_analyze b 10")[0] == "resign"
+    assert answers(one, "genmove b;lz-genmove_analyze b 10")[0] == "resign"
     assert stones(one) == {"C3", "D3"}
 
 

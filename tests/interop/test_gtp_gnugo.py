@@ -1,10 +1,8 @@
-"""Complete games between our engine and GNU Go with GNU Go as the scorer, and a regression file of GNU Go's kind."""
-
-import re
+"""Complete games between our engine and GNU Go with GNU Go as the scorer."""
 
 import pytest
 
-from tests.interop.gtp.engines import engine_program
+from tests.interop.engines import engine_program
 from tests.oracle.gnugo import GnuGo, needs_gnugo
 from tests.oracle.gtp import GtpProgram
 
@@ -78,61 +76,3 @@ def test_moves_of_a_random_player_are_legal_for_gnugo_on_other_boards():
                 gnugo.ask(f"play {colour} {ours.ask(f'genmove {colour}')}")
             points = {name.split()[1] for name in all_stones(gnugo)}
             assert set(ours.ask("final_status_list alive").split()) == points
-
-
-REGRESSION = """
-# An untrained search must find these: Black's wall wins once both have passed.
-loadsgf {folder}/wall.sgf
-10 reg_genmove black
-#? [PASS]
-
-loadsgf {folder}/wall.sgf 7
-20 reg_genmove white
-#? [!PASS]*
-
-30 final_score
-#? [B\\+24\\.5|B\\+25]*
-
-loadsgf {folder}/wall.sgf 2
-40 final_score
-#? [B\\+24\\.5]
-
-50 boardsize 9
-#? [unacceptable size]
-
-loadsgf {folder}/none.sgf
-60 protocol_version
-#? [2]
-"""
-WALL = "(;GM[1]SZ[5]KM[0.5];B[ca];W[];B[cb];W[];B[cc];W[];B[cd];W[];B[ce];W[])"
-
-
-def run_regression(program: GtpProgram, text: str) -> dict[int, tuple[str, str]]:
-    """Answers to a file in the format of GNU Go's `regression` folder, each with its expected pattern."""
-    results, last, answer = {}, 0, ""
-    for line in text.splitlines():
-        if match := re.fullmatch(r"#\? \[(.*)\]\*?", line):
-            results[last] = (answer, match[1])
-        elif line.strip() and not line.startswith("#"):
-            number = re.match(r"\d+", line)
-            last = int(number[0]) if number else last
-            try:
-                answer = program.ask(line)
-            except RuntimeError as error:
-                answer = str(error).split(": ", 1)[1]
-            answer = re.sub(r"^\d+\s*", "", answer) if number else answer
-    return results
-
-
-def matches(answer: str, pattern: str) -> bool:
-    """Matches like GNU Go's `regress.awk`: an expression for the complete answer, negated by a leading `!`."""
-    wanted = not pattern.startswith("!")
-    return bool(re.fullmatch(pattern.removeprefix("!"), answer, re.IGNORECASE)) == wanted
-
-
-def test_a_regression_file_passes(tmp_path):
-    (tmp_path / "wall.sgf").write_text(WALL)
-    with engine_program("uniform") as program:
-        results = run_regression(program, REGRESSION.format(folder=tmp_path))
-    assert list(results) == [10, 20, 30, 40, 50, 60]
-    assert {number: matches(*result) for number, result in results.items()} == dict.fromkeys(results, True), results

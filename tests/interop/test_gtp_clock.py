@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zero.games.position import BLACK, WHITE
-from zero.interop.gtp.clock import LAG_SECONDS, MIN_SECONDS, Clock, TimeLeft, TimeSettings
+from zero.interop.gtp_clock import LAG_SECONDS, MIN_SECONDS, Clock
+from zero.interop.gtp_protocol import TimeLeft, TimeSettings
 
 
 def clock(*settings):

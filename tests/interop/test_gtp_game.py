@@ -9,7 +9,7 @@ from tests.oracle.go import EMPTY_BOARD, after
 from zero.errors import MoveError
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
-from zero.interop.gtp.game import Move, alternating_actions, colour_to_play
+from zero.interop.gtp_game import Move, alternating_actions, colour_to_play
 from zero.players.board import Board
 
 SIZE = 4

@@ -1,4 +1,4 @@
-"""Engines for the tests: in this process, or as a separate program (`python -m tests.interop.gtp.engines KIND`)."""
+"""Engines for the tests: in this process, or as a separate program (`python -m tests.interop.engines KIND`)."""
 
 import io
 import os
@@ -10,12 +10,11 @@ from tests.search.evaluators import HashEvaluator
 from zero.config.play import SearchParams
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
-from zero.interop.gtp.engine import Engine
-from zero.interop.gtp.serve import serve_gtp
+from zero.interop.gtp import Engine, serve_gtp
 from zero.play.player import SingleGamePlayer
 from zero.players.session import NetworkSession, PlayerSession, Session
 from zero.players.uniform import UniformPlayer
-from zero.search.evaluator import Evaluator, UniformEvaluator
+from zero.search.evaluator import Evaluator
 
 GO5, GO9 = go_rules(5, 5, 0.5), go_rules(9, 9, 7.5)
 GOMOKU = gomoku_rules(6, 6, 4)
@@ -56,9 +55,9 @@ def answer(one: Engine, line: str) -> str:
     name, *words = line.split()
     try:
         result = one.run(name, tuple(words))
+        return result if isinstance(result, str) else "\n".join(result)
     except ZeroError as error:
         return f"? {error}"
-    return result if isinstance(result, str) else "\n".join(result)
 
 
 def answers(one: Engine, lines: str) -> list[str]:
@@ -82,8 +81,8 @@ def stones(one: Engine) -> set[str]:
 
 
 def engine_program(kind: str) -> GtpProgram:
-    """An engine as a separate program: `network`, `uniform`, `random` or `gomoku`."""
-    return GtpProgram([sys.executable, "-m", "tests.interop.gtp.engines", kind])
+    """An engine as a separate program: `network` or `random`."""
+    return GtpProgram([sys.executable, "-m", "tests.interop.engines", kind])
 
 
 def network_9x9() -> Evaluator:
@@ -103,15 +102,10 @@ def network_9x9() -> Evaluator:
 def main() -> None:
     """Serves one of them on standard input and output."""
     kind = sys.argv[1]
-    rules = {"gomoku": GOMOKU, "uniform": GO5}.get(kind, GO9)
-    session: Session
-    if kind == "random":
-        session = random_session(rules)
-    elif kind == "network":
-        session = network_session(rules, network_9x9(), num_simulations=24)
-    else:
-        session = network_session(rules, UniformEvaluator(), num_simulations=200)
-    serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(session, rules, interrupted))
+    session: Session = random_session(GO9)
+    if kind == "network":
+        session = network_session(GO9, network_9x9(), num_simulations=24)
+    serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(session, GO9, interrupted))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,8 @@ Settings are those of the protocol: a main time, then periods of a number of sec
 byo-yomi).
 """
 
-from typing import NamedTuple
-
 from zero.games.position import BLACK, WHITE
+from zero.interop.gtp_protocol import TimeLeft, TimeSettings
 
 USED_FRACTION = 0.9
 """Fraction of the time of a move that a search may use."""
@@ -17,21 +16,6 @@ MOVES_PER_POINT = 0.4
 """Expected moves of one player in a game, for each point of the board."""
 MIN_MOVES_LEFT = 10
 """Minimum number of moves that are expected to follow, however long the game has lasted."""
-
-
-class TimeSettings(NamedTuple):
-    """Arguments of `time_settings`. A period with 0 stones means no time limit."""
-
-    main_seconds: float
-    period_seconds: float
-    period_stones: int
-
-
-class TimeLeft(NamedTuple):
-    """Time of one player: seconds of the main time (0 stones), or of a period for the remaining stones."""
-
-    seconds: float
-    stones: int
 
 
 class Clock:

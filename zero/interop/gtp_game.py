@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 from zero.errors import MoveError
 from zero.games.coordinates import LETTERS, action_to_name
-from zero.games.position import BLACK, EMPTY, GO, WHITE, Rules
+from zero.games.position import BLACK, GO, WHITE, Rules
 from zero.games.rules import go_rules, gomoku_rules
-from zero.interop.gtp.protocol import CommandError
+from zero.interop.drawing import STONES, board_lines
+from zero.interop.gtp_protocol import CommandError
 from zero.players.board import Board
 
 ILLEGAL_MOVE = "illegal move"
 MIN_SIZE, MAX_SIZE = 2, len(LETTERS)
 LENGTH_FACTOR = 4
 """A controller's games have no maximum length. They start with this multiple of the rules' length, which then grows."""
-STONE_SYMBOLS = {BLACK: "X", WHITE: "O", EMPTY: "."}
 
 
 class Move(NamedTuple):
@@ -159,20 +159,15 @@ class Game:
 
     def drawing(self) -> str:
         """The board with its coordinates, for `showboard`."""
-        columns = "   " + " ".join(LETTERS[: self.rules.columns])
-        stones = self.board.stones.reshape(self.rules.rows, self.rules.columns)
-        rows = [
-            f"{self.rules.rows - row:2d} " + " ".join(STONE_SYMBOLS[int(colour)] for colour in stones[row])
-            for row in range(self.rules.rows)
-        ]
-        notes = ["Black (X) has captured {}, White (O) {}".format(*map(self.board.num_captured, (WHITE, BLACK)))]
+        actions = self.board.actions
+        lines = [line.plain for line in board_lines(self.rules, self.board.stones, actions[-1:], in_colour=False)]
+        lines.append("Black (X) has captured {}, White (O) {}".format(*map(self.board.num_captured, (WHITE, BLACK))))
         if self.rules.game == GO:
-            notes.append(f"komi {self.rules.komi:g}")
+            lines.append(f"komi {self.rules.komi:g}")
         if self.moves:
             last = self.moves[-1]
-            name = action_to_name(self.rules, last.action)
-            notes.append(f"move {len(self.moves)} was {STONE_SYMBOLS[last.colour]} {name}")
-        return "\n".join([columns, *rows, columns, *notes])
+            lines.append(f"move {len(self.moves)} was {STONES[last.colour]} {action_to_name(self.rules, last.action)}")
+        return "\n".join(lines)
 
     def score(self) -> str:
         """Result such as `B+3.5`, `W+12.0` or `0`: in Go the difference of the areas, in Gomoku the winner."""

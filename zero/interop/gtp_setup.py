@@ -7,20 +7,16 @@ is the same. Positional superko then counts the boards on the way as played.
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from zero.data.sgf import DEFAULT_SIZE, GAME_NUMBERS, LETTERS, OLD_PASS, Node, main_lines, unescape
 from zero.errors import ZeroError
 from zero.games.position import BLACK, GO, WHITE, Rules
-from zero.interop.gtp.game import Game, Move
-from zero.interop.gtp.protocol import CommandError
+from zero.interop.gtp_game import Game, Move
+from zero.interop.gtp_protocol import CommandError
 
 COLOUR_OF = {"B": BLACK, "W": WHITE, "AB": BLACK, "AW": WHITE}
 SETUP = ("AB", "AW")
-MAX_BYTES = 1 << 24
-"""Maximum number of bytes that are read, so that no file fills the memory."""
-CHARSET = re.compile(rb"\bCA\s*\[\s*([\w.:-]+)\s*\]")
 MIN_HANDICAP, MAX_HANDICAP = 2, 9
 MIN_HANDICAP_SIZE = 7
 """Smaller boards have no handicap points."""
@@ -105,26 +101,6 @@ def load_setup(text: str, game: int, before_move: int | None = None) -> Loaded:
         moves.append(Move(COLOUR_OF[name], _point(game, size, point)))
     turns = [values[-1].strip().upper() for node in nodes for name, values in node if name == "PL" and values]
     return Loaded(size, _komi(root), tuple(stones), COLOUR_OF.get(turns[0][:1]) if turns else None, tuple(moves))
-
-
-def read_text(path: Path) -> str:
-    """Text of a file in the encoding of its property `CA`, by default UTF-8. Undecodable bytes are replaced.
-
-    Raises:
-      ZeroError: the file cannot be read.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            raise ZeroError("not a regular file")
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES)
-    except OSError as error:
-        raise ZeroError(error.strerror or str(error)) from None
-    charset = CHARSET.search(content)
-    try:
-        return content.decode(charset[1].decode("ascii") if charset else "utf-8", errors="replace")
-    except (LookupError, ValueError):  # an unknown encoding
-        return content.decode(errors="replace")
 
 
 def game_of(loaded: Loaded, rules: Rules) -> Game:

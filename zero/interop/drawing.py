@@ -1,6 +1,7 @@
-"""Draws boards and search results as lines for a terminal, with or without colours. It prints nothing itself.
+"""Draws boards and search results as lines for a terminal. It prints nothing itself.
 
-Without colours Black is X and White is O, as in GNU Go; brackets mark the last move.
+Rich leaves the styles out if the terminal has no colours. Black is then X and White is O, as in GNU Go. Brackets mark
+the last move.
 """
 
 import numpy as np
@@ -9,7 +10,7 @@ from rich.text import Text
 
 from zero.games.coordinates import LETTERS, action_to_name
 from zero.games.position import BLACK, EMPTY, GO, WHITE, Rules
-from zero.interop.gtp.analysis import winrate
+from zero.interop.gtp_analysis import winrate
 from zero.play.search_result import SearchResult
 
 STONES = {BLACK: "X", WHITE: "O"}
@@ -27,25 +28,22 @@ MAX_MOVES = 5
 MAX_VARIATION_MOVES = 8
 
 
-def board_lines(rules: Rules, stones: np.ndarray, last: int | None, in_colour: bool) -> list[Text]:
-    """The board with its coordinates. `stones`: colour of each point, [S*S]; `last`: point of the last move."""
+def board_lines(rules: Rules, stones: np.ndarray, last: tuple[int, ...], in_colour: bool) -> list[Text]:
+    """The board with its coordinates. `stones`: colour of each point, [S*S]; `last`: the last action, or empty."""
     lines = [_letters(rules, 2)]
     for row in range(rules.rows):
         line = Text(f"{rules.rows - row:2d}")
-        for column in range(rules.columns + 1):
-            point = row * rules.columns + column if column < rules.columns else None
-            before = row * rules.columns + column - 1 if column else None
-            mark = "(" if last is not None and point == last else ")" if last is not None and before == last else " "
-            line.append(mark, MARK_STYLE if in_colour else None)
-            if point is None:
-                continue
+        for column in range(rules.columns):
+            point = row * rules.columns + column
+            # A bracket stands before the last move and after it; there it takes the place of the next point's blank.
+            line.append("(" if point in last else ")" if column and point - 1 in last else " ", MARK_STYLE)
             colour = int(stones[point])
             text = _empty_point(rules, row, column) if colour == EMPTY else DISC if in_colour else STONES[colour]
-            line.append(text, STYLES[colour] if in_colour else None)
+            line.append(text, STYLES[colour])
+        line.append(")" if point in last else " ", MARK_STYLE)
         line.append(f"{rules.rows - row}")
         lines.append(line)
-    lines.append(_letters(rules, 2))
-    return lines
+    return [*lines, _letters(rules, 2)]
 
 
 def heat_lines(rules: Rules, stones: np.ndarray, visit_counts: np.ndarray, in_colour: bool) -> list[Text]:
@@ -58,17 +56,14 @@ def heat_lines(rules: Rules, stones: np.ndarray, visit_counts: np.ndarray, in_co
             point = row * rules.columns + column
             colour, visits = int(stones[point]), int(visit_counts[point])
             if colour != EMPTY:
-                text = DISC if in_colour else STONES[colour]
-                line.append(f"  {text}", STYLES[colour] if in_colour else None)
+                line.append(f"  {DISC if in_colour else STONES[colour]}", STYLES[colour])
             elif visits == 0:
-                line.append("  ·" if in_colour else "  .", STYLES[EMPTY] if in_colour else None)
+                line.append("  ·" if in_colour else "  .", STYLES[EMPTY])
             else:
-                style = HEAT_STYLE.format(*_mix(visits / most)) if in_colour else None
-                line.append(f"{100 * visits / total:3.0f}", style)
+                line.append(f"{100 * visits / total:3.0f}", HEAT_STYLE.format(*_mix(visits / most)))
         line.append(f" {rules.rows - row:2d}")
         lines.append(line)
-    lines.append(_letters(rules, 3))
-    return lines
+    return [*lines, _letters(rules, 3)]
 
 
 def moves_table(rules: Rules, result: SearchResult, variations: dict[int, tuple[int, ...]], colour: int) -> Table:

@@ -1,7 +1,7 @@
-"""Analysis: searches that report while they run, in the formats of Leela Zero and KataGo (Sabaki, Lizzie).
+"""Analysis: searches that report while they run, in the format of Leela Zero, which Sabaki and Lizzie read.
 
-All numbers are for the player to move. A winrate is the value scaled to [0, 1]. `lcb` is the lower bound of its 95 %
-interval (Wilson) for its visits. There is no score: the search does not estimate one.
+All numbers are for the player to move, in units of 1/10,000. A winrate is the value scaled to [0, 1]. `lcb` is the
+lower bound of its 95 % interval (Wilson) for its visits. There is no score: the search does not estimate one.
 """
 
 import time
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from zero.games.coordinates import action_to_name
 from zero.games.position import Rules
-from zero.interop.gtp.arguments import AnalysisRequest
+from zero.interop.gtp_protocol import AnalysisRequest
 from zero.play.search_result import SearchResult
 from zero.players.session import NetworkSession
 from zero.statistics import wilson_interval
@@ -26,14 +26,11 @@ MIN_SEARCH_SECONDS = 0.001
 
 Variation = Callable[[int], tuple[int, ...]]
 """Returns the principal variation that begins with an action."""
-Format = Callable[[Rules, SearchResult, Variation, int | None], str]
-"""Formats a search result: `leela_zero_line` or `kata_line`."""
 
 
 def analyse(
     session: NetworkSession,
     rules: Rules,
-    line_format: Format,
     request: AnalysisRequest,
     interrupted: Callable[[float], bool],
 ) -> Iterator[str]:
@@ -54,13 +51,13 @@ def analyse(
             stopped = interrupted(max(0.0, seconds_left) if result.num_simulations == 0 else 0.0)
         if not (stopped and has_reported):
             has_reported = True
-            yield line_format(rules, result, session.principal_variation, request.max_moves)
+            yield analysis_line(rules, result, session.principal_variation, request.max_moves)
         if stopped:
             return
 
 
 def analyse_move(
-    session: NetworkSession, rules: Rules, line_format: Format, request: AnalysisRequest, seconds: float | None
+    session: NetworkSession, rules: Rules, request: AnalysisRequest, seconds: float | None
 ) -> Iterator[str]:
     """Searches for a move until its simulations or time are used up; yields a line each interval and at the end."""
     started, done, is_first = time.perf_counter(), 0, True
@@ -71,7 +68,7 @@ def analyse_move(
         left = interval if seconds is None else min(interval, started + seconds - time.perf_counter())
         result = session.search(session.num_simulations - done, max(left, MIN_SEARCH_SECONDS))
         done += result.num_simulations
-        yield line_format(rules, result, session.principal_variation, request.max_moves)
+        yield analysis_line(rules, result, session.principal_variation, request.max_moves)
         out_of_time = seconds is not None and time.perf_counter() >= started + seconds
         is_full = not (result.num_simulations or is_first)  # the first round may evaluate only the root
         if out_of_time or done >= session.num_simulations or is_full:
@@ -91,41 +88,16 @@ def reported_moves(result: SearchResult, max_moves: int | None = None) -> list[i
     return (visited or ranking[:MAX_UNVISITED_MOVES])[:max_moves]
 
 
-def leela_zero_line(rules: Rules, result: SearchResult, variation: Variation, max_moves: int | None = None) -> str:
-    """The line of `lz-analyze`: probabilities are integers in units of 1/10,000."""
-
-    def fields(visits: int, chance: float, prior: float, low: float) -> str:
-        scaled = (round(LEELA_ZERO_SCALE * probability) for probability in (chance, prior, low))
-        return "visits {} winrate {} prior {} lcb {}".format(visits, *scaled)
-
-    return _line(rules, result, variation, max_moves, fields)
-
-
-def kata_line(rules: Rules, result: SearchResult, variation: Variation, max_moves: int | None = None) -> str:
-    """The line of `kata-analyze`: probabilities are fractions, and the utility is the value."""
-
-    def fields(visits: int, chance: float, prior: float, low: float) -> str:
-        utility = 2.0 * chance - 1.0
-        return f"visits {visits} utility {utility:.6f} winrate {chance:.6f} prior {prior:.6f} lcb {low:.6f}"
-
-    return _line(rules, result, variation, max_moves, fields)
-
-
-def _line(
-    rules: Rules,
-    result: SearchResult,
-    variation: Variation,
-    max_moves: int | None,
-    fields: Callable[[int, float, float, float], str],
-) -> str:
-    """One `info` for each reported move, best move first."""
+def analysis_line(rules: Rules, result: SearchResult, variation: Variation, max_moves: int | None = None) -> str:
+    """The line of `lz-analyze`: one `info` for each reported move, best move first."""
     infos = []
     for order, action in enumerate(reported_moves(result, max_moves)):
         visits = int(result.visit_counts[action])
         chance = winrate(float(result.q_values[action]) if visits else result.root_value)
         low = wilson_interval(chance, visits)[0] if visits else 0.0
         names = " ".join(action_to_name(rules, move) for move in variation(action)[:MAX_VARIATION_MOVES])
-        numbers = fields(visits, chance, float(result.prior[action]), low)
+        scaled = (round(LEELA_ZERO_SCALE * probability) for probability in (chance, float(result.prior[action]), low))
+        numbers = "visits {} winrate {} prior {} lcb {}".format(visits, *scaled)
         # `pv` comes last: Sabaki and Lizzie read everything after it as moves
         infos.append(f"info move {action_to_name(rules, action)} {numbers} order {order} pv {names}")
     return " ".join(infos)
