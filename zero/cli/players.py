@@ -1,6 +1,5 @@
 """Commands for players: matches, ratings, held-out evaluation, games with a person, GTP."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,6 +15,8 @@ PLAYER_HELP = (
 )
 STRONGER_HELP = f"{PLAYER_HELP} `go9` starts the stronger one of the lineage's champion and the shipped player."
 KOMI_HELP = "Komi; by default that of the player's parameters."
+NUM_LEAVES = 4
+"""Leaves per network call in a game with a person or a program: more are faster and weaker."""
 
 
 def _to_stderr(line: str) -> None:
@@ -82,11 +83,8 @@ def elo(
     simulations: Annotated[
         int | None, typer.Option(min=0, help="Simulations per move; by default those of gating.")
     ] = None,
-    match_games: Annotated[int, typer.Option(min=2, help="Games per match; ratings are updated after each.")] = 20,
     openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
-    at_once: Annotated[int, typer.Option(min=1, help="Games in play at the same time.")] = 32,
     out: Annotated[Path | None, typer.Option(help="Folder of the ladder; by default below .zero/ladders.")] = None,
-    as_json: Json = False,
 ) -> None:
     """Rates all champions of a lineage and fixed opponents, with intervals; see docs/strength.md.
 
@@ -102,26 +100,24 @@ def elo(
 
     home = home_dir()
     if games:
-        schedule = Schedule(games, match_games, openings, tuple(against) if against else None, simulations, at_once)
+        opponents = tuple(against) if against else None
+        schedule = Schedule(games, opening_moves=openings, against=opponents, simulations=simulations)
         with progress_of("elo", "games") as progress:
             for _ in play_schedule(home, lineage, schedule, progress):
                 pass
     ladder = lineage_ladder(home, lineage, simulations)
     folder = write_ladder(home, ladder, out)
-    if as_json:
-        typer.echo(ladder.model_dump_json(indent=1))
-    else:
-        for table in ladder_tables(ladder):
-            Console().print(table)
-        for line in [*ladder_lines(ladder), f"ladder and plot: {folder}"]:
-            typer.echo(line)
+    for table in ladder_tables(ladder):
+        Console().print(table)
+    for line in [*ladder_lines(ladder), f"ladder and plot: {folder}"]:
+        typer.echo(line)
     if uri := Settings().tracking_uri:
         with tracking_is_optional(f"write it later with `zero elo {lineage}`"):
-            typer.echo(f"MLflow: {track_ladder(home, uri, ladder)}", err=as_json)
+            typer.echo(f"MLflow: {track_ladder(home, uri, ladder)}")
 
 
 @app.command(rich_help_panel=PLAYERS)
-def evaluate(lineage: Lineage, as_json: Json = False) -> None:
+def evaluate(lineage: Lineage) -> None:
     """Evaluates the networks of each generation on held-out games; see docs/strength.md.
 
     The games are self-play of the same and of later generations, and games of GNU Go. Only missing results are
@@ -138,14 +134,11 @@ def evaluate(lineage: Lineage, as_json: Json = False) -> None:
         results = backfill(home, lineage, progress)
     if results:
         write_first_moves(evaluation_dir(home, lineage), results)
-    if as_json:
-        typer.echo(json.dumps([each.model_dump(mode="json") for each in results], indent=1))
-    else:
-        for table in evaluation_tables(results):
-            Console().print(table)
+    for table in evaluation_tables(results):
+        Console().print(table)
     if uri := Settings().tracking_uri:
         with tracking_is_optional(f"write it later with `zero evaluate {lineage}`"):
-            typer.echo(f"MLflow: {track_evaluation(uri, lineage, results)}", err=as_json)
+            typer.echo(f"MLflow: {track_evaluation(uri, lineage, results)}")
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -157,7 +150,6 @@ def play(
     ] = "black",
     size: Annotated[int | None, typer.Option(help="Board size, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help=KOMI_HELP)] = None,
-    leaves: Annotated[int, typer.Option(min=1, help="Leaves per network call: more are faster and weaker.")] = 4,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
     """Plays a game with you in the terminal; type `help` there for the commands."""
@@ -170,7 +162,7 @@ def play(
 
     home = home_dir()
     chosen = choose_player(home, player, "play", _to_stderr)
-    session, rules = open_session(home, chosen, size, komi, seed, leaves)
+    session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES)
     people = {"black": (BLACK,), "white": (WHITE,), "both": (BLACK, WHITE)}[colour]
     try:
         play_in_terminal(session, rules, Console(highlight=False), people)
@@ -183,7 +175,6 @@ def gtp(
     player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
     size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
-    leaves: Annotated[int, typer.Option(min=1, help="Leaves per network call: more are faster and weaker.")] = 4,
     seconds: Annotated[float | None, typer.Option(help="Time limit per move; needs a PUCT root.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
@@ -195,7 +186,7 @@ def gtp(
 
     home = home_dir()
     chosen = choose_player(home, player, "gtp", _to_stderr)
-    session, rules = open_session(home, chosen, size, komi, seed, leaves, seconds)
+    session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES, seconds)
     try:
         serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(session, rules, interrupted))
     finally:

@@ -14,8 +14,7 @@ import pytest
 from tests.end_to_end.project import zero_in_turn
 from tests.oracle.gnugo import needs_gnugo
 from tests.tracking.server import Server
-from zero.config.params import parse_params
-from zero.config.presets import preset_text
+from zero.config.params import parse_params, preset_text
 from zero.data.sgf import read_collection
 from zero.errors import ParamsError
 from zero.evaluation.match.setup import run_match

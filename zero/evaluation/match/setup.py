@@ -26,8 +26,7 @@ from zero.games.rules import rules_of
 from zero.players.build import common_game, make_player, resolve_player
 from zero.players.player import Player
 from zero.players.spec import parse_player
-from zero.storage.files import read_manifest
-from zero.storage.locks import locked
+from zero.storage.files import locked, read_manifest
 
 MATCHES_DIR = "matches"
 KEY_DIGITS = 16
