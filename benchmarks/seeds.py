@@ -25,8 +25,7 @@ from benchmarks.seed_records import LOGS_DIR, PROJECT_CLONE, Failure, Measuremen
 from benchmarks.seed_report import generation_line, measurement_line, seeds_table, write_report
 from benchmarks.setting import WIDE, changed
 from zero.config.auto import check_profile
-from zero.config.params import PARAMS_FILE, Params, parse_params
-from zero.config.presets import preset_text, presets
+from zero.config.params import PARAMS_FILE, Params, parse_params, preset_text, presets
 from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError, OpponentError, ParamsError, ZeroError
 from zero.evaluation.match import MatchTable
@@ -36,9 +35,8 @@ from zero.players.gtp_process import program_path
 from zero.players.spec import SEARCH_OPTIONS, parse_player
 from zero.processes import supervised
 from zero.record.ledger import generation_tag, lineages
-from zero.storage.files import write_atomic
+from zero.storage.files import locked, write_atomic
 from zero.storage.layout import workspace_dir
-from zero.storage.locks import locked
 from zero.storage.vcs import environment, git
 
 BEAT_SECONDS = 5.0

@@ -6,13 +6,12 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from zero.config.params import Params, ProfileParams, parse_params
-from zero.config.presets import preset_text
+from zero.config.params import Params, ProfileParams, parse_params, preset_text
 from zero.errors import ParamsError
 from zero.network.profile import resolve_here
 from zero.play.slots import PlaySettings
-from zero.shards.spec import plan_shards
-from zero.shards.worker import shard_settings
+from zero.stages.spec import plan_shards
+from zero.stages.worker import shard_settings
 from zero.storage.files import sha256_bytes
 
 GO9, GO19, GPU9 = "go9-paper", "go19-paper", "go9-gpu"

@@ -30,9 +30,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from flows import workers
 from flows.engine import PRIORITIES, Engine
 from flows.workers import code_resource, play_shard
-from zero.config.params import Params, parse_params
-from zero.config.presets import preset_text
-from zero.shards.spec import ShardReceipt, ShardSpec, plan_shards
+from zero.config.params import Params, parse_params, preset_text
+from zero.stages.spec import ShardReceipt, ShardSpec, plan_shards
 
 HOST = "127.0.0.1"
 GAMES_PER_SHARD = 10

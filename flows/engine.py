@@ -25,7 +25,7 @@ from flows.workers import PROGRESS_TOPIC
 from zero.config.params import ExecutorParams, Params
 from zero.errors import ServerError
 from zero.network.gpu_lock import visible_gpus
-from zero.shards.executor import num_local_processes
+from zero.stages.executor import num_local_processes
 
 PRIORITIES = {"gating": 30, "training": 20, "selfplay": 10, "selfplay-ahead": 0}
 """Priority of a task on Dask; higher runs first."""

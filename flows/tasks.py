@@ -21,8 +21,8 @@ from flows.workers import code_resource, play_shard, train, was_killed
 from zero.config.params import Params
 from zero.data.quarantine import has_missing_shards
 from zero.errors import LineageError, WorkerError
-from zero.shards.spec import ShardReceipt, ShardSpec
 from zero.stages import replay
+from zero.stages.spec import ShardReceipt, ShardSpec
 from zero.storage.layout import GAMES_DIR
 from zero.storage.manifests import GenerationId
 

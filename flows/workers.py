@@ -18,8 +18,8 @@ from prefect.client.schemas.objects import State, TaskRun
 from flows.commands import run_zero
 from zero.config.settings import home_dir
 from zero.errors import StorageError, WorkerError
-from zero.shards.executor import LocalExecutor
-from zero.shards.spec import ShardReceipt, ShardSpec, code_digest, lock_file_digest
+from zero.stages.executor import LocalExecutor
+from zero.stages.spec import ShardReceipt, ShardSpec, code_digest, lock_file_digest
 
 PROJECT_DIR = Path(__file__).resolve().parents[1]
 """The checkout that this worker runs, whose code digest it announces."""

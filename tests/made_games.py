@@ -1,5 +1,6 @@
 """Games without a search: random moves with random visit counts, and a workspace for them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,26 @@ def made_record(rules: Rules, draws: np.random.Generator, game: int) -> GameReco
         black=CHAMPION,
         white=CHAMPION,
     )
+
+
+def plain_record(actions: Sequence[int], num_actions: int = 10, **fields: object) -> GameRecord:
+    """A game of some moves without a search, for code that does not replay it; `fields` change the rest."""
+    moves = len(actions)
+    values: dict[str, object] = {
+        "actions": np.array(actions, np.int16),
+        "visit_counts": np.ones((moves, num_actions), np.uint16),
+        "root_values": np.zeros(moves, np.float32),
+        "best_values": np.zeros(moves, np.float32),
+        "ownership": np.zeros(0, np.int8),
+        "outcome": 1,
+        "margin": 0.5,
+        "end": "passes",
+        "never_resigns": False,
+        "game": 0,
+        "black": CHAMPION,
+        "white": CHAMPION,
+    }
+    return GameRecord(**(values | fields))  # type: ignore[arg-type]
 
 
 def made_records(rules: Rules, num_games: int, seed: int = 0, first_game: int = 0) -> list[GameRecord]:

@@ -13,8 +13,8 @@ from zero.config.params import (
     TrainingParams,
     params_text,
     parse_params,
+    preset_text,
 )
-from zero.config.presets import preset_text
 
 PLAIN = Machine(cpu="x86-64", bf16_unit="")
 """A machine with fp32 only, so that tests have the same parameters on every machine."""

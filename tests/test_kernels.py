@@ -82,7 +82,7 @@ def test_a_renamed_source_changes_the_folder(copy_of_package):
     assert kernels.kernel_cache_dir() != before
 
 
-@pytest.mark.parametrize("name", ["cli/app.py", "config/play.py", "network/model.py"])
+@pytest.mark.parametrize("name", ["cli/app.py", "config/params.py", "network/model.py"])
 def test_an_edit_elsewhere_keeps_the_folder(copy_of_package, name):
     before = kernels.kernel_cache_dir()
     edit(copy_of_package / name)

@@ -14,8 +14,7 @@ import torch
 import yaml
 
 from zero.cli import main
-from zero.config.params import parse_params
-from zero.config.presets import preset_text
+from zero.config.params import parse_params, preset_text
 from zero.data.sgf import read_sgf
 from zero.errors import ZeroError
 

@@ -41,8 +41,7 @@ from benchmarks.seed_report import (
 from benchmarks.seeds import CommandFailedError, Limits, SeedRun, check_players, numbers_of, run_module
 from tests.benchmarks.runs import MACHINE
 from tests.end_to_end.lineages import ALWAYS
-from zero.config.params import parse_params
-from zero.config.presets import preset_text
+from zero.config.params import parse_params, preset_text
 from zero.errors import ParamsError
 from zero.evaluation.match import MatchTable
 from zero.players.player import PlayerId

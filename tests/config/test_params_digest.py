@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from tests.parameters import parsed, preset, smoke, with_value
-from zero.config.params import STAGE_SECTIONS, Params, params_digest, parse_params
-from zero.config.presets import presets
+from zero.config.params import STAGE_SECTIONS, Params, params_digest, parse_params, presets
 
 DIGESTS = {
     "go19-paper": "0d9412350c93df49",

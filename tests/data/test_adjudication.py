@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.made_games import made_records
+from tests.made_games import made_records, plain_record
 from tests.oracle.adjudication import judge
-from zero.data.adjudication import VIOLATION_TEXTS, Adjudicated, adjudicate, violation_text
+from zero.data.adjudication import Adjudicated, adjudicate, violation_text
 from zero.data.records import GameColumns, read_records, write_records
 from zero.games.coordinates import name_to_action
 from zero.games.position import Rules
@@ -181,25 +181,9 @@ def test_a_resigned_game_is_won_by_the_other(game):
 def test_a_move_that_retakes_a_ko_at_once_is_illegal():
     moves = ["B5", "C5", "A4", "D4", "B3", "C3", "C4", "B4"]  # White takes in the ko, Black takes back
     actions = [name_to_action(GO5, name) for name in [*moves, "C4"]]
-    record = GameRecord(
-        actions=np.array(actions, np.int16),
-        visit_counts=np.zeros((len(actions), GO5.num_actions), np.uint16),
-        root_values=np.zeros(len(actions), np.float32),
-        best_values=np.zeros(len(actions), np.float32),
-        ownership=np.zeros(0, np.int8),
-        outcome=1,
-        margin=0.0,
-        end="resignation",
-        never_resigns=False,
-        game=0,
-        black="",
-        white="",
-    )
+    no_visits = np.zeros((len(actions), GO5.num_actions), np.uint16)
+    record = plain_record(actions, visit_counts=no_visits, end="resignation")
     games = columns_of([record])
     found = adjudicate(GO5, games)
     assert (found.violation[0], found.violation_move[0]) == (1, 8)
     assert violation_text(GO5, games, found, 0).endswith(": C4")
-
-
-def test_every_violation_has_a_text():
-    assert len(VIOLATION_TEXTS) == len(VIOLATIONS)

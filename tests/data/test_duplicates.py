@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.made_games import CHAMPION, made_records
-from tests.shards.played import PlayedShard, play_shards, smoke_params
+from tests.made_games import CHAMPION, made_records, plain_record
+from tests.stages.played import PlayedShard, play_shards, smoke_params
 from zero.config.params import PlayParams, SearchParams
 from zero.data.duplicates import (
     COMPARED_MOVES,
@@ -13,14 +13,11 @@ from zero.data.duplicates import (
     count_repeats,
     duplicate_violations,
     openings_of,
-    openings_of_values,
     stream_violations,
 )
-from zero.data.records import GameColumns, game_record, read_records, read_values, write_records
-from zero.data.validation import ExpectedProperties
+from zero.data.records import GameColumns, game_record, read_records, write_records
 from zero.games.rules import go_rules
-from zero.shards.expected import expected_properties
-from zero.storage.manifests import GameRecord
+from zero.storage.manifests import ExpectedProperties, GameRecord
 
 RULES = go_rules(5, 5, komi=0.5)
 EXPECTED = ExpectedProperties(
@@ -36,12 +33,16 @@ EXPECTED = ExpectedProperties(
 )
 
 
+def with_play(changes: dict[str, object]) -> ExpectedProperties:
+    return EXPECTED.model_copy(update={"play": EXPECTED.play.model_copy(update=changes)})
+
+
 def columns_of(records: list[GameRecord]) -> GameColumns:
     return read_records(write_records(records), "games")
 
 
 def openings(records: list[GameRecord], expected: ExpectedProperties = EXPECTED) -> list[Opening]:
-    return openings_of(columns_of(records), expected)
+    return openings_of(columns_of(records), expected.generation, expected)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_a_game_recorded_twice_under_two_numbers_is_caught(records):
 
 
 def test_a_game_of_an_earlier_generation_is_caught(records):
-    old = openings_of_values(read_values(write_records(records), "old"), 2)
+    old = openings_of(columns_of(records), 2)
     (violation,) = stream_violations(openings([records[5]._replace(game=0)]), old, EXPECTED)
     assert f"game {records[5].game} of generation 2" in violation.text
 
@@ -91,8 +92,8 @@ def test_values_of_nothing_but_ended_games_tell_no_streams_apart(records):
 @pytest.mark.parametrize(
     "expected",
     [
-        EXPECTED._replace(search=SearchParams(random_symmetry=False)),
-        EXPECTED._replace(play=EXPECTED.play.model_copy(update={"dirichlet_fraction": 0.0})),
+        EXPECTED.model_copy(update={"search": SearchParams(random_symmetry=False)}),
+        with_play({"dirichlet_fraction": 0.0}),
     ],
     ids=["no symmetries", "no noise"],
 )
@@ -111,9 +112,9 @@ def test_the_chance_of_a_game_is_the_product_of_its_first_shares(records):
 @pytest.mark.parametrize(
     "expected",
     [
-        EXPECTED._replace(search=SearchParams(root="gumbel")),
-        EXPECTED._replace(play=EXPECTED.play.model_copy(update={"forced_playouts": 2.0})),
-        EXPECTED._replace(play=EXPECTED.play.model_copy(update={"temperature_moves": 0})),
+        EXPECTED.model_copy(update={"search": SearchParams(root="gumbel")}),
+        with_play({"forced_playouts": 2.0}),
+        with_play({"temperature_moves": 0}),
     ],
     ids=["gumbel", "forced playouts", "no temperature"],
 )
@@ -143,25 +144,11 @@ def test_games_of_one_opening_that_every_player_favours_are_chance():
     draws = np.random.default_rng(3)
     games = []
     for number in range(300):
-        actions = np.array([int(draws.random() < 0.1) + 2 * move for move in range(4)], np.int16)
+        actions = [int(draws.random() < 0.1) + 2 * move for move in range(4)]
         counts = np.zeros((4, RULES.num_actions), np.uint16)
         for move in range(4):
             counts[move, 2 * move], counts[move, 2 * move + 1] = 45, 5
-        record = GameRecord(
-            actions=actions,
-            visit_counts=counts,
-            root_values=np.zeros(4, np.float32),
-            best_values=np.zeros(4, np.float32),
-            ownership=np.zeros(0, np.int8),
-            outcome=1,
-            margin=0.0,
-            end="resignation",
-            never_resigns=False,
-            game=number,
-            black=CHAMPION,
-            white=CHAMPION,
-        )
-        games.append(record)
+        games.append(plain_record(actions, visit_counts=counts, end="resignation", game=number))
     repeats = count_repeats(openings(games))
     assert repeats.equal_pairs > 10_000  # two games in three are of the same 0.9^4
     assert repeats.expected_pairs == pytest.approx(repeats.equal_pairs, rel=0.3)
@@ -170,8 +157,8 @@ def test_games_of_one_opening_that_every_player_favours_are_chance():
 
 def test_the_shards_of_a_real_stage_are_no_repeats_and_a_copied_shard_is(tmp_path):
     shards: list[PlayedShard] = play_shards(tmp_path, smoke_params(), "selfplay")
-    expected = expected_properties(shards[0].spec)
-    first, second = (openings_of(shard.games, expected) for shard in shards)
+    expected = shards[0].spec
+    first, second = (openings_of(shard.games, 1, expected) for shard in shards)
     assert stream_violations([*first, *second], [], expected) == []
     copied = [game_record(shards[0].games, index)._replace(game=12 + index) for index in range(12)]
     violations = stream_violations([*first, *openings(copied, expected)], [], expected)

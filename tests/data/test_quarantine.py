@@ -1,6 +1,7 @@
 """Quarantine with a real DVC: the next `dvc repro` runs the stage again instead of restoring its output."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -29,16 +30,22 @@ manifest = {"origin": origin, "shards": [shard], "num_games": 1, "num_positions"
 """
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one stage that has run once."""
-    git(tmp_path, "init", "--quiet")
-    dvc(tmp_path, "init", "--quiet")
-    (tmp_path / "play.py").write_text(STAGE)
+    folder = tmp_path_factory.mktemp("made")
+    git(folder, "init", "--quiet")
+    dvc(folder, "init", "--quiet")
+    (folder / "play.py").write_text(STAGE)
     stage = {"cmd": f"{sys.executable} play.py", "deps": ["play.py"], "outs": ["data/games"]}
-    (tmp_path / "dvc.yaml").write_text(json.dumps({"stages": {"selfplay": stage}}))
-    dvc(tmp_path, "repro")
-    return tmp_path
+    (folder / "dvc.yaml").write_text(json.dumps({"stages": {"selfplay": stage}}))
+    dvc(folder, "repro")
+    return folder
+
+
+@pytest.fixture
+def workspace(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "workspace"))
 
 
 def shard_of(workspace: Path) -> ShardRef:
@@ -72,18 +79,8 @@ def test_the_next_repro_plays_quarantined_games_again(workspace):
 def test_a_corrupt_file_is_quarantined_and_the_store_keeps_its_copy(workspace):
     ref, store = shard_of(workspace), Store(str(workspace / "store"))
     store.put_shard(ref.key, b"games")
-    quarantine_games(workspace, "data/games", ref, "altered", None)
+    for folder in (workspace, workspace, workspace / "without-dvc"):  # the second time the file is not there any more
+        quarantine_games(folder, "data/games", ref, "altered", None)
+        assert has_missing_shards(folder, "data/games")
+        assert (folder / ".zero/quarantine/gen-0003-games-shard-0000.parquet.reason.txt").exists()
     assert store.get_shard(ref.key) is not None
-
-
-def test_setting_aside_twice_and_what_is_not_there_is_no_error(workspace):
-    ref = shard_of(workspace)
-    for _ in range(2):
-        quarantine_games(workspace, "data/games", ref, "a test", None)
-    assert has_missing_shards(workspace, "data/games")
-
-
-def test_it_works_in_a_folder_without_dvc(tmp_path, workspace):
-    ref = shard_of(workspace)
-    quarantine_games(tmp_path / "elsewhere", "data/games", ref, "a test", None)
-    assert (tmp_path / "elsewhere/.zero/quarantine/gen-0003-games-shard-0000.parquet.reason.txt").exists()

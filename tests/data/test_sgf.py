@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.games.kernel_game import KernelGame
+from tests.made_games import plain_record
 from tests.oracle.gnugo import GnuGo, needs_gnugo, suicide_option
 from zero.data.sgf import SgfGame, escape, game_to_sgf, read_collection, read_sgf, unescape, write_collection
 from zero.errors import ZeroError
@@ -21,20 +22,9 @@ EVENT = "go9 generation 3, self-play"
 
 
 def record_of(game: KernelGame, actions: list[int], end: str, number: int = 7) -> GameRecord:
-    return GameRecord(
-        actions=np.array(actions, np.int16),
-        visit_counts=np.zeros((len(actions), game.rules.num_actions), np.uint16),
-        root_values=np.zeros(len(actions), np.float32),
-        best_values=np.zeros(len(actions), np.float32),
-        ownership=np.zeros(0, np.int8),
-        outcome=game.outcome(),
-        margin=game.margin(),
-        end=end,
-        never_resigns=False,
-        game=number,
-        black=BLACK_DIGEST,
-        white=WHITE_DIGEST,
-    )
+    result, margin = game.outcome(), game.margin()
+    players = {"black": BLACK_DIGEST, "white": WHITE_DIGEST}
+    return plain_record(actions, game.rules.num_actions, outcome=result, margin=margin, end=end, game=number, **players)
 
 
 def record_by_names(rules: Rules, names: str, end: str) -> GameRecord:

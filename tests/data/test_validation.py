@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.shards.played import PlayedShard, play_shards, smoke_params
+from tests.stages.played import PlayedShard, play_shards, smoke_params
 from zero.data.duplicates import duplicate_violations, openings_of, stream_violations
 from zero.data.records import game_record, read_records, write_records
 from zero.data.validation import (
     NO_MOVE,
-    ExpectedProperties,
     Violation,
     format_violations,
     moves_of,
@@ -23,9 +22,8 @@ from zero.data.validation import (
 from zero.games.planes import write_sample
 from zero.games.position import NUM_PLANES, Rules, new_history, new_position
 from zero.games.rules import rules_of
-from zero.shards.expected import expected_properties
 from zero.storage.files import sha256_bytes
-from zero.storage.manifests import GameRecord
+from zero.storage.manifests import ExpectedProperties, GameRecord
 
 SMALL: dict[str, object] = {"num_games": 8, "games_per_shard": 8}
 KINDS: dict[str, dict[str, dict[str, object]]] = {
@@ -46,16 +44,21 @@ KINDS: dict[str, dict[str, dict[str, object]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["selfplay", "gating"])
-@pytest.mark.parametrize("name", KINDS)
+OF_A_MATCH = ("as in the paper", "without tree reuse", "a tree that forgets nodes", "gumbel", "suicide", "gomoku")
+"""Kinds whose settings hold for a match too; the others are those of section `selfplay`."""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, "selfplay") for name in KINDS), *((name, "gating") for name in OF_A_MATCH)]
+)
 def test_a_correct_shard_of_an_untrained_player_has_no_violations(name, kind, tmp_path):
     kind_of = KINDS[name]
     params = smoke_params(**kind_of | {"selfplay": SMALL | kind_of.get("selfplay", {}), "gating": SMALL})
     threshold = -0.1 if name == "as in the paper" else -1.0  # many games are resigned
     (shard,) = play_shards(tmp_path, params, kind, threshold)
-    expected, rules = expected_properties(shard.spec), rules_of(params.game)
+    expected, rules = shard.spec, rules_of(params.game)
     assert shard_violations(shard.games, rules, expected) == []
-    openings = openings_of(shard.games, expected)
+    openings = openings_of(shard.games, 1, expected)
     assert stream_violations(openings, [], expected) == []
     assert duplicate_violations(openings) == []
 
@@ -73,7 +76,7 @@ def rules(shard: PlayedShard) -> Rules:
 
 @pytest.fixture(scope="module")
 def expected(shard: PlayedShard) -> ExpectedProperties:
-    return expected_properties(shard.spec)
+    return shard.spec
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +93,7 @@ def violations_of(rules: Rules, expected: ExpectedProperties, records: list[Game
     found = []
     for record in records:
         games = read_records(write_records([record]), "games")
-        found += shard_violations(games, rules, expected._replace(first_game=record.game, num_games=1))
+        found += shard_violations(games, rules, expected.model_copy(update={"first_game": record.game, "num_games": 1}))
     return found
 
 
@@ -227,7 +230,7 @@ def test_a_violation_is_found_and_named(rules, expected, records, case):
 
 
 def test_a_resigned_calibration_game_is_found(rules, expected, records):
-    always = expected._replace(play=expected.play.model_copy(update={"calibration_fraction": 1.0}))
+    always = expected.model_copy(update={"play": expected.play.model_copy(update={"calibration_fraction": 1.0})})
     violations = violations_of(rules, always, [records[1]._replace(never_resigns=True)])
     assert [violation.text for violation in violations] == ["a calibration game was resigned"]
 
@@ -259,7 +262,7 @@ def test_a_target_without_order_or_with_an_empty_entry_is_found(shard, rules, ex
 def test_in_a_match_the_colours_alternate(tmp_path):
     (shard,) = play_shards(tmp_path, smoke_params(gating=SMALL), "gating")
     swapped = shard.games._replace(black=shard.games.white, white=shard.games.black)
-    violations = shard_violations(swapped, rules_of(shard.spec.game), expected_properties(shard.spec))
+    violations = shard_violations(swapped, rules_of(shard.spec.game), shard.spec)
     assert {violation.clause for violation in violations} == {"players"}
     assert {violation.game for violation in violations} == set(range(8))
 
@@ -278,9 +281,7 @@ def test_the_target_of_a_gumbel_root_is_a_fixed_whole(tmp_path):
     (shard,) = play_shards(tmp_path, params, "selfplay")
     counts = shard.games.visit_counts.copy()
     counts[0] += 1
-    violations = shard_violations(
-        shard.games._replace(visit_counts=counts), rules_of(shard.spec.game), expected_properties(shard.spec)
-    )
+    violations = shard_violations(shard.games._replace(visit_counts=counts), rules_of(shard.spec.game), shard.spec)
     assert [violation.text for violation in violations] == [
         "the policy target adds up to 65536, possible are 65535 to 65535"
     ]

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 from tests.evaluation.scripted import Scripted, passes, plays
 from tests.oracle.gnugo import needs_gnugo
 from zero.cli.app import app
-from zero.config.params import GoParams, parse_params
-from zero.config.presets import preset_text
+from zero.config.params import GoParams, parse_params, preset_text
 from zero.data.sgf import read_collection
 from zero.errors import ParamsError, StorageError
 from zero.evaluation.match import MatchSpec, count_match, play_match, run_match

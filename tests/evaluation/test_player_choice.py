@@ -11,8 +11,7 @@ from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import environment_of, make_project
 from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
-from zero.config.params import load_params
-from zero.config.presets import preset_text
+from zero.config.params import load_params, preset_text
 from zero.evaluation.match import MatchSpec
 from zero.evaluation.player_choice import QUICK_GAMES, QUICK_OPENING_MOVES, QUICK_SEARCH, choose_player
 from zero.evaluation.referee import MatchGame

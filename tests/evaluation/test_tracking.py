@@ -10,7 +10,7 @@ from mlflow.entities import Metric
 
 from tests.made_games import GO5, LINEAGE, made_records
 from tests.tracking.server import Server
-from zero.config.presets import preset_text
+from zero.config.params import preset_text
 from zero.data.records import read_records, write_records
 from zero.errors import ServerError
 from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, game_statistics, track_evaluation

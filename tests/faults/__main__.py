@@ -30,7 +30,7 @@ from infra.processes import process_tree
 from tests.cluster.parts import command_of, environment_of, known_workers
 from tests.cluster.stack import Stack, cluster_stack
 from tests.end_to_end.project import make_project
-from zero.config.presets import preset_text
+from zero.config.params import preset_text
 
 RUN_SECONDS = 1800.0
 """Time limit of a generation, whatever happens."""

@@ -1,9 +1,8 @@
 """Small values of the types that flows pass on."""
 
 from flows.reports import Recorded
-from zero.config.params import Params, parse_params
-from zero.config.presets import preset_text
-from zero.shards.spec import ShardReceipt, ShardSpec
+from zero.config.params import Params, parse_params, preset_text
+from zero.stages.spec import ShardReceipt, ShardSpec
 from zero.storage.manifests import Colours, MatchResult, PromotionDecision
 
 DIGESTS = ("a" * 64, "b" * 64, "c" * 64)

@@ -22,7 +22,7 @@ from tests.flows.examples import smoke_params
 from tests.infra.servers import Servers, free_port
 from zero.config.params import ExecutorParams, Params
 from zero.errors import ServerError
-from zero.shards.spec import code_digest, lock_file_digest
+from zero.stages.spec import code_digest, lock_file_digest
 
 OURS = code_resource("selfplay", code_digest("selfplay"), lock_file_digest())
 

@@ -19,7 +19,7 @@ from tests.cluster.parts import known_workers
 from tests.cluster.stack import Stack, needs_cluster
 from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.test_certificates import security
-from zero.shards.spec import code_digest, lock_file_digest
+from zero.stages.spec import code_digest, lock_file_digest
 
 pytestmark = needs_cluster
 

@@ -19,7 +19,7 @@ from infra.certificates import make_certificates
 from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.compose import merged
 from tests.infra.servers import free_port
-from zero.shards.spec import code_digest, lock_file_digest
+from zero.stages.spec import code_digest, lock_file_digest
 
 HOST = "127.0.0.1"
 

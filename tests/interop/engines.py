@@ -7,7 +7,7 @@ import tempfile
 
 from tests.oracle.gtp import GtpProgram
 from tests.search.evaluators import HashEvaluator
-from zero.config.play import SearchParams
+from zero.config.params import SearchParams
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
 from zero.interop.gtp import Engine, serve_gtp

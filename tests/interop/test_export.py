@@ -8,7 +8,7 @@ import pytest
 from tests.end_to_end.project import make_project, zero
 from tests.interop.networks import GO9, GO19, trained
 from tests.parameters import network_params
-from zero.config.presets import preset_text
+from zero.config.params import preset_text
 from zero.errors import LineageError, ParamsError, StorageError, ZeroError
 from zero.interop.export import export_network
 from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights

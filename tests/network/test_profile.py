@@ -14,8 +14,7 @@ import torch
 
 from tests.network.networks import CPU
 from zero.config.auto import check_profile
-from zero.config.params import PARAMS_FILE
-from zero.config.presets import preset_text
+from zero.config.params import PARAMS_FILE, preset_text
 from zero.errors import ParamsError
 from zero.network.profile import (
     execution_profile,

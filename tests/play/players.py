@@ -1,7 +1,7 @@
 """Players of one game for the tests."""
 
 from tests.search.evaluators import HashEvaluator
-from zero.config.play import SearchParams
+from zero.config.params import SearchParams
 from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
 from zero.play.player import SingleGamePlayer

@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.games.kernel_game import KernelGame
 from tests.search.evaluators import HashEvaluator
-from zero.config.play import PlayParams, SearchParams
+from zero.config.params import PlayParams, SearchParams
 from zero.games.position import Rules
 from zero.games.rules import go_rules
 from zero.play.batched_games import PlayedGames, play_games

@@ -8,8 +8,7 @@ import torch
 from tests.interop.networks import trained
 from tests.parameters import network_params, preset, resolved_preset, smoke_text
 from tests.players.resolved import resolved_network
-from zero.config.params import GoParams, parse_params
-from zero.config.presets import preset_text
+from zero.config.params import GoParams, parse_params, preset_text
 from zero.errors import LineageError, ParamsError, ServerError, StorageError, ZeroError
 from zero.games.rules import go_rules, rules_of
 from zero.network.weights import new_network, weights_bytes

@@ -10,8 +10,8 @@ import pytest
 
 from tests.end_to_end.project import git
 from zero.record.costs import GenerationCosts, fetch_notes, notes_ref, read_note, write_note
-from zero.shards.spec import ShardReceipt
 from zero.stages.costs import ProcessCosts, generation_costs, receipts_of, stage_costs
+from zero.stages.spec import ShardReceipt
 from zero.storage.files import canonical_json, canonical_line, sha256_bytes, write_manifest
 from zero.storage.layout import COSTS_DIR, GENERATION_FILE
 from zero.storage.manifests import FileRef, GameSet, GenerationId, Origin, ShardRef

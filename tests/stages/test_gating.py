@@ -2,9 +2,9 @@
 
 import math
 
-import numpy as np
 import pytest
 
+from tests.made_games import plain_record
 from zero.data.records import read_records, write_records
 from zero.stages.gating import decide, match_result
 from zero.statistics import wilson_interval
@@ -88,20 +88,7 @@ def test_the_interval_ends_satisfy_wilsons_equation(games):
 
 def record(game: int, outcome: int, actions: tuple[int, ...]) -> GameRecord:
     names = ("challenger", "champion") if game % 2 == 0 else ("champion", "challenger")
-    return GameRecord(
-        actions=np.array(actions, np.int16),
-        visit_counts=np.ones((len(actions), 9), np.uint16),
-        root_values=np.zeros(len(actions), np.float32),
-        best_values=np.zeros(len(actions), np.float32),
-        ownership=np.zeros(0, np.int8),
-        outcome=outcome,
-        margin=0.5,
-        end="passes",
-        never_resigns=False,
-        game=game,
-        black=names[0],
-        white=names[1],
-    )
+    return plain_record(actions, outcome=outcome, game=game, black=names[0], white=names[1])
 
 
 def counted(*records: GameRecord) -> MatchResult:

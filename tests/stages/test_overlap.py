@@ -10,9 +10,9 @@ from zero.config.params import Params, load_params, overlap_of
 from zero.data.records import concatenate, read_records
 from zero.errors import LineageError, StorageError
 from zero.record.metrics import SelfplayMetrics
-from zero.shards.spec import ShardSpec
 from zero.stages import selfplay
 from zero.stages.selfplay import find_player, selfplay_metrics
+from zero.stages.spec import ShardSpec
 from zero.storage.files import canonical_json, file_ref, read_manifest, write_manifest
 from zero.storage.layout import GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
 from zero.storage.manifests import Champion, GameSet, GenerationId

@@ -1,8 +1,10 @@
 """Training through the store: it gives the bytes of a local training, and only complete outcomes are accepted."""
 
 import fcntl
+import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,11 +15,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.made_games import made_params, write_workspace
+from zero.cli.shards import train
 from zero.config.params import load_params
 from zero.errors import LineageError, StorageError
-from zero.shards.meter import worker_name
 from zero.stages import remote_training, replay
 from zero.stages.costs import process_costs
+from zero.stages.meter import worker_name
 from zero.stages.remote_training import TrainingSpec, fetch, train_into_store
 from zero.stages.training import run
 from zero.storage.files import canonical_json, read_manifest, sha256_bytes
@@ -186,12 +189,13 @@ def test_the_command_trains_from_the_store_into_the_store(trained: Trained):
     ],
 )
 def test_the_command_rejects_a_specification_of_other_code(
-    trained: Trained, change: Callable[[dict[str, Any]], str], cause: str
+    original: Trained, change: Callable[[dict[str, Any]], str], cause: str, monkeypatch: pytest.MonkeyPatch
 ):
-    done = zero_train(trained, change(trained.spec.model_dump(mode="json")))
-    message = f"zero: this worker's code does not know this training specification: {cause}; check out the lineage's"
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"{message} code here\n"
+    text = change(original.spec.model_dump(mode="json"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    message = f"this worker's code does not know this training specification: {cause}; check out the lineage's code"
+    with pytest.raises(LineageError, match=re.escape(message)):
+        train()
 
 
 def test_a_finished_training_is_not_repeated_and_stale_folders_are_removed(trained: Trained):
@@ -203,14 +207,11 @@ def test_a_finished_training_is_not_repeated_and_stale_folders_are_removed(train
     assert sorted(trained.work.parent.iterdir()) == [unknown, foreign]
 
 
-@pytest.mark.parametrize("how", ["missing", "corrupt"])
-def test_an_incomplete_outcome_is_computed_again(trained: Trained, how: str):
+def test_an_incomplete_outcome_is_computed_again(trained: Trained):
     file = Path(trained.store.url) / "files" / sha256_bytes(trained.files["models/challenger/optimizer.safetensors"])
-    if how == "missing":
-        file.unlink()
-    else:
-        file.write_bytes(bytes(file.stat().st_size))
-    assert not trained.is_done()
+    file.write_bytes(bytes(file.stat().st_size))
+    assert not trained.is_done(), "it is corrupt, and then quarantined"
+    assert not file.exists() and not trained.is_done()
     assert trained.train() == 10
     assert trained.is_done()
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.made_games import plain_record
 from tests.parameters import selfplay_params
 from zero.data.records import read_records, write_records
 from zero.record.metrics import SelfplayMetrics
@@ -15,19 +16,9 @@ NO_CALIBRATION = selfplay_params(calibration_fraction=0)
 def record(
     game: int, actions: list[int], root_values: list[float], outcome: int, margin: float, end: str
 ) -> GameRecord:
-    return GameRecord(
-        actions=np.array(actions, np.int16),
-        visit_counts=np.ones((len(actions), 10), np.uint16),
-        root_values=np.array(root_values, np.float32),
-        best_values=np.array(root_values, np.float32),
-        ownership=np.zeros(0, np.int8),
-        outcome=outcome,
-        margin=margin,
-        end=end,
-        never_resigns=False,
-        game=game,
-        black="champion",
-        white="champion",
+    values = np.array(root_values, np.float32)
+    return plain_record(
+        actions, root_values=values, best_values=values, outcome=outcome, margin=margin, end=end, game=game
     )
 
 

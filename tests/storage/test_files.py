@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 
-import numpy as np
 import pytest
 
 from tests.parameters import network_params
@@ -22,7 +21,7 @@ from zero.storage.files import (
     write_atomic,
     write_manifest,
 )
-from zero.storage.manifests import MANIFEST_FILE, Champion, Checkpoint, FileRef, GenerationId, Manifest, Origin
+from zero.storage.manifests import MANIFEST_FILE, Champion, FileRef, GenerationId, Origin
 
 NETWORK = network_params(num_channels=2, value_hidden=3)
 EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -39,35 +38,29 @@ def failing(error: BaseException):
     return call
 
 
-def test_a_file_is_written_with_its_folders(tmp_path):
+def test_a_file_is_written_with_its_folders_and_can_be_read_by_others(tmp_path):
     path = tmp_path / "a" / "b" / "file.json"
-    write_atomic(path, b"one")
-    assert path.read_bytes() == b"one"
+    write_atomic(path, b"old")
+    with path.open("rb") as reader:
+        write_atomic(path, b"new")
+        assert reader.read() == b"old", "a reader that opened the old file goes on with the old content"
+    assert path.read_bytes() == b"new"
     assert names(path.parent) == ["file.json"]
-
-
-def test_a_written_file_can_be_read_by_others(tmp_path):
-    # a temporary file is for its maker alone
-    write_atomic(tmp_path / "file", b"")
-    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+    assert path.stat().st_mode & 0o777 == 0o644  # a temporary file is for its maker alone
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "fchmod"])
-def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_else(tmp_path, monkeypatch, step):
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), KeyboardInterrupt()])
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_else(tmp_path, monkeypatch, step, error):
     path = tmp_path / "file"
     write_atomic(path, b"old")
-    monkeypatch.setattr(os, step, failing(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
-    with pytest.raises(StorageError, match=rf"cannot write {path}: No space left on device"):
+    monkeypatch.setattr(os, step, failing(error))
+    with pytest.raises((StorageError, KeyboardInterrupt)) as caught:
         write_atomic(path, b"new, and much longer")
+    if isinstance(error, OSError):
+        assert str(caught.value) == f"cannot write {path}: No space left on device"
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["file"]
-
-
-def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "fsync", failing(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
-        write_atomic(tmp_path / "file", b"new")
-    assert names(tmp_path) == []
 
 
 def test_the_content_is_on_the_disk_before_the_name(tmp_path, monkeypatch):
@@ -88,15 +81,6 @@ def test_the_content_is_on_the_disk_before_the_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", replace)
     write_atomic(path, b"whole")
     assert calls == ["fsync", "replace"]
-
-
-def test_a_reader_never_sees_a_partly_overwritten_file(tmp_path):
-    # A reader that opened the old file goes on with the old content.
-    path = tmp_path / "file"
-    write_atomic(path, b"old")
-    with path.open("rb") as reader:
-        write_atomic(path, b"new")
-        assert reader.read() == b"old"
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path):
@@ -140,19 +124,10 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys():
     assert canonical_json({"a": [1, 2]}) != canonical_json({"a": [2, 1]})
 
 
-class Rate(Manifest):
-    value: float
-
-
-@pytest.mark.parametrize("value", [0.1, 1e-4, 1 / 3, 5e-324, 1.7976931348623157e308, float(np.float32(0.1))])
-def test_a_float_is_read_back_bit_for_bit(value):
-    assert Rate.model_validate_json(canonical_json(Rate(value=value))).value == value
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_nan_and_infinity_are_not_written(value):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        canonical_json(Rate(value=value))
+        canonical_json({"value": value})
 
 
 def test_digests_are_sha256(tmp_path):
@@ -185,18 +160,11 @@ def test_a_manifest_is_read_back_equal(tmp_path):
     assert (tmp_path / MANIFEST_FILE).read_bytes() == before
 
 
-@pytest.mark.parametrize("content", [b"012345678X", b"012345678", b"", b"01234567890"])
+@pytest.mark.parametrize("content", [b"012345678X", b"012345678", b""])
 def test_a_corrupt_file_is_rejected(tmp_path, content):
     champion = read_manifest(champion_folder(tmp_path), Champion)
     (tmp_path / "deep" / "weights").write_bytes(content)
     with pytest.raises(StorageError, match=r"deep/weights is corrupt: .* restore it with `dvc checkout --force`"):
-        checked_path(champion.weights, tmp_path)
-
-
-def test_a_missing_file_is_rejected(tmp_path):
-    champion = read_manifest(champion_folder(tmp_path), Champion)
-    shutil.rmtree(tmp_path / "deep")
-    with pytest.raises(StorageError, match=r"cannot read .*deep/weights: No such file"):
         checked_path(champion.weights, tmp_path)
 
 
@@ -216,7 +184,6 @@ def test_a_missing_manifest_is_named_with_the_remedy(tmp_path):
             '{"lineage": "go9", "number": 1, "resign_threshold": -1, "host": "here"}',
             "host: Extra inputs are not permitted",
         ),
-        ("[]", "valid dictionary|object"),
     ],
 )
 def test_invalid_manifests_are_rejected(tmp_path, text, message):
@@ -225,63 +192,25 @@ def test_invalid_manifests_are_rejected(tmp_path, text, message):
         read_manifest(tmp_path, GenerationId, "generation.json")
 
 
-def test_bytes_that_are_not_text_are_rejected(tmp_path):
-    (tmp_path / "generation.json").write_bytes(b'{"lineage": "\xff", "number": 1}')
-    with pytest.raises(StorageError, match="is not a GenerationId"):
-        read_manifest(tmp_path, GenerationId, "generation.json")
-
-
-@pytest.mark.parametrize("digest", ["", "abc", EMPTY_SHA256.upper(), EMPTY_SHA256 + "0", "g" * 64, EMPTY_SHA256 + "\n"])
-def test_a_digest_is_64_small_hex_digits(digest):
-    with pytest.raises(ValueError, match="sha256"):
-        FileRef(path="a", sha256=digest, num_bytes=0)
-
-
-def test_a_manifest_of_another_kind_is_rejected(tmp_path):
-    with pytest.raises(StorageError, match="is not a Checkpoint: "):
-        read_manifest(champion_folder(tmp_path), Checkpoint)
-
-
 def test_a_manifest_holds_no_clock_host_or_commit():
     # A recomputation has to give the same bytes.
     assert set(Origin.model_fields) == {"stage", "lineage", "generation", "seed", "params_digest", "engine", "inputs"}
 
 
-def test_a_linked_file_shares_its_memory(tmp_path):
+@pytest.mark.parametrize("can_link", [True, False])
+def test_a_file_is_linked_or_else_copied_over_an_old_one(tmp_path, monkeypatch, can_link):
     source, target = tmp_path / "source", tmp_path / "deep" / "target"
-    source.write_bytes(b"content")
-    link_or_copy(source, target)
-    assert target.read_bytes() == b"content"
-    assert target.stat().st_ino == source.stat().st_ino
-    assert names(target.parent) == ["target"]
-
-
-def test_the_file_is_copied_if_it_cannot_be_linked(tmp_path, monkeypatch):
-    source, target = tmp_path / "source", tmp_path / "deep" / "target"
-    source.write_bytes(b"content")
-    monkeypatch.setattr(os, "link", failing(OSError(errno.EXDEV, "Invalid cross-device link")))
-    link_or_copy(source, target)
-    assert target.read_bytes() == b"content"
-    assert target.stat().st_ino != source.stat().st_ino
-    assert names(target.parent) == ["target"]
-
-
-def test_a_link_replaces_an_old_file(tmp_path):
-    source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"new")
-    target.write_bytes(b"old")
-    link_or_copy(source, target)
-    link_or_copy(source, target)  # and of itself
+    write_atomic(target, b"old")
+    if not can_link:
+        monkeypatch.setattr(os, "link", failing(OSError(errno.EXDEV, "Invalid cross-device link")))
+    for _ in range(2):  # the second time perhaps of itself
+        link_or_copy(source, target)
     assert target.read_bytes() == b"new"
-    assert names(tmp_path) == ["source", "target"]
-
-
-def test_linking_a_file_to_itself_keeps_it(tmp_path):
-    source = tmp_path / "source"
-    source.write_bytes(b"content")
+    assert (target.stat().st_ino == source.stat().st_ino) is can_link
+    assert names(target.parent) == ["target"]
     link_or_copy(source, source)
-    assert source.read_bytes() == b"content"
-    assert names(tmp_path) == ["source"]
+    assert source.read_bytes() == b"new"
 
 
 def test_a_link_to_a_link_is_the_file(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.parameters import preset
-from zero.config.presets import preset_text
+from zero.config.params import preset_text
 from zero.network.health import Health
 from zero.record.costs import GenerationCosts, StageCosts
 from zero.record.generation import Generation, recorded_in

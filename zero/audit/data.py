@@ -13,8 +13,8 @@ from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
 from zero.record.generation import MANIFESTS, Generation, read_model
 from zero.record.objects import Out
-from zero.shards.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.stages.replay import last_games, window_name, window_size
+from zero.stages.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
 from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, ShardRef, WindowShard
@@ -182,7 +182,7 @@ def _plain(profile: ProfileParams) -> ProfileParams:
 
 
 def _shard_profile(profile: dict[str, str], params: ProfileParams) -> dict[str, str]:
-    """The part of a recorded profile on which games depend, equal to `zero.shards.spec.shard_profile`."""
+    """The part of a recorded profile on which games depend, equal to `zero.stages.spec.shard_profile`."""
     found = {name: value for name, value in profile.items() if not name.startswith("training_")}
     if params.precision != "bf16":  # the unit for bf16 is then recorded for training only
         found["isa"] = found.get("isa", "").partition("+")[0]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from zero.cli.app import LINEAGES, Json, Lineage, app, tracking_is_optional
-from zero.config.presets import preset_text, presets
+from zero.config.params import preset_text, presets
 from zero.config.settings import Settings, home_dir
 from zero.errors import LineageError, ServerError, ZeroError
 
@@ -158,7 +158,6 @@ def track(
         bool,
         typer.Option("--rebuild", help="Delete the lineage's runs and models in MLflow and write them again."),
     ] = False,
-    as_json: Json = False,
 ) -> None:
     """Writes the recorded generations to MLflow that are missing there.
 
@@ -173,7 +172,7 @@ def track(
         raise ServerError("MLFLOW_TRACKING_URI is not set and no local server runs; set it, or run `make up`")
     workspace = find_workspace(home, lineage)
     url = _track(home, workspace, uri, rebuild)
-    typer.echo(json.dumps({"lineage": lineage, "mlflow_url": url}) if as_json else f"{lineage} is tracked: {url}")
+    typer.echo(f"{lineage} is tracked: {url}")
 
 
 @app.command(rich_help_panel=LINEAGES)

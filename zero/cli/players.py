@@ -16,6 +16,8 @@ PLAYER_HELP = (
 )
 STRONGER_HELP = f"{PLAYER_HELP} `go9` starts the stronger one of the lineage's champion and the shipped player."
 KOMI_HELP = "Komi; by default that of the player's parameters."
+NUM_LEAVES = 4
+"""Leaves per network call in a game with a person or a program: more are faster and weaker."""
 
 
 def _to_stderr(line: str) -> None:
@@ -149,9 +151,6 @@ def play(
     ] = "black",
     size: Annotated[int | None, typer.Option(help="Board size, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help=KOMI_HELP)] = None,
-    leaves: Annotated[
-        int, typer.Option(min=1, max=256, help="Leaves per network call: more are faster and weaker.")
-    ] = 4,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
     """Plays a game with you in the terminal; type `help` there for the commands."""
@@ -164,7 +163,7 @@ def play(
 
     home = home_dir()
     chosen = choose_player(home, player, "play", _to_stderr)
-    session, rules = open_session(home, chosen, size, komi, seed, leaves)
+    session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES)
     people = {"black": (BLACK,), "white": (WHITE,), "both": (BLACK, WHITE)}[colour]
     try:
         play_in_terminal(session, rules, Console(highlight=False), people)
@@ -177,10 +176,7 @@ def gtp(
     player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
     size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
-    leaves: Annotated[
-        int, typer.Option(min=1, max=256, help="Leaves per network call: more are faster and weaker.")
-    ] = 4,
-    seconds: Annotated[float | None, typer.Option(min=0.001, help="Time limit per move; needs a PUCT root.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Time limit per move; needs a PUCT root.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
     """Serves the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; see docs/play.md."""
@@ -190,7 +186,7 @@ def gtp(
 
     home = home_dir()
     chosen = choose_player(home, player, "gtp", _to_stderr)
-    session, rules = open_session(home, chosen, size, komi, seed, leaves, seconds)
+    session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES, seconds)
     try:
         serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(session, rules, interrupted))
     finally:

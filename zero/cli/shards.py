@@ -13,7 +13,7 @@ from zero.config.params import load_params
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import LineageError, ZeroError
 from zero.progress import progress_of
-from zero.storage.files import read_manifest
+from zero.storage.files import first_violation, read_manifest
 from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import GenerationId
 from zero.storage.store import open_store
@@ -21,8 +21,8 @@ from zero.storage.store import open_store
 
 @app.command(rich_help_panel=SHARDS, hidden=True)
 def worker() -> None:
-    """Plays the shard specifications that it reads from standard input; see `zero.shards.worker`."""
-    from zero.shards.worker import main as serve
+    """Plays the shard specifications that it reads from standard input; see `zero.stages.worker`."""
+    from zero.stages.worker import main as serve
 
     with open_store(Path.cwd()) as store:
         serve(store)
@@ -33,8 +33,8 @@ def worker() -> None:
 def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, as printed by `zero plan`.")]) -> None:
     """Plays one shard, uploads it to the store and prints its receipt."""
     from zero.network.gpu_lock import lock_visible_gpus
-    from zero.shards.spec import ShardSpec
-    from zero.shards.worker import play_into_store
+    from zero.stages.spec import ShardSpec
+    from zero.stages.worker import play_into_store
 
     try:
         spec = ShardSpec.model_validate_json(spec_file.read_bytes())
@@ -42,7 +42,7 @@ def shard(spec_file: Annotated[Path, typer.Argument(help="A ShardSpec as JSON, a
         raise ZeroError(f"cannot read {spec_file}: {error.strerror}; give a line of `zero plan` in a file") from None
     except ValidationError as error:
         raise ZeroError(
-            f"{spec_file} is not a shard specification: {_first_violation(error)}; give a line of `zero plan` in a file"
+            f"{spec_file} is not a shard specification: {first_violation(error)}; give a line of `zero plan` in a file"
         ) from None
     with (
         lock_visible_gpus(spec.device),
@@ -65,7 +65,7 @@ def train() -> None:
         spec = TrainingSpec.model_validate_json(sys.stdin.buffer.read())
     except ValidationError as error:
         raise LineageError(
-            f"this worker's code does not know this training specification: {_first_violation(error)}; check out the "
+            f"this worker's code does not know this training specification: {first_violation(error)}; check out the "
             "lineage's code here"
         ) from None
     home = home_dir()
@@ -95,9 +95,9 @@ def plan(
             if training := plan_training(here, params, generation, store, only_missing=missing):
                 typer.echo(training.model_dump_json())
         return
-    from zero.shards.collect import missing_shards
     from zero.stages import gating as gating_stage
     from zero.stages import selfplay as selfplay_stage
+    from zero.stages.collect import missing_shards
 
     with open_store(here) as store:
         if ahead:
@@ -106,9 +106,3 @@ def plan(
             specs = (selfplay_stage if stage == "selfplay" else gating_stage).plan(here, params, generation, store)
         for spec in missing_shards(specs, store) if missing else specs:
             typer.echo(spec.model_dump_json())
-
-
-def _first_violation(error: ValidationError) -> str:
-    """The first violation of a specification, as `field: cause`."""
-    violation = error.errors()[0]
-    return "".join(f"{part}: " for part in violation["loc"]) + violation["msg"]

@@ -12,14 +12,29 @@ from zero.config.settings import home_dir
 @app.command(rich_help_panel=TOOLS)
 def sgf(
     games: Annotated[Path, typer.Argument(help="Folder of a game set, such as data/match.")],
-    out: Annotated[Path, typer.Argument(help="SGF file to write; several games become a collection.")],
-    game: Annotated[int | None, typer.Option(help="Number of one game; by default all games.")] = None,
+    out: Annotated[Path, typer.Argument(help="SGF file to write; the games become a collection.")],
 ) -> None:
     """Writes games as SGF with komi, rules, result and the digests of the players."""
-    from zero.lineage.status import write_games_as_sgf
+    from zero.config.params import load_params
+    from zero.data.records import game_record, read_records
+    from zero.data.sgf import game_to_sgf, write_collection
+    from zero.games.rules import rules_of
+    from zero.storage.files import checked_path, read_manifest
+    from zero.storage.manifests import GameSet
 
-    count = write_games_as_sgf(Path.cwd(), games, out, game)
-    typer.echo(f"{count} games in {out}")
+    game_set = read_manifest(games, GameSet)
+    origin, rules = game_set.origin, rules_of(load_params(Path.cwd()).game)
+    event = f"{origin.lineage} generation {origin.generation}, {origin.stage}"
+    names = {digest: name for name, digest in origin.inputs.items()}
+    texts = []
+    for shard in game_set.shards:
+        path = checked_path(shard.file, games)
+        columns = read_records(path.read_bytes(), str(path))
+        for record in (game_record(columns, index) for index in range(columns.num_games)):
+            black, white = names.get(record.black, ""), names.get(record.white, "")
+            texts.append(game_to_sgf(rules, record, event=event, black_name=black, white_name=white))
+    write_collection(out, texts)
+    typer.echo(f"{len(texts)} games in {out}")
 
 
 @app.command(rich_help_panel=TOOLS)

@@ -5,16 +5,13 @@ The functions are pure: the facts about the machine are an argument, which `zero
 RESULTS.md).
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from zero.config.machine import ProfileParams
+from zero.config.params import AUTO, ParamsLoader, ProfileParams
 from zero.errors import ParamsError
 
-AUTO = "auto"
-AUTO_FIELDS = ("profile.device", "profile.backend", "profile.precision", "profile.training_precision")
-"""Parameters that may be `auto` in the project's params.yaml and in presets."""
 FASTEST_BACKEND: dict[str, Literal["torch", "openvino"]] = {"cpu": "openvino", "cuda": "torch"}
 ZEN_WITH_BF16 = ("znver4", "znver5")
 """AMD cores that compute bf16 faster than fp32, by their names in LLVM; Intel cores do so only with AMX."""
@@ -40,26 +37,21 @@ class Machine(NamedTuple):
 
 
 def resolve_auto(text: str, machine: Machine) -> str:
-    """Replaces each `auto` in a parameters file by the value that is fastest on `machine`.
+    """Replaces each `auto` in a parameters file by the value that is fastest on `machine`; comments are lost.
 
-    Everything else in the text stays as it is: comments, order, line breaks. A text that is not a valid parameters file
-    comes back unresolved, for `parse_params` to report.
+    A text without `auto`, or that is not a valid parameters file, comes back as it is, for `parse_params` to report.
     """
-    nodes = _profile_nodes(text)
-    values = _choose({name: node.value for name, node in nodes.items()}, machine)
-    # Marks are offsets into the text. The last node goes first, so that a replacement leaves the other offsets valid.
-    for name, node in sorted(nodes.items(), key=lambda item: item[1].start_mark.index, reverse=True):
-        start, end = node.start_mark.index, node.end_mark.index
-        if node.value == AUTO and name in values:
-            before, found, after = text[start:end].rpartition(AUTO)  # keeps quotes, tags and anchors
-            text = text[:start] + before + (values[name] if found else "") + after + text[end:]
-    return text
+    profile = _profile_of(text)
+    if AUTO not in profile.values():
+        return text
+    tree, chosen = yaml.load(text, ParamsLoader), _choose(profile, machine)
+    tree["profile"] = {name: chosen.get(name, value) if value == AUTO else value for name, value in profile.items()}
+    return yaml.safe_dump(tree, sort_keys=False)
 
 
 def device_of(text: str) -> str:
     """`profile.device` of a parameters file as written, also `auto`; the default if the file has none."""
-    node = _profile_nodes(text).get("device")
-    return node.value if node else ProfileParams().device
+    return str(_profile_of(text).get("device", ProfileParams().device))
 
 
 def check_profile(profile: ProfileParams, machine: Machine, source: str) -> None:
@@ -96,12 +88,12 @@ def explain(profile: ProfileParams, machine: Machine) -> str:
     return f"this machine: {profile.device}, {profile.backend}, {precision}{why}"
 
 
-def _choose(written: dict[str, str], machine: Machine) -> dict[str, str]:
+def _choose(written: dict[str, Any], machine: Machine) -> dict[str, str]:
     """The value of each field that may be `auto`, given the section as written."""
-    device = written.get("device", ProfileParams().device)
+    device = str(written.get("device", ProfileParams().device))
     if device == AUTO:
         device = "cuda" if machine.has_cuda and written.get("backend") != "openvino" else "cpu"
-    precision, _ = _fastest_precision(device, written.get("isa", "native"), machine)
+    precision, _ = _fastest_precision(device, str(written.get("isa", "native")), machine)
     backend = FASTEST_BACKEND.get(device, "torch")
     return {"device": device, "backend": backend, "precision": precision, "training_precision": precision}
 
@@ -123,18 +115,11 @@ def _fastest_precision(device: str, isa: str, machine: Machine) -> tuple[Precisi
     return "fp32", f"{machine.cpu} has no instructions for bf16"
 
 
-def _profile_nodes(text: str) -> dict[str, yaml.ScalarNode]:
-    """The scalar fields of section `profile`, with their positions in the text."""
+def _profile_of(text: str) -> dict[str, Any]:
+    """Section `profile` as written; empty if the text has none, or is not a parameters file."""
     try:
-        root = yaml.compose(text, yaml.SafeLoader)
+        tree = yaml.load(text, ParamsLoader)
     except yaml.YAMLError:
         return {}
-    profile = _fields(root).get("profile")
-    return {name: node for name, node in _fields(profile).items() if isinstance(node, yaml.ScalarNode)}
-
-
-def _fields(node: yaml.Node | None) -> dict[str, yaml.Node]:
-    """The fields of a YAML mapping by name; none if the node is something else."""
-    if not isinstance(node, yaml.MappingNode):
-        return {}
-    return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+    profile = tree.get("profile") if isinstance(tree, dict) else None
+    return profile if isinstance(profile, dict) else {}

@@ -4,65 +4,363 @@ The project's `params.yaml` and the presets in `zero/config/presets/` hold only 
 of their fields may be `auto`. `zero new` resolves `auto` and writes every parameter into the lineage's `params.yaml`:
 that file states everything that ran, and DVC sees every change. Addresses and folders, which belong to a machine and
 not to an experiment, are in `settings`.
+
+Defaults are the values of the paper (Silver et al. 2017, Methods), or off for what the paper does not have.
 """
 
 import hashlib
 import json
+from operator import not_
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from zero.config.auto import AUTO, AUTO_FIELDS
-from zero.config.learning import LearningRateStep, NetworkParams, ReplayParams, TrainingParams, ValueLoss
-from zero.config.machine import ExecutorKind, ExecutorParams, ProfileParams
-from zero.config.play import (
-    GameParams,
-    GatingParams,
-    GomokuParams,
-    GoParams,
-    PlayParams,
-    SearchParams,
-    SelfplayParams,
-    VerificationParams,
-    match_play,
-)
-from zero.config.section import Section
 from zero.errors import ParamsError, did_you_mean
 
-__all__ = [
-    "PARAMS_FILE",
-    "PLAY_SECTIONS",
-    "STAGE_SECTIONS",
-    "ExecutorKind",
-    "ExecutorParams",
-    "GameParams",
-    "GatingParams",
-    "GoParams",
-    "GomokuParams",
-    "LearningRateStep",
-    "NetworkParams",
-    "Params",
-    "PlayParams",
-    "ProfileParams",
-    "ReplayParams",
-    "SearchParams",
-    "SelfplayParams",
-    "TrainingParams",
-    "ValueLoss",
-    "VerificationParams",
-    "load_params",
-    "match_play",
-    "overlap_of",
-    "params_digest",
-    "params_text",
-    "parse_params",
-    "read_params_text",
-]
-
 PARAMS_FILE = "params.yaml"
+PRESETS_DIR = Path(__file__).parent / "presets"
+AUTO = "auto"
+AUTO_FIELDS = ("profile.device", "profile.backend", "profile.precision", "profile.training_precision")
+"""Parameters that may be `auto` in the project's params.yaml and in presets, see `zero.config.auto`."""
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NumSimulations = Annotated[int, Field(ge=1, le=65_535)]  # more visits than a game record can hold
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Section(BaseModel):
+    """A frozen section of the parameters; an unknown name is an error.
+
+    A field that is added later must default to off and have `exclude_if` for that value: digests of files that were
+    written before it then stay the same.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class GoParams(Section):
+    """Go with area scoring and positional superko; a game ends after two passes or 2*S*S moves."""
+
+    name: Literal["go"]
+    """The game."""
+    size: Annotated[int, Field(ge=2, le=19)]
+    """Points on a side of the board, S."""
+    komi: Annotated[float, Field(ge=-400.0, le=400.0, multiple_of=0.5)] = 7.5
+    """Points added to White's area; 7.5 in the paper, 7 is fair on 9x9 (and allows draws)."""
+    allow_suicide: bool = False
+    """True: a move may remove the player's own stones; the paper and most rule sets forbid it."""
+
+
+class GomokuParams(Section):
+    """Gomoku: the first player with `in_a_row` stones on a line wins; a full board is a draw."""
+
+    name: Literal["gomoku"]
+    """The game."""
+    size: Annotated[int, Field(ge=2, le=19)]
+    """Points on a side of the board, S."""
+    in_a_row: Annotated[int, Field(ge=2, le=19)] = 5
+    """Stones in a row (or more) that win."""
+
+    @model_validator(mode="after")
+    def _line_fits(self) -> Self:
+        if self.in_a_row > self.size:
+            raise ValueError(f"in_a_row {self.in_a_row} does not fit on a board of size {self.size}")
+        return self
+
+
+GameParams = Annotated[GoParams | GomokuParams, Field(discriminator="name")]
 GAMES: dict[int | str, type[Section]] = {"go": GoParams, "gomoku": GomokuParams}
+
+
+class SearchParams(Section):
+    """Tree search, shared by self-play and matches."""
+
+    c_puct: Annotated[float, Field(gt=0.0, le=100.0)] = 1.5
+    """Exploration constant of the PUCT formula."""
+    first_play: Literal["zero", "parent"] = "zero"
+    """First-play urgency, the value of an action before its first visit: 0 as in the paper, or the mean value of the
+    parent. With 0 and few simulations, a losing player visits every action once and then plays by its prior."""
+    random_symmetry: bool = True
+    """True: each leaf is evaluated under a random symmetry of the board, as in the paper."""
+    tree_reuse: bool = True
+    """True: the subtree of the played move becomes the next tree, as in the paper."""
+    max_nodes: PositiveInt = 4096
+    """Nodes a tree can hold; if a reused subtree is larger, its newest nodes are dropped."""
+    root: Literal["puct", "gumbel"] = "puct"
+    """Action selection at the root: `puct` as in the paper, or `gumbel`: sequential halving over actions drawn without
+    replacement, with the improved policy as the target (Danihelka et al. 2022). For few simulations."""
+    considered_actions: Annotated[int, Field(ge=1, le=19 * 19 + 1)] = 16
+    """Actions that a Gumbel root considers (`max_num_considered_actions` of mctx): 16 in its paper."""
+    value_scale: Annotated[float, Field(gt=0.0, le=10.0)] = 0.1
+    """Weight of Q-values against priors in a Gumbel search, c_scale of its paper: 0.5 for values in [-1, 1] is the
+    paper's for Go, 0.1 for rescaled values is mctx's."""
+    rescale_values: bool = True
+    """True: a Gumbel search rescales the Q-values of a node to [0, 1] by their minimum and maximum."""
+    evaluation_cache: Annotated[int, Field(ge=0, le=2**20)] = 0
+    """Evaluations that a shard caches, so that equal positions are evaluated once; 0: no cache, as in the paper."""
+    pass_wins: Annotated[bool, Field(exclude_if=not_)] = False
+    """True: after a pass, the search counts a second pass that wins as a won game. Then no player passes while dead
+    stones on the board still count for the opponent. False as in the paper: the network evaluates the position."""
+
+
+class PlayParams(Section):
+    """How the games of a shard are played, except for the search; self-play and the match have it in common."""
+
+    num_slots: PositiveInt = 100
+    """Games of a shard in play at once: the largest batch of the network."""
+    num_simulations: NumSimulations = 1600
+    """Simulations per move, not counting the evaluation of a new root: 1,600 in the paper."""
+    temperature_moves: Annotated[int, Field(ge=0)] = 30
+    """Moves at the start of a game drawn in proportion to the visit counts; later the most visited move is played.
+    30 in the paper at 19x19; scaled by the area of the board 7 at 9x9, 5 at 8x8."""
+    dirichlet_concentration: Annotated[float, Field(gt=0.0)] = 10.83
+    """Sum of the parameters of the root noise: alpha is this over the number of legal moves; 10.83 gives 0.03 at
+    19x19."""
+    dirichlet_fraction: Fraction = 0.25
+    """Share of the noise in the root's prior: 0.25 in the paper, 0 for no noise."""
+    forced_playouts: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    """k of forced playouts: root actions get at least sqrt(k P N) visits. The policy target leaves out those that did
+    not pay off (KataGo: 2). 0: none, as in the paper."""
+    full_search_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Playout-cap randomisation: probability that a move gets `num_simulations` (KataGo: 0.25). The other moves get
+    `fast_simulations` and no noise, and are not policy targets. 1: every move, as in the paper."""
+    fast_simulations: NumSimulations = 12
+    """Simulations of a move without full search."""
+    calibration_fraction: Fraction = 0.1
+    """Share of games that never resign and measure the cost of resignation: 0.1 in the paper; 0: no game resigns."""
+
+    @model_validator(mode="after")
+    def _fast_is_faster(self) -> Self:
+        if self.fast_simulations > self.num_simulations:
+            raise ValueError(
+                f"fast_simulations {self.fast_simulations} is above num_simulations {self.num_simulations}; lower it"
+            )
+        return self
+
+
+class SelfplayParams(PlayParams):
+    """Self-play of the champion."""
+
+    num_games: PositiveInt = 25_000
+    """Games per generation: 25,000 in the paper."""
+    games_per_shard: PositiveInt = 100
+    """Games in a shard, the unit of distribution; choose it so that a shard takes 60 seconds or more."""
+    false_positive_target: Fraction = 0.05
+    """Largest share of won games among the calibration games that would have been resigned: 0.05 in the paper. It sets
+    the resignation threshold of the next generation."""
+    overlap: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
+    """True: a generation's games are played by the champion of the generation before the last, so that they can be
+    played during training and gating; the three parts of the paper also run at once. False: by the last champion."""
+
+    @property
+    def play(self) -> PlayParams:
+        """What a shard of self-play needs of this section."""
+        return PlayParams.model_validate(self.model_dump(include=set(PlayParams.model_fields)))
+
+
+def match_play(num_slots: int, num_simulations: int) -> PlayParams:
+    """How a match is played: no noise, no random moves, full search for every move, no resignation."""
+    # Not validated: players of `zero match` may search more than the 65,535 visits that a game record can hold.
+    return PlayParams.model_construct(
+        num_slots=num_slots,
+        num_simulations=num_simulations,
+        temperature_moves=0,
+        dirichlet_fraction=0.0,
+        fast_simulations=num_simulations,
+        calibration_fraction=0.0,
+    )
+
+
+class GatingParams(Section):
+    """The match between challenger and champion."""
+
+    num_games: Annotated[int, Field(ge=2, multiple_of=2)] = 400
+    """Games of the match, half with each colour: 400 in the paper."""
+    games_per_shard: Annotated[int, Field(ge=2, multiple_of=2)] = 100
+    """Games in a shard."""
+    num_slots: PositiveInt = 100
+    """Games of a shard in play at once."""
+    num_simulations: NumSimulations = 1600
+    """Simulations per move: 1,600 in the paper."""
+    threshold: Fraction = 0.55
+    """Score (a draw is half a win) at which the challenger becomes champion: 0.55 in the paper."""
+
+    @property
+    def play(self) -> PlayParams:
+        """What a shard of the match needs of this section."""
+        return match_play(self.num_slots, self.num_simulations)
+
+
+class VerificationParams(Section):
+    """Re-execution check: some shards are played again by another process before a generation is recorded."""
+
+    shard_fraction: Fraction = 0.02
+    """Share of the shards of self-play and of the match to play again; at least one of each, none if it is 0."""
+    game_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    """Share of the games of such a shard to compare: it is played until that many of its games have ended."""
+
+
+class NetworkParams(Section):
+    """The network of the paper (Methods, 'Neural network architecture') at any size."""
+
+    tower: Literal["residual", "plain", "shallow"] = "residual"
+    """Trunk. `residual`: one convolution and `num_blocks` residual blocks; `plain`: the same layers without the skips;
+    `shallow`: `num_blocks` single convolutions."""
+    heads: Literal["joint", "separate"] = "joint"
+    """`joint`: one trunk with both heads ('dual' in the paper); `separate`: a trunk per head."""
+    num_blocks: Annotated[int, Field(ge=1, le=80)] = 19
+    """Blocks of the trunk: 19 or 39 in the paper."""
+    num_channels: Annotated[int, Field(ge=1, le=1024)] = 256
+    """Channels of every convolution of the trunk: 256 in the paper."""
+    value_hidden: PositiveInt = 256
+    """Units of the hidden layer of the value head: 256 in the paper."""
+    global_pooling: bool = False
+    """True: the second half of the blocks also gets means and maxima over the board (KataGo; not in the paper)."""
+    ownership_head: bool = False
+    """True: training also predicts the owner of each point at the end of the game (KataGo; not in the paper)."""
+    score_head: bool = False
+    """True: training also predicts the margin at the end of the game (KataGo; not in the paper)."""
+    pooled_heads: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
+    """True: the policy head has the same weights at every point and adds features pooled over the board; the value head
+    has the pooled features only (KataGo; not in the paper). False: the heads of the paper."""
+
+
+class ReplayParams(Section):
+    """The window of games that the network is trained on."""
+
+    window_games: PositiveInt = 500_000
+    """Most recent self-play games to sample from: 500,000 in the paper."""
+    window_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Share of the lineage's games in the window until it is full, but at least the newest generation. With 0.5 the
+    window soon drops the games of the first, nearly random players. 1 as in the paper: all games up to
+    `window_games`."""
+
+
+class LearningRateStep(Section):
+    """One entry of the schedule: from `from_step` on the learning rate is `learning_rate`."""
+
+    from_step: Annotated[int, Field(ge=0)]
+    """First optimiser step (counted from generation 1) of this entry."""
+    learning_rate: Annotated[float, Field(gt=0.0, le=10.0)]
+    """The learning rate."""
+
+
+ValueLoss = Literal["squared_error", "cross_entropy"]
+PAPER_SCHEDULE = (
+    LearningRateStep(from_step=0, learning_rate=0.01),
+    LearningRateStep(from_step=400_000, learning_rate=0.001),
+    LearningRateStep(from_step=600_000, learning_rate=0.0001),
+)
+"""Extended Data Table 3 of the paper, the rates of reinforcement learning."""
+
+
+class TrainingParams(Section):
+    """Optimisation of the trainee on the window."""
+
+    num_steps: PositiveInt = 1000
+    """Optimiser steps per generation."""
+    batch_size: PositiveInt = 2048
+    """Samples per step: 2,048 in the paper."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """SGD with momentum, as in the paper, or Adam."""
+    momentum: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    """Momentum of SGD, first-moment decay of Adam: 0.9 in the paper."""
+    weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4
+    """c of the L2 term c * |theta|^2 in the loss (so its gradient is 2 * c * theta): 1e-4 in the paper. Adam subtracts
+    the learning rate times that gradient from the weights, apart from its step (AdamW)."""
+    search_value_weight: Annotated[float, Field(ge=0.0, le=1.0, exclude_if=not_)] = 0.0
+    """Share of the search's value in the value target; the rest is the outcome. 0: the outcome alone, as in the
+    paper."""
+    value_loss: Annotated[ValueLoss, Field(exclude_if=lambda loss: loss == "squared_error")] = "squared_error"
+    """Loss of the value v against its target z: (z - v)^2 as in the paper, or the cross-entropy of the winning
+    probability (1 + v) / 2, whose gradient does not vanish for v near 1 or -1."""
+    value_loss_weight: Annotated[float, Field(gt=0.0)] = 1.0
+    """Weight of the value loss: 1 in the paper for self-play, 0.01 for supervised learning."""
+    ownership_loss_weight: Annotated[float, Field(ge=0.0)] = 0.0
+    """Weight of the ownership loss, if the network has that head."""
+    score_loss_weight: Annotated[float, Field(ge=0.0)] = 0.0
+    """Weight of the score loss, if the network has that head."""
+    ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Decay of the moving average of the weights that becomes the challenger, min(ema_decay, (1 + n) / (10 + n)) after
+    n steps; 0: the last weights, as in the paper."""
+    learning_rate: Annotated[tuple[LearningRateStep, ...], Field(min_length=1)] = PAPER_SCHEDULE
+    """The schedule; the first entry starts at step 0."""
+    warmup_steps: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
+    """Optimiser steps, counted from generation 1, over which the learning rate rises linearly to the schedule. 0: no
+    warm-up, as in the paper."""
+    kl_target: Annotated[float, Field(ge=0.0)] = 0.0
+    """KL divergence of the policy over one step, to which the learning rate is adapted; 0: no adaptation."""
+    random_symmetry: bool = True
+    """True: each sample is transformed by a random symmetry of the board."""
+    checkpoint_interval: PositiveInt = 1000
+    """Steps between the checkpoints from which an interrupted training continues: 1,000 in the paper."""
+    log_interval: PositiveInt = 10
+    """Steps that a line of the training curve averages."""
+
+    @model_validator(mode="after")
+    def _schedule_is_ordered(self) -> Self:
+        steps = [entry.from_step for entry in self.learning_rate]
+        if steps[0] != 0 or sorted(set(steps)) != steps:
+            raise ValueError(f"learning_rate must start at step 0 and rise, got steps {steps}")
+        if self.warmup_steps > self.num_steps:
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} is longer than the first training, num_steps {self.num_steps}; "
+                "lower it"
+            )
+        return self
+
+
+class ProfileParams(Section):
+    """The part of the execution profile that is chosen; the rest is read from the machine. Results depend on it."""
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Device that runs the network. `auto` (see `zero.config.auto`): CUDA if this machine has it, else the CPU."""
+    backend: Literal["torch", "openvino"] = "torch"
+    """Library that runs the network in play: PyTorch (with captured graphs on CUDA), or OpenVINO on a CPU. `auto`:
+    OpenVINO on a CPU, PyTorch on CUDA."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Arithmetic of the network in play. `auto`: bf16 if this machine computes it faster than fp32."""
+    training_precision: Literal["fp32", "bf16"] = "fp32"
+    """Arithmetic of the convolutions in training; weights and sums are in fp32. `auto`: as for `precision`."""
+    isa: Literal["native", "avx2"] = "native"
+    """`avx2` limits the CPU's instruction set, so that machines with and without AVX-512 give the same bits."""
+    selfplay_threads: PositiveInt = 1
+    """Threads of the network in a process that plays a shard."""
+    search_threads: PositiveInt = 1
+    """Threads of the search in a process that plays a shard; each has its own part of the games. 1 on a CPU."""
+    half_batches: bool = False
+    """Double buffering for a GPU. True: half of the games are searched while the network evaluates the other half."""
+    training_threads: PositiveInt = 1
+    """Threads of the process that trains."""
+    training_processes: PositiveInt = 1
+    """Processes that train, each on its share of the batch; on CUDA one per GPU."""
+
+    @model_validator(mode="after")
+    def _backend_has_device(self) -> Self:
+        if self.backend == "openvino" and self.device != "cpu":
+            raise ValueError(f"backend 'openvino' runs on device 'cpu', got {self.device!r}; set backend to 'torch'")
+        return self
+
+
+def _current_name(kind: object) -> object:
+    return "dask" if kind == "pool" else kind
+
+
+ExecutorKind = Annotated[Literal["local", "dask"], BeforeValidator(_current_name)]
+"""Kinds of executors. Parameters files that are older than the Dask cluster have `pool`, which is read as `dask`."""
+
+
+class ExecutorParams(Section):
+    """Who plays the shards. Changes no result, and no stage depends on it."""
+
+    kind: ExecutorKind = "local"
+    """`local`: processes of this machine; `dask`: workers of a Dask cluster, which play the shards and train."""
+    address: str = ""
+    """Address of the Dask scheduler, such as `tls://host:8786`. Empty: Dask's own setting, `DASK_SCHEDULER_ADDRESS`."""
+    num_processes: Annotated[int, Field(ge=0)] = 0
+    """Processes of the local executor; 0: one per core, or one per GPU."""
 
 
 class Params(Section):
@@ -107,10 +405,15 @@ class Params(Section):
         return self
 
 
-class _Loader(yaml.SafeLoader):
+class ParamsLoader(yaml.SafeLoader):
     """Rejects a name that occurs twice in a section, as DVC does, which reads the same file."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The names and values of a section.
+
+        Raises:
+          ConstructorError: a name occurs twice.
+        """
         lines: dict[str, int] = {}
         for name, _ in node.value:
             line = name.start_mark.line + 1
@@ -129,7 +432,7 @@ def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
       ParamsError: a parameter is unknown, missing or out of range; the message has the first one, and the remedy.
     """
     try:
-        tree = yaml.load(text, _Loader)
+        tree = yaml.load(text, ParamsLoader)
     except yaml.YAMLError as error:
         raise ParamsError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
     try:
@@ -176,6 +479,22 @@ def overlap_of(text: str) -> bool:
         return False
     section = tree.get("selfplay") if isinstance(tree, dict) else None
     return isinstance(section, dict) and section.get("overlap") is True
+
+
+def presets() -> list[str]:
+    """Names of the presets: parameter files to start a lineage with."""
+    return sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
+
+
+def preset_text(name: str) -> str:
+    """Text of a preset.
+
+    Raises:
+      ParamsError: the preset does not exist.
+    """
+    if name not in presets():
+        raise ParamsError(f"unknown preset {name!r}{did_you_mean(name, presets())}; presets: {', '.join(presets())}")
+    return (PRESETS_DIR / f"{name}.yaml").read_text()
 
 
 PLAY_SECTIONS = (

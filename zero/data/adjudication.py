@@ -4,10 +4,11 @@ It trusts only the moves of a record and the claim that a player resigned. Check
 values) are in `zero.data.validation`. Slow twin: tests/oracle/adjudication.py.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
+from zero.data.records import GameColumns
 from zero.games.coordinates import action_to_name
 from zero.games.go import write_ownership
 from zero.games.position import (
@@ -49,48 +50,8 @@ UNKNOWN_END = -1
 """`end` of a game that was not replayed to its end."""
 
 
-class RecordedGames(Protocol):
-    """Columns of `zero.data.records.GameColumns` that are read: G games with M moves and V visited edges."""
-
-    @property
-    def outcome(self) -> np.ndarray:
-        """[G] int8, +1, 0, -1 for Black."""
-
-    @property
-    def margin(self) -> np.ndarray:
-        """[G] float32, points for Black."""
-
-    @property
-    def end(self) -> tuple[str, ...]:
-        """G names, see `END_NAMES`."""
-
-    @property
-    def ownership_offsets(self) -> np.ndarray:
-        """[G + 1] int64."""
-
-    @property
-    def ownership(self) -> np.ndarray:
-        """[K] int8, +1, 0, -1 for Black; S*S for a game of Go that was played out, else none."""
-
-    @property
-    def move_offsets(self) -> np.ndarray:
-        """[G + 1] int64, first move of each game."""
-
-    @property
-    def actions(self) -> np.ndarray:
-        """[M] int16."""
-
-    @property
-    def visit_offsets(self) -> np.ndarray:
-        """[M + 1] int64, first visited edge of each move."""
-
-    @property
-    def visit_actions(self) -> np.ndarray:
-        """[V] int16."""
-
-
 class Games(NamedTuple):
-    """`RecordedGames` with fixed types, as the kernel needs it."""
+    """`GameColumns` with fixed types, as the kernel needs it."""
 
     outcome: np.ndarray  # [G] int8
     margin: np.ndarray  # [G] float32
@@ -119,7 +80,7 @@ class Adjudicated(NamedTuple):
         return np.flatnonzero(self.violation)
 
 
-def adjudicate(rules: Rules, games: RecordedGames) -> Adjudicated:
+def adjudicate(rules: Rules, games: GameColumns) -> Adjudicated:
     """Replays all games and compares their results; one core does 20,000 games of 9x9 Go in about two seconds.
 
     The order of the checks is: each move is legal, is played before the end, and has policy targets on legal actions
@@ -152,7 +113,7 @@ def adjudicate(rules: Rules, games: RecordedGames) -> Adjudicated:
     return found
 
 
-def violation_text(rules: Rules, games: RecordedGames, found: Adjudicated, index: int) -> str:
+def violation_text(rules: Rules, games: GameColumns, found: Adjudicated, index: int) -> str:
     """The violation of a game as text: the recorded value, and the value by the rules."""
     violation, move = int(found.violation[index]), int(found.violation_move[index])
     text = VIOLATION_TEXTS[violation]

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.data.records import GameColumns, GameValues
-from zero.data.validation import NO_MOVE, ExpectedProperties, Violation, moves_of
+from zero.data.records import GameColumns
+from zero.data.validation import NO_MOVE, Violation, moves_of
+from zero.storage.manifests import ExpectedProperties
 
 COMPARED_MOVES = 24
 """Moves at the start of two games that are compared; shorter games are not compared."""
@@ -46,23 +47,16 @@ class Repeats(NamedTuple):
     expected_pairs: float  # upper bound of the mean number of equal pairs by chance
 
 
-def openings_of(games: GameColumns, expected: ExpectedProperties) -> list[Opening]:
-    """The openings of the games of a shard, with chances."""
-    values = GameValues(games.game, games.move_offsets, games.actions, games.root_values)
-    openings = openings_of_values(values, expected.generation)
-    chances = chances_of(games, expected)
-    return [opening._replace(chance=float(chance)) for opening, chance in zip(openings, chances, strict=True)]
-
-
-def openings_of_values(games: GameValues, generation: int) -> list[Opening]:
-    """The openings without chances, which would need the visit counts."""
+def openings_of(games: GameColumns, generation: int, expected: ExpectedProperties | None = None) -> list[Opening]:
+    """The openings of the games of a shard; their chances are known only if `expected` is given."""
     openings = []
+    chances = np.ones(games.num_games) if expected is None else chances_of(games, expected)
     for index, number in enumerate(games.game):
         first, end = int(games.move_offsets[index]), int(games.move_offsets[index + 1])
         actions, values = games.actions[first:end], games.root_values[first : min(end, first + COMPARED_MOVES)]
         distinctive = len(values) == COMPARED_MOVES and np.count_nonzero(values != np.rint(values)) >= DISTINCTIVE_MOVES
         compared = actions[:COMPARED_MOVES].tobytes() + values.tobytes() if distinctive else b""
-        openings.append(Opening(generation, int(number), actions.tobytes(), compared, 1.0))
+        openings.append(Opening(generation, int(number), actions.tobytes(), compared, float(chances[index])))
     return openings
 
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.config.params import PlayParams, SearchParams
 from zero.data.adjudication import NO_VIOLATION, adjudicate, violation_text
 from zero.data.records import GameColumns
 from zero.games.planes import write_sample
@@ -18,7 +17,7 @@ from zero.games.position import BLACK, NUM_HISTORY, NUM_PLANES, WHITE, WORD_BITS
 from zero.play.moves import MAX_VISITS
 from zero.search.gumbel import TARGET_SUM
 from zero.search.streams import next_float, stream_of
-from zero.storage.manifests import NO_RESIGNATION, RESIGNATION
+from zero.storage.manifests import NO_RESIGNATION, RESIGNATION, ExpectedProperties
 
 NO_MOVE = -1
 """`Violation.move` if the violation concerns the complete game."""
@@ -28,35 +27,6 @@ MAX_LISTED_VIOLATIONS = 20
 """Violations of a shard that the reason for its quarantine lists."""
 SAMPLED_POSITIONS = 64
 """Positions of a shard whose planes are checked, evenly spaced over its moves."""
-
-
-class ExpectedProperties(NamedTuple):
-    """The part of a `ShardSpec` that the records of its games can be checked against."""
-
-    kind: str
-    weights: tuple[str, ...]
-    seed: int
-    generation: int
-    first_game: int
-    num_games: int
-    search: SearchParams
-    play: PlayParams
-    resign_threshold: float
-
-    @property
-    def gumbel(self) -> bool:
-        """True: the root is a Gumbel root."""
-        return self.search.root == "gumbel"
-
-    @property
-    def root_noise(self) -> bool:
-        """True: Dirichlet or Gumbel noise makes the searches of each game different."""
-        return self.kind == "selfplay" and (self.gumbel or self.play.dirichlet_fraction > 0.0)
-
-    @property
-    def shows_choices(self) -> bool:
-        """True: the policy target is the visit counts that the move was chosen by."""
-        return not self.gumbel and self.play.forced_playouts == 0.0
 
 
 class Violation(NamedTuple):

@@ -32,8 +32,7 @@ from zero.players.build import common_game, identify, make_player, resolve_playe
 from zero.players.player import Player, PlayerId
 from zero.players.spec import parse_player
 from zero.statistics import wilson_interval
-from zero.storage.files import canonical_json, read_manifest, sha256_bytes, write_atomic, write_manifest
-from zero.storage.locks import locked
+from zero.storage.files import canonical_json, locked, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.manifests import Colours, Manifest, MatchResult
 
 SPEC_FILE, RESULT_FILE, SGF_FILE = "match.json", "result.json", "games.sgf"

@@ -103,10 +103,14 @@ def advance(workspace: Path, number: int | None = None) -> Advanced:
         check_key(workspace)
         _commit(workspace, current.lineage, number)
         ledger = parse_ledger(committed_ledger(workspace), LEDGER_FILE)
-    entry = entry_of(ledger, number)
-    tag = generation_tag(entry.lineage, number)
-    if current.number <= ledger[-1].generation:
-        finish(workspace, ledger[-1])
+    return advanced(workspace, entry_of(ledger, number), ledger[-1])
+
+
+def advanced(workspace: Path, entry: LedgerEntry, last: LedgerEntry) -> Advanced:
+    """A recorded generation, after what follows the commit of the `last` entry is complete."""
+    if current_generation(workspace).number <= last.generation:
+        finish(workspace, last)
+    tag = generation_tag(entry.lineage, entry.generation)
     return Advanced(entry, tag, git(workspace, "rev-parse", f"{tag}^{{commit}}").strip())
 
 
@@ -124,7 +128,8 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
         dvc(workspace, "checkout", "--quiet", "--force", *STATE_DIRS)
         _check_state(workspace, entry)
         restored = current_generation(workspace)
-        _write_generation_id(workspace, restored.model_copy(update={"number": entry.generation + 1}))
+        next_id = restored.model_copy(update={"number": entry.generation + 1})
+        write_manifest(workspace, next_id, GENERATION_FILE)
         return
     if not _holds(workspace, entry):
         git(workspace, "checkout", "HEAD", "--", DVC_LOCK)
@@ -138,8 +143,9 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
     for source, target in ((CHALLENGER_DIR, TRAINEE_DIR), (WINDOW_DIR, REPLAY_DIR)):
         with _replacing(workspace / target) as building:
             for path in sorted((workspace / source).iterdir()):
-                link_or_copy(path, building / path.name)
+                link_or_copy(path, building / path.name)  # a window can have gigabytes
     _check_state(workspace, entry)
+    # The number comes last: it says that the state is complete, and a crash before it repeats all of this.
     dvc(workspace, "add", "--quiet", *STATE_DIRS)
     next_id = GenerationId(
         lineage=entry.lineage,
@@ -147,11 +153,7 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
         resign_threshold=following_threshold(metrics),
         player=player,
     )
-    _write_generation_id(workspace, next_id)
-
-
-def _write_generation_id(workspace: Path, generation: GenerationId) -> None:
-    write_manifest(workspace, generation, GENERATION_FILE)
+    write_manifest(workspace, next_id, GENERATION_FILE)
 
 
 def _roll_champion(workspace: Path, entry: LedgerEntry, decision: PromotionDecision, overlap: bool) -> str | None:
@@ -197,6 +199,7 @@ def finish(workspace: Path, entry: LedgerEntry) -> None:
         git(workspace, "tag", tag, _commit_of_last_entry(workspace))
     elif git(workspace, "rev-parse", f"{tag}^{{commit}}").strip() != _commit_of_last_entry(workspace):
         raise LineageError(f"tag {tag} is not at the commit of its ledger entry; delete it with `git tag -d {tag}`")
+    # The data before the refs: whoever sees the tag can fetch what it names.
     dvc(workspace, "push", "--quiet")
     refs = [f"lineage/{entry.lineage}", tag, *_note_costs(workspace, entry)]
     git(workspace, "push", "--quiet", "--atomic", "origin", *refs)

@@ -8,7 +8,6 @@ A rollback keeps the code and parameters of the lineage's head and takes the nex
 parameters and number of its source, so that its next generation uses the same random streams as the source's next one.
 """
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,19 +15,21 @@ from typing import Literal, NamedTuple
 
 from zero.config.params import load_params, params_digest
 from zero.errors import LineageError
-from zero.lineage.registry import Advanced, commit_record, finish, roll_forward
+from zero.lineage.registry import Advanced, advanced, commit_record, finish, roll_forward
 from zero.lineage.workspace import (
+    check_name,
+    check_tag,
     check_workspace,
     checkout_generation,
     committed_ledger,
     current_generation,
+    new_folder,
     restore_lineage,
 )
 from zero.record.attestation import check_key, state_attestation, write_attestation
 from zero.record.generation import in_progress
 from zero.record.ledger import (
     FIRST_PREVIOUS,
-    NAME_PATTERN,
     append_entry,
     entry_of,
     generation_tag,
@@ -51,7 +52,7 @@ from zero.storage.layout import (
     WINDOW_DIR,
     workspace_dir,
 )
-from zero.storage.manifests import Checkpoint, GenerationId, LedgerEntry, Origin, Source, Window
+from zero.storage.manifests import MANIFEST_FILE, Checkpoint, GenerationId, LedgerEntry, Origin, Source, Window
 from zero.storage.vcs import dvc, git
 
 STAGE_FILES = ("dvc.lock", "metrics", "plots")
@@ -79,12 +80,12 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
     check_workspace(workspace)
     check_key(workspace)
     text = committed_ledger(workspace)
-    head = parse_ledger(text, LEDGER_FILE)[-1]
+    ledger = parse_ledger(text, LEDGER_FILE)
+    head = ledger[-1]
     if head.source is not None and head.source.tag == tag and head.kind == "rollback":
-        return _recorded(workspace, head)
-    number = _check_older(head, tag)
-    known = entry_of(parse_ledger(text, LEDGER_FILE), number)
-    if (workspace / GENERATION_FILE).exists() and _number(workspace) <= head.generation:
+        return advanced(workspace, head, head)
+    known = entry_of(ledger, _check_older(head, tag))
+    if (workspace / GENERATION_FILE).exists() and current_generation(workspace).number <= head.generation:
         finish(workspace, head)
     with tempfile.TemporaryDirectory(prefix="zero-rollback-") as scratch:
         restored = restore_next_state(home, tag, Path(scratch) / "source")
@@ -96,7 +97,7 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
     dvc(workspace, "checkout", "--quiet", "--force", *STATE_DIRS)
     entry = _write_record(workspace, "rollback", head.lineage, head.generation + 1, restored, head, text)
     commit_record(workspace, f"{head.lineage}: generation {entry.generation}, rolled back to {tag}")
-    return _recorded(workspace, entry)
+    return advanced(workspace, entry, entry)
 
 
 def branch(home: Path, tag: str, lineage: str) -> Advanced:
@@ -105,16 +106,11 @@ def branch(home: Path, tag: str, lineage: str) -> Advanced:
     Raises:
       LineageError: the tag is unknown, or the name is invalid or taken.
     """
-    if not NAME_PATTERN.match(lineage):
-        raise LineageError(
-            f"{lineage!r} is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter"
-        )
+    check_name(lineage)
     target = workspace_dir(home, lineage)
     if (made := _branched_before(home, tag, lineage, target)) is not None:
         return made
-    target.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
-    try:
+    with new_folder(target) as building:
         restored = restore_next_state(home, tag, building)
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
         rewrite_window_manifest(building, lineage, restored)
@@ -123,11 +119,7 @@ def branch(home: Path, tag: str, lineage: str) -> Advanced:
         finish(building, entry)
         for folder in ("data", "models"):
             shutil.rmtree(building / folder, ignore_errors=True)  # the source's, which DVC's cache keeps
-        os.rename(building, target)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
-    return _recorded(target, entry)
+    return advanced(target, entry, entry)
 
 
 def restore_next_state(home: Path, tag: str, folder: Path) -> RestoredState:
@@ -140,7 +132,7 @@ def restore_next_state(home: Path, tag: str, folder: Path) -> RestoredState:
     # paths of outs only: after a name such as state/champion.dvc, DVC ignores the rest
     needed = (CHALLENGER_DIR, WINDOW_DIR, CHAMPION_DIR) if entry.kind == "decision" else STATE_DIRS
     checkout_generation(home, tag, folder, needed)
-    if missing := [out for out in needed if not (folder / out / "manifest.json").exists()]:
+    if missing := [out for out in needed if not (folder / out / MANIFEST_FILE).exists()]:
         dvc(folder, "pull", "--quiet", *missing)
     if entry.kind == "decision":
         roll_forward(folder, entry)
@@ -154,8 +146,7 @@ def entry_at(home: Path, tag: str) -> LedgerEntry:
     Raises:
       LineageError: the tag is unknown, or was moved to another generation.
     """
-    if not git(home, "tag", "--list", tag).strip():
-        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
+    check_tag(home, tag)
     entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
     found = generation_tag(entry.lineage, entry.generation)
     if found != tag:
@@ -179,18 +170,6 @@ def _check_older(head: LedgerEntry, tag: str) -> int:
     if int(digits) > head.generation:
         raise LineageError(f"{tag} is newer than the head of {head.lineage}, {newest}; name an older generation")
     return int(digits)
-
-
-def _number(workspace: Path) -> int:
-    return current_generation(workspace).number
-
-
-def _recorded(workspace: Path, entry: LedgerEntry) -> Advanced:
-    """Completes what follows the commit of the last entry."""
-    if _number(workspace) <= entry.generation:
-        finish(workspace, entry)
-    tag = generation_tag(entry.lineage, entry.generation)
-    return Advanced(entry, tag, git(workspace, "rev-parse", f"{tag}^{{commit}}").strip())
 
 
 def _write_record(
@@ -245,7 +224,7 @@ def rewrite_window_manifest(folder: Path, lineage: str, restored: RestoredState)
         seed=window.origin.seed,
         params_digest=window.origin.params_digest,
         engine=window.origin.engine,
-        inputs={restored.source.tag: sha256_file(folder / REPLAY_DIR / "manifest.json")},
+        inputs={restored.source.tag: sha256_file(folder / REPLAY_DIR / MANIFEST_FILE)},
     )
     write_manifest(folder / REPLAY_DIR, window.model_copy(update={"origin": origin}))
     dvc(folder, "add", "--quiet", REPLAY_DIR)
@@ -263,19 +242,13 @@ def _branched_before(home: Path, tag: str, lineage: str, target: Path) -> Advanc
         if tags:
             raise LineageError(f"tag {tags[0]} belongs to an earlier lineage {lineage!r}; choose another name")
         return None
-    if not target.exists():
-        ledger = parse_ledger(git(home, "show", f"lineage/{lineage}:{LEDGER_FILE}"), LEDGER_FILE)
-        if _is_branch(ledger, tag):
-            restore_lineage(home, lineage)
-    elif not (target / LEDGER_FILE).exists() or not _is_branch(read_ledger(target), tag):
-        ledger = ()
+    if target.exists():
+        ledger = read_ledger(target) if (target / LEDGER_FILE).exists() else ()
     else:
-        ledger = read_ledger(target)
-    if not _is_branch(ledger, tag):
+        ledger = parse_ledger(git(home, "show", f"lineage/{lineage}:{LEDGER_FILE}"), LEDGER_FILE)
+    # The branch has no generations of its own yet; otherwise it is a lineage that is in use.
+    if not (len(ledger) == 1 and ledger[0].source is not None and ledger[0].source.tag == tag):
         raise LineageError(f"lineage {lineage!r} exists already; choose another name")
-    return _recorded(target, ledger[0])
-
-
-def _is_branch(ledger: tuple[LedgerEntry, ...], tag: str) -> bool:
-    """True if a lineage is a branch of that tag without generations of its own."""
-    return len(ledger) == 1 and ledger[0].source is not None and ledger[0].source.tag == tag
+    if not target.exists():
+        restore_lineage(home, lineage)
+    return advanced(target, ledger[0], ledger[0])

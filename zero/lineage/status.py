@@ -1,4 +1,4 @@
-"""The status of lineages for the terminal and for programs, and their games as SGF."""
+"""The status of lineages for the terminal and for programs."""
 
 import json
 from collections.abc import Iterable
@@ -16,8 +16,7 @@ from zero.record.generation import Generation
 from zero.record.ledger import find_workspace
 from zero.record.lineages import workspace_generations
 from zero.record.metrics import Calibration
-from zero.storage.files import checked_path, read_manifest
-from zero.storage.manifests import NO_RESIGNATION, GameSet, LedgerEntry
+from zero.storage.manifests import NO_RESIGNATION, LedgerEntry
 
 LAST_DECISIONS = 10
 TABLE_WIDTH = 150
@@ -66,10 +65,7 @@ def print_status(home: Path, lineage: str) -> None:
     """Prints the champion, the last decisions and their costs, the health, and the warnings of a lineage."""
     workspace = find_workspace(home, lineage)
     console = Console()
-    table = Table(title=f"lineage {lineage}", title_justify="left")
-    for column, justify in (("tag", "left"), ("decision", "left"), ("score", "right"), ("interval", "right")):
-        table.add_column(column, no_wrap=True, justify=justify)  # type: ignore[arg-type]  # rich names its four words in a Literal
-    table.add_column("unique", justify="right")
+    table = _table(f"lineage {lineage}", ("tag", "decision"), ("score", "interval", "unique"))
     table.add_column("champion (generation)")
     with workspace_generations(workspace) as generations:
         shown, last = generations[-LAST_DECISIONS:], generations[-1]
@@ -128,12 +124,9 @@ def print_resignation(home: Path, lineage: str) -> None:
     Raises:
       ZeroError: no generation of the lineage has resignation.
     """
-    table = Table(title=f"resignation in lineage {lineage}", title_justify="left")
-    table.add_column("tag", no_wrap=True)
-    for column in ("games", "resigned", "threshold", "calibration games", "would resign", "would have won", "rate"):
-        table.add_column(column, justify="right")
-    for column in ("95 % interval", "next threshold", "its rate", "95 % interval"):
-        table.add_column(column, justify="right")
+    used_columns = ("threshold", "calibration games", "would resign", "would have won", "rate", "95 % interval")
+    columns = ("games", "resigned", *used_columns, "next threshold", "its rate", "95 % interval")
+    table = _table(f"resignation in lineage {lineage}", ("tag",), columns)
     with workspace_generations(find_workspace(home, lineage)) as generations:
         for generation in generations:
             metrics = generation.selfplay_metrics
@@ -153,60 +146,9 @@ def print_resignation(home: Path, lineage: str) -> None:
     Console(width=max(TABLE_WIDTH, Console().width)).print(table)
 
 
-def write_games_as_sgf(folder: Path, games_dir: Path, out: Path, number: int | None) -> int:
-    """Writes games of a game set as SGF.
-
-    Args:
-      folder: folder with the `params.yaml` of the games.
-      games_dir: folder of the game set.
-      out: the file to write.
-      number: number of the only game to write; None for all.
-
-    Returns:
-      Number of games written.
-
-    Raises:
-      ZeroError: the set has no such game.
-    """
-    from zero.config.params import load_params
-    from zero.data.records import game_record, read_records
-    from zero.data.sgf import game_to_sgf, write_collection
-    from zero.games.rules import rules_of
-
-    games = read_manifest(games_dir, GameSet)
-    rules = rules_of(load_params(folder).game)
-    event = f"{games.origin.lineage} generation {games.origin.generation}, {games.origin.stage}"
-    names = {digest: name for name, digest in games.origin.inputs.items()}
-    texts = []
-    for shard in games.shards:
-        if number is not None and not shard.first_game <= number < shard.first_game + shard.num_games:
-            continue
-        path = checked_path(shard.file, games_dir)
-        columns = read_records(path.read_bytes(), str(path))
-        for index in range(columns.num_games):
-            record = game_record(columns, index)
-            if number is None or record.game == number:
-                texts.append(
-                    game_to_sgf(
-                        rules,
-                        record,
-                        event=event,
-                        black_name=names.get(record.black, ""),
-                        white_name=names.get(record.white, ""),
-                    )
-                )
-    if not texts:
-        raise ZeroError(f"no game {number} in {games_dir}; it has games 0 to {games.num_games - 1}")
-    write_collection(out, texts)
-    return len(texts)
-
-
 def _costs_table(generations: Iterable[Generation]) -> Table:
     """One row per generation; `?` for unknown costs."""
-    table = Table(title="costs", title_justify="left")
-    table.add_column("tag", no_wrap=True)
-    for column in ("wall", "CPU h", "GPU h", "games", "evaluations"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = _table("costs", ("tag",), ("wall", "CPU h", "GPU h", "games", "evaluations"))
     for generation in generations:
         if generation.costs is None:
             table.add_row(generation.tag, *("?" for _ in range(5)))
@@ -217,6 +159,17 @@ def _costs_table(generations: Iterable[Generation]) -> Table:
             *(generation.tag, str(timedelta(seconds=round(total.seconds))), f"{total.cpu_seconds / 3600:.3f}"),
             *(f"{total.gpu_seconds / 3600:.3f}", f"{total.games:,}", evaluations),
         )
+    return table
+
+
+def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
+    """A table with columns of text on the left and of numbers on the right."""
+    table = Table(title=title, title_justify="left")
+    for column in texts:
+        table.add_column(column, no_wrap=True)
+    for column in numbers:
+        # A long heading wraps, so that the table fits a terminal; the numbers below a short one do not.
+        table.add_column(column, justify="right", no_wrap=" " not in column)
     return table
 
 

@@ -17,21 +17,22 @@ from zero.errors import LineageError
 from zero.lineage.recovery import recover_from_crash
 from zero.record.costs import fetch_notes
 from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, generation_tag, parse_ledger, read_ledger
-from zero.storage.files import read_manifest, sha256_bytes, write_atomic, write_manifest
+from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import (
     CHAMPION_DIR,
     GENERATION_FILE,
     LEDGER_FILE,
+    OPTIMIZER_FILE,
     REPLAY_DIR,
     STATE_DIRS,
     TRAINEE_DIR,
+    WEIGHTS_FILE,
     workspace_dir,
 )
 from zero.storage.manifests import (
     NO_RESIGNATION,
     Champion,
     Checkpoint,
-    FileRef,
     GenerationId,
     LedgerEntry,
     Origin,
@@ -91,7 +92,7 @@ def writer_lock(workspace: Path) -> Iterator[None]:
         yield  # a copy without git, which only its maker uses
         return
     try:
-        file = path.open("a+")
+        file = path.open("a+")  # never removed: another process may wait on the same inode
     except OSError as error:
         raise LineageError(f"cannot write {path}: {error.strerror}") from None
     with file:
@@ -156,10 +157,7 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
       LineageError: the name is invalid or taken, or the project has no commit.
       ParamsError: the parameters are invalid.
     """
-    if not NAME_PATTERN.match(lineage):
-        raise LineageError(
-            f"{lineage!r} is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter"
-        )
+    check_name(lineage)
     params = parse_params(text, source)
     target = workspace_dir(home, lineage)
     if target.exists():
@@ -174,9 +172,7 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
             f"tag {tags[0]} belongs to an earlier lineage {lineage!r}; choose another name, or delete its tags: "
             f"`git tag -d $(git tag -l '{lineage}/gen-*')`"
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
-    try:
+    with new_folder(target) as building:
         git(home, "clone", "--quiet", "--no-tags", str(home), str(building))
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
         configure_dvc(building, home)
@@ -186,14 +182,37 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
         git(building, "add", "--all")
         git(building, "commit", "--quiet", "-m", f"{lineage}: generation 0, the seeded random network")
         git(building, "tag", generation_tag(lineage, 0))
+        # The push is the last step that others see: before it, a crash leaves only a hidden folder.
         dvc(building, "push", "--quiet")
         recover_from_crash(building, lineage)  # stale locks of an earlier attempt, in the project
         git(building, "push", "--quiet", "--atomic", "origin", f"lineage/{lineage}", generation_tag(lineage, 0))
+    return target
+
+
+def check_name(lineage: str) -> None:
+    """Checks the name of a new lineage, which becomes part of its branch, its tags and a path.
+
+    Raises:
+      LineageError: the name is invalid.
+    """
+    if not NAME_PATTERN.match(lineage):
+        raise LineageError(
+            f"{lineage!r} is not a valid lineage name; use up to 40 of a-z, 0-9 and '-', starting with a letter"
+        )
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `target` at the end. An error removes it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, since a rename is atomic only within one file system.
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        yield building
         os.rename(building, target)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-    return target
 
 
 def uncommitted_files(home: Path) -> list[str]:
@@ -218,17 +237,11 @@ def restore_lineage(home: Path, lineage: str) -> Path:
             f"no branch lineage/{lineage} in {home}; make the lineage with `zero new {lineage}`, or fetch it: "
             f"`git fetch --tags origin lineage/{lineage}:lineage/{lineage}`"
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{lineage}-", dir=target.parent))
-    try:
+    with new_folder(target) as building:
         git(home, "clone", "--quiet", "--branch", f"lineage/{lineage}", str(home), str(building))
         fetch_notes(building, lineage)
         configure_dvc(building, home)
         dvc(building, "pull", "--quiet", "--allow-missing")
-        os.rename(building, target)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
     return target
 
 
@@ -244,8 +257,7 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
     Raises:
       LineageError: the tag is unknown, or the folder is not empty.
     """
-    if not git(home, "tag", "--list", tag).strip():
-        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
+    check_tag(home, tag)
     if target.exists() and any(target.iterdir()):
         raise LineageError(f"{target} is not empty; name a new folder")
     try:
@@ -257,32 +269,48 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
         raise
 
 
+def check_tag(home: Path, tag: str) -> None:
+    """Checks that the project has a tag.
+
+    Raises:
+      LineageError: it has not.
+    """
+    if not git(home, "tag", "--list", tag).strip():
+        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
+
+
 def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     from zero.network.optimizer import new_optimizer, optimizer_bytes
     from zero.network.weights import new_network, weights_bytes
     from zero.record.attestation import state_attestation, write_attestation
     from zero.record.generation import in_progress
+    from zero.stages.spec import code_digest
 
     model = new_network(params.network, params.game, params.seed)
-    weights = weights_bytes(model)
-    optimizer = optimizer_bytes(new_optimizer(params.training, model), model)
-    digest = sha256_bytes(weights)
-    origin = first_origin(lineage, params)
-    weights_ref = FileRef(path="weights.safetensors", sha256=digest, num_bytes=len(weights))
-    optimizer_ref = FileRef(path="optimizer.safetensors", sha256=sha256_bytes(optimizer), num_bytes=len(optimizer))
-    for name in ("champion", "trainee"):
-        write_atomic(folder / "state" / name / weights_ref.path, weights)
-    write_atomic(folder / TRAINEE_DIR / optimizer_ref.path, optimizer)
-    write_manifest(folder / CHAMPION_DIR, Champion(generation=0, network=params.network, weights=weights_ref))
+    champion_dir, trainee_dir = folder / CHAMPION_DIR, folder / TRAINEE_DIR
+    for directory in (champion_dir, trainee_dir):
+        write_atomic(directory / WEIGHTS_FILE, weights_bytes(model))
+    write_atomic(trainee_dir / OPTIMIZER_FILE, optimizer_bytes(new_optimizer(params.training, model), model))
+    weights = file_ref(champion_dir / WEIGHTS_FILE, champion_dir)
+    write_manifest(champion_dir, Champion(generation=0, network=params.network, weights=weights))
+    origin = Origin(
+        stage="new",
+        lineage=lineage,
+        generation=0,
+        seed=params.seed,
+        params_digest=params_digest(params),
+        engine=code_digest("training"),
+        inputs={},
+    )
     checkpoint = Checkpoint(
         origin=origin,
         network=params.network,
         step=0,
         learning_rate_factor=1.0,
-        weights=weights_ref,
-        optimizer=optimizer_ref,
+        weights=weights,
+        optimizer=file_ref(trainee_dir / OPTIMIZER_FILE, trainee_dir),
     )
-    write_manifest(folder / TRAINEE_DIR, checkpoint)
+    write_manifest(trainee_dir, checkpoint)
     write_manifest(folder / REPLAY_DIR, Window(origin=origin, shards=(), num_games=0, num_positions=0))
     first = GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION)
     write_manifest(folder, first, GENERATION_FILE)
@@ -291,9 +319,9 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         generation=0,
         kind="start",
         decision=None,
-        champion=digest,
+        champion=weights.sha256,
         champion_generation=0,
-        trainee=digest,
+        trainee=weights.sha256,
         params_digest=params_digest(params),
         lock_digest=sha256_bytes(b""),
         source=None,
@@ -303,21 +331,6 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         previous=FIRST_PREVIOUS,
     )
     write_atomic(folder / LEDGER_FILE, append_entry("", entry).encode())
-
-
-def first_origin(lineage: str, params: Params) -> Origin:
-    """Origin of the manifests of generation 0."""
-    from zero.shards.spec import code_digest
-
-    return Origin(
-        stage="new",
-        lineage=lineage,
-        generation=0,
-        seed=params.seed,
-        params_digest=params_digest(params),
-        engine=code_digest("training"),
-        inputs={},
-    )
 
 
 def committed_ledger(workspace: Path) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from zero.config.play import SearchParams
+from zero.config.params import SearchParams
 from zero.errors import ParamsError
 from zero.games.position import NUM_PASSES, Position, Rules, load, new_history, new_position, reset, store
 from zero.games.rules import ended, play

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.config.play import PlayParams, SearchParams
+from zero.config.params import PlayParams, SearchParams
 from zero.games.position import NUM_PLANES, History, Position, Rules, new_history, new_position
 from zero.search.cache import EvaluationCache, new_cache
 from zero.search.gumbel import GumbelRoots, new_gumbel_roots

@@ -218,7 +218,7 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def source_digest(files: Mapping[str, bytes]) -> str:
-    """Digest of sources by their path below `zero/`, equal to that of `zero.shards.spec`."""
+    """Digest of sources by their path below `zero/`, equal to that of `zero.stages.spec`."""
     digest = hashlib.sha256()
     for path in sorted(files, key=PurePosixPath):
         digest.update(path.encode() + b"\0" + files[path] + b"\0")

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from zero.config.params import load_params
 from zero.errors import ZeroError
 from zero.record.costs import GenerationCosts, StageCosts
-from zero.shards.meter import Meter, worker_name
-from zero.shards.spec import ShardReceipt
+from zero.stages.meter import Meter, worker_name
+from zero.stages.spec import ShardReceipt
 from zero.storage.files import canonical_line, read_manifest
 from zero.storage.layout import COSTS_DIR, GAMES_DIR, GENERATION_FILE, MATCH_DIR
 from zero.storage.manifests import GameSet, GenerationId, Manifest
@@ -132,6 +132,7 @@ def _sum(
     num_shards: int,
     num_unknown: int,
 ) -> StageCosts:
+    # Wall-clock times overlap if several workers play at once, so their union counts; CPU and GPU times add up.
     parts: list[ProcessCosts | ShardReceipt] = [*lines, *receipts]
     return StageCosts(
         seconds=round(_union((part.begun, part.begun + part.seconds) for part in parts), 3),
@@ -162,6 +163,7 @@ def _append(path: Path, line: ProcessCosts) -> None:
     """Appends a line with one write, so that the lines of several processes do not mix."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Not a Python file: its buffer may split a line into several writes.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(handle, canonical_line(line))

@@ -12,10 +12,9 @@ import numpy as np
 
 from zero.config.params import Params, load_params
 from zero.data.records import GameColumns
-from zero.shards.collect import collect_games
-from zero.shards.executor import Progress
-from zero.shards.spec import ShardSpec, plan_shards
-from zero.stages.origin import origin_of
+from zero.stages.collect import collect_games
+from zero.stages.executor import Progress
+from zero.stages.spec import ShardSpec, origin_of, plan_shards
 from zero.statistics import wilson_interval
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR, GATING_METRICS, GENERATION_FILE, MATCH_DIR

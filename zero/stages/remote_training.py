@@ -18,12 +18,11 @@ from pydantic import ValidationError
 from zero.config.params import PARAMS_FILE, Params, load_params, parse_params
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
-from zero.shards.executor import Progress
-from zero.shards.meter import worker_name
-from zero.shards.spec import check_code, lock_file_digest
 from zero.stages.costs import ProcessCosts, add_process_costs, process_costs, stage_costs
-from zero.stages.origin import training_origin
-from zero.storage.files import canonical_json, read_manifest, remove_other_files, sha256_bytes, write_atomic
+from zero.stages.executor import Progress
+from zero.stages.meter import worker_name
+from zero.stages.spec import check_code, lock_file_digest, training_origin
+from zero.storage.files import canonical_json, locked, read_manifest, remove_other_files, sha256_bytes, write_atomic
 from zero.storage.layout import (
     CHALLENGER_DIR,
     GENERATION_FILE,
@@ -32,7 +31,6 @@ from zero.storage.layout import (
     TRAINING_METRICS,
     WINDOW_DIR,
 )
-from zero.storage.locks import locked
 from zero.storage.manifests import MANIFEST_FILE, Checkpoint, GenerationId, Manifest, Origin, Sha256
 from zero.storage.store import Store
 
@@ -149,7 +147,7 @@ def fetch(folder: Path, store: Store) -> Checkpoint | None:
     outcome = _find_outcome(_spec(folder, params, generation), store)
     if outcome is None:
         return None
-    for path in _output_files(outcome.checkpoint):
+    for path in _output_files(outcome.checkpoint):  # the manifest last, which makes the challenger valid
         write_atomic(folder / path, outcome.files[path])
     remove_other_files(folder / CHALLENGER_DIR, outcome.checkpoint.files)
     add_process_costs(folder, generation.number, outcome.costs)
@@ -166,6 +164,7 @@ def _train(spec: TrainingSpec, params: Params, store: Store, folder: Path, progr
         raise LineageError(f"the files of training {spec.key()[:12]} belong to another one; start the generation again")
     with stage_costs(folder, STAGE):
         paths = _output_files(run(folder, progress))
+    # The files before the list that names them: a reader finds either a complete outcome or none.
     files = {path: store.put_file((folder / path).read_bytes()) for path in paths}
     costs = process_costs(folder, STAGE, generation.number)
     outcome = TrainingOutcome(key=spec.key(), files=files, worker=worker_name(), costs=costs)

@@ -20,16 +20,15 @@ from zero.data.duplicates import (
     count_repeats,
     duplicate_violations,
     openings_of,
-    openings_of_values,
     stream_violations,
 )
 from zero.data.quarantine import quarantine_games
-from zero.data.records import GameColumns, read_records, read_values
-from zero.data.validation import SAMPLED_POSITIONS, ExpectedProperties, format_violations, moves_of, shard_violations
+from zero.data.records import GameColumns, read_records
+from zero.data.validation import SAMPLED_POSITIONS, format_violations, moves_of, shard_violations
 from zero.data.window import shard_mismatch
 from zero.errors import StorageError
 from zero.games.rules import rules_of
-from zero.stages.origin import origin_of
+from zero.stages.spec import origin_of
 from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest
 from zero.storage.layout import (
     GAMES_DIR,
@@ -43,6 +42,7 @@ from zero.storage.manifests import (
     MANIFEST_FILE,
     NO_RESIGNATION,
     RESIGNATION,
+    ExpectedProperties,
     FileRef,
     GameSet,
     GenerationId,
@@ -60,8 +60,8 @@ LATE_FRACTION = 0.75
 log = logging.getLogger(__name__)
 
 
-class ReplayMetrics(Manifest):
-    """`metrics/replay.json`: statistics of the new games and the size of the window."""
+class GameStatistics(Manifest):
+    """Statistics of the new games."""
 
     num_games: int
     """New games; all of them fulfil the data contract."""
@@ -79,23 +79,14 @@ class ReplayMetrics(Manifest):
     """Fraction of the positions of decided games whose root value has the sign of the outcome."""
     late_value_agreement: float
     """The same for the last quarter of each game that was played out."""
+
+
+class ReplayMetrics(GameStatistics):
+    """`metrics/replay.json`: statistics of the new games and the size of the window."""
+
     window_games: int
     window_positions: int
     window_shards: int
-
-
-class GameStatistics(NamedTuple):
-    """The fields of `ReplayMetrics` that describe the new games."""
-
-    num_games: int
-    num_positions: int
-    resigned_games: int
-    unique_games: int
-    known_games: int
-    target_positions: int
-    plane_positions: int
-    value_agreement: float
-    late_value_agreement: float
 
 
 class RejectedShard(NamedTuple):
@@ -104,15 +95,6 @@ class RejectedShard(NamedTuple):
     ref: ShardRef
     reason: str
     is_file_corrupt: bool  # only this copy of the file; the store's copy has a digest of its own and is kept
-
-
-class ValueAgreement(NamedTuple):
-    """Number of positions of decided games, and of those whose root value has the sign of the outcome."""
-
-    decided: int
-    agreeing: int
-    late_decided: int
-    late_agreeing: int
 
 
 def run(folder: Path, store: Store) -> Window:
@@ -137,7 +119,7 @@ def run(folder: Path, store: Store) -> Window:
     window = _write_window(folder, params, generation, shards, old_files | new_files)
 
     metrics = ReplayMetrics(
-        **statistics._asdict(),
+        **statistics.model_dump(),
         window_games=window.num_games,
         window_positions=window.num_positions,
         window_shards=len(window.shards),
@@ -187,7 +169,7 @@ def check_games(
         raise StorageError(f"{folder / GAMES_DIR} holds no games; run `dvc repro` in the lineage's workspace")
     rejected: list[RejectedShard] = []
     openings: list[Opening] = []
-    agreements: list[ValueAgreement] = []
+    agreement = np.zeros(4, np.int64)
     num_targets = num_planes = num_resigned = 0
     for ref in games.shards:  # all of them before the error, so that one run quarantines every bad shard
         expected = selfplay_expected(params, generation, games.origin.inputs.get("champion", ""), ref)
@@ -195,18 +177,21 @@ def check_games(
         if isinstance(checked, RejectedShard):
             rejected.append(checked)
             continue
-        openings += openings_of(checked, expected)
-        agreements.append(value_agreement(checked))
+        openings += openings_of(checked, generation.number, expected)
+        agreement += value_agreement(checked)
         num_targets += int(np.count_nonzero(np.diff(checked.visit_offsets)))
         num_planes += min(SAMPLED_POSITIONS, checked.num_positions)
         num_resigned += checked.end.count(RESIGNATION)
-    known = [opening for entry in old.shards for opening in _old_openings(entry, folder / REPLAY_DIR)]
+    known: list[Opening] = []
+    for entry in old.shards:
+        path = folder / REPLAY_DIR / entry.shard.file.path
+        known += openings_of(read_records(path.read_bytes(), str(path)), entry.shard.generation)
     rejected += _repeated_shards(games, openings, known, expected)
     if rejected:
         _quarantine(folder, rejected, store)
     _check_totals(games, folder / GAMES_DIR)
     known_moves = {opening.moves for opening in known}
-    total = ValueAgreement(*(sum(counts) for counts in zip(*agreements, strict=True)))
+    decided, agreeing, late_decided, late_agreeing = (int(count) for count in agreement)
     return GameStatistics(
         num_games=games.num_games,
         num_positions=games.num_positions,
@@ -215,8 +200,8 @@ def check_games(
         known_games=sum(opening.moves in known_moves for opening in openings),
         target_positions=num_targets,
         plane_positions=num_planes,
-        value_agreement=total.agreeing / max(1, total.decided),
-        late_value_agreement=total.late_agreeing / max(1, total.late_decided),
+        value_agreement=agreeing / max(1, decided),
+        late_value_agreement=late_agreeing / max(1, late_decided),
     )
 
 
@@ -236,16 +221,19 @@ def selfplay_expected(params: Params, generation: GenerationId, champion: str, r
     )
 
 
-def value_agreement(games: GameColumns) -> ValueAgreement:
-    """Counts how often root values have the sign of the outcome, over all moves and over the late ones."""
+def value_agreement(games: GameColumns) -> np.ndarray:
+    """Counts how often root values have the sign of the outcome.
+
+    Returns:
+      [4] int64: the positions of decided games, those of them whose value has the sign; the same of the late moves.
+    """
     moves = moves_of(games)
     result = games.outcome[moves.game] * moves.mover
     decided = result != 0
     agreeing = decided & (np.sign(games.root_values) == result)
     played_out = np.array([end != RESIGNATION for end in games.end], np.bool_)[moves.game]
     late = decided & played_out & (moves.move >= LATE_FRACTION * np.diff(games.move_offsets)[moves.game])
-    counted = (decided, agreeing, late, late & agreeing)
-    return ValueAgreement(*(int(np.count_nonzero(mask)) for mask in counted))
+    return np.array([np.count_nonzero(mask) for mask in (decided, agreeing, late, late & agreeing)], np.int64)
 
 
 def _check_shard(
@@ -294,12 +282,6 @@ def _check_totals(games: GameSet, games_dir: Path) -> None:
                 f"{games_dir / MANIFEST_FILE} declares {name} {declared}, but its shards have {found}; "
                 "restore it with `dvc checkout --force`"
             )
-
-
-def _old_openings(entry: WindowShard, replay_dir: Path) -> list[Opening]:
-    """Openings of the games in one file of the old window."""
-    path = replay_dir / entry.shard.file.path
-    return openings_of_values(read_values(path.read_bytes(), str(path)), entry.shard.generation)
 
 
 def _check_generations(generation: GenerationId, games: GameSet, old: Window) -> None:

@@ -13,10 +13,9 @@ import numpy as np
 from zero.config.params import Params, SelfplayParams, load_params
 from zero.errors import LineageError, StorageError
 from zero.record.metrics import SelfplayMetrics, following_threshold
-from zero.shards.executor import Progress
-from zero.shards.spec import ShardSpec, plan_shards
-from zero.stages.origin import origin_of
+from zero.stages.executor import Progress
 from zero.stages.resignation import calibrate
+from zero.stages.spec import ShardSpec, origin_of, plan_shards
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.layout import CHAMPION_DIR, GAMES_DIR, GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
 from zero.storage.manifests import RESIGNATION, Champion, GameSet, GenerationId
@@ -40,7 +39,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
       ParamsError: `params.yaml` is not valid.
       StorageError: the champion is missing or corrupt, or a shard breaks the data contract each time it is played.
     """
-    from zero.shards.collect import collect_games  # imports the kernels, which planning does not need
+    from zero.stages.collect import collect_games  # imports the kernels, which planning does not need
 
     params = load_params(folder)
     generation = read_manifest(folder, GenerationId, GENERATION_FILE)

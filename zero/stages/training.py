@@ -34,7 +34,7 @@ from zero.stages.checkpoints import (
     remove_checkpoints,
     save_checkpoint,
 )
-from zero.stages.origin import training_origin
+from zero.stages.spec import training_origin
 from zero.storage.files import (
     canonical_json,
     checked_path,

@@ -20,10 +20,10 @@ from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, game_record, read_records
 from zero.errors import LineageError, MismatchError, StorageError
 from zero.search.streams import next_below, stream_of
-from zero.shards.executor import Progress, play_all
-from zero.shards.expected import size_limits
-from zero.shards.spec import PartialShard, ShardSpec
 from zero.stages import gating, selfplay
+from zero.stages.collect import size_limits
+from zero.stages.executor import Progress, play_all
+from zero.stages.spec import PartialShard, ShardSpec
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.layout import GAMES_DIR, GENERATION_FILE, MATCH_DIR, QUARANTINE_DIR, VERIFICATION_METRICS
 from zero.storage.manifests import GameSet, GenerationId, Manifest, ShardRef
@@ -105,7 +105,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Verific
         *_sample(folder, params, "gating", gating.plan(folder, params, generation, store)),
     ]
     with tempfile.TemporaryDirectory(prefix="zero-verification-") as scratch:
-        second = Store(scratch)
+        second = Store(scratch)  # a worker would find the recorded shards in the real one, and not play
         for digest in {digest for shard in sample for digest in shard.spec.weights}:
             second.put_weights(store.get_weights(digest))
         _reexecute(folder, params, sample, second, progress)

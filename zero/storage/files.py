@@ -1,11 +1,13 @@
-"""Writes, reads and checks files. Writes are atomic."""
+"""Writes, reads, checks and locks files. Writes are atomic."""
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +17,7 @@ from zero.errors import StorageError
 from zero.storage.manifests import MANIFEST_FILE, FileRef, Manifest
 
 CHUNK_BYTES = 1 << 20
+FOLDER_LOCK_FILE = "lock"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -145,6 +148,36 @@ def read_manifest(folder: Path, kind: type[Model], name: str = MANIFEST_FILE) ->
     except OSError:
         raise StorageError(f"no {path}; run `dvc checkout`, or `dvc repro` in a lineage's workspace") from None
     except ValidationError as error:
-        violation = error.errors()[0]
-        field = "".join(f"{part}: " for part in violation["loc"])
-        raise StorageError(f"{path} is not a {kind.__name__}: {field}{violation['msg']}") from None
+        raise StorageError(f"{path} is not a {kind.__name__}: {first_violation(error)}") from None
+
+
+def first_violation(error: ValidationError) -> str:
+    """The first violation of a manifest or specification, as `field: cause`."""
+    violation = error.errors()[0]
+    return "".join(f"{part}: " for part in violation["loc"]) + violation["msg"]
+
+
+@contextmanager
+def locked(folder: Path, busy_message: str) -> Iterator[None]:
+    """Locks a folder for this process, and creates it if needed; the operating system unlocks it when the process ends.
+
+    Args:
+      folder: the folder.
+      busy_message: the error if another process holds the lock.
+
+    Raises:
+      StorageError: another process holds the lock, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / FOLDER_LOCK_FILE).open("a")  # never removed: another process may wait on the same inode
+    except OSError as error:
+        raise StorageError(f"cannot write {folder}: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(busy_message) from None
+        except OSError as error:
+            raise StorageError(f"cannot lock {file.name}: {error.strerror}; use a folder on a local disk") from None
+        yield

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from zero.config.params import NetworkParams
+from zero.config.params import NetworkParams, PlayParams, SearchParams
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MANIFEST_FILE = "manifest.json"
@@ -220,6 +220,37 @@ class LedgerEntry(Manifest):
     """SHA-256 of dvc.lock; of the empty string if no stage has run."""
     previous: Sha256
     """SHA-256 of the previous line; zeros for the first line."""
+
+
+class ExpectedProperties(Manifest):
+    """The part of a `ShardSpec` that the records of its games can be checked against."""
+
+    kind: Literal["selfplay", "gating"]
+    search: SearchParams
+    play: PlayParams
+    resign_threshold: float
+    """A player resigns below it; NO_RESIGNATION: never."""
+    weights: Annotated[tuple[Sha256, ...], Field(min_length=1, max_length=2)]
+    """SHA-256 of the champion's weights for self-play; of the challenger's and the champion's for gating."""
+    seed: int
+    generation: int
+    first_game: int
+    num_games: Annotated[int, Field(ge=1)]
+
+    @property
+    def gumbel(self) -> bool:
+        """True: the root is a Gumbel root."""
+        return self.search.root == "gumbel"
+
+    @property
+    def root_noise(self) -> bool:
+        """True: Dirichlet or Gumbel noise makes the searches of each game different."""
+        return self.kind == "selfplay" and (self.gumbel or self.play.dirichlet_fraction > 0.0)
+
+    @property
+    def shows_choices(self) -> bool:
+        """True: the policy target is the visit counts that the move was chosen by."""
+        return not self.gumbel and self.play.forced_playouts == 0.0
 
 
 class GameRecord(NamedTuple):

@@ -25,7 +25,6 @@ it has one.
 import errno
 import hashlib
 import logging
-import os
 import re
 import shutil
 import sys
@@ -39,7 +38,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from zero.config.settings import STATE_FOLDER, STORE_OFF, Settings, home_dir
 from zero.errors import StorageError
-from zero.storage.files import sha256_bytes
+from zero.storage.files import sha256_bytes, write_atomic
 
 QUARANTINE_FOLDER = "quarantine"
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -205,17 +204,7 @@ class Store:
             if not self._local:
                 self._retry(lambda: self._files.pipe_file(path, data))  # atomic in an object store
                 return
-            target = Path(path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-            try:
-                with temporary.open("wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(temporary, target)
-            finally:
-                temporary.unlink(missing_ok=True)
+            write_atomic(Path(path), data)
         except Exception as error:
             raise StorageError(f"cannot write to the store {self.url}: {error}; free space or set ZERO_STORE") from None
 

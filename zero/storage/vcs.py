@@ -16,6 +16,7 @@ IDENTITY = {
     "GIT_COMMITTER_NAME": "zero",
     "GIT_COMMITTER_EMAIL": "zero@localhost",
 }
+# A signature, hook or prompt that the user configured could stop a command or change what it records.
 QUIET = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_CONFIG_COUNT": "4",

@@ -16,7 +16,7 @@ import psutil
 import yaml
 
 from tests.end_to_end.project import environment_of, make_project
-from zero.config.presets import preset_text
+from zero.config.params import preset_text
 
 LINEAGE = "tiny"
 HOOK_DIR = Path(__file__).parent / "hook"

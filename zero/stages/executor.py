@@ -21,7 +21,7 @@ from typing import Any, Self
 from zero.config.params import Params
 from zero.errors import WorkerError, ZeroError
 from zero.network.gpu_lock import lock_gpus, visible_gpus
-from zero.shards.spec import ShardReceipt, ShardSpec
+from zero.stages.spec import ShardReceipt, ShardSpec
 
 MAX_TRIES = 4
 """Number of children that may die while playing a shard before the stage fails."""
@@ -61,7 +61,8 @@ class LocalExecutor:
             locks them from the first shard to `close`. 0: it assigns no GPUs.
         """
         self._folder = folder
-        self._store_url = store_url
+        self.store_url = store_url
+        """The store that the shards go to."""
         self._num_gpus = num_gpus
         self._workers: dict[int, _Worker] = {}
         self._free: queue.LifoQueue[int] = queue.LifoQueue()  # LIFO, so that few shards use few workers, which are warm
@@ -115,13 +116,14 @@ class LocalExecutor:
         self.close()
 
     def _start(self, slot: int) -> "_Worker":
+        # Outside `_lock`: another program may use the GPUs for hours, and `close` must get the lock meanwhile.
         self._take_gpus()
         gpu = self._gpus[slot % len(self._gpus)] if self._gpus else None
         with self._lock:
             self._check_open()
             if slot in self._workers:  # it died between two shards
                 self._workers[slot].close()
-            worker = self._workers[slot] = _Worker(self._folder, self._store_url, gpu, self._gpu_locks)
+            worker = self._workers[slot] = _Worker(self._folder, self.store_url, gpu, self._gpu_locks)
         return worker
 
     def _take_gpus(self) -> None:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
@@ -13,14 +13,13 @@ from threading import Thread
 import psutil
 import pytest
 
-from zero.config.params import Params, parse_params
-from zero.config.presets import preset_text
+from zero.config.params import Params, parse_params, preset_text
 from zero.data.records import read_records
 from zero.errors import WorkerError
 from zero.network.gpu_lock import LOCKS_VARIABLE, lock_gpus
 from zero.network.weights import new_network, weights_bytes
-from zero.shards.executor import LocalExecutor, ShardFailedError, num_local_processes, play_all
-from zero.shards.spec import ShardReceipt, ShardSpec, plan_shards
+from zero.stages.executor import LocalExecutor, ShardFailedError, num_local_processes, play_all
+from zero.stages.spec import ShardReceipt, ShardSpec, plan_shards
 from zero.storage.store import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
@@ -36,9 +35,16 @@ def store(tmp_path: Path) -> Store:
     return Store(str(tmp_path / "store"))
 
 
-def specs_of(params: Params, store: Store) -> list[ShardSpec]:
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
+    """An executor with one worker, whose start takes most of the time of a test; each test plays its own seed."""
+    with LocalExecutor(PROJECT_DIR, 1, str(tmp_path_factory.mktemp("store"))) as executor:
+        yield executor
+
+
+def specs_of(params: Params, store: Store, seed: int = 1) -> list[ShardSpec]:
     digest = store.put_weights(weights_bytes(new_network(params.network, params.game, params.seed)))
-    return plan_shards(params, "selfplay", params.selfplay, 1, (digest,))
+    return plan_shards(params.model_copy(update={"seed": seed}), "selfplay", params.selfplay, 1, (digest,))
 
 
 def is_running(pid: int) -> bool:
@@ -49,64 +55,47 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_shards_are_played_into_the_store_and_the_workers_end(params: Params, store: Store) -> None:
+def test_shards_are_played_with_receipts_and_not_again_and_the_workers_end(params: Params, store: Store) -> None:
     specs = specs_of(params, store)
     seen: list[tuple[int, int]] = []
     with LocalExecutor(PROJECT_DIR, 1, store.url) as executor:
-        receipts = [executor.play(spec, lambda done, total: seen.append((done, total))) for spec in specs]
-    assert [r.first_game for r in receipts] == [0, 12]
-    assert receipts[0].pid == receipts[1].pid  # one warm worker for both
-    assert not is_running(receipts[0].pid)
+        first, second = (executor.play(spec, lambda done, total: seen.append((done, total))) for spec in specs)
+        assert executor.play(specs[0]) == first
     assert seen[-1] == (12, 12)
-    for spec, receipt in zip(specs, receipts, strict=True):
+    assert first.pid == second.pid and not is_running(first.pid), "one warm worker for both"
+    assert first.worker.endswith(f":{first.pid}") and first.num_evaluations > 100
+    assert first.cpu_seconds > second.cpu_seconds > 0.0, "the first is charged for the start of the process"
+    for spec, receipt in zip(specs, (first, second), strict=True):
         shard = store.get_shard(spec.key())
         assert shard is not None and shard.sha256 == receipt.sha256
-        assert read_records(shard.data, "shard").num_games == spec.num_games
-
-
-def test_a_shard_has_a_receipt_of_what_it_cost_and_is_not_played_again(params: Params, store: Store) -> None:
-    spec = specs_of(params, store)[0]
-    with LocalExecutor(PROJECT_DIR, 1, store.url) as executor:
-        first = executor.play(spec)
+        games = read_records(shard.data, "shard")
+        assert (games.game[0], games.num_games) == (receipt.first_game, spec.num_games)
         (stored,) = store.get_receipts(spec.key())
-        assert ShardReceipt.model_validate_json(stored) == first
-        assert first.worker.endswith(f":{first.pid}") and first.num_evaluations > 100
-        second = executor.play(specs_of(params, store)[1])
-        assert first.pid == second.pid
-        assert first.cpu_seconds > second.cpu_seconds > 0.0  # the first with the start of the process
-        again = executor.play(spec)
-    with LocalExecutor(PROJECT_DIR, 1, store.url) as executor:  # its worker died when the shard was in the store
-        assert executor.play(spec) == again == first
-    assert store.get_receipts(spec.key()) == [stored]
+        assert ShardReceipt.model_validate_json(stored) == receipt
 
 
-def test_a_corrupt_shard_in_the_store_is_played_again(params: Params, store: Store, tmp_path: Path) -> None:
-    spec = specs_of(params, store)[0]
-    with LocalExecutor(PROJECT_DIR, 1, store.url) as executor:
-        first = executor.play(spec)
-        next((tmp_path / "store/shards").rglob("*.parquet")).write_bytes(b"no games")
-        assert executor.play(spec).begun > first.begun
+def test_a_corrupt_shard_in_the_store_is_played_again(params: Params, pool: LocalExecutor) -> None:
+    store = Store(pool.store_url)
+    spec = specs_of(params, store, seed=2)[0]
+    first = pool.play(spec)
+    next(Path(store.url, "shards").rglob(f"{spec.key()}.*.parquet")).write_bytes(b"no games")
+    assert pool.play(spec).begun > first.begun
     shard = store.get_shard(spec.key())
     assert shard is not None and shard.sha256 == first.sha256
 
 
-def test_a_worker_killed_between_shards_is_replaced(params: Params, store: Store) -> None:
-    specs = specs_of(params, store)
-    with LocalExecutor(PROJECT_DIR, 1, store.url) as executor:
-        first = executor.play(specs[0])
-        os.kill(first.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
-        second = executor.play(specs[1])
-    assert second.pid != first.pid
+def test_a_worker_killed_between_shards_is_replaced(params: Params, pool: LocalExecutor) -> None:
+    specs = specs_of(params, Store(pool.store_url), seed=3)
+    first = pool.play(specs[0])
+    os.kill(first.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+    assert pool.play(specs[1]).pid != first.pid
 
 
-def test_a_shard_with_missing_weights_is_rejected_with_the_reason(params: Params, store: Store) -> None:
-    spec = specs_of(params, store)[0].model_copy(update={"weights": ("0" * 64,)})
-    with (
-        LocalExecutor(PROJECT_DIR, 1, store.url) as executor,
-        pytest.raises(ShardFailedError, match="weights 000000000000 are not in the store"),
-    ):
-        executor.play(spec)
+def test_a_shard_with_missing_weights_is_rejected_with_the_reason(params: Params, pool: LocalExecutor) -> None:
+    spec = specs_of(params, Store(pool.store_url))[0].model_copy(update={"weights": ("0" * 64,)})
+    with pytest.raises(ShardFailedError, match="weights 000000000000 are not in the store"):
+        pool.play(spec)
 
 
 @pytest.fixture
@@ -124,8 +113,11 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_workers_of_an_executor_share_a_gpu_and_lock_out_others(params: Params, store: Store, locks: Path) -> None:
-    specs = specs_of(params, store)
+def test_workers_get_the_gpus_in_turn_and_lock_out_others(
+    monkeypatch: pytest.MonkeyPatch, params: Params, store: Store, locks: Path
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c")
+    specs = [*specs_of(params, store), *specs_of(params, store, seed=2)]
     taken: list[float] = []
 
     def take() -> None:
@@ -133,29 +125,20 @@ def test_workers_of_an_executor_share_a_gpu_and_lock_out_others(params: Params, 
             taken.append(time.monotonic())
 
     other = Thread(target=take)
-    with LocalExecutor(PROJECT_DIR, 2, store.url, num_gpus=2) as executor, ThreadPoolExecutor(2) as threads:
-        receipts = list(threads.map(executor.play, specs))
-        assert len({receipt.pid for receipt in receipts}) == 2
-        for receipt in receipts:
-            process = psutil.Process(receipt.pid)
-            assert process.environ()["CUDA_VISIBLE_DEVICES"] == "GPU-a"
-            assert str(locks / "GPU-a.lock") in [file.path for file in process.open_files()]
+    with LocalExecutor(PROJECT_DIR, 3, store.url, num_gpus=2) as executor, ThreadPoolExecutor(3) as threads:
+        pids = {receipt.pid for receipt in threads.map(executor.play, specs[:3])}
+        workers = [psutil.Process(pid) for pid in pids]
+        used = [worker.environ()["CUDA_VISIBLE_DEVICES"] for worker in workers]
+        assert sorted(used) == ["GPU-a", "GPU-a", "GPU-b"]
+        for worker in workers:
+            assert str(locks / "GPU-a.lock") in [file.path for file in worker.open_files()]
+        assert sorted(path.stem for path in locks.iterdir()) == ["GPU-a", "GPU-b"], "the third is not locked"
         other.start()
         time.sleep(1.0)
         assert not taken
         closing = time.monotonic()
     other.join()
     assert taken[0] > closing
-
-
-def test_each_slot_has_its_gpu(monkeypatch: pytest.MonkeyPatch, params: Params, store: Store, locks: Path) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c")
-    specs = specs_of(params, store)
-    with LocalExecutor(PROJECT_DIR, 2, store.url, num_gpus=2) as executor, ThreadPoolExecutor(2) as threads:
-        receipts = list(threads.map(executor.play, specs))
-        seen = {psutil.Process(receipt.pid).environ()["CUDA_VISIBLE_DEVICES"] for receipt in receipts}
-    assert seen == {"GPU-a", "GPU-b"}
-    assert sorted(path.stem for path in locks.iterdir()) == ["GPU-a", "GPU-b"], "the third is not locked"
 
 
 def test_an_executor_that_waits_for_a_gpu_can_be_closed(params: Params, store: Store, locks: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.shards.played import put_network, smoke_params
-from zero.shards import worker
-from zero.shards.spec import plan_shards
+from tests.stages.played import put_network, smoke_params
+from zero.stages import worker
+from zero.stages.spec import plan_shards
 from zero.storage.store import Store
 
 

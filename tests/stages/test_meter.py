@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from zero.shards.meter import Meter, cpu_seconds, worker_name
+from zero.stages.meter import Meter, cpu_seconds, worker_name
 
 BURN = "sum(range(3_000_000))"
 

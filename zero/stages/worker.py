@@ -24,8 +24,8 @@ from zero.network.profile import prepare_torch, set_environment
 from zero.play.batched_games import play_games
 from zero.play.slots import PlaySettings, play_settings
 from zero.search.streams import stream_of
-from zero.shards.meter import Meter, worker_name
-from zero.shards.spec import (
+from zero.stages.meter import Meter, worker_name
+from zero.stages.spec import (
     PartialShard,
     ShardReceipt,
     ShardSpec,
@@ -149,15 +149,15 @@ def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
             busy.set()
             specs.put(line)
         if busy.is_set():
-            os._exit(
-                EXIT_PARENT_DIED
-            )  # no one needs this shard any more; writes are atomic, so nothing partial remains
+            # No one needs this shard any more; writes are atomic, so nothing partial remains.
+            os._exit(EXIT_PARENT_DIED)
         specs.put(None)
 
     def write_event(event: str, **fields: Any) -> None:
         lines_out.write(json.dumps({"event": event, **fields}) + "\n")
         lines_out.flush()
 
+    # A thread of its own reads the input, so that the end of the parent is seen also in the middle of a shard.
     threading.Thread(target=read, daemon=True).start()
     is_first = True
     while (line := specs.get()) is not None:

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 from zero.config.params import Params
 from zero.data.duplicates import duplicate_violations, openings_of, stream_violations
-from zero.data.records import GameColumns, concatenate, read_records
+from zero.data.records import GameColumns, Limits, concatenate, read_records
 from zero.data.validation import NO_MOVE, Violation, format_violations, shard_violations
 from zero.errors import StorageError
 from zero.games.rules import rules_of
-from zero.shards.executor import Progress, play_all
-from zero.shards.expected import expected_properties, size_limits
-from zero.shards.spec import ShardSpec
-from zero.storage.files import sha256_bytes, write_atomic, write_manifest
+from zero.stages.executor import Progress, play_all
+from zero.stages.spec import ShardSpec
+from zero.storage.files import write_atomic, write_manifest
 from zero.storage.manifests import FileRef, GameSet, Origin, ShardRef
 from zero.storage.store import Store, StoredShard
 
@@ -33,7 +32,6 @@ class Collected(NamedTuple):
 
     game_set: GameSet
     games: GameColumns
-    num_quarantined: int  # shards that did not and were played again; differs between runs, so must not be hashed
 
 
 class CheckedShard(NamedTuple):
@@ -80,7 +78,7 @@ def collect_games(
       StorageError: the store loses shards repeatedly, or a shard breaks the data contract each time it is played.
     """
     checked: dict[int, CheckedShard] = {}
-    num_quarantined, reason = 0, ""
+    reason = ""
     for _ in range(MAX_ROUNDS):
         fill_store(folder, params, specs, store, progress)
         bad = {}
@@ -96,7 +94,6 @@ def collect_games(
         for index, violations in bad.items():
             reason = _quarantine(specs[index], violations, store)
             checked.pop(index, None)
-            num_quarantined += 1
         if len(checked) == len(specs):
             break
     else:
@@ -108,7 +105,7 @@ def collect_games(
         raise StorageError(
             f"the store {store.url} lost shards {MAX_ROUNDS} times; check its disk, or set ZERO_STORE to another store"
         )
-    return _write([checked[index] for index in range(len(specs))], specs, origin, target, num_quarantined)
+    return _write([checked[index] for index in range(len(specs))], specs, origin, target)
 
 
 def take_shard(spec: ShardSpec, store: Store) -> CheckedShard | list[Violation]:
@@ -124,16 +121,21 @@ def take_shard(spec: ShardSpec, store: Store) -> CheckedShard | list[Violation]:
         games = read_records(stored.data, f"shard {spec.key()[:12]}", size_limits(spec))
     except StorageError as error:
         return [Violation("file", spec.first_game, NO_MOVE, str(error))]
-    violations = shard_violations(games, rules_of(spec.game), expected_properties(spec))
+    violations = shard_violations(games, rules_of(spec.game), spec)
     return violations or CheckedShard(stored, games)
+
+
+def size_limits(spec: ShardSpec) -> Limits:
+    """The largest size of a shard: all games have maximal length, and every move has a target for every action."""
+    rules = rules_of(spec.game)
+    return Limits(spec.num_games, spec.num_games * rules.max_moves * (rules.num_actions + 1))
 
 
 def joint_violations(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -> dict[int, list[Violation]]:
     """Violations by games of several shards of a stage, by the index of the shard to play again."""
-    expected = expected_properties(specs[0])
-    openings = [opening for part in parts for opening in openings_of(part, expected)]
+    openings = [opening for part in parts for opening in openings_of(part, specs[0].generation, specs[0])]
     found: dict[int, list[Violation]] = {}
-    for violation in (*stream_violations(openings, [], expected), *duplicate_violations(openings)):
+    for violation in (*stream_violations(openings, [], specs[0]), *duplicate_violations(openings)):
         index = next(i for i, spec in enumerate(specs) if 0 <= violation.game - spec.first_game < spec.num_games)
         found.setdefault(index, []).append(violation)
     return found
@@ -148,10 +150,9 @@ def _quarantine(spec: ShardSpec, violations: Sequence[Violation], store: Store) 
     return line
 
 
-def _write(
-    shards: Sequence[CheckedShard], specs: Sequence[ShardSpec], origin: Origin, target: Path, num_quarantined: int
-) -> Collected:
+def _write(shards: Sequence[CheckedShard], specs: Sequence[ShardSpec], origin: Origin, target: Path) -> Collected:
     refs = []
+    # Only now: while shards are missing or bad, the folder keeps what DVC has recorded.
     shutil.rmtree(target, ignore_errors=True)
     for index, (spec, shard) in enumerate(zip(specs, shards, strict=True)):
         name = f"shard-{index:04d}.parquet"
@@ -159,7 +160,7 @@ def _write(
         write_atomic(target / name, data)
         refs.append(
             ShardRef(
-                file=FileRef(path=name, sha256=sha256_bytes(data), num_bytes=len(data)),
+                file=FileRef(path=name, sha256=shard.stored.sha256, num_bytes=len(data)),
                 key=spec.key(),
                 generation=spec.generation,
                 first_game=spec.first_game,
@@ -170,4 +171,4 @@ def _write(
     games = concatenate(shard.games for shard in shards)
     game_set = GameSet(origin=origin, shards=tuple(refs), num_games=games.num_games, num_positions=games.num_positions)
     write_manifest(target, game_set)
-    return Collected(game_set, games, num_quarantined)
+    return Collected(game_set, games)

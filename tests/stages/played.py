@@ -10,8 +10,8 @@ from tests.parameters import smoke
 from zero.config.params import Params, parse_params
 from zero.data.records import GameColumns, read_records
 from zero.network.weights import new_network, weights_bytes
-from zero.shards.spec import ShardSpec, plan_shards
-from zero.shards.worker import play_into_store
+from zero.stages.spec import ShardSpec, plan_shards
+from zero.stages.worker import play_into_store
 from zero.storage.manifests import NO_RESIGNATION
 from zero.storage.store import Store
 
