@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 
-from zero.audit.findings import Mismatch, differs
+from zero.audit.findings import Mark, Mismatch, differs
 from zero.config.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
 from zero.record.generation import Generation
 from zero.record.history import History, Line, Repository
@@ -51,7 +51,7 @@ def check_branch(history: History) -> Iterator[Mismatch]:
     branch = f"lineage/{history.lineage}"
     if history.lost:
         remedy = f"fetch it, or `git -C {history.project.folder} branch {branch} {history.head[:12]}`"
-        yield Mismatch(branch, "branch", "only its tags", history.head, remedy, missing=True)
+        yield Mismatch(branch, "branch", "only its tags", history.head, remedy, mark=Mark.MISSING)
     if not history.agreed and history.project.head is not None:
         yield Mismatch(
             f"{branch} in the project",
@@ -140,16 +140,15 @@ def check_code(generation: Generation) -> Iterator[Mismatch]:
     """The sources at the commit on which the stages ran have the code digests in manifests and attestation."""
     if generation.commit is None or generation.parent is None:
         return
-    tree = generation.history.reader
-    ran, recorded = tree.entries(f"{generation.parent}^{{tree}}"), tree.entries(f"{generation.commit}^{{tree}}")
+    reader = generation.history.reader
     first = generation.entry is not None and generation.entry.kind in FIRST_KINDS
     for name in SOURCES:
         if not (first and name == PARAMS_FILE):
             yield from differs(
                 name,
                 "changed by the commit that recorded the generation",
-                recorded.get(name),
-                ran.get(name),
+                reader.object_name(f"{generation.commit}:{name}"),
+                reader.object_name(f"{generation.parent}:{name}"),
                 f"see `git diff {generation.parent[:12]} {generation.commit[:12]} -- {name}`",
             )
     signed = generation.attestation.internal.engine if generation.attestation else {}

@@ -11,7 +11,7 @@ from zero.config.settings import home_dir
 from zero.errors import ZeroError
 
 if TYPE_CHECKING:
-    from zero.audit.reproduce.results import Compared, Reproduction
+    from zero.audit.results import Compared, Reproduction
 
 TABLE_WIDTH = 120
 HASH_DIGITS = 12
