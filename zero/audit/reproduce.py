@@ -39,6 +39,7 @@ from zero.errors import LineageError, StorageError
 from zero.lineage.rollback import entry_at, restore_next_state, rewrite_window_manifest
 from zero.lineage.workspace import current_generation
 from zero.record.generation import Generation, required
+from zero.record.ledger import generation_tag
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, checked_path, read_manifest, sha256_bytes
 from zero.storage.layout import (
@@ -84,7 +85,6 @@ Listener = Callable[[str], None]
 class Inputs(NamedTuple):
     """The record of a tag, after a check against the files in its clone."""
 
-    entry: LedgerEntry
     profile: dict[str, str]
     """The recorded execution profile."""
     digests: dict[str, str]
@@ -105,17 +105,17 @@ def reproduce(home: Path, tag: str, listen: Listener, keep: Path | None = None) 
       LineageError: the tag is unknown, or a stage fails.
       StorageError: the record or an input is missing or corrupt; nothing is computed then.
     """
-    entry_at(home, tag)
+    entry = entry_at(home, tag)
     with clone_at(home, tag, STATE_DIRS, keep) as clone:
         inputs = _check_inputs(home, clone, tag, listen)
         lock = recorded_lock(clone)
         if lock is None:
-            stages = [_state_again(home, clone, inputs.entry, tag)]
+            stages = [_state_again(home, clone, entry, tag)]
         else:
             stages = [*_stages_again(home, clone, lock, tag, listen)]
         lock_equal = None if lock is None else (clone / DVC_LOCK).read_text() == lock
         folder = None if keep is None else str(clone)
-        return _reproduction(clone, inputs, tag, stages, lock_equal, _match(clone, stages), folder)
+        return _reproduction(clone, inputs, entry, stages, lock_equal, _match(clone, stages), folder)
 
 
 def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduction:
@@ -131,7 +131,8 @@ def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduct
       LineageError: the tag is unknown, has no games, or a shard cannot be played.
       StorageError: the record or an input is missing or corrupt.
     """
-    if entry_at(home, tag).decision is None:
+    entry = entry_at(home, tag)
+    if entry.decision is None:
         raise LineageError(f"{tag} has no games; recompute its state with `zero reproduce {tag}`")
     with clone_at(home, tag, (*STATE_DIRS, CHALLENGER_DIR, *SAMPLED.values()), None) as clone:
         inputs = _check_inputs(home, clone, tag, listen)
@@ -139,7 +140,7 @@ def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduct
         for stage, folder in SAMPLED.items():
             stages.append(_shards_again(clone, inputs, stage, folder, num_shards))
             listen(_progress_line(stages[-1]))
-        return _reproduction(clone, inputs, tag, stages)
+        return _reproduction(clone, inputs, entry, stages)
 
 
 def _check_inputs(home: Path, clone: Path, tag: str, listen: Listener) -> Inputs:
@@ -156,7 +157,7 @@ def _check_inputs(home: Path, clone: Path, tag: str, listen: Listener) -> Inputs
 
 
 def _check_files(generation: Generation, clone: Path, listen: Listener) -> Inputs:
-    assert generation.entry is not None and generation.attestation is not None
+    assert generation.attestation is not None  # the checks above read it
     for out, manifest in zip(STATE_DIRS, (generation.champion, generation.trainee, generation.replay), strict=True):
         required(manifest, clone / out)
     files = [checked_path(ref, clone / out) for out in STATE_DIRS for ref in generation.file_refs(out)]
@@ -164,22 +165,22 @@ def _check_files(generation: Generation, clone: Path, listen: Listener) -> Input
     tag = generation.tag
     listen(f"{number} input files have the digests in their manifests and in the attestation of {tag}")
     digests = {name: each.sha256 for name, each in generation.attestation.dependencies.items()}
-    return Inputs(generation.entry, generation.attestation.internal.profile, digests, number)
+    return Inputs(generation.attestation.internal.profile, digests, number)
 
 
 def _reproduction(
     clone: Path,
     inputs: Inputs,
-    tag: str,
+    entry: LedgerEntry,
     stages: list[StageResult],
     lock_equal: bool | None = None,
     match: MatchComparison | None = None,
     folder: str | None = None,
 ) -> Reproduction:
     return Reproduction(
-        tag=tag,
+        tag=generation_tag(entry.lineage, entry.generation),
         commit=read_notes(clone).commit,
-        kind=inputs.entry.kind,
+        kind=entry.kind,
         num_inputs=inputs.num_files,
         profile_then=inputs.profile,
         profile_now=json.loads(run_python(clone, "-c", PROFILE_PROGRAM)),
