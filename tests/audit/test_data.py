@@ -2,31 +2,29 @@
 
 import json
 
-import pytest
-
 from tests.audit.record import Record, cells, flipped, named
 from tests.end_to_end.project import zero
 from zero.audit import Mark
 from zero.storage.files import canonical_json
 from zero.storage.manifests import Window
 
-
-@pytest.mark.parametrize(
-    ("number", "out", "name"),
-    [
-        (1, "data/games", "shard-0001.parquet"),
-        (1, "data/match", "shard-0000.parquet"),
-        (2, "models/challenger", "weights.safetensors"),
-        (1, "models/challenger", "optimizer.safetensors"),
-    ],
+CORRUPTED = (
+    (1, "data/games", "shard-0001.parquet"),
+    (1, "data/match", "shard-0000.parquet"),
+    (2, "models/challenger", "weights.safetensors"),
+    (1, "models/challenger", "optimizer.safetensors"),
 )
-def test_corrupt_object_in_the_cache(record: Record, number: int, out: str, name: str) -> None:
-    path = record.cached(number, out, name)
-    record.overwrite(path, flipped(path))
+
+
+def test_corrupt_objects_in_the_cache(record: Record) -> None:
+    paths = [record.cached(*each) for each in CORRUPTED]
+    for path in paths:
+        record.overwrite(path, flipped(path))
     found = record.mismatches()
-    finding = named(found, "data", number, f"{out}/{name} ({path})", "MD5 against dvc.lock")
-    assert finding.expected == f"{path.parent.name}{path.name}"
-    named(found, "data", number, f"{out}/{name} ({path})", "SHA-256 against its manifest")
+    for (number, out, name), path in zip(CORRUPTED, paths, strict=True):
+        finding = named(found, "data", number, f"{out}/{name} ({path})", "MD5 against dvc.lock")
+        assert finding.expected == f"{path.parent.name}{path.name}"
+        named(found, "data", number, f"{out}/{name} ({path})", "SHA-256 against its manifest")
     assert all(finding.check in ("data", "manifests") for finding in found)
 
 
@@ -47,25 +45,28 @@ def test_rows_of_a_window_changed(record: Record) -> None:
     record.overwrite(path, canonical_json(window.model_copy(update={"shards": (first, *window.shards[1:])})))
     found = record.mismatches()
     named(found, "data", 2, "data/window/manifest.json", "MD5 against dvc.lock")
-    named(found, "manifests", 2, "gen-0001-shard-0001.parquet: row", "from game 1", "from game 0")
+    named(found, "manifests", 2, "gen-0001-shard-0001.parquet: row", "skip_games=1,", "skip_games=0;")
     named(found, "manifests", 2, "num_games of its rows", "found 35, expected 36")
     named(found, "attestation", 2, "digest of data/window/manifest.json")
 
 
-@pytest.mark.parametrize(("name", "value"), [("key", "e" * 64), ("num_positions", 70_707)])
-def test_row_of_a_window_with_another_field(record: Record, name: str, value: object) -> None:
-    path = record.cached(2, "data/window", "manifest.json")
+def test_row_of_a_window_with_other_fields(record: Record) -> None:
+    path, values = record.cached(2, "data/window", "manifest.json"), {"key": "e" * 64, "num_positions": 70_707}
     tree = json.loads(path.read_bytes())
-    tree["shards"][0]["shard"][name] = value
+    tree["shards"][0]["shard"] |= values
     record.overwrite(path, canonical_json(tree))
     found = [each for each in record.mismatches() if (each.check, each.what) == ("manifests", "row")]
-    assert len(found) == 1 and str(value) in found[0].found and str(value) not in found[0].expected
+    assert len(found) == 1
+    for value in map(str, values.values()):
+        assert value in found[0].found and value not in found[0].expected
 
 
-@pytest.mark.parametrize("name", ["champion", "trainee", "replay"])
-def test_file_of_dvc_that_cannot_be_read(record: Record, name: str) -> None:
-    record.rewrite_newest({f"state/{name}.dvc": b"x\n"})
-    named(record.mismatches(), "data", 2, f"state/{name}.dvc: file of DVC: found none that can be read")
+def test_files_of_dvc_that_cannot_be_read(record: Record) -> None:
+    files = [f"state/{name}.dvc" for name in ("champion", "trainee", "replay")]
+    record.rewrite_newest(dict.fromkeys(files, b"x\n"))
+    found = record.mismatches()
+    for file in files:
+        named(found, "data", 2, f"{file}: file of DVC: found none that can be read")
 
 
 def test_manifest_of_another_version(record: Record) -> None:
@@ -74,12 +75,17 @@ def test_manifest_of_another_version(record: Record) -> None:
     named(record.mismatches(), "data", 1, "data/games/manifest.json", "found none that can be read, expected a GameSet")
 
 
-@pytest.mark.parametrize(("content", "message"), [(b"[]", "no manifest.json"), (b"x", "none that can be read")])
-def test_folder_without_a_manifest(record: Record, content: bytes, message: str) -> None:
+def test_folders_without_a_manifest(record: Record) -> None:
     """The list of files has the MD5 in dvc.lock, but names no manifest, or cannot be read."""
-    md5 = record.put(content, ".dir")
-    record.rewrite_newest({"state/replay.dvc": f"outs:\n- md5: {md5}\n  path: replay\n".encode()})
-    named(record.mismatches(), "data", 2, "state/replay (", message)
+    contents = {"replay": b"[]", "trainee": b"x"}
+    files = {
+        f"state/{name}.dvc": f"outs:\n- md5: {record.put(content, '.dir')}\n  path: {name}\n".encode()
+        for name, content in contents.items()
+    }
+    record.rewrite_newest(files)
+    found = record.mismatches()
+    named(found, "data", 2, "state/replay (", "no manifest.json")
+    named(found, "data", 2, "state/trainee (", "none that can be read")
 
 
 def test_numbers_of_a_game_set_changed(record: Record) -> None:

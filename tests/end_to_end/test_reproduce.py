@@ -6,24 +6,28 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.audit.record import Record
 from tests.end_to_end.lineages import Lineage, copy_of
 from tests.end_to_end.project import environment_of, git, zero, zero_in_turn
 from zero.audit import audit
-from zero.audit.reproduce.clones import NOTES_FILE, read_notes
+from zero.audit.recompute import NOTES_FILE, read_notes
+from zero.audit.reproduce import reproduce
+from zero.errors import LineageError, StorageError
 from zero.record.provenance import read_envelope, sign
 from zero.record.signing import public_pem
 from zero.storage.files import sha256_bytes, write_manifest
 from zero.storage.layout import KEY_FILE, PROVENANCE_FILE
 
 OTHER_ISA = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+NO_STAGES = b"stages: {}\n"
+"""A pipeline that computes nothing."""
 STATE = ["state/champion", "state/trainee", "state/replay", "state/generation.json"]
 CANNOT_BE_DONE = {
     "reproduce tiny/gen-0009": "unknown generation 'tiny/gen-0009'",
@@ -155,42 +159,38 @@ def test_a_corrupt_input_is_named_and_nothing_is_computed(lineage: Lineage) -> N
     assert "state/champion/weights.safetensors is corrupt" in done.stderr.splitlines()[-1]
 
 
-def test_a_lock_that_was_edited_is_not_the_signed_one(lineage: Lineage, tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    git(tmp_path, "clone", "--quiet", "--branch", "tiny/gen-0001", str(lineage.home), str(clone))
-    lock = (clone / "dvc.lock").read_text()
-    digest = yaml.safe_load(lock)["stages"]["training"]["outs"][0]["md5"]
-    (clone / "dvc.lock").write_text(lock.replace(digest[:8], "00000000"))
-    git(clone, "commit", "--quiet", "--all", "--amend", "--no-edit")
-    git(clone, "tag", "--force", "tiny/gen-0001")
-    git(clone, "push", "--quiet", "--force", "origin", "tiny/gen-0001")
-    done = zero(lineage.home, "reproduce", "tiny/gen-0001", check=False)
-    assert done.returncode == 1
-    assert "dvc.lock is " in done.stderr and "the attestation of tiny/gen-0001 names" in done.stderr
+def edit_lock(record: Record) -> str:
+    record.rewrite_newest({"dvc.lock": record.read(2, "dvc.lock").replace(b"size: ", b"size: 1", 1)})
+    return "lock: dvc.lock: SHA-256 against the ledger"
 
 
-def test_other_code_than_the_stages_ran_on_is_refused(lineage: Lineage) -> None:
-    """At the tag and at its parent: an emptied pipeline computes nothing."""
-    record, other = Record(lineage.home), {"dvc.yaml": b"stages: {}\n"}
+def empty_pipeline(record: Record) -> str:
+    record.rewrite_newest({"dvc.yaml": NO_STAGES})
+    return "code: dvc.yaml: changed by the commit that recorded the generation"
+
+
+def empty_pipeline_at_the_parent_too(record: Record) -> str:
     commit = record.commit(2)
-    record.rewrite_newest(other)
-    done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
-    assert done.returncode == 1 and "dvc.yaml of tiny/gen-0002 differs from that of " in done.stderr
-    below = record.rewritten(f"{commit}^", other, record.commit(1))
-    made = record.rewritten(commit, other, below)
+    below = record.rewritten(f"{commit}^", {"dvc.yaml": NO_STAGES}, record.commit(1))
+    made = record.rewritten(commit, {"dvc.yaml": NO_STAGES}, below)
     record.publish(made, gen_0002=made)
-    done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
-    assert done.returncode == 1
-    assert f"tiny/gen-0002 continues from commit {below[:12]}, which its attestation does not name" in done.stderr
+    return f"commit of the sources: found {git(record.home, 'rev-parse', f'{commit}^')[:12]}, expected {below[:12]}"
 
 
-def test_the_key_is_that_of_the_lineages_first_commit(lineage: Lineage) -> None:
-    record, key = Record(lineage.home), Ed25519PrivateKey.generate()
-    payload = read_envelope(record.read(2, PROVENANCE_FILE), "it").payload
+def sign_with_another_key(record: Record) -> str:
+    key, payload = Ed25519PrivateKey.generate(), read_envelope(record.read(2, PROVENANCE_FILE), "it").payload
     record.rewrite_newest({PROVENANCE_FILE: sign(payload, key), KEY_FILE: public_pem(key)})
-    done = zero(lineage.home, "reproduce", "tiny/gen-0002", check=False)
-    assert done.returncode == 1
-    assert "the attestation of tiny/gen-0002 is not signed by its lineage's key" in done.stderr
+    return f"attestation: {KEY_FILE}: public key"
+
+
+@pytest.mark.parametrize(
+    "corrupt", [edit_lock, empty_pipeline, empty_pipeline_at_the_parent_too, sign_with_another_key]
+)
+def test_a_corrupt_record_is_named_and_nothing_is_computed(lineage: Lineage, corrupt: Callable[[Record], str]) -> None:
+    message = corrupt(Record(lineage.home))
+    with pytest.raises(StorageError) as raised:
+        reproduce(lineage.home, "tiny/gen-0002", lambda line: None)
+    assert message in str(raised.value) and str(raised.value).endswith("; nothing is computed from it")
 
 
 def test_another_threshold_of_a_branch_is_reported(lineage: Lineage) -> None:
@@ -210,9 +210,8 @@ def test_another_threshold_of_a_branch_is_reported(lineage: Lineage) -> None:
 
 def test_a_moved_tag_is_reported(lineage: Lineage) -> None:
     git(lineage.home, "tag", "--force", "tiny/gen-0001", "tiny/gen-0002")
-    done = zero(lineage.home, "reproduce", "tiny/gen-0001", check=False)
-    assert done.returncode == 1
-    assert "tag tiny/gen-0001 was moved to the commit of tiny/gen-0002" in done.stderr
+    with pytest.raises(LineageError, match="tag tiny/gen-0001 was moved to the commit of tiny/gen-0002"):
+        reproduce(lineage.home, "tiny/gen-0001", lambda line: None)
 
 
 @pytest.fixture(scope="module")

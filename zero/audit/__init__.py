@@ -3,17 +3,15 @@
 The audit follows MLflow's version to run, parameters, window, shards, parent, commit, match and signature, and back. It
 clones, fetches and writes nothing and needs no network. Without an MLflow server it checks everything else. The view of
 a generation is `zero.record.generation`; the checks are in `record` (git), `attestation`, `data` (DVC), `match` and
-`registry` (MLflow); `console` prints the result.
+`registry` (MLflow). `reproduce` computes a generation again; `impact` follows the attestations from input to output.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from zero.audit.attestation import check_attestation, check_signature
 from zero.audit.data import check_data, check_manifests
-from zero.audit.findings import Audit, Check, Finding, Mark, Mismatch, Row, new_finding
+from zero.audit.findings import Audit, Check, Finding, Mark, Mismatch, Row
 from zero.audit.match import check_match, check_parent
 from zero.audit.record import (
     check_branch,
@@ -24,20 +22,20 @@ from zero.audit.record import (
     check_params,
     check_tag,
 )
+from zero.audit.registry import check_registry
 from zero.errors import LineageError, ServerError
 from zero.record.generation import Generation
 from zero.record.history import History, known_lineages
 from zero.record.ledger import generation_tag
 from zero.record.lineages import ProjectRecord
-from zero.tracking.audit import Catalogue, read_catalogue
+from zero.tracking.audit import read_catalogue
 
 __all__ = ["Audit", "Check", "Finding", "Mark", "audit"]
 
-NOT_APPLICABLE: Mapping[str, Sequence[Check]] = {
-    "": [check for check in Check if check not in (Check.TAG, Check.LEDGER)],
-    "decision": (),
-}
-"""Checks that do not apply, by the kind of the ledger entry. All other kinds have no stages."""
+Found = Iterator[tuple[str, Check, Mismatch]]
+"""Tag of a generation, the check, and what it found."""
+OF_STAGES = (Check.MANIFESTS, Check.MATCH)
+"""Checks that do not apply to a generation without stages."""
 
 
 def audit(home: Path, target: str = "", uri: str = "", own_key: bytes | None = None) -> Audit:
@@ -55,26 +53,23 @@ def audit(home: Path, target: str = "", uri: str = "", own_key: bytes | None = N
     with ProjectRecord(home) as record:
         chosen = _chosen(record, home, target)
         histories = {each.lineage: each.history for each in chosen}
-        found = list(_generation_findings(chosen, own_key))
-        for history in histories.values():
-            found += _history_findings(history)
-        for lineage in histories if uri else ():
-            found += _registry_findings(record.generations(lineage), lineage, uri)
-        # the checks of a history and of MLflow cover whole lineages, the target may be a part of one
-        tags = {each.tag: place for place, each in enumerate(chosen)}
-        findings = list({each.line(): each for each in found if each.tag in tags}.values())
-        checks = list(Check)
-        findings.sort(key=lambda each: (tags[each.tag], checks.index(each.check)))
-        rows = tuple(_row(each, findings, bool(uri)) for each in chosen)
-        return Audit(rows=rows, findings=tuple(findings), mlflow=uri)
-
-
-def as_json(found: Audit) -> str:
-    """The audit for a program."""
-    tree: dict[str, Any] = found.model_dump(mode="json")
-    return json.dumps(
-        tree | {"has_mismatch": found.has_mismatch, "incomplete": found.incomplete}, indent=1, sort_keys=True
-    )
+        found = [*_of_generations(chosen, own_key)]
+        for lineage, history in histories.items():
+            found += _of_history(history)
+            found += _of_registry(record.generations(lineage), lineage, uri) if uri else ()
+        # the checks of a history and of MLflow cover complete lineages, the target may be a part of one
+        places = {each.tag: place for place, each in enumerate(chosen)}
+        findings = {
+            finding.line(): finding
+            for finding in (Finding(tag=tag, check=check, **each._asdict()) for tag, check, each in found)
+            if finding.tag in places
+        }
+        order = sorted(findings.values(), key=lambda each: (places[each.tag], [*Check].index(each.check)))
+        return Audit(
+            rows=tuple(_row(each, order, bool(uri)) for each in chosen),
+            findings=tuple(order),
+            mlflow=uri,
+        )
 
 
 def _chosen(record: ProjectRecord, home: Path, target: str) -> list[Generation]:
@@ -93,7 +88,7 @@ def _chosen(record: ProjectRecord, home: Path, target: str) -> list[Generation]:
     return list({each.tag: each for each in found}.values())
 
 
-def _generation_findings(chosen: Iterable[Generation], own_key: bytes | None) -> Iterator[Finding]:
+def _of_generations(chosen: Iterable[Generation], own_key: bytes | None) -> Found:
     """Findings of all checks that look at one generation and need no server."""
     for generation in chosen:
         for check, mismatches in (
@@ -110,55 +105,38 @@ def _generation_findings(chosen: Iterable[Generation], own_key: bytes | None) ->
             (Check.PARENT, check_parent(generation)),
         ):
             for mismatch in mismatches:
-                yield new_finding(generation.tag, check, mismatch)
+                yield generation.tag, check, mismatch
 
 
-def _history_findings(history: History) -> Iterator[Finding]:
+def _of_history(history: History) -> Found:
     for number, mismatch in check_ledger(history):
-        yield new_finding(generation_tag(history.lineage, number), Check.LEDGER, mismatch)
+        yield generation_tag(history.lineage, number), Check.LEDGER, mismatch
     newest = max((line.entry.generation for line in history.lines if line.entry is not None), default=0)
     for mismatch in check_branch(history):
-        yield new_finding(generation_tag(history.lineage, newest), Check.TAG, mismatch)
+        yield generation_tag(history.lineage, newest), Check.TAG, mismatch
 
 
-def _registry_findings(generations: list[Generation], lineage: str, uri: str) -> Iterator[Finding]:
-    from zero.audit.registry import Expected, check_aliases, check_ladder, check_registry, expected_of, not_compared
-
-    catalogue: Catalogue | None
+def _of_registry(generations: list[Generation], lineage: str, uri: str) -> Found:
     try:
         catalogue = read_catalogue(lineage, uri)
     except ServerError as error:
-        mismatch = Mismatch("MLflow", "server", "no answer", "an answer", str(error), missing=True)
-        yield from (new_finding(each.tag, Check.REGISTRY, mismatch) for each in generations)
+        mismatch = Mismatch("MLflow", "server", "no answer", "an answer", str(error), Mark.MISSING)
+        yield from ((each.tag, Check.REGISTRY, mismatch) for each in generations)
         return
-    expected: dict[str, Expected] = {}
-    for generation in generations:
-        if generation.entry is None:
-            continue
-        wanted = expected_of(generation)
-        if wanted is None:
-            yield new_finding(generation.tag, Check.REGISTRY, not_compared(generation))
-        else:
-            expected[generation.tag] = wanted
-            for mismatch in check_registry(generation, wanted, catalogue):
-                yield new_finding(generation.tag, Check.REGISTRY, mismatch)
-    if catalogue is not None:
-        for checked in (check_aliases(generations, catalogue), check_ladder(generations, expected, catalogue)):
-            for generation, mismatch in checked:
-                yield new_finding(generation.tag, Check.REGISTRY, mismatch)
+    for generation, mismatch in check_registry(generations, catalogue):
+        yield generation.tag, Check.REGISTRY, mismatch
 
 
 def _row(generation: Generation, findings: list[Finding], has_server: bool) -> Row:
     marks: dict[Check, Mark] = {}
     kind = generation.entry.kind if generation.entry else ""
-    not_applicable = NOT_APPLICABLE.get(kind, (Check.MANIFESTS, Check.MATCH))
     for check in Check:
         own = {finding.mark for finding in findings if (finding.tag, finding.check) == (generation.tag, check)}
         if own:
             marks[check] = Mark.MISMATCH if Mark.MISMATCH in own else Mark.MISSING
         elif check == Check.REGISTRY and not has_server:
             marks[check] = Mark.NOT_CHECKED
-        elif check in not_applicable:
+        elif (not kind and check not in (Check.TAG, Check.LEDGER)) or (kind != "decision" and check in OF_STAGES):
             marks[check] = Mark.NOT_APPLICABLE
         else:
             marks[check] = Mark.OK

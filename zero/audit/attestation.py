@@ -1,29 +1,17 @@
 """Checks of the attestation: its signature, the digest in the ledger, and every digest that it names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from zero.audit.findings import Mismatch, differs
 from zero.errors import LineageError
+from zero.record.attestation import decision_parts, state_parts
 from zero.record.generation import Generation
-from zero.record.provenance import BUILD_TYPE, PARENT, PLAYER, SOURCE, Resource, attestation_digest, signed_by
+from zero.record.provenance import BUILD_TYPE, PARENT, SOURCE, Resource, attestation_digest, signed_by
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import (
-    CHALLENGER_DIR,
-    CHAMPION_DIR,
-    DATA_DIRS,
-    GAMES_DIR,
-    KEY_FILE,
-    MATCH_DIR,
-    METRICS_FILES,
-    PROVENANCE_FILE,
-    REPLAY_DIR,
-    TRAINEE_DIR,
-    WINDOW_DIR,
-)
-from zero.storage.manifests import MANIFEST_FILE, FileRef
+from zero.storage.layout import GAMES_DIR, KEY_FILE, MATCH_DIR, PROVENANCE_FILE, REPLAY_DIR, WINDOW_DIR
 
 
-def check_signature(generation: Generation, own_key: bytes | None) -> Iterator[Mismatch]:
+def check_signature(generation: Generation, own_key: bytes | None = None) -> Iterator[Mismatch]:
     """The key of the lineage's first commit signed the attestation, and so did the caller's own key, if given.
 
     Args:
@@ -37,7 +25,7 @@ def check_signature(generation: Generation, own_key: bytes | None) -> Iterator[M
     if data is None or generation.envelope is None:
         yield Mismatch(PROVENANCE_FILE, "attestation", "none that can be read", "a signed envelope", remedy)
         return
-    first = generation.history.reader.read(f"{generation.history.versions[0].commit}:{KEY_FILE}")
+    first = generation.history.key
     if first is None:
         yield Mismatch(KEY_FILE, "public key", "none in the lineage's first commit", "the signing key", remedy)
     yield from differs(KEY_FILE, "public key", _key_digest(generation.file(KEY_FILE)), _key_digest(first), remedy)
@@ -71,83 +59,37 @@ def check_attestation(generation: Generation) -> Iterator[Mismatch]:
     yield from compare("tag", attestation.predicate.run_details.metadata.invocation_id, generation.tag)
     kind = BUILD_TYPE.format(kind=entry.kind)
     yield from compare("kind", attestation.predicate.build_definition.build_type, kind)
-    source = attestation.dependencies.get("source")
-    yield from compare("commit of the sources", source.digest.get("gitCommit") if source else None, generation.parent)
-    if generation.previous is not None and generation.previous.entry is not None:
-        yield from _check_digest(attestation.dependencies, PARENT, generation.previous.entry.provenance, remedy)
-    if generation.source is not None and generation.source.entry is not None:
-        yield from _check_digest(attestation.dependencies, SOURCE, generation.source.entry.provenance, remedy)
-    for name, sha256 in expected_dependencies(generation).items():
-        yield from _check_digest(attestation.dependencies, name, sha256, remedy)
-    subjects = {each.name: each for each in attestation.subject}
-    for name, sha256 in expected_subjects(generation).items():
-        yield from _check_digest(subjects, name, sha256, remedy)
-    for name, digest in expected_byproducts(generation).items():
-        yield from _check_digest(attestation.byproducts, name, digest, remedy)
-    yield from _check_extra(generation, attestation.dependencies, remedy)
-
-
-def expected_dependencies(generation: Generation) -> dict[str, str]:
-    """SHA-256 of the inputs by their name in the attestation, as far as the manifests are on this machine."""
-    entry, decided = generation.entry, generation.entry.decision if generation.entry else None
-    if entry is None:
-        return {}
-    if decided is None:
-        return _files(REPLAY_DIR, generation)
-    found = {"champion": decided.champion}
-    state = generation.previous.next_state if generation.previous and generation.overlap else None
-    if state is not None and state.player is not None:
-        found[PLAYER] = state.player
-    if generation.trainee is not None:
-        found |= {"trainee": generation.trainee.trainee.sha256}
-        found |= {"trainee-optimizer": generation.trainee.optimizer.sha256}
-    return found | _files(GAMES_DIR, generation) | _files(WINDOW_DIR, generation) | _files(MATCH_DIR, generation)
-
-
-def expected_subjects(generation: Generation) -> dict[str, str]:
-    """SHA-256 of the written weights, by name."""
-    if generation.entry is None:
-        return {}
-    if generation.entry.kind == "decision":
-        return _files(CHALLENGER_DIR, generation)
-    return _files(CHAMPION_DIR, generation) | _files(TRAINEE_DIR, generation)
-
-
-def expected_byproducts(generation: Generation) -> dict[str, str | None]:
-    """SHA-256 of the manifests and metrics by path; None for metrics that git lacks."""
-    if generation.entry is None or generation.entry.kind != "decision":
-        return {}
-    found: dict[str, str | None] = {}
-    for path in DATA_DIRS:
-        digests = generation.digests(path, MANIFEST_FILE)
-        if digests is not None:
-            found[f"{path}/{MANIFEST_FILE}"] = digests.sha256
-    for name in METRICS_FILES:
-        content = generation.file(name)
-        if content is not None:
-            found[name] = sha256_bytes(content)
-        elif name in generation.outs:
-            found[name] = None
-    return found
-
-
-def _files(path: str, generation: Generation) -> dict[str, str]:
-    refs: tuple[FileRef, ...] = generation.file_refs(path)
-    return {f"{path}/{ref.path}": ref.sha256 for ref in refs}
-
-
-def _check_digest(named: Mapping[str, Resource], name: str, expected: str | None, remedy: str) -> list[Mismatch]:
-    found = named[name].sha256 if name in named else None
-    return differs(PROVENANCE_FILE, f"digest of {name}", found, expected, remedy)
-
-
-def _check_extra(generation: Generation, named: Mapping[str, Resource], remedy: str) -> Iterator[Mismatch]:
-    """The attestation names no shards that were not used."""
-    expected = expected_dependencies(generation)
+    code = attestation.dependencies.get("source")
+    yield from compare("commit of the sources", code.digest.get("gitCommit") if code else None, generation.parent)
+    before, source = generation.previous, generation.source
+    if entry.decision is None:
+        expected = state_parts(generation)
+        named = {PARENT: before, SOURCE: source}
+        named_digests = {name: each.entry.provenance for name, each in named.items() if each and each.entry}
+    else:
+        parent = before.entry.provenance if before and before.entry else None
+        state = before.next_state if before and generation.overlap else None
+        expected = decision_parts(generation, parent, entry.decision.champion, state.player if state else None)
+        named_digests = {}
+    inputs = named_digests | _digests(expected.inputs)
+    for resources, digests in (
+        (attestation.subject, _digests(expected.subject)),
+        (attestation.dependencies.values(), inputs),
+        (attestation.byproducts.values(), _digests(expected.byproducts)),
+    ):
+        found = _digests(resources)
+        for name, sha256 in digests.items():
+            yield from compare(f"digest of {name}", found.get(name), sha256)
     for folder in (GAMES_DIR, WINDOW_DIR, MATCH_DIR, REPLAY_DIR):
-        if _files(folder, generation):
-            for name in sorted(name for name in named if name.startswith(f"{folder}/") and name not in expected):
-                yield Mismatch(PROVENANCE_FILE, f"{name}, which is not an input", named[name].sha256, "nothing", remedy)
+        if generation.file_refs(folder):  # otherwise the manifest is missing, and the check of the data reports it
+            for name, sha256 in sorted(_digests(attestation.dependencies.values()).items()):
+                if name.startswith(f"{folder}/") and name not in inputs:
+                    yield Mismatch(PROVENANCE_FILE, f"{name}, which is not an input", sha256, "nothing", remedy)
+
+
+def _digests(resources: Iterable[Resource]) -> dict[str, str]:
+    """SHA-256 of resources by name."""
+    return {each.name: each.sha256 for each in resources}
 
 
 def _key_digest(key: bytes | None) -> str | None:

@@ -1,13 +1,12 @@
 """Checks of the data: every object in DVC's cache against its MD5 and its manifest, and the manifests themselves."""
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import PurePosixPath
 
 import numpy as np
 
-from zero.audit.findings import Mismatch, differs
+from zero.audit.findings import Mark, Mismatch, differs
 from zero.config.params import Params, ProfileParams
 from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
@@ -73,7 +72,7 @@ def _check_out(generation: Generation, out: Out) -> Iterator[Mismatch]:
 
 def _missing(generation: Generation, path: str, first: str, count: int, total: int) -> Mismatch:
     remedy = PULL.format(tag=generation.tag)
-    return Mismatch(path, f"{count} of {total} files ({first})", "nothing", "a file", remedy, missing=True)
+    return Mismatch(path, f"{count} of {total} files ({first})", "nothing", "a file", remedy, mark=Mark.MISSING)
 
 
 def check_manifests(generation: Generation) -> Iterator[Mismatch]:
@@ -97,8 +96,6 @@ def _check_games(generation: Generation, path: str, games: GameSet, params: Para
     for name in ("num_games", "num_positions"):
         total = sum(getattr(each, name) for each in games.shards)
         yield from differs(where, f"{name} of its shards", total, getattr(games, name), remedy)
-    repeated = [key[:12] for key, count in Counter(each.key for each in games.shards).items() if count > 1]
-    yield from differs(where, "keys that repeat", ", ".join(repeated), "", remedy)
     first = 0
     for ref in games.shards:
         yield from differs(f"{path}/{ref.file.path}", "first game", ref.first_game, first, remedy)
@@ -156,13 +153,15 @@ def planned(generation: Generation, path: str, params: Params) -> list[ShardSpec
     if decision is None or generation.attestation is None or generation_id is None or constraints is None:
         return []
     kind = "selfplay" if path == GAMES_DIR else "gating"
-    if generation.code_digests.get(kind) != _own_engine(kind):
+    if generation.code_digests.get(kind) != _own_code_digest(kind):
         return []
     stage = params.selfplay if path == GAMES_DIR else params.gating
     player = generation.selfplay_weights or decision.champion
     weights = (player,) if path == GAMES_DIR else (decision.challenger, decision.champion)
     profile = generation.attestation.internal.profile
-    plain = params.model_copy(update={"profile": _plain(params.profile)})  # this machine's profile is replaced below
+    # the profile of this machine, which may lack the recorded device, is replaced below
+    profile_here = params.profile.model_copy(update={"device": "cpu", "backend": "torch", "precision": "fp32"})
+    plain = params.model_copy(update={"profile": profile_here})
     specs = plan_shards(plain, kind, stage, generation.number, weights, generation_id.resign_threshold)  # type: ignore[arg-type] # a Literal
     changes = {
         "device": params.profile.model_copy(update=WITHOUT_TRAINING),
@@ -172,13 +171,7 @@ def planned(generation: Generation, path: str, params: Params) -> list[ShardSpec
     return [spec.model_copy(update=changes) for spec in specs]
 
 
-@cache
-def _own_engine(kind: str) -> str:
-    return code_digest(kind)
-
-
-def _plain(profile: ProfileParams) -> ProfileParams:
-    return profile.model_copy(update={"device": "cpu", "backend": "torch", "precision": "fp32"})
+_own_code_digest = cache(code_digest)  # once for all generations: it reads the sources
 
 
 def _shard_profile(profile: dict[str, str], params: ProfileParams) -> dict[str, str]:
@@ -221,7 +214,7 @@ def _compare_rows(
     where: str, rows: tuple[WindowShard, ...], expected: tuple[WindowShard, ...], remedy: str
 ) -> Iterator[Mismatch]:
     for found, wanted in zip(rows, expected, strict=False):
-        yield from differs(f"{where}, {wanted.shard.file.path}", "row", _row(found), _row(wanted), remedy)
+        yield from differs(f"{where}, {wanted.shard.file.path}", "row", found, wanted, remedy)
     yield from differs(where, "number of its rows", len(rows), len(expected), remedy)
 
 
@@ -248,8 +241,8 @@ def _check_origins(generation: Generation) -> Iterator[Mismatch]:
 
 
 def _manifest_digest(generation: Generation, path: str) -> str | None:
-    found = generation.digests(path, MANIFEST_FILE)
-    return found.sha256 if found else None
+    content = generation.manifest_bytes(path)
+    return sha256_bytes(content) if content is not None else None
 
 
 def shard(generation: Generation, path: str, ref: FileRef) -> GameColumns | str | None:
@@ -261,11 +254,3 @@ def shard(generation: Generation, path: str, ref: FileRef) -> GameColumns | str 
         return read_records(data, ref.path)
     except StorageError as error:
         return str(error)
-
-
-def _row(row: WindowShard) -> str:
-    shard, file = row.shard, row.shard.file
-    return (
-        f"{file.path} {file.sha256} ({file.num_bytes} bytes, key {shard.key}, {shard.num_games} games of generation "
-        f"{shard.generation} on from {shard.first_game}, {shard.num_positions} positions) from game {row.skip_games}"
-    )

@@ -1,6 +1,7 @@
 """What an audit reports: marks in a table, and a finding for each mismatch."""
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -48,8 +49,8 @@ class Mismatch(NamedTuple):
     found: str
     expected: str
     remedy: str
-    missing: bool = False
-    """True if the object is not on this machine and could not be compared."""
+    mark: Mark = Mark.MISMATCH
+    """MISSING if the object is not on this machine and could not be compared."""
 
 
 class Finding(Manifest):
@@ -100,24 +101,20 @@ class Audit(Manifest):
         return any(finding.mark == Mark.MISSING for finding in self.findings)
 
 
-def new_finding(tag: str, check: Check, mismatch: Mismatch) -> Finding:
-    """The finding that a mismatch is."""
-    return Finding(
-        tag=tag,
-        check=check,
-        mark=Mark.MISSING if mismatch.missing else Mark.MISMATCH,
-        where=mismatch.where,
-        what=mismatch.what,
-        found=mismatch.found,
-        expected=mismatch.expected,
-        remedy=mismatch.remedy,
-    )
-
-
 def differs(where: str, what: str, found: object, expected: object, remedy: str) -> list[Mismatch]:
     """A mismatch if two values differ, otherwise nothing."""
-    return [] if found == expected else [Mismatch(where, what, _text(found), _text(expected), remedy)]
+    if found == expected:
+        return []
+    has, wanted = ("nothing" if value is None or value == "" else str(value) for value in (found, expected))
+    return [Mismatch(where, what, has, wanted, remedy)]
 
 
-def _text(value: object) -> str:
-    return "nothing" if value is None or value == "" else str(value)
+def differing_fields(
+    where: str, what: str, found: object, expected: object, names: Iterable[str], remedy: str
+) -> list[Mismatch]:
+    """A mismatch for each named field in which two values differ. `what`: text after the name of the field."""
+    return [
+        mismatch
+        for name in names
+        for mismatch in differs(where, name + what, getattr(found, name, None), getattr(expected, name), remedy)
+    ]

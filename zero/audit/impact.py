@@ -16,15 +16,15 @@ from zero.record.history import known_lineages
 from zero.record.lineages import ProjectRecord
 from zero.record.provenance import PLAYER, Resource
 from zero.stages.costs import receipts_of
-from zero.storage.layout import CHALLENGER_DIR, CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, WINDOW_DIR
+from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, WINDOW_DIR
 from zero.storage.manifests import Manifest
 from zero.storage.store import Store
 from zero.storage.vcs import git
 
 HEX = re.compile(r"^[0-9a-f]{7,64}$")
 COMMIT, COMMIT_DIGITS = "commit", 40
-STAGE_OUTS = {"selfplay": GAMES_DIR, "training": CHALLENGER_DIR, "gating": MATCH_DIR}
-"""Outputs of a stage that another generation can use."""
+SHARDS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
+"""Folder of the shards that the workers of a stage play."""
 LISTED_NAMES, LISTED_MATCHES = 3, 8
 
 
@@ -59,14 +59,6 @@ class Subject(NamedTuple):
     """Stages that a worker ran, by tag."""
 
 
-class _Affected(NamedTuple):
-    """Everything found to be affected so far."""
-
-    digests: set[str]
-    decisions: set[str]
-    """Tags of generations whose champion was chosen by an affected match."""
-
-
 def impact(home: Path, text: str, store: Store | None = None) -> Impact:
     """Every generation, in all lineages of a project, that used something.
 
@@ -79,12 +71,16 @@ def impact(home: Path, text: str, store: Store | None = None) -> Impact:
       ZeroError: nothing, or more than one thing, matches the text.
     """
     with ProjectRecord(home) as record:
-        generations = _in_order(record, known_lineages(home))
+        found = {each.tag: each for name in known_lineages(home) for each in record.ancestry(name) if each.line}
+        generations = list(found.values())  # each after its ancestors
         subject = resolve(home, text, generations, store)
-        affected = _Affected(set(subject.digests), set())
+        affected = {*subject.digests, *subject.commits}
         uses = []
         for generation in generations:
-            direct, descent = _follow(generation, subject, affected)
+            direct, descent = _reasons(generation, subject, affected)
+            for inputs, outputs in _steps(generation):
+                if not affected.isdisjoint(inputs):
+                    affected |= outputs
             if direct or descent:
                 how: Literal["directly", "by descent"] = "directly" if direct else "by descent"
                 uses.append(Use(tag=generation.tag, how=how, reasons=(*direct, *descent)))
@@ -136,8 +132,7 @@ def _known_digests(generations: Iterable[Generation]) -> dict[str, str]:
         attestation = generation.attestation
         if attestation is None:
             continue
-        everything = (*attestation.subject, *attestation.dependencies.values(), *attestation.byproducts.values())
-        for resource in everything:
+        for resource in (*attestation.subject, *attestation.dependencies.values(), *attestation.byproducts.values()):
             for name in names_of(resource):
                 known.setdefault(name, f"{resource.name} of {generation.tag}")
     return known
@@ -186,11 +181,11 @@ def _is_worker(wanted: str, name: str) -> bool:
 def _made_by(worker: str, generation: Generation, stages: list[str], store: Store | None) -> set[str]:
     """Digests of a worker's outputs: the shards with its receipts, or all shards of a stage without receipts."""
     attestation = generation.attestation
-    if attestation is None:
-        return set()
     made: set[str] = set()
+    if attestation is None:
+        return made
     for stage in stages:
-        folder = STAGE_OUTS.get(stage)
+        folder = SHARDS.get(stage)
         if stage == "training":
             made.update(each.sha256 for each in attestation.subject)
         elif folder is not None:
@@ -202,115 +197,89 @@ def _made_by(worker: str, generation: Generation, stages: list[str], store: Stor
 
 def _played_by(worker: str, shard: Resource, store: Store | None) -> bool:
     key = (shard.annotations or {}).get("key")
-    return (
-        store is not None
-        and key is not None
-        and any(_is_worker(worker, each.worker) for each in receipts_of(store, key))
-    )
+    receipts = receipts_of(store, key) if store is not None and key is not None else ()
+    return any(_is_worker(worker, each.worker) for each in receipts)
 
 
-def _in_order(record: ProjectRecord, lineages: Iterable[str]) -> list[Generation]:
-    """All recorded generations, each after its ancestors."""
-    found: dict[str, Generation] = {}
-    for lineage in lineages:
-        found |= {each.tag: each for each in record.ancestry(lineage) if each.line is not None}
-    return list(found.values())
+def _steps(generation: Generation) -> list[tuple[set[str], set[str]]]:
+    """Names of the inputs and outputs of each step of a generation.
+
+    A name is a digest, the key of a shard, a commit, or a tag, which stands for the decision of that generation.
+    """
+    attestation, entry = generation.attestation, generation.entry
+    if attestation is None or entry is None:
+        return []
+    code, subject = {generation.parent or ""}, _names(attestation.subject)
+    if entry.decision is None:
+        return [(code, subject)] if entry.kind == "start" else []  # the others have the digests of their source
+    inputs = attestation.dependencies
+
+    def below(folder: str) -> set[str]:
+        return _names(each for name, each in inputs.items() if name.startswith(f"{folder}/"))
+
+    def named(*names: str) -> set[str]:
+        return _names(inputs[name] for name in names if name in inputs)
+
+    code |= named(CONSTRAINTS_FILE)
+    champion = named("champion") | {_chosen_by(generation)}
+    player = named(PLAYER) | {_chosen_by(generation, PLAYER)} if PLAYER in inputs else champion
+    games, match = below(GAMES_DIR), below(MATCH_DIR)
+    return [
+        (code | player, games),
+        (code | games | below(WINDOW_DIR) | named("trainee", "trainee-optimizer"), subject),
+        (code | champion | subject | match, match | {generation.tag}),
+    ]
 
 
-def _follow(generation: Generation, subject: Subject, affected: _Affected) -> tuple[list[str], list[str]]:
-    """Reasons why a generation is affected: directly, and by descent. Adds its outputs to what is affected."""
-    direct, descent = _inputs(generation, subject, affected)
-    stages = subject.stages.get(generation.tag, ())
-    direct += [f"{stage} ran on it" for stage in stages]
-    if generation.parent in subject.commits:
-        direct.append(f"ran on its code (commit {(generation.parent or '')[:12]})")
-    if generation.commit == subject.name:
-        direct.append("is recorded by it")
-    attestation = generation.attestation
-    if attestation is None or generation.entry is None:
-        return direct, descent
-    if generation.entry.decision is None:
-        restored = [each.name for each in attestation.subject if _is_affected(each, affected)]
-        if restored and not direct:
-            descent.append(f"continues from {_listed(restored)}, which come from it")
-        if generation.parent in subject.commits and generation.entry.kind == "start":
-            _add(attestation.subject, affected)
-        return direct, descent
-    packages = attestation.dependencies.get(CONSTRAINTS_FILE)
-    everything = generation.parent in subject.commits or (packages is not None and packages.sha256 in subject.digests)
-    by_name = {name: _is_affected(each, affected) for name, each in attestation.dependencies.items()}
-    champion = by_name.get("champion", False) or _chosen_by(generation) in affected.decisions
-    window = any(found for name, found in by_name.items() if name.startswith(f"{WINDOW_DIR}/"))
-    trainee = by_name.get("trainee", False) or by_name.get("trainee-optimizer", False)
-    games = [each for name, each in attestation.dependencies.items() if name.startswith(f"{GAMES_DIR}/")]
-    match = [each for name, each in attestation.dependencies.items() if name.startswith(f"{MATCH_DIR}/")]
-    player = by_name[PLAYER] or _chosen_by(generation, PLAYER) in affected.decisions if PLAYER in by_name else champion
-    if everything or player:
-        _add(games, affected)
-    if everything or window or trainee or any(_is_affected(each, affected) for each in games):
-        _add(attestation.subject, affected)
-    played = any(_is_affected(each, affected) for each in (*attestation.subject, *match))
-    if everything or champion or played:
-        _add(match, affected)
-        affected.decisions.add(generation.tag)
-    return direct, descent
-
-
-def _inputs(generation: Generation, subject: Subject, affected: _Affected) -> tuple[list[str], list[str]]:
-    """Inputs and outputs of a generation that are the subject, or affected by it."""
+def _reasons(generation: Generation, subject: Subject, affected: set[str]) -> tuple[list[str], list[str]]:
+    """Reasons why a generation is affected: directly, and by descent."""
     attestation = generation.attestation
     direct: list[str] = []
     descent: list[str] = []
-    if attestation is None:
-        return direct, descent
-    made = "continues from" if generation.source is not None else "made"
-    for verb, resources in (
-        ("uses", attestation.dependencies.values()),
-        (made, (*attestation.subject, *attestation.byproducts.values())),
-    ):
-        named = [each.name for each in resources if not subject.digests.isdisjoint(names_of(each))]
-        if named:
-            direct.append(f"{verb} {_listed(named)}")
-    inherited = [
-        each.name
-        for each in attestation.dependencies.values()
-        if _is_affected(each, affected) and subject.digests.isdisjoint(names_of(each))
-    ]
-    if inherited:
-        descent.append(f"uses {_listed(inherited)}, which come from it")
-    for name in ("champion", PLAYER) if PLAYER in attestation.dependencies else ("champion",):
-        chosen = _chosen_by(generation, name)
-        if chosen in affected.decisions:
-            descent.append(f"its {name} was chosen by {chosen}")
+    if attestation is not None:
+        inputs, made = attestation.dependencies.values(), (*attestation.subject, *attestation.byproducts.values())
+        for verb, resources in (
+            ("uses", inputs),
+            ("made" if generation.source is None else "continues from", made),
+        ):
+            named = [each.name for each in resources if not subject.digests.isdisjoint(names_of(each))]
+            direct += [f"{verb} {_listed(named)}"] if named else []
+        inherited = [each.name for each in inputs if names_of(each) & affected and not names_of(each) & subject.digests]
+        descent += [f"uses {_listed(inherited)}, which come from it"] if inherited else []
+        for name in ("champion", PLAYER) if PLAYER in attestation.dependencies else ("champion",):
+            if (chosen := _chosen_by(generation, name)) in affected:
+                descent.append(f"its {name} was chosen by {chosen}")
+    direct += [f"{stage} ran on it" for stage in subject.stages.get(generation.tag, ())]
+    if generation.parent and generation.parent in subject.commits:
+        direct.append(f"ran on its code (commit {generation.parent[:12]})")
+    if generation.commit == subject.name:
+        direct.append("is recorded by it")
+    if attestation is not None and generation.entry and generation.entry.decision is None and not direct:
+        restored = [each.name for each in attestation.subject if names_of(each) & affected]
+        descent += [f"continues from {_listed(restored)}, which come from it"] if restored else []
     return direct, descent
 
 
-def _chosen_by(generation: Generation, name: str = "champion") -> str | None:
-    """Tag of the generation whose decision chose this one's champion; with PLAYER, its self-play player."""
+def _chosen_by(generation: Generation, name: str = "champion") -> str:
+    """Tag of the generation whose decision chose this one's champion; with PLAYER, its player. Empty if none did."""
     start = generation.source or generation.previous
     if start is None:
-        return None
+        return ""
     while start.source is not None:  # a rollback makes no decision
         start = start.source
     return _chosen_by(start) if name == PLAYER else start.tag
 
 
-def _add(resources: Iterable[Resource], affected: _Affected) -> None:
-    for each in resources:
-        affected.digests.update(names_of(each))
-
-
-def _is_affected(resource: Resource, affected: _Affected) -> bool:
-    return not affected.digests.isdisjoint(names_of(resource))
+def _names(resources: Iterable[Resource]) -> set[str]:
+    return {name for each in resources for name in names_of(each)}
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(names[:LISTED_NAMES]) + (
-        f" and {len(names) - LISTED_NAMES} more" if len(names) > LISTED_NAMES else ""
-    )
+    more = len(names) - LISTED_NAMES
+    return ", ".join(names[:LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def names_of(resource: Resource) -> list[str]:
+def names_of(resource: Resource) -> set[str]:
     """Digest of a resource, and its key if it is a shard."""
     key = (resource.annotations or {}).get("key")
-    return [name for name in (resource.sha256, key) if name]
+    return {name for name in (resource.sha256, key) if name}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from zero.audit.data import RESTORE_OBJECT, UNREADABLE, shard
-from zero.audit.findings import Mismatch, differs
+from zero.audit.findings import Mismatch, differing_fields, differs
 from zero.data.adjudication import adjudicate, violation_text
 from zero.data.records import GameColumns, concatenate
 from zero.errors import StorageError
@@ -16,12 +16,13 @@ from zero.storage.layout import (
     CHAMPION_DIR,
     GATING_METRICS,
     GENERATION_FILE,
+    LEDGER_FILE,
     MATCH_DIR,
     PLAYER_DIR,
     REPLAY_DIR,
     TRAINEE_DIR,
 )
-from zero.storage.manifests import MANIFEST_FILE, Checkpoint, MatchResult
+from zero.storage.manifests import MANIFEST_FILE, Checkpoint, MatchResult, PromotionDecision
 
 
 def check_match(generation: Generation) -> Iterator[Mismatch]:
@@ -48,9 +49,13 @@ def check_match(generation: Generation) -> Iterator[Mismatch]:
         what = f"{len(judged.violating_games)} games against the rules, first game {columns.game[index]}"
         yield Mismatch(MATCH_DIR, what, fault, "a game by the rules", RESTORE_OBJECT.format(tag=generation.tag))
     counted = match_result(columns._replace(outcome=judged.outcome))
-    yield from _compare(GATING_METRICS, generation.decision.match if generation.decision else None, counted, remedy)
-    ledger = "restore the ledger from the last tag at which `zero audit` passes"
-    yield from _compare("record/ledger.jsonl", entry.decision.match, counted, ledger)
+    ledger_remedy = "restore the ledger from the last tag at which `zero audit` passes"
+    recorded = generation.decision.match if generation.decision else None
+    for where, found, restore in (
+        (GATING_METRICS, recorded, remedy),
+        (LEDGER_FILE, entry.decision.match, ledger_remedy),
+    ):
+        yield from differing_fields(where, " of the match", found, counted, MatchResult.model_fields, restore)
 
 
 def _check_decision(generation: Generation, remedy: str) -> Iterator[Mismatch]:
@@ -61,11 +66,9 @@ def _check_decision(generation: Generation, remedy: str) -> Iterator[Mismatch]:
     if recorded is None:
         yield Mismatch(GATING_METRICS, "decision", "none that can be read", "the ledger's", remedy)
     else:
-        for name in ("lineage", "generation", "promoted", "threshold", "challenger", "champion"):
-            yield from differs(
-                GATING_METRICS, f"{name} against the ledger", getattr(recorded, name), getattr(decision, name), remedy
-            )
-    where = f"record/ledger.jsonl, {generation.tag}"
+        names = [name for name in PromotionDecision.model_fields if name != "match"]  # both matches are counted again
+        yield from differing_fields(GATING_METRICS, " against the ledger", recorded, decision, names, remedy)
+    where = f"{LEDGER_FILE}, {generation.tag}"
     if params is not None:
         yield from differs(where, "threshold against params.yaml", decision.threshold, params.gating.threshold, remedy)
     yield from differs(
@@ -79,15 +82,6 @@ def _check_decision(generation: Generation, remedy: str) -> Iterator[Mismatch]:
         yield from differs(where, "generation of the champion", entry.champion_generation, number, remedy)
 
 
-def _compare(where: str, found: MatchResult | None, counted: MatchResult, remedy: str) -> Iterator[Mismatch]:
-    for name in MatchResult.model_fields:
-        recorded, expected = getattr(found, name) if found else None, getattr(counted, name)
-        if isinstance(expected, MatchResult | tuple | float):
-            yield from differs(where, f"{name} of the match", str(recorded), str(expected), remedy)
-        else:
-            yield from differs(where, f"{name} of the match", recorded, expected, remedy)
-
-
 def check_parent(generation: Generation) -> Iterator[Mismatch]:
     """Champion and trainee at its start are those that the entry before left; the challenger is its own."""
     entry = generation.entry
@@ -99,23 +93,16 @@ def check_parent(generation: Generation) -> Iterator[Mismatch]:
         state = generation.next_state  # its commit holds the state that it set up
     if state is None:
         return
+    where, champion = f"{LEDGER_FILE}, {generation.tag}", generation.champion
     if entry.decision is not None:
-        where = f"record/ledger.jsonl, {generation.tag}"
         yield from differs(where, "champion of the match", entry.decision.champion, state.champion, remedy)
     if generation.source is not None and generation.source.next_state is not None:
-        source = generation.source.next_state
-        where = f"record/ledger.jsonl, {generation.tag}"
-        yield from differs(where, "champion", entry.champion, source.champion, remedy)
-        yield from differs(
-            where, "generation of the champion", entry.champion_generation, source.champion_generation, remedy
-        )
-        yield from differs(where, "trainee", entry.trainee, source.trainee, remedy)
-    if generation.champion is not None:
-        champion = generation.champion
-        yield from differs(f"{CHAMPION_DIR}.dvc", "champion", champion.weights.sha256, state.champion, remedy)
-        yield from differs(
-            f"{CHAMPION_DIR}.dvc", "its generation", champion.generation, state.champion_generation, remedy
-        )
+        names = ("champion", "champion_generation", "trainee")
+        yield from differing_fields(where, "", entry, generation.source.next_state, names, remedy)
+    if champion is not None:
+        where = f"{CHAMPION_DIR}.dvc"
+        yield from differs(where, "champion", champion.weights.sha256, state.champion, remedy)
+        yield from differs(where, "its generation", champion.generation, state.champion_generation, remedy)
     if generation.commit is not None:
         yield from _check_identity(generation, state, remedy)
         yield from _check_handed_on(generation, remedy)
@@ -157,12 +144,14 @@ def _check_identity(generation: Generation, state: State, remedy: str) -> Iterat
         yield Mismatch(GENERATION_FILE, "generation", UNREADABLE, generation.tag, remedy)
         return
     number = generation.number + (kind == "start")  # generation 0 holds the file of generation 1
-    yield from differs(GENERATION_FILE, "lineage", found.lineage, generation.lineage, remedy)
-    yield from differs(GENERATION_FILE, "number", found.number, number, remedy)
-    yield from differs(GENERATION_FILE, "player", found.player, state.player, remedy)
-    if state.resign_threshold is not None:
-        what = "resignation threshold"
-        yield from differs(GENERATION_FILE, what, found.resign_threshold, state.resign_threshold, remedy)
+    for what, value, expected in (
+        ("lineage", found.lineage, generation.lineage),
+        ("number", found.number, number),
+        ("player", found.player, state.player),
+        ("resignation threshold", found.resign_threshold, state.resign_threshold),
+    ):
+        if what != "resignation threshold" or expected is not None:  # None: the record does not hold it
+            yield from differs(GENERATION_FILE, what, value, expected, remedy)
 
 
 def _check_handed_on(generation: Generation, remedy: str) -> Iterator[Mismatch]:
@@ -202,7 +191,7 @@ def _check_source(generation: Generation) -> Iterator[Mismatch]:
     entry, source = generation.entry, generation.source
     if entry is None or entry.source is None:
         return
-    where, remedy = f"record/ledger.jsonl, {generation.tag}", "see `git log` of both lineages"
+    where, remedy = f"{LEDGER_FILE}, {generation.tag}", "see `git log` of both lineages"
     if source is None or source.line is None:
         yield Mismatch(where, "source", "no such generation", entry.source.tag, remedy)
         return

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 
-from zero.audit.findings import Mismatch, differs
+from zero.audit.findings import Mark, Mismatch, differs
 from zero.config.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
 from zero.record.generation import Generation
 from zero.record.history import History, Line, Repository
@@ -14,6 +14,7 @@ from zero.storage.manifests import LedgerEntry
 
 SOURCES = ("zero", "dvc.yaml", CONSTRAINTS_FILE, PARAMS_FILE)
 """Paths that the commit of a generation must not change, because the stages ran on its parent."""
+RESTORE_LEDGER = f"restore {LEDGER_FILE} from the last tag at which `zero audit` passes"
 HISTORY_REMEDY = "find the recorded commit with `git reflog`, and reset the branch to it"
 
 
@@ -51,7 +52,7 @@ def check_branch(history: History) -> Iterator[Mismatch]:
     branch = f"lineage/{history.lineage}"
     if history.lost:
         remedy = f"fetch it, or `git -C {history.project.folder} branch {branch} {history.head[:12]}`"
-        yield Mismatch(branch, "branch", "only its tags", history.head, remedy, missing=True)
+        yield Mismatch(branch, "branch", "only its tags", history.head, remedy, mark=Mark.MISSING)
     if not history.agreed and history.project.head is not None:
         yield Mismatch(
             f"{branch} in the project",
@@ -76,18 +77,13 @@ def check_ledger(history: History) -> Iterator[tuple[int, Mismatch]]:
             if (number, mismatch.what) not in reported:
                 yield number, mismatch
             reported.add((number, mismatch.what))
-    if history.draft is not None and history.draft != b"".join(line.text for line in lines):
+    committed = b"".join(line.text for line in lines)
+    if history.draft is not None and history.workspace is not None:
+        remedy = f"`git -C {history.workspace.folder} checkout HEAD -- {LEDGER_FILE}`"
         number = lines[-1].entry.generation if lines and lines[-1].entry else 0
-        yield (
-            number,
-            Mismatch(
-                LEDGER_FILE,
-                "file in the workspace edited",
-                sha256_bytes(history.draft),
-                sha256_bytes(b"".join(line.text for line in lines)),
-                f"`git -C {history.workspace.folder if history.workspace else '.'} checkout HEAD -- {LEDGER_FILE}`",
-            ),
-        )
+        digests = sha256_bytes(history.draft), sha256_bytes(committed)
+        for mismatch in differs(LEDGER_FILE, "file in the workspace edited", *digests, remedy):
+            yield number, mismatch
 
 
 def check_lock(generation: Generation) -> Iterator[Mismatch]:
@@ -118,38 +114,29 @@ def check_params(generation: Generation) -> Iterator[Mismatch]:
     digest = params_digest(params)
     yield from differs(PARAMS_FILE, "digest against the ledger", digest, entry.params_digest, remedy)
     if generation.attestation:
-        signed = generation.attestation.external.parameters
-        found = params.model_dump(mode="json")
-        names = sorted(name for name in signed.keys() | found.keys() if signed.get(name) != found.get(name))
-        for name in names:
-            yield from differs(
-                PARAMS_FILE, f"{name} against the attestation", found.get(name), signed.get(name), remedy
-            )
+        signed, found = generation.attestation.external.parameters, params.model_dump(mode="json")
+        for name in sorted(signed.keys() | found.keys()):
+            what = f"{name} against the attestation"
+            yield from differs(PARAMS_FILE, what, found.get(name), signed.get(name), remedy)
     for stage, origin in generation.origins.items():
         if stage in STAGE_SECTIONS:
-            yield from differs(
-                PARAMS_FILE,
-                f"digest of {stage}'s parameters against its manifest",
-                params_digest(params, stage),
-                origin.params_digest,
-                remedy,
-            )
+            what, digest = f"digest of {stage}'s parameters against its manifest", params_digest(params, stage)
+            yield from differs(PARAMS_FILE, what, digest, origin.params_digest, remedy)
 
 
 def check_code(generation: Generation) -> Iterator[Mismatch]:
     """The sources at the commit on which the stages ran have the code digests in manifests and attestation."""
     if generation.commit is None or generation.parent is None:
         return
-    tree = generation.history.reader
-    ran, recorded = tree.entries(f"{generation.parent}^{{tree}}"), tree.entries(f"{generation.commit}^{{tree}}")
+    reader = generation.history.reader
     first = generation.entry is not None and generation.entry.kind in FIRST_KINDS
     for name in SOURCES:
         if not (first and name == PARAMS_FILE):
             yield from differs(
                 name,
                 "changed by the commit that recorded the generation",
-                recorded.get(name),
-                ran.get(name),
+                reader.object_name(f"{generation.commit}:{name}"),
+                reader.object_name(f"{generation.parent}:{name}"),
                 f"see `git diff {generation.parent[:12]} {generation.commit[:12]} -- {name}`",
             )
     signed = generation.attestation.internal.engine if generation.attestation else {}
@@ -170,13 +157,9 @@ def check_constraints(generation: Generation) -> Iterator[Mismatch]:
         return
     content = generation.file(CONSTRAINTS_FILE)
     signed = generation.attestation.dependencies.get(CONSTRAINTS_FILE)
-    yield from differs(
-        CONSTRAINTS_FILE,
-        "SHA-256 against the attestation",
-        sha256_bytes(content) if content is not None else None,
-        signed.sha256 if signed else None,
-        _restore(generation, CONSTRAINTS_FILE),
-    )
+    digests = sha256_bytes(content) if content is not None else None, signed.sha256 if signed else None
+    remedy = _restore(generation, CONSTRAINTS_FILE)
+    yield from differs(CONSTRAINTS_FILE, "SHA-256 against the attestation", *digests, remedy)
 
 
 def _chain(lines: tuple[Line, ...], lineage: str) -> Iterator[tuple[int, Mismatch]]:
@@ -186,23 +169,18 @@ def _chain(lines: tuple[Line, ...], lineage: str) -> Iterator[tuple[int, Mismatc
         if entry is None:
             yield (
                 expected or 0,
-                Mismatch(where, "not an entry", line.text.decode(errors="replace")[:80], "", _restore_ledger()),
+                Mismatch(where, "not an entry", line.text.decode(errors="replace")[:80], "", RESTORE_LEDGER),
             )
             previous, expected = line.digest, (expected or 0) + 1
             continue
-        for mismatch in (
-            *differs(where, "SHA-256 of the line before", entry.previous, previous, _restore_ledger()),
-            *differs(where, "lineage", entry.lineage, lineage, _restore_ledger()),
-            *differs(
-                where,
-                "generation",
-                entry.generation,
-                entry.generation if expected is None else expected,
-                _restore_ledger(),
-            ),
-            *differs(where, "kind of the entry", entry.kind in FIRST_KINDS, index == 0, _restore_ledger()),
+        for what, found, wanted in (
+            ("SHA-256 of the line before", entry.previous, previous),
+            ("lineage", entry.lineage, lineage),
+            ("generation", entry.generation, entry.generation if expected is None else expected),
+            ("kind of the entry", entry.kind in FIRST_KINDS, index == 0),
         ):
-            yield entry.generation, mismatch
+            for mismatch in differs(where, what, found, wanted, RESTORE_LEDGER):
+                yield entry.generation, mismatch
         previous, expected = line.digest, entry.generation + 1
 
 
@@ -214,26 +192,19 @@ def _kept(old: tuple[Line, ...], new: tuple[Line, ...], where: str) -> Iterator[
     if order != sorted(order):
         moved = next(line for line, a, b in zip(old, order, sorted(order), strict=False) if a != b)
         number = moved.entry.generation if moved.entry else 0
-        yield number, Mismatch(where, "entries reordered", f"{order}", f"{sorted(order)}", _restore_ledger())
+        yield number, Mismatch(where, "entries reordered", f"{order}", f"{sorted(order)}", RESTORE_LEDGER)
     for line in old:
         if line.text in places or line.entry is None:
             continue
         now = numbers.get(line.entry.generation)
         if now is None or now.entry is None:
-            yield line.entry.generation, Mismatch(where, "entry removed", "nothing", line.digest, _restore_ledger())
+            yield line.entry.generation, Mismatch(where, "entry removed", "nothing", line.digest, RESTORE_LEDGER)
         else:
-            names = ", ".join(_changed(line.entry, now.entry)) or "formatting"
-            what = f"entry edited ({names})"
-            yield line.entry.generation, Mismatch(where, what, now.digest, line.digest, _restore_ledger())
-
-
-def _changed(old: LedgerEntry, new: LedgerEntry) -> list[str]:
-    return [name for name in LedgerEntry.model_fields if getattr(old, name) != getattr(new, name)]
+            fields = LedgerEntry.model_fields
+            changed = [name for name in fields if getattr(line.entry, name) != getattr(now.entry, name)]
+            what = f"entry edited ({', '.join(changed) or 'formatting'})"
+            yield line.entry.generation, Mismatch(where, what, now.digest, line.digest, RESTORE_LEDGER)
 
 
 def _restore(generation: Generation, path: str) -> str:
     return f"restore it from the recorded tag: `git checkout {generation.tag} -- {path}`"
-
-
-def _restore_ledger() -> str:
-    return f"restore {LEDGER_FILE} from the last tag at which `zero audit` passes"

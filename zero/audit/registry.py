@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zero.audit.data import PULL
-from zero.audit.findings import Mismatch, differs
+from zero.audit.findings import Mark, Mismatch, differs
 from zero.errors import ZeroError
 from zero.record.generation import Generation
 from zero.tracking import pages
@@ -29,7 +29,33 @@ class Expected(NamedTuple):
     """Its points; the total of games is its own, without those of earlier generations."""
 
 
-def expected_of(generation: Generation) -> Expected | None:
+def check_registry(
+    generations: Sequence[Generation], catalogue: Catalogue | None
+) -> Iterator[tuple[Generation, Mismatch]]:
+    """Runs, versions, aliases and ladder of a lineage.
+
+    Args:
+      generations: all generations of the lineage, oldest first.
+      catalogue: what the server has of it; None if it has nothing.
+    """
+    expected: dict[str, Expected] = {}
+    for generation in generations:
+        if generation.entry is None:
+            continue
+        wanted = _expected_of(generation)
+        if wanted is None:
+            remedy = PULL.format(tag=generation.tag)
+            where, found = f"MLflow, {generation.tag}", "no record to compare with"
+            yield generation, Mismatch(where, "not compared", found, "", remedy, Mark.MISSING)
+        else:
+            expected[generation.tag] = wanted
+            yield from ((generation, mismatch) for mismatch in _check_generation(generation, wanted, catalogue))
+    if catalogue is not None and generations:
+        yield from _check_aliases(generations, catalogue)
+        yield from _check_ladder(generations, expected, catalogue)
+
+
+def _expected_of(generation: Generation) -> Expected | None:
     """What MLflow should have of a generation; None if its files are missing or cannot be read.
 
     The code that writes MLflow makes the pages here too, from the same view of the generation.
@@ -46,30 +72,21 @@ def expected_of(generation: Generation) -> Expected | None:
         return None
 
 
-def not_compared(generation: Generation) -> Mismatch:
-    """The finding for a generation whose record lacks what MLflow should have."""
-    remedy = PULL.format(tag=generation.tag)
-    found = "no record to compare with"
-    return Mismatch(f"MLflow, {generation.tag}", "not compared", found, "", remedy, missing=True)
-
-
-def check_registry(generation: Generation, expected: Expected, catalogue: Catalogue | None) -> Iterator[Mismatch]:
-    """Runs, version and alias of one generation."""
-    version = expected.version
-    track = f"`zero track {generation.lineage}`"
+def _check_generation(generation: Generation, expected: Expected, catalogue: Catalogue | None) -> Iterator[Mismatch]:
     # generations are tracked in order: one without any run, older than a tracked one, was deleted
     if catalogue is None or _newest(catalogue) < generation.number:
         if expected.pages:
-            yield Mismatch(f"MLflow, {generation.tag}", "not tracked", "nothing", "a run", track, missing=True)
+            where, track = f"MLflow, {generation.tag}", f"`zero track {generation.lineage}`"
+            yield Mismatch(where, "not tracked", "nothing", "a run", track, Mark.MISSING)
         return
     remedy = REBUILD.format(lineage=generation.lineage)
     for page in expected.pages:
         yield from _check_run(page, catalogue, remedy)
-    if version is not None:
-        yield from _check_version(version, catalogue, remedy)
+    if expected.version is not None:
+        yield from _check_version(expected.version, catalogue, remedy)
 
 
-def check_aliases(generations: Sequence[Generation], catalogue: Catalogue) -> Iterator[tuple[Generation, Mismatch]]:
+def _check_aliases(generations: Sequence[Generation], catalogue: Catalogue) -> Iterator[tuple[Generation, Mismatch]]:
     """`champion` and `challenger` point at the versions that the newest tracked generation gives."""
     numbers = {version.version: version.tags.get("generation") for version in catalogue.versions}
     tracked = [each for each in generations if each.entry and each.entry.kind != "start" and _traces(each, catalogue)]
@@ -78,26 +95,19 @@ def check_aliases(generations: Sequence[Generation], catalogue: Catalogue) -> It
         return
     newest, first = tracked[-1], generations[0].number
     assert newest.entry is not None
+    remedy = REBUILD.format(lineage=newest.lineage)
     # the champion of a branch's source is registered under the branch's first number
     for alias, wanted in (("champion", max(newest.entry.champion_generation, first)), ("challenger", made[-1])):
-        found = catalogue.aliases.get(alias)
-        remedy = REBUILD.format(lineage=newest.lineage)
-        for mismatch in differs(
-            f"MLflow, alias {alias}",
-            "generation",
-            numbers.get(found, "no version") if found is not None else None,
-            str(wanted),
-            remedy,
-        ):
+        version = catalogue.aliases.get(alias)
+        found = None if version is None else numbers.get(version, "no version")
+        for mismatch in differs(f"MLflow, alias {alias}", "generation", found, str(wanted), remedy):
             yield newest, mismatch
 
 
-def check_ladder(
+def _check_ladder(
     generations: Sequence[Generation], expected: Mapping[str, Expected], catalogue: Catalogue
 ) -> Iterator[tuple[Generation, Mismatch]]:
     """The ladder has the points of each tracked generation, and no others."""
-    if not generations:
-        return
     key = pages.ladder_page(generations[0].lineage).key
     ladders = [run for run in catalogue.runs_of(key) if not run.deleted]
     found = ladders[0].points if ladders else frozenset()

@@ -12,11 +12,14 @@ from zero.config.settings import Settings, home_dir
 from zero.errors import ZeroError
 
 if TYPE_CHECKING:
-    from zero.audit.reproduce.results import Compared, Reproduction
+    from zero.audit import Audit
+    from zero.audit.results import Compared, Reproduction
 
 MISMATCH, INCOMPLETE = 1, 3
 """Exit status of an audit with mismatches, and of one without that could not check everything."""
-TABLE_WIDTH = 120
+AUDIT_WIDTH = 172
+"""Width with a mismatch in every column, so that no cell is cut off."""
+REPRODUCTION_WIDTH = 120
 HASH_DIGITS = 12
 
 
@@ -37,9 +40,7 @@ def audit(
     machine and was not checked. Needs no network. MLflow is checked if MLFLOW_TRACKING_URI names a server or `make up`
     started one.
     """
-    from zero.audit import as_json as audit_json
     from zero.audit import audit as audit_record
-    from zero.audit.console import print_audit
     from zero.lineage.status import servers
 
     home = home_dir()
@@ -47,9 +48,10 @@ def audit(
     started = time.monotonic()
     found = audit_record(home, target, uri, _key(key))
     if as_json:
-        typer.echo(audit_json(found))
+        verdict = {"has_mismatch": found.has_mismatch, "incomplete": found.incomplete}
+        typer.echo(json.dumps(found.model_dump(mode="json") | verdict, indent=1, sort_keys=True))
     else:
-        print_audit(found, time.monotonic() - started)
+        _show_audit(found, time.monotonic() - started)
     if found.has_mismatch or found.incomplete:
         raise typer.Exit(MISMATCH if found.has_mismatch else INCOMPLETE)
 
@@ -77,6 +79,34 @@ def impact(
         typer.echo(f"{use.tag} {use.how}: {'; '.join(use.reasons)}")
     number = len(found.uses)
     typer.echo(f"{number or 'no'} generation{'' if number == 1 else 's'} affected")
+
+
+def _show_audit(found: "Audit", seconds: float) -> None:
+    """Prints one table, a line for each finding, and a summary."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from zero.audit import Check, Mark
+
+    styles = {Mark.MISMATCH: "bold red", Mark.MISSING: "yellow", Mark.NOT_CHECKED: "dim", Mark.NOT_APPLICABLE: "dim"}
+    console = Console(width=max(AUDIT_WIDTH, Console().width))
+    table = Table(title="audit", title_justify="left")
+    for column in ("generation", "kind", *Check):
+        table.add_column(column, no_wrap=True)
+    for row in found.rows:
+        marks = [f"[{styles[mark]}]{mark}[/]" if mark in styles else mark for mark in row.marks.values()]
+        table.add_row(row.tag, row.kind or "none", *marks)
+    console.print(table)
+    for finding in found.findings:
+        console.print(finding.line(), style=styles[finding.mark], markup=False, highlight=False, soft_wrap=True)
+    number, missing = (
+        sum(finding.mark == mark for finding in found.findings) for mark in (Mark.MISMATCH, Mark.MISSING)
+    )
+    verdict = f"{number or 'no'} mismatch{'' if number == 1 else 'es'}"
+    verdict += f", {missing} missing and not checked" if missing else ""
+    server = f"MLflow {found.mlflow}" if found.mlflow else "MLflow not checked"
+    line = f"{len(found.rows)} generations in {seconds:.1f} s: {verdict} ({server})"
+    console.print(line, highlight=False, soft_wrap=True)
 
 
 def _key(path: Path | None) -> bytes | None:
@@ -123,12 +153,12 @@ def reproduce(
     if as_json:
         typer.echo(json.dumps(found.model_dump(mode="json") | {"equal": found.equal}))
     else:
-        _show(found)
+        _show_reproduction(found)
     if not found.equal:
         raise typer.Exit(1)
 
 
-def _show(found: "Reproduction") -> None:
+def _show_reproduction(found: "Reproduction") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -140,7 +170,7 @@ def _show(found: "Reproduction") -> None:
             name, seconds = (stage.stage, f"{stage.seconds:.1f}") if index == 0 else ("", "")
             table.add_row(name, out.path, *_hashes(out), "equal" if out.equal else "DIFFERS", seconds)
     console = Console()
-    Console(width=max(TABLE_WIDTH, console.width)).print(table)
+    Console(width=max(REPRODUCTION_WIDTH, console.width)).print(table)
     for line in lines_about(found):
         typer.echo(line)
 

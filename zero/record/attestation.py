@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from zero.config.settings import home_dir
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
 from zero.record.generation import Generation, required
+from zero.record.history import open_history
 from zero.record.ledger import generation_tag, parse_ledger
 from zero.record.provenance import (
     BUILD_TYPE,
@@ -14,7 +16,6 @@ from zero.record.provenance import (
     PLAYER,
     Attestation,
     BuildDefinition,
-    Envelope,
     ExternalParameters,
     InternalParameters,
     Metadata,
@@ -28,7 +29,7 @@ from zero.record.provenance import (
     signed_by,
 )
 from zero.record.signing import public_pem, signing_key
-from zero.storage.files import sha256_file, write_atomic
+from zero.storage.files import sha256_bytes, write_atomic
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
@@ -42,10 +43,11 @@ from zero.storage.layout import (
     PLAYER_DIR,
     PROVENANCE_FILE,
     REPLAY_DIR,
+    STATE_DIRS,
     TRAINEE_DIR,
     WINDOW_DIR,
 )
-from zero.storage.manifests import MANIFEST_FILE, Checkpoint, FileRef, LedgerEntry, PromotionDecision
+from zero.storage.manifests import MANIFEST_FILE, FileRef, GameSet, LedgerEntry, PromotionDecision, WindowShard
 from zero.storage.vcs import git
 
 
@@ -84,37 +86,15 @@ def decision_attestation(generation: Generation, decision: PromotionDecision, pr
     Raises:
       StorageError: a manifest is missing.
     """
-    champion, trainee = required(generation.champion, CHAMPION_DIR), required(generation.trainee, TRAINEE_DIR)
-    challenger, window = required(generation.challenger, CHALLENGER_DIR), required(generation.window, WINDOW_DIR)
-    games, match = required(generation.games, GAMES_DIR), required(generation.match, MATCH_DIR)
-    shards = [
-        *(_file(GAMES_DIR, each.file, key=each.key) for each in games.shards),
-        *(_file(WINDOW_DIR, each.shard.file, key=each.shard.key, skipGames=each.skip_games) for each in window.shards),
-        *(_file(MATCH_DIR, each.file, key=each.key) for each in match.shards),
-    ]
-    folder = generation.files.repository
-    written = [*(f"{name}/{MANIFEST_FILE}" for name in DATA_DIRS), *METRICS_FILES]
-    return new_attestation(
-        generation,
-        "decision",
-        generation_tag(decision.lineage, decision.generation),
-        subject=(_file(CHALLENGER_DIR, challenger.weights), *_other_files(CHALLENGER_DIR, challenger)),
-        inputs=(
-            Resource(name=PARENT, digest={"sha256": previous.provenance}),
-            Resource(name="champion", digest={"sha256": champion.weights.sha256}),
-            *_player(generation),
-            Resource(name="trainee", digest={"sha256": trainee.trainee.sha256}),
-            Resource(name="trainee-optimizer", digest={"sha256": trainee.optimizer.sha256}),
-            *shards,
-        ),
-        byproducts=tuple(_digest_of(folder, name) for name in written if (folder / name).exists()),
-        engine={
-            "selfplay": games.origin.engine,
-            "replay": window.origin.engine,
-            "training": challenger.origin.engine,
-            "gating": match.origin.engine,
-        },
-    )
+    champion, state = required(generation.champion, CHAMPION_DIR), generation.generation_id
+    required(generation.trainee, TRAINEE_DIR)
+    made = zip(DATA_DIRS, (generation.games, generation.window, generation.challenger, generation.match), strict=True)
+    for folder, manifest in made:
+        required(manifest, folder)
+    player = state.player if state and generation.overlap else None
+    parts = decision_parts(generation, previous.provenance, champion.weights.sha256, player)
+    engine = {stage: origin.engine for stage, origin in generation.origins.items()}
+    return _attestation(generation, "decision", generation_tag(decision.lineage, decision.generation), parts, engine)
 
 
 def state_attestation(generation: Generation, kind: str, tag: str, inputs: tuple[Resource, ...] = ()) -> Attestation:
@@ -129,15 +109,58 @@ def state_attestation(generation: Generation, kind: str, tag: str, inputs: tuple
     Raises:
       StorageError: a manifest is missing.
     """
-    champion, trainee = required(generation.champion, CHAMPION_DIR), required(generation.trainee, TRAINEE_DIR)
-    window = required(generation.replay, REPLAY_DIR)
-    shards = tuple(_file(REPLAY_DIR, each.shard.file, key=each.shard.key) for each in window.shards)
-    subject = [_file(CHAMPION_DIR, champion.weights), _file(TRAINEE_DIR, trainee.weights)]
+    for folder, manifest in zip(STATE_DIRS, (generation.champion, generation.trainee, generation.replay), strict=True):
+        required(manifest, folder)
     if generation.generation_id is not None and generation.generation_id.player is not None:
-        subject.append(_file(PLAYER_DIR, required(generation.player, PLAYER_DIR).weights))
-    return new_attestation(
-        generation, kind, tag, (*subject, *_other_files(TRAINEE_DIR, trainee)), (*inputs, *shards), (), engine={}
+        required(generation.player, PLAYER_DIR)
+    parts = state_parts(generation)
+    return _attestation(generation, kind, tag, parts._replace(inputs=(*inputs, *parts.inputs)), engine={})
+
+
+class Parts(NamedTuple):
+    """What an attestation names by digest, beside the sources and the package lock."""
+
+    subject: tuple[Resource, ...]
+    """The written weights."""
+    inputs: tuple[Resource, ...]
+    byproducts: tuple[Resource, ...] = ()
+    """Manifests and metrics."""
+
+
+def decision_parts(generation: Generation, parent: str | None, champion: str, player: str | None) -> Parts:
+    """What the attestation of a generation with stages names. The audit compares it with what a tag has.
+
+    Files whose manifest is missing are left out.
+
+    Args:
+      generation: the generation.
+      parent: digest of the attestation before; None leaves it out.
+      champion: SHA-256 of the champion's weights.
+      player: SHA-256 of the weights that played the games, if self-play overlapped; otherwise None.
+    """
+    trainee, window, files = generation.trainee, generation.window, generation.file
+    named = {PARENT: parent, "champion": champion, PLAYER: player}
+    if trainee is not None:
+        named |= {"trainee": trainee.trainee.sha256, "trainee-optimizer": trainee.optimizer.sha256}
+    written = {f"{folder}/{MANIFEST_FILE}": generation.manifest_bytes(folder) for folder in DATA_DIRS}
+    written |= {name: files(name) for name in METRICS_FILES}
+    return Parts(
+        subject=_files(generation, CHALLENGER_DIR),
+        inputs=(
+            *(Resource(name=name, digest={"sha256": sha256}) for name, sha256 in named.items() if sha256 is not None),
+            *_games(GAMES_DIR, generation.games),
+            *(_window_shard(WINDOW_DIR, each, skipGames=each.skip_games) for each in (window.shards if window else ())),
+            *_games(MATCH_DIR, generation.match),
+        ),
+        byproducts=tuple(_content(name, data) for name, data in written.items() if data is not None),
     )
+
+
+def state_parts(generation: Generation) -> Parts:
+    """What the attestation of a generation without stages names, beside its source and the attestation before."""
+    subject = (*_files(generation, CHAMPION_DIR), *_files(generation, TRAINEE_DIR))
+    shards = generation.replay.shards if generation.replay else ()
+    return Parts(subject, tuple(_window_shard(REPLAY_DIR, each) for each in shards))
 
 
 def recorded_attestation(home: Path, tag: str, key: Path | None = None) -> tuple[bytes, bool]:
@@ -149,62 +172,36 @@ def recorded_attestation(home: Path, tag: str, key: Path | None = None) -> tuple
     """
     if not git(home, "tag", "--list", tag).strip():
         raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
-    data = git(home, "show", f"{tag}:{PROVENANCE_FILE}").encode()
-    try:
-        public = key.read_bytes() if key else lineage_key(home, tag)
-    except OSError as error:
-        raise StorageError(f"cannot read the key {key}: {error.strerror}") from None
     source = f"{tag}:{PROVENANCE_FILE}"
+    data = git(home, "show", source).encode()
     envelope = read_envelope(data, source)
     entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
-    check_named(envelope, entry, tag)
+    names = {envelope.attestation.predicate.run_details.metadata.invocation_id}
+    names.add(generation_tag(entry.lineage, entry.generation))
+    if names != {tag} or attestation_digest(envelope.payload) != entry.provenance:
+        raise LineageError(f"the attestation of {tag} is not the one that its ledger names; `zero audit` reports why")
+    try:
+        public = key.read_bytes() if key else _lineage_key(home, entry.lineage)
+    except OSError as error:
+        raise StorageError(f"cannot read the key {key}: {error.strerror}") from None
     return envelope.payload, signed_by(data, public, source)
 
 
-def check_named(envelope: Envelope, entry: LedgerEntry, tag: str) -> None:
-    """Checks that an attestation belongs to a tag, and that the last entry of the tag's ledger names it.
-
-    Raises:
-      LineageError: it does not.
-    """
-    tags = {envelope.attestation.predicate.run_details.metadata.invocation_id}
-    tags.add(generation_tag(entry.lineage, entry.generation))
-    if tags != {tag} or attestation_digest(envelope.payload) != entry.provenance:
-        raise LineageError(f"the attestation of {tag} is not the one that its ledger names; `zero audit` reports why")
+def _lineage_key(home: Path, lineage: str) -> bytes:
+    with open_history(home, lineage) as history:
+        if history.key is None:
+            raise LineageError(f"the first commit of {lineage} has no {KEY_FILE}; name the key with `--key`")
+        return history.key
 
 
-def lineage_key(folder: Path, revision: str) -> bytes:
-    """The public key (PEM) of a revision's lineage, from the lineage's first commit.
-
-    The key file beside the revision is not used: whoever replaces an attestation can replace that file too.
-
-    Raises:
-      LineageError: the first commit has no key, or no commit began the revision's ledger.
-    """
-    text = git(folder, "show", f"{revision}:{LEDGER_FILE}")
-    first = parse_ledger(text, f"{revision}:{LEDGER_FILE}")[0]
-    since = ("--first-parent", "--reverse", "--format=%H", f"-S{first.provenance}")
-    commit = next(iter(git(folder, "log", *since, revision, "--", LEDGER_FILE).split()), revision)
-    if git(folder, "show", f"{commit}:{LEDGER_FILE}") != text.splitlines(keepends=True)[0]:
-        raise LineageError(f"no commit began the ledger of {revision} with its first entry; `zero audit` reports why")
-    return git(folder, "show", f"{commit}:{KEY_FILE}").encode()
-
-
-def new_attestation(
-    generation: Generation,
-    kind: str,
-    tag: str,
-    subject: tuple[Resource, ...],
-    inputs: tuple[Resource, ...],
-    byproducts: tuple[Resource, ...],
-    engine: Mapping[str, str],
-) -> Attestation:
-    """An attestation with the parts that all kinds share: parameters, profile, commit of the sources, package lock."""
+def _attestation(generation: Generation, kind: str, tag: str, parts: Parts, engine: Mapping[str, str]) -> Attestation:
+    """An attestation with what all kinds share: parameters, profile, commit of the sources, package lock."""
     params = generation.read_params()
     lineage, _, number = tag.rpartition("/gen-")
-    folder = generation.files.repository
+    head = git(generation.files.repository, "rev-parse", "HEAD").strip()
+    constraints = required(generation.file(CONSTRAINTS_FILE), CONSTRAINTS_FILE)
     return Attestation(
-        subject=subject,
+        subject=parts.subject,
         predicate=Predicate(
             build_definition=BuildDefinition(
                 build_type=BUILD_TYPE.format(kind=kind),
@@ -217,32 +214,31 @@ def new_attestation(
                     lock=generation.lock_digest,
                 ),
                 resolved_dependencies=(
-                    Resource(name="source", digest={"gitCommit": git(folder, "rev-parse", "HEAD").strip()}),
-                    _digest_of(folder, CONSTRAINTS_FILE),
-                    *inputs,
+                    Resource(name="source", digest={"gitCommit": head}),
+                    _content(CONSTRAINTS_FILE, constraints),
+                    *parts.inputs,
                 ),
             ),
-            run_details=RunDetails(metadata=Metadata(invocation_id=tag), byproducts=byproducts),
+            run_details=RunDetails(metadata=Metadata(invocation_id=tag), byproducts=parts.byproducts),
         ),
     )
 
 
-def _player(generation: Generation) -> tuple[Resource, ...]:
-    """The weights that played the games, if self-play overlapped."""
-    player = generation.generation_id.player if generation.generation_id else None
-    if player is None or not generation.overlap:
-        return ()
-    return (Resource(name=PLAYER, digest={"sha256": player}),)
+def _files(generation: Generation, folder: str) -> tuple[Resource, ...]:
+    return tuple(_file(folder, ref) for ref in generation.file_refs(folder))
 
 
-def _other_files(folder: str, checkpoint: Checkpoint) -> tuple[Resource, ...]:
-    """The files of a checkpoint beside its weights."""
-    return tuple(_file(folder, file) for file in checkpoint.files if file != checkpoint.weights)
+def _games(folder: str, games: GameSet | None) -> tuple[Resource, ...]:
+    return tuple(_file(folder, each.file, key=each.key) for each in (games.shards if games else ()))
+
+
+def _window_shard(folder: str, each: WindowShard, **annotations: int) -> Resource:
+    return _file(folder, each.shard.file, key=each.shard.key, **annotations)
 
 
 def _file(folder: str, file: FileRef, **annotations: str | int) -> Resource:
     return Resource(name=f"{folder}/{file.path}", digest={"sha256": file.sha256}, annotations=annotations or None)
 
 
-def _digest_of(folder: Path, name: str) -> Resource:
-    return Resource(name=name, digest={"sha256": sha256_file(folder / name)})
+def _content(name: str, data: bytes) -> Resource:
+    return Resource(name=name, digest={"sha256": sha256_bytes(data)})

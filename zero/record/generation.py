@@ -22,7 +22,7 @@ from zero.record.costs import GenerationCosts, read_note
 from zero.record.history import History, Line
 from zero.record.ledger import generation_tag, parse_ledger, read_ledger
 from zero.record.metrics import SelfplayMetrics, following_threshold
-from zero.record.objects import CommittedFiles, DataCache, Digests, Files, Out, WorkTreeFiles, read_bytes, source_digest
+from zero.record.objects import CommittedFiles, DataCache, Files, Out, WorkTreeFiles, read_bytes, source_digest
 from zero.record.provenance import Attestation, Envelope, read_envelope
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import (
@@ -320,11 +320,6 @@ class Generation:
         """Content of such a file."""
         path = self.data_path(folder, name)
         return read_bytes(path) if path else None
-
-    def digests(self, folder: str, name: str) -> Digests | None:
-        """Digests of such a file's content in DVC's cache."""
-        md5 = self.md5_of(folder, name)
-        return self.cache.digests(md5) if md5 else None
 
     def manifest_bytes(self, folder: str) -> bytes | None:
         """Content of such a folder's manifest."""

@@ -12,7 +12,7 @@ from zero.errors import LineageError
 from zero.record.ledger import FIRST_KINDS
 from zero.record.objects import GitReader
 from zero.storage.files import sha256_bytes
-from zero.storage.layout import LEDGER_FILE, workspace_dir
+from zero.storage.layout import KEY_FILE, LEDGER_FILE, workspace_dir
 from zero.storage.manifests import LedgerEntry
 from zero.storage.vcs import git
 
@@ -75,6 +75,14 @@ class History(NamedTuple):
     def lines(self) -> tuple[Line, ...]:
         """Lines of the newest ledger."""
         return self.versions[-1].lines
+
+    @property
+    def key(self) -> bytes | None:
+        """The lineage's public key (PEM), from its first commit.
+
+        A key file of a later commit is not used: whoever replaces an attestation can replace that file too.
+        """
+        return self.reader.read(f"{self.versions[0].commit}:{KEY_FILE}")
 
 
 def known_lineages(home: Path) -> list[str]:

@@ -47,6 +47,17 @@ class ProjectRecord:
         """
         return self._lineage(lineage)[1]
 
+    def generation(self, tag: str) -> Generation:
+        """The generation of a tag.
+
+        Raises:
+          LineageError: the lineage or generation is unknown.
+        """
+        for generation in self.generations(tag.partition("/")[0]):
+            if generation.tag == tag:
+                return generation
+        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
+
     def ancestry(self, lineage: str, last: int | None = None) -> list[Generation]:
         """The generations of a lineage up to number `last`, preceded by those from which it branched; oldest first.
 
@@ -94,14 +105,10 @@ class ProjectRecord:
 
     def _source(self, line: Line | None) -> Generation | None:
         entry = line.entry if line else None
-        if entry is None or entry.source is None:
-            return None
-        lineage, _, digits = entry.source.tag.rpartition("/gen-")
         try:
-            known = self.generations(lineage)
+            return self.generation(entry.source.tag) if entry and entry.source else None
         except LineageError:
-            return None
-        return next((each for each in known if digits.isdigit() and each.number == int(digits)), None)
+            return None  # the audit reports a source that the project lacks
 
 
 @contextmanager

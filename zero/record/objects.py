@@ -6,7 +6,7 @@ Reading never clones, checks out or fetches. A missing object is `None`, which t
 import hashlib
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import NamedTuple, Protocol
@@ -14,9 +14,6 @@ from typing import NamedTuple, Protocol
 from zero.errors import LineageError
 from zero.storage.files import CHUNK_BYTES
 from zero.storage.vcs import environment, git
-
-TREE = b"40000"
-"""Mode of a folder inside a git tree."""
 
 
 class GitReader:
@@ -30,7 +27,6 @@ class GitReader:
           also: another clone, whose objects are found too.
         """
         self.repository = repository
-        self._trees: dict[str, dict[str, str]] = {}
         other = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _objects_dir(also)} if also else {}
         # replaced objects would hide what was recorded, and a lazy fetch would need a network
         self._process = subprocess.Popen(
@@ -61,30 +57,26 @@ class GitReader:
         found = self._request(name)
         return found[1] if found else None
 
+    def object_name(self, name: str) -> str | None:
+        """Full name of an object; None if there is no such object.
+
+        Raises:
+          LineageError: git ended.
+        """
+        found = self._request(name)
+        return found[0] if found else None
+
     def files(self, tree: str) -> dict[str, str]:
         """Object names of all files below a tree (`<commit>:zero`), by relative path; empty if there is no such tree.
 
         Raises:
           LineageError: git ended.
         """
-        found = self._request(tree)
-        return self._files(*found) if found else {}
-
-    def entries(self, tree: str) -> dict[str, str]:
-        """Object names of the direct entries of a tree, by name."""
-        found = self._request(tree)
-        return {path: child for _, path, child in _entries(*found)} if found else {}
-
-    def _files(self, name: str, content: bytes) -> dict[str, str]:
-        if name not in self._trees:
-            files: dict[str, str] = {}
-            for is_tree, path, child in _entries(name, content):
-                if is_tree:
-                    files |= {f"{path}/{below}": blob for below, blob in self.files(child).items()}
-                else:
-                    files[path] = child
-            self._trees[name] = files
-        return self._trees[name]
+        if self.object_name(tree) is None:
+            return {}
+        listed = git(self.repository, "--no-replace-objects", "ls-tree", "-r", "-z", tree)
+        lines = (line.partition("\t") for line in listed.split("\0") if line)  # `<mode> <type> <name>`, tab, path
+        return {path: entry.split()[-1] for entry, _, path in lines}
 
     def _request(self, name: str) -> tuple[str, bytes] | None:
         """Full name and content of an object.
@@ -223,17 +215,6 @@ def source_digest(files: Mapping[str, bytes]) -> str:
     for path in sorted(files, key=PurePosixPath):
         digest.update(path.encode() + b"\0" + files[path] + b"\0")
     return digest.hexdigest()
-
-
-def _entries(name: str, content: bytes) -> Iterator[tuple[bool, str, str]]:
-    """Whether it is a folder, name and object name of each entry of a git tree."""
-    # an entry is `<mode> <name>`, a zero byte, and the binary digest, which is half as long as its hex name
-    size, at = len(name) // 2, 0
-    while at < len(content):
-        space, end = content.index(b" ", at), content.index(b"\0", at)
-        mode, path = content[at:space], content[space + 1 : end].decode(errors="replace")
-        at = end + 1 + size
-        yield mode == TREE, path, content[end + 1 : at].hex()
 
 
 def _git_ended(name: str, repository: Path) -> LineageError:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.end_to_end.project import git
 from zero.audit.reproduce import _match
-from zero.audit.reproduce.results import Compared, Reproduction, Score, StageResult, compare_scores
+from zero.audit.results import Compared, Reproduction, Score, StageResult, compare_scores
 from zero.cli.audit import lines_about
 from zero.statistics import wilson_interval
 from zero.storage.layout import GATING_METRICS

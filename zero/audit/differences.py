@@ -1,0 +1,163 @@
+"""Describes the first difference of two files that should be equal: the game and move, tensor, field or line.
+
+`then` is the recorded file, `now` the recomputed one. Games, moves and lines count from 0.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zero.data.records import game_record, read_records
+from zero.errors import StorageError
+from zero.storage.files import sha256_bytes
+from zero.storage.manifests import MANIFEST_FILE, GameRecord
+
+BY_MOVE = ("actions", "visit_counts", "root_values", "best_values")
+"""Fields of a game with one entry for each move."""
+MAX_TEXT = 80
+
+
+def first_difference(then: Path, now: Path) -> str | None:
+    """The first difference of two files or folders; None if they are equal.
+
+    In a folder the data is compared before the manifest, which differs whenever the data does.
+    """
+    if not then.is_dir():
+        return file_difference(then.read_bytes(), now.read_bytes(), then.suffix)
+    files = {folder: {path.relative_to(folder).as_posix() for path in _files(folder)} for folder in (then, now)}
+    for name in sorted(files[then] | files[now], key=lambda each: (each.endswith(MANIFEST_FILE), each)):
+        if name not in files[now] or name not in files[then]:
+            return f"{name} exists {'then' if name in files[then] else 'now'} only"
+        if found := file_difference((then / name).read_bytes(), (now / name).read_bytes(), Path(name).suffix):
+            return f"{name}: {found}"
+    return None
+
+
+def file_difference(then: bytes, now: bytes, suffix: str) -> str | None:
+    """The first difference of two files' contents, described by their format; None if they are equal."""
+    if then == now:
+        return None
+    try:
+        found = READERS.get(suffix, _bytes_difference)(then, now)
+    except (StorageError, ValueError):
+        found = None  # one of them does not have the format of its suffix
+    return found or _bytes_difference(then, now)
+
+
+def shard_difference(then: bytes, now: bytes) -> str | None:
+    """The first game and move at which two shards differ, and the columns that differ there.
+
+    Raises:
+      StorageError: one of them is not a shard.
+    """
+    old, new = read_records(then, "then"), read_records(now, "now")
+    if old.num_games != new.num_games:
+        return f"{old.num_games} games then, {new.num_games} now"
+    for index in range(old.num_games):
+        a, b = game_record(old, index), game_record(new, index)
+        moves = {name: _first_move(getattr(a, name), getattr(b, name)) for name in BY_MOVE}
+        moves |= {
+            name: None if np.array_equal(getattr(a, name), getattr(b, name)) else -1  # a field of the complete game
+            for name in GameRecord._fields
+            if name not in BY_MOVE
+        }
+        found = [move for move in moves.values() if move is not None]
+        if found:
+            names = ", ".join(name for name, move in moves.items() if move == min(found))
+            where = f", move {min(found)}" if min(found) >= 0 else ""
+            return f"game {a.game}{where}, column {names}"
+    return None
+
+
+def tensor_difference(then: bytes, now: bytes) -> str | None:
+    """The first tensor in which two safetensors files differ, and the number and size of its differences.
+
+    Raises:
+      ValueError: one of them is not a safetensors file.
+    """
+    import safetensors.torch  # torch takes seconds to import
+    import torch
+
+    try:
+        old, new = safetensors.torch.load(then), safetensors.torch.load(now)
+    except safetensors.SafetensorError as error:
+        raise ValueError(error) from None
+    for name in [*old, *(each for each in new if each not in old)]:
+        if name not in old or name not in new:
+            return f"tensor {name} exists {'then' if name in old else 'now'} only"
+        a, b = old[name], new[name]
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return f"tensor {name} is {a.dtype} {[*a.shape]} then, {b.dtype} {[*b.shape]} now"
+        # as bytes: a NaN equals itself, and the zeros of both signs differ
+        different = a.reshape(-1, 1).view(torch.uint8) != b.reshape(-1, 1).view(torch.uint8)
+        if count := int(different.any(dim=1).sum()):
+            farthest = float((a.double() - b.double()).abs().max())
+            return f"tensor {name}: {count} of {a.numel()} numbers, by up to {farthest:.3g}"
+    return None
+
+
+def json_difference(then: bytes, now: bytes) -> str | None:
+    """The first field, in the order of the file, in which two JSON files differ."""
+    return next(_tree_differences(json.loads(then), json.loads(now), ""), None)
+
+
+def line_difference(then: bytes, now: bytes) -> str | None:
+    """The first line in which two texts differ."""
+    old, new = then.decode().splitlines(), now.decode().splitlines()
+    for number, (a, b) in enumerate(zip(old, new, strict=False)):
+        if a != b:
+            return f"line {number}: {_short(a)} then, {_short(b)} now"
+    return f"{len(old)} lines then, {len(new)} now" if len(old) != len(new) else None
+
+
+READERS: dict[str, Callable[[bytes, bytes], str | None]] = {
+    ".parquet": shard_difference,
+    ".safetensors": tensor_difference,
+    ".json": json_difference,
+    ".csv": line_difference,
+}
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _first_move(then: np.ndarray, now: np.ndarray) -> int | None:
+    """The first move at which two fields of a game [T, ...] differ; None if they are equal."""
+    if then.shape[1:] != now.shape[1:]:
+        return 0  # another number of actions
+    num_moves = min(len(then), len(now))
+    different = (then[:num_moves] != now[:num_moves]).reshape(num_moves, -1).any(axis=1)
+    if different.any():
+        return int(different.argmax())
+    return num_moves if len(then) != len(now) else None
+
+
+def _tree_differences(then: Any, now: Any, name: str) -> Iterator[str]:
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key in [*then, *(each for each in now if each not in then)]:
+            path = f"{name}.{key}" if name else key
+            if key not in then or key not in now:
+                yield f"{path} exists {'then' if key in then else 'now'} only"
+            else:
+                yield from _tree_differences(then[key], now[key], path)
+    elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
+        for index, (a, b) in enumerate(zip(then, now, strict=True)):
+            yield from _tree_differences(a, b, f"{name}[{index}]")
+    elif then != now:
+        yield f"{name}: {_short(json.dumps(then))} then, {_short(json.dumps(now))} now"
+
+
+def _bytes_difference(then: bytes, now: bytes) -> str:
+    shorter = min(len(then), len(now))
+    a, b = (np.frombuffer(data[:shorter], np.uint8) for data in (then, now))
+    different = np.flatnonzero(a != b)
+    place = int(different[0]) if len(different) else shorter
+    return f"byte {place} ({sha256_bytes(then)[:12]} then, {sha256_bytes(now)[:12]} now)"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
