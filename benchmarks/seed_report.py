@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.seed_records import SECONDS_PER_HOUR, Generation, Measurement, SeedRecord, Setup
@@ -181,6 +180,8 @@ def curve_csv(setup: Setup, records: Sequence[SeedRecord]) -> str:
 
 def strength_png(setup: Setup, records: Sequence[SeedRecord]) -> bytes:
     """A panel per opponent: the score of each seed over the hours of its clock, and the range over the seeds."""
+    from matplotlib.figure import Figure  # half a second
+
     opponents = setup.strength.opponents
     figure = Figure((WIDTH * len(opponents), HEIGHT), dpi=DPI, layout="constrained")
     panels = figure.subplots(1, len(opponents), sharey=True, squeeze=False)[0]

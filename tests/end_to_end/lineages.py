@@ -13,7 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests.end_to_end.project import dvc, edit_params, git, make_project, zero
+from tests.end_to_end.project import dvc, edit_params, git, make_project, zero, zero_in_turn
 from tests.parameters import smoke_text
 
 ON_ONE_SERVER = tuple(f"tests/tracking/test_{name}.py" for name in ("catalogue", "refusals", "repetition", "runs"))
@@ -72,12 +72,22 @@ def make_lineage(home: Path, num_processes: int) -> Lineage:
     return tiny_of(home)
 
 
+def change_params(lineage: Lineage, **values: object) -> None:
+    """Changes parameters of the next generation, such as `gating__threshold=0.5`, and commits them."""
+    path = lineage.workspace / "params.yaml"
+    path.write_text(edit_params(path.read_text(), **values))
+    git(lineage.workspace, "commit", "--quiet", "-m", "parameters", "params.yaml")
+
+
 def let_the_next_be_refused(lineage: Lineage, **values: object) -> None:
     """Makes the next challenger nearly equal to the champion, and requires it to win every game."""
-    path = lineage.workspace / "params.yaml"
-    changes = {"gating__threshold": ONLY_IF_ALL_ARE_WON, "training__learning_rate": HARDLY_ANYTHING, **values}
-    path.write_text(edit_params(path.read_text(), **changes))
-    git(lineage.workspace, "commit", "--quiet", "-m", "next", "params.yaml")
+    change_params(
+        lineage,
+        gating__threshold=ONLY_IF_ALL_ARE_WON,
+        training__learning_rate=HARDLY_ANYTHING,
+        verification__shard_fraction=0.0,  # generation 1 has the re-execution check, which starts a worker
+        **values,
+    )
 
 
 def make_generation(lineage: Lineage) -> None:
@@ -90,13 +100,20 @@ def make_generation(lineage: Lineage) -> None:
 def fill_store_backwards(lineage: Lineage, stage: str, folder: Path) -> int:
     """Plays the shards of a stage one by one, the last first, and returns their number."""
     specs = zero(lineage.workspace, "plan", stage, "--missing").stdout.splitlines()
-    for number, spec in reversed([*enumerate(specs)]):
-        path = folder / f"{stage}-{number}.json"
-        path.write_text(spec)
-        receipt = json.loads(zero(lineage.workspace, "shard", str(path)).stdout.splitlines()[-1])
-        assert receipt["first_game"] == json.loads(spec)["first_game"]
+    play_shards(lineage, specs[::-1], folder)
     assert zero(lineage.workspace, "plan", stage, "--missing").stdout == ""
     return len(specs)
+
+
+def play_shards(lineage: Lineage, specs: list[str], folder: Path) -> None:
+    """Plays the shards one after the other with `zero shard`."""
+    paths = [folder / f"shard-{number}.json" for number in range(len(specs))]
+    for path, spec in zip(paths, specs, strict=True):
+        path.write_text(spec)
+    done = zero_in_turn(lineage.workspace, *(["shard", str(path)] for path in paths))
+    for spec, played in zip(specs, done, strict=True):
+        assert played.returncode == 0, played.stderr
+        assert json.loads(played.stdout.splitlines()[-1])["first_game"] == json.loads(spec)["first_game"]
 
 
 def copy_of(lineage: Lineage, folder: Path) -> Lineage:

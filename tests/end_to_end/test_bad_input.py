@@ -11,11 +11,20 @@ import pytest
 import torch
 
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import edit_params, git, zero
+from tests.end_to_end.project import edit_params, git, zero, zero_in_turn
 from zero.errors import LineageError
 from zero.lineage.workspace import writer_lock
 from zero.storage.store import REASON_SUFFIX
 from zero.storage.vcs import dvc
+
+REJECTED = {
+    "new other --preset smoek": "unknown preset 'smoek' (did you mean 'smoke'?)",
+    "new other --params bad.yaml": "selfplay.num_slots = -8",
+    "new tiny --preset smoke": "lineage 'tiny' exists already",
+    "new again --preset smoke": "tag again/gen-0001 belongs to an earlier lineage",
+    "new ../up --preset smoke": "'../up' is not a valid lineage name",
+    "advance go7": "unknown lineage 'go7'; known are: tiny; make it with `zero new go7`",
+}
 
 
 @pytest.fixture
@@ -37,29 +46,26 @@ def workspace_of(home: Path) -> Path:
     return home / ".zero/workspaces/tiny"
 
 
-def test_an_unknown_preset_names_the_nearest(begun: Lineage) -> None:
-    assert "unknown preset 'smoek' (did you mean 'smoke'?)" in refused(begun.home, "new", "other", "--preset", "smoek")
-
-
-def test_an_unknown_lineage_names_the_known_ones(begun: Lineage) -> None:
-    message = refused(begun.home, "advance", "go7")
-    assert message == "unknown lineage 'go7'; known are: tiny; make it with `zero new go7`"
-
-
-def test_a_lineage_cannot_be_made_twice(begun: Lineage) -> None:
-    assert "lineage 'tiny' exists already" in refused(begun.home, "new", "tiny", "--preset", "smoke")
-
-
-def test_a_name_that_is_not_a_branch_is_refused(begun: Lineage) -> None:
-    assert "'../up' is not a valid lineage name" in refused(begun.home, "new", "../up", "--preset", "smoke")
-
-
-def test_bad_parameters_leave_no_half_made_lineage(begun: Lineage) -> None:
+@pytest.fixture(scope="module")
+def rejected(begun: Lineage) -> "dict[str, subprocess.CompletedProcess[str]]":
+    """Output of the commands; none of them may change the project."""
     text = (begun.home / "zero/config/presets/smoke.yaml").read_text().replace("num_slots: 8", "num_slots: -8", 1)
     (begun.home / "bad.yaml").write_text(text)
-    assert "selfplay.num_slots = -8" in refused(begun.home, "new", "other", "--params", "bad.yaml")
-    assert [p.name for p in (begun.home / ".zero/workspaces").iterdir()] == ["tiny"]
-    assert "lineage/other" not in git(begun.home, "branch", "--list", "--all")
+    git(begun.home, "tag", "again/gen-0001")
+    before = git(begun.home, "for-each-ref")
+    done = zero_in_turn(begun.home, *(words.split() for words in REJECTED))
+    assert git(begun.home, "for-each-ref") == before
+    assert [path.name for path in (begun.home / ".zero/workspaces").iterdir()] == ["tiny"]
+    return dict(zip(REJECTED, done, strict=True))
+
+
+@pytest.mark.parametrize(("words", "message"), REJECTED.items())
+def test_a_mistake_is_one_line_and_changes_nothing(
+    rejected: "dict[str, subprocess.CompletedProcess[str]]", words: str, message: str
+) -> None:
+    done = rejected[words]
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("zero: ") and message in done.stderr
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -207,12 +213,16 @@ def test_a_corrupt_shard_in_the_store_is_quarantined_and_played_again(home: Path
     assert len(quarantined) == 2 and [name.endswith(REASON_SUFFIX) for name in quarantined] == [False, True]
 
 
-def test_a_spec_of_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:
-    spec = zero(workspace_of(home), "plan", "selfplay").stdout.splitlines()[0]
-    path = workspace_of(home) / "zero/search/mcts.py"
-    path.write_text(path.read_text() + "\n# edited\n")
-    (tmp_path / "spec.json").write_text(spec)
-    message = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
+def test_a_spec_of_another_machine_or_other_code_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:
+    workspace, path = workspace_of(home), tmp_path / "spec.json"
+    spec = zero(workspace, "plan", "selfplay").stdout.splitlines()[0]
+    isa = json.loads(spec)["profile"]["isa"]
+    path.write_text(spec.replace(f'"isa":"{isa}"', '"isa":"VAX"'))
+    assert f"this worker's isa is {isa}, the shard has VAX" in refused(workspace, "shard", str(path))
+    source = workspace / "zero/search/mcts.py"
+    source.write_text(source.read_text() + "\n# edited\n")
+    path.write_text(spec)
+    message = refused(workspace, "shard", str(path))
     assert "this worker's code digest for " in message and "check out the lineage's code" in message
 
 
@@ -226,24 +236,9 @@ def test_a_detached_workspace_names_the_way_back(home: Path) -> None:
     assert "is on no branch; switch back with" in refused(home, "prepare", "tiny")
 
 
-def test_tags_of_an_earlier_lineage_are_not_taken_for_new_ones(begun: Lineage) -> None:
-    git(begun.home, "tag", "again/gen-0001")
-    assert "tag again/gen-0001 belongs to an earlier lineage" in refused(
-        begun.home, "new", "again", "--preset", "smoke"
-    )
-
-
 def test_an_empty_ledger_is_refused(home: Path) -> None:
     (workspace_of(home) / "record/ledger.jsonl").write_text("")
     assert "record/ledger.jsonl is empty" in refused(home, "status", "tiny")
-
-
-def test_a_spec_of_another_machine_is_refused_by_a_worker(home: Path, tmp_path: Path) -> None:
-    spec = zero(workspace_of(home), "plan", "selfplay").stdout.splitlines()[0]
-    isa = json.loads(spec)["profile"]["isa"]
-    (tmp_path / "spec.json").write_text(spec.replace(f'"isa":"{isa}"', '"isa":"VAX"'))
-    message = refused(workspace_of(home), "shard", str(tmp_path / "spec.json"))
-    assert f"this worker's isa is {isa}, the shard has VAX" in message
 
 
 def test_a_lost_workspace_is_restored_from_its_branch_even_if_the_project_was_moved(home: Path) -> None:

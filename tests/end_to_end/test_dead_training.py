@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.lineages import ONLY_IF_ALL_ARE_WON, Lineage, copy_of, make_generation, tiny_of
-from tests.end_to_end.project import edit_params, git, make_project, zero
-from tests.parameters import smoke_text
+from tests.end_to_end.lineages import ONLY_IF_ALL_ARE_WON, Lineage, change_params, copy_of, make_generation
+from tests.end_to_end.project import dvc, git, zero
 from zero.storage.manifests import Checkpoint
 
 KILLS_THE_VALUE_HEAD = [{"from_step": 0, "learning_rate": 2.0}]
@@ -16,31 +15,24 @@ STEPS = {"training__num_steps": 100, "training__checkpoint_interval": 50, "train
 
 
 @pytest.fixture(scope="module")
-def lineage(tmp_path_factory: pytest.TempPathFactory) -> Lineage:
-    """Generation 1 with a dead training, refused."""
-    home = make_project(tmp_path_factory.mktemp("dead") / "home")
-    text = edit_params(
-        smoke_text(),
+def lineage(unrecorded: Lineage) -> Lineage:
+    """Generation 1 with a dead training, refused. Its games are there; it is trained and gated again."""
+    change_params(
+        unrecorded,
         gating__threshold=ONLY_IF_ALL_ARE_WON,
         training__learning_rate=KILLS_THE_VALUE_HEAD,
-        executor__num_processes=1,
-        verification__shard_fraction=0.0,  # `zero reproduce` plays all games again
+        verification__shard_fraction=0.0,
         **STEPS,
     )
-    (home / "dead.yaml").write_text(text)
-    zero(home, "new", "tiny", "--params", "dead.yaml")
-    made = tiny_of(home)
-    make_generation(made)
-    return made
+    make_generation(unrecorded)
+    return unrecorded
 
 
 @pytest.fixture
 def restarted(lineage: Lineage, tmp_path: Path) -> Lineage:
     """A copy with generation 2."""
     copy = copy_of(lineage, tmp_path)
-    path = copy.workspace / "params.yaml"
-    path.write_text(edit_params(path.read_text(), training__learning_rate=LEARNS))
-    git(copy.workspace, "commit", "--quiet", "-m", "a lower learning rate", "params.yaml")
+    change_params(copy, training__learning_rate=LEARNS)
     make_generation(copy)
     return copy
 
@@ -62,7 +54,7 @@ def test_the_status_names_the_fault_and_the_remedy(lineage: Lineage) -> None:
         assert words in screen
 
 
-def test_the_next_generation_restarts_and_the_record_holds(restarted: Lineage) -> None:
+def test_the_next_generation_restarts_and_the_record_holds(restarted: Lineage, tmp_path: Path) -> None:
     first = json.loads(restarted.show("tiny/gen-0001", "metrics/training.json"))
     second = json.loads(restarted.show("tiny/gen-0002", "metrics/training.json"))
     assert (first["health"]["verdict"], first["step"]) == ("dead", 100)
@@ -74,4 +66,7 @@ def test_the_next_generation_restarts_and_the_record_holds(restarted: Lineage) -
     assert after["trainee"] == after["decision"]["challenger"]
     assert not checkpoint(restarted, "models/challenger").restarts
     assert zero(restarted.home, "audit", "tiny").returncode == 0
-    zero(restarted.home, "reproduce", "tiny/gen-0002")
+    clone = tmp_path / "clone"
+    zero(restarted.home, "checkout", "tiny/gen-0002", str(clone))
+    dvc(clone, "repro", "--single-item", "--force", "training", ZERO_STORE="off")
+    assert git(clone, "status", "--porcelain") == "", "the training was repeated with another result"

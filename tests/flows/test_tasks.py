@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import sys
 from pathlib import Path
 from typing import cast
@@ -36,16 +37,24 @@ pathlib.Path("data/window").write_text("made")
 """
 
 
-def make_workspace(folder: Path, bad_tries: int, sets_aside: bool) -> Path:
-    """Two stages: games, and a replay that refuses them `bad_tries` times."""
+@pytest.fixture(scope="module")
+def played(tmp_path_factory) -> Path:
+    """Two stages, of which the first has made its games."""
+    folder = Path(tmp_path_factory.mktemp("played"))
     git(folder, "init", "--quiet")
     dvc(folder, "init", "--quiet")
     (folder / "play.py").write_text(STAGE)
-    (folder / "replay.py").write_text(f"BAD_TRIES, SETS_ASIDE = {bad_tries}, {sets_aside}\n{REPLAY}")
     selfplay = {"cmd": f"{sys.executable} play.py", "deps": ["play.py"], "outs": ["data/games"]}
     replay = {"cmd": f"{sys.executable} replay.py", "deps": ["data/games", "replay.py"], "outs": ["data/window"]}
     (folder / "dvc.yaml").write_text(json.dumps({"stages": {"selfplay": selfplay, "replay": replay}}))
     dvc(folder, "repro", "selfplay")
+    return folder
+
+
+def make_workspace(played: Path, folder: Path, bad_tries: int, sets_aside: bool) -> Path:
+    """A copy with a replay that refuses the games `bad_tries` times."""
+    shutil.copytree(played, folder, symlinks=True, dirs_exist_ok=True)
+    (folder / "replay.py").write_text(f"BAD_TRIES, SETS_ASIDE = {bad_tries}, {sets_aside}\n{REPLAY}")
     return folder
 
 
@@ -54,22 +63,22 @@ def run(folder: Path) -> None:
         run_stage.fn(TURN._replace(workspace=folder), "replay")
 
 
-def test_games_that_replay_sets_aside_are_played_again_in_the_same_run(tmp_path):
-    workspace = make_workspace(tmp_path, bad_tries=1, sets_aside=True)
+def test_games_that_replay_sets_aside_are_played_again_in_the_same_run(played, tmp_path):
+    workspace = make_workspace(played, tmp_path, bad_tries=1, sets_aside=True)
     run(workspace)
     assert (workspace / "runs.txt").read_text() == "run\n" * 2
     assert (workspace / "data/window").exists()
 
 
-def test_games_that_are_bad_again_end_the_run(tmp_path):
-    workspace = make_workspace(tmp_path, bad_tries=9, sets_aside=True)
+def test_games_that_are_bad_again_end_the_run(played, tmp_path):
+    workspace = make_workspace(played, tmp_path, bad_tries=9, sets_aside=True)
     with pytest.raises(LineageError, match="the games of this test are bad"):
         run(workspace)
     assert (workspace / "tries.txt").read_text() == "tt"
 
 
-def test_a_replay_that_fails_otherwise_is_not_tried_again(tmp_path):
-    workspace = make_workspace(tmp_path, bad_tries=9, sets_aside=False)
+def test_a_replay_that_fails_otherwise_is_not_tried_again(played, tmp_path):
+    workspace = make_workspace(played, tmp_path, bad_tries=9, sets_aside=False)
     with pytest.raises(LineageError, match="the games of this test are bad"):
         run(workspace)
     assert (workspace / "tries.txt").read_text() == "t"

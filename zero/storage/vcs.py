@@ -4,8 +4,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from configparser import ConfigParser
 from pathlib import Path
+
+from configobj import ConfigObj
 
 from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError
@@ -88,8 +89,6 @@ def _log_tail(lines: Sequence[str]) -> str:
 
 REMOTE = "record"
 """Name of DVC's remote."""
-REMOTE_SECTION = f"'remote \"{REMOTE}\"'"
-"""Section of the remote in DVC's configuration."""
 
 
 def configure_dvc(clone: Path, home: Path) -> None:
@@ -98,11 +97,15 @@ def configure_dvc(clone: Path, home: Path) -> None:
     The path of the remote is committed. If the project was moved since, a local setting overrides it.
     """
     cache = str(home / STATE_FOLDER / "dvc-cache")
-    dvc(clone, "config", "--local", "cache.dir", cache)
-    config = ConfigParser(interpolation=None)  # `dvc remote list` wraps its output at the width of the terminal
-    config.read(clone / ".dvc/config")
-    url = config.get(REMOTE_SECTION, "url", fallback="")
-    if not any(section.startswith("'remote ") for section in config.sections()):
-        dvc(clone, "remote", "add", "--quiet", "--default", REMOTE, cache)
-    elif url.startswith("/") and not Path(url).exists():
-        dvc(clone, "remote", "modify", "--quiet", "--local", REMOTE, "url", cache)
+    # Written with the library with which DVC writes these files, because each start of DVC takes about a second.
+    files = (str(clone / ".dvc" / name) for name in ("config", "config.local"))
+    config, local = (ConfigObj(file, interpolation=False, indent_type="    ") for file in files)
+    remote = f'remote "{REMOTE}"'
+    local["cache"] = {"dir": cache}
+    if not any(section.startswith("remote ") for section in config.sections):
+        config.setdefault("core", {})["remote"] = REMOTE
+        config[remote] = {"url": cache}
+        config.write()
+    elif (url := config.get(remote, {}).get("url", "")).startswith("/") and not Path(url).exists():
+        local[remote] = {"url": cache}
+    local.write()
