@@ -24,8 +24,8 @@ from zero.evaluation.ladder import (
     lineage_ladder,
     rate_lineage,
 )
+from zero.evaluation.ladder_output import ladder_lines, ladder_png, ladder_points, ladder_tables
 from zero.evaluation.match import MatchSpec, play_match
-from zero.evaluation.output import ladder_lines, ladder_png, ladder_points, ladder_tables
 from zero.evaluation.scheduling import free_seed, line_up, play_schedule
 from zero.games.rules import rules_of
 from zero.interop.export import export_player
