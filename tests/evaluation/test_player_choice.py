@@ -12,14 +12,13 @@ from tests.end_to_end.project import environment_of, make_project
 from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
 from zero.config.params import load_params
-from zero.config.presets import preset_text
 from zero.evaluation.match import MatchSpec
 from zero.evaluation.player_choice import QUICK_GAMES, QUICK_OPENING_MOVES, QUICK_SEARCH, choose_player
 from zero.evaluation.referee import MatchGame
 from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
 from zero.players import networks
-from zero.players.networks import resolve_network
+from zero.players.networks import SHIPPED_DIR, resolve_network
 from zero.storage.files import canonical_json, write_atomic
 
 CHAMPION, SHIPPED = "tiny/gen-0002", "shipped:tiny"
@@ -105,6 +104,14 @@ def test_the_same_network_needs_no_games(home, recorded, tmp_path, monkeypatch):
     assert choose(home) == (CHAMPION, [line]) and not matches(home)
 
 
+def test_a_lineage_of_another_game_plays_itself(home, tmp_path, monkeypatch):
+    shutil.copytree(SHIPPED_DIR / "go9", tmp_path / "other/tiny")
+    monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "other")
+    chosen, (line,) = choose(home)
+    assert chosen == CHAMPION
+    assert line.startswith(f"{CHAMPION} plays: {SHIPPED} plays another game (size 5 and 9, komi 0.5 and 7.0). ")
+
+
 @pytest.mark.parametrize(
     "text, chosen",
     [("tiny,simulations=800,resign=-0.9", f"{SHIPPED},simulations=800,resign=-0.9"), ("raw:tiny", f"raw:{SHIPPED}")],
@@ -149,17 +156,16 @@ def test_without_a_usable_shipped_player_the_champion_plays(home, tmp_path):
 
 def test_if_the_quick_match_fails_the_champion_plays(home):
     (home / ".zero/matches").write_text("a file")
-    chosen, (_, line) = choose(home)
+    chosen, (line,) = choose(home)
     assert chosen == CHAMPION
     assert line.startswith(f"warning: {CHAMPION} plays: the quick match failed: cannot write ")
 
 
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with lineages that have the names of both shipped players, at generation 0; `gomoku8` plays 5x5 Go."""
+    """A project with a lineage that has the name of a shipped player, at generation 0."""
     home = make_project(tmp_path_factory.mktemp("newcomer"))
     new_lineage(home, "go9", resolved_preset("go9-laptop"), "go9-laptop")
-    new_lineage(home, "gomoku8", preset_text("smoke"), "smoke")
     return home
 
 
@@ -190,9 +196,3 @@ def test_gtp_writes_the_choice_to_standard_error(newcomer):
     done = zero_with_input(newcomer, "boardsize 9\nquit\n", "gtp", "go9")
     assert done.stdout == "=\n\n=\n\n"
     assert done.stderr.startswith("shipped:go9 plays: ") and done.stderr.endswith("`zero gtp go9/gen-0000`.\n")
-
-
-def test_a_lineage_of_another_game_plays_itself(newcomer):
-    chosen, (line,) = choose(newcomer, "gomoku8")
-    assert chosen == "gomoku8/gen-0000"
-    assert line.startswith("gomoku8/gen-0000 plays: shipped:gomoku8 plays another game (go and gomoku). ")
