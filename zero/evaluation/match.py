@@ -138,6 +138,9 @@ def run_match(
         for number, player in enumerate((first, second))
     ]
     folder = folder or home / STATE_FOLDER / MATCHES_DIR / spec.key()[:KEY_DIGITS]
+    # A finished match is read without its lock: several programs may start the same player at once.
+    if (folder / RESULT_FILE).exists() and (finished := read_match(folder)).spec == spec:
+        return finished
     return FinishedMatch(folder, spec, play_match(folder, spec, makers, games_at_once, progress))
 
 
