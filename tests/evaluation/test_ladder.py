@@ -24,8 +24,8 @@ from zero.evaluation.ladder import (
     lineage_ladder,
     rate_lineage,
 )
+from zero.evaluation.ladder_output import ladder_lines, ladder_png, ladder_points, ladder_tables
 from zero.evaluation.match import MatchSpec, play_match
-from zero.evaluation.output import ladder_lines, ladder_png, ladder_points, ladder_tables
 from zero.evaluation.scheduling import free_seed, line_up, play_schedule
 from zero.games.rules import rules_of
 from zero.interop.export import export_player
@@ -90,20 +90,20 @@ def lines_of(ladder: Ladder) -> str:
     return "\n".join(ladder_lines(ladder))
 
 
-def test_players_of_gating_are_those_of_zero_match(home):
-    with ProjectRecord(home) as record:
+def test_players_of_gating_are_those_of_zero_match(recorded):
+    with ProjectRecord(recorded.home) as record:
         for number in (0, 1):
             generation = record.generations("tiny")[number]
             assert generation.entry and generation.params
             simulations = generation.params.gating.num_simulations
             made = network_id(generation.tag, generation.entry.champion, generation.params, simulations)
-            assert made == resolved_network(home, generation.tag).id
-            raw = resolved_network(home, f"raw:{generation.tag}").id
+            assert made == resolved_network(recorded.home, generation.tag).id
+            raw = resolved_network(recorded.home, f"raw:{generation.tag}").id
             assert network_id(generation.tag, generation.entry.champion, generation.params, 0) == raw
 
 
-def test_champions_are_rated_from_the_record_alone(home):
-    ladder = lineage_ladder(home, "tiny")
+def test_champions_are_rated_from_the_record_alone(recorded):
+    ladder = lineage_ladder(recorded.home, "tiny")
     assert {row.entry.generation for row in ladder.rows} == {0, 1} and len(ladder.rows) == 2, (
         "the refused challenger is not on it"
     )
@@ -211,8 +211,8 @@ def test_equal_names_are_disambiguated():
     assert disambiguate([RANDOM, RANDOM]) == {key_of(RANDOM): "random"}
 
 
-def test_equal_ladders_have_equal_plots(home):
-    ladder = lineage_ladder(home, "tiny")
+def test_equal_ladders_have_equal_plots(recorded):
+    ladder = lineage_ladder(recorded.home, "tiny")
     png = ladder_png(ladder)
     assert png.startswith(b"\x89PNG") and png == ladder_png(ladder)
     empty = ladder.model_copy(update={"rows": (), "curve": (), "scales": (), "results": ()})
@@ -220,8 +220,8 @@ def test_equal_ladders_have_equal_plots(home):
     assert "has no results" in lines_of(empty)
 
 
-def test_metrics_have_one_point_per_generation(home):
-    points = ladder_points(lineage_ladder(home, "tiny"))
+def test_metrics_have_one_point_per_generation(recorded):
+    points = ladder_points(lineage_ladder(recorded.home, "tiny"))
     names = {"elo", "elo_low", "elo_high", "total_games", "total_seconds"}
     assert {(p.name, p.step) for p in points} == {(f"ladder/{name}", k) for name in names for k in range(3)}
 
@@ -275,9 +275,9 @@ def test_each_match_of_a_pair_has_its_own_seed(home, params):
         (2, ("shipped:go9",), r"'shipped:go9' plays another game \(size 9 and 5"),
     ],
 )
-def test_a_schedule_that_cannot_be_played_is_rejected(home, games, against, message):
+def test_a_schedule_that_cannot_be_played_is_rejected(recorded, games, against, message):
     with pytest.raises(ParamsError, match=message):
-        list(play_schedule(home, "tiny", games, against))
+        list(play_schedule(recorded.home, "tiny", games, against))
 
 
 def test_a_shipped_player_is_a_fixed_opponent(home, tmp_path, monkeypatch):

@@ -11,14 +11,14 @@ from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import environment_of, make_project
 from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
-from zero.config.params import load_params, preset_text
+from zero.config.params import load_params
 from zero.evaluation.match import MatchSpec
 from zero.evaluation.player_choice import QUICK_GAMES, QUICK_OPENING_MOVES, QUICK_SEARCH, choose_player
 from zero.evaluation.referee import MatchGame
 from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
 from zero.players import networks
-from zero.players.networks import resolve_network
+from zero.players.networks import SHIPPED_DIR, resolve_network
 from zero.storage.files import canonical_json, write_atomic
 
 CHAMPION, SHIPPED = "tiny/gen-0002", "shipped:tiny"
@@ -27,10 +27,16 @@ QUICK_TEXTS = f"tiny/gen-0001,{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"
 
 
 @pytest.fixture
-def home(recorded: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the lineage `tiny` at generation 2; the network of its generation 0 is the shipped player `tiny`."""
+def read_only(recorded: Lineage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The lineage `tiny` at generation 2; the network of its generation 0 is the shipped player `tiny`."""
     ship(recorded.home, "tiny/gen-0000", tmp_path, monkeypatch)
-    return Path(shutil.copytree(recorded.home, tmp_path / "home", symlinks=True))
+    return recorded.home
+
+
+@pytest.fixture
+def home(read_only: Path, tmp_path: Path) -> Path:
+    """A copy of this project."""
+    return Path(shutil.copytree(read_only, tmp_path / "home", symlinks=True))
 
 
 def ship(home: Path, source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,10 +104,18 @@ def test_the_shipped_player_plays_unless_the_champion_scored_more_than_half(home
     assert choose(home) == (chosen, [line])
 
 
-def test_the_same_network_needs_no_games(home, recorded, tmp_path, monkeypatch):
+def test_the_same_network_needs_no_games(read_only, recorded, tmp_path, monkeypatch):
     ship(recorded.home, "tiny/gen-0001", tmp_path / "same", monkeypatch)
     line = f"{CHAMPION} plays: {SHIPPED} is the same network. To choose the shipped player: `zero play {SHIPPED}`."
-    assert choose(home) == (CHAMPION, [line]) and not matches(home)
+    assert choose(read_only) == (CHAMPION, [line]) and not matches(read_only)
+
+
+def test_a_lineage_of_another_game_plays_itself(read_only, tmp_path, monkeypatch):
+    shutil.copytree(SHIPPED_DIR / "go9", tmp_path / "other/tiny")
+    monkeypatch.setattr(networks, "SHIPPED_DIR", tmp_path / "other")
+    chosen, (line,) = choose(read_only)
+    assert chosen == CHAMPION
+    assert line.startswith(f"{CHAMPION} plays: {SHIPPED} plays another game (size 5 and 9, komi 0.5 and 7.0). ")
 
 
 @pytest.mark.parametrize(
@@ -115,22 +129,22 @@ def test_the_options_go_to_the_chosen_player(home, text, chosen):
 
 
 @pytest.mark.parametrize("text", [CHAMPION, "tiny/gen-0000", SHIPPED, f"raw:{SHIPPED}", "random", "nobody"])
-def test_a_name_with_one_meaning_is_not_changed(home, text):
-    assert choose(home, text) == (text, [])
+def test_a_name_with_one_meaning_is_not_changed(read_only, text):
+    assert choose(read_only, text) == (text, [])
 
 
-def test_in_matches_and_exports_the_name_means_the_champion(home):
-    champion, shipped = (resolve_network(home, text) for text in ("tiny", SHIPPED))
+def test_in_matches_and_exports_the_name_means_the_champion(read_only):
+    champion, shipped = (resolve_network(read_only, text) for text in ("tiny", SHIPPED))
     assert (champion.name, shipped.name) == (CHAMPION, SHIPPED)
-    assert champion.weights == resolve_network(home, "tiny/gen-0001").weights
-    assert shipped.weights == resolve_network(home, "tiny/gen-0000").weights
-    assert resolved_network(home, f"raw:{SHIPPED}").id.name == f"{SHIPPED}, raw network"
+    assert champion.weights == resolve_network(read_only, "tiny/gen-0001").weights
+    assert shipped.weights == resolve_network(read_only, "tiny/gen-0000").weights
+    assert resolved_network(read_only, f"raw:{SHIPPED}").id.name == f"{SHIPPED}, raw network"
 
 
-def test_a_file_does_not_hide_a_shipped_player(home, tmp_path, monkeypatch):
+def test_a_file_does_not_hide_a_shipped_player(read_only, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path(SHIPPED).write_bytes(b"not a network")
-    assert resolve_network(home, SHIPPED).weights == resolve_network(home, "tiny/gen-0000").weights
+    assert resolve_network(read_only, SHIPPED).weights == resolve_network(read_only, "tiny/gen-0000").weights
 
 
 def test_without_the_champions_network_the_shipped_player_plays(home):
@@ -140,25 +154,24 @@ def test_without_the_champions_network_the_shipped_player_plays(home):
     assert "is not on this machine; fetch it with `dvc pull`" in line
 
 
-def test_without_a_usable_shipped_player_the_champion_plays(home, tmp_path):
+def test_without_a_usable_shipped_player_the_champion_plays(read_only, tmp_path):
     (tmp_path / "shipped/tiny/params.yaml").unlink()
-    chosen, (line,) = choose(home)
+    chosen, (line,) = choose(read_only)
     assert chosen == CHAMPION and line.startswith(f"warning: {CHAMPION} plays: cannot read ")
 
 
 def test_if_the_quick_match_fails_the_champion_plays(home):
     (home / ".zero/matches").write_text("a file")
-    chosen, (_, line) = choose(home)
+    chosen, (line,) = choose(home)
     assert chosen == CHAMPION
     assert line.startswith(f"warning: {CHAMPION} plays: the quick match failed: cannot write ")
 
 
 @pytest.fixture(scope="module")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with lineages that have the names of both shipped players, at generation 0; `gomoku8` plays 5x5 Go."""
+    """A project with a lineage that has the name of a shipped player, at generation 0."""
     home = make_project(tmp_path_factory.mktemp("newcomer"))
     new_lineage(home, "go9", resolved_preset("go9-laptop"), "go9-laptop")
-    new_lineage(home, "gomoku8", preset_text("smoke"), "smoke")
     return home
 
 
@@ -189,9 +202,3 @@ def test_gtp_writes_the_choice_to_standard_error(newcomer):
     done = zero_with_input(newcomer, "boardsize 9\nquit\n", "gtp", "go9")
     assert done.stdout == "=\n\n=\n\n"
     assert done.stderr.startswith("shipped:go9 plays: ") and done.stderr.endswith("`zero gtp go9/gen-0000`.\n")
-
-
-def test_a_lineage_of_another_game_plays_itself(newcomer):
-    chosen, (line,) = choose(newcomer, "gomoku8")
-    assert chosen == "gomoku8/gen-0000"
-    assert line.startswith("gomoku8/gen-0000 plays: shipped:gomoku8 plays another game (go and gomoku). ")

@@ -15,8 +15,8 @@ from zero.data.records import read_records, write_records
 from zero.errors import ServerError
 from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, game_statistics, track_evaluation
 from zero.evaluation.ladder import CurvePoint, Entry, Ladder, Result, Row, Scale
-from zero.evaluation.match import RESULT_FILE, run_match
-from zero.evaluation.output import ladder_files, track_ladder, track_matches, write_ladder
+from zero.evaluation.ladder_output import ladder_files, track_ladder, write_ladder
+from zero.evaluation.match import RESULT_FILE, run_match, track_matches
 from zero.games.rules import rules_of
 from zero.storage.files import write_manifest
 from zero.tracking import open_client

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.end_to_end.project import git
 from tests.interop.networks import trained
 from tests.parameters import network_params, preset, resolved_preset, smoke_text
 from tests.players.resolved import resolved_network
@@ -29,8 +30,9 @@ SMOKE = preset("smoke")
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A project with a weight file that has parameters, and one without."""
+    """A project without a lineage, with a weight file that has parameters, and one without."""
     folder = tmp_path_factory.mktemp("home")
+    git(folder, "init", "--quiet")
     (folder / "params.yaml").write_text(preset_text("smoke"))
     data = weights_bytes(new_network(SMOKE.network, SMOKE.game, 1))
     (folder / "bare").mkdir()

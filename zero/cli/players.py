@@ -42,8 +42,7 @@ def match(
     Each game is written when it is over. A player that fails forfeits the game, and the match continues. At the end
     the command writes the result, all games as SGF and, if `MLFLOW_TRACKING_URI` is set, a run in MLflow.
     """
-    from zero.evaluation.match import run_match
-    from zero.evaluation.output import match_lines, track_matches
+    from zero.evaluation.match import match_lines, run_match, track_matches
     from zero.progress import progress_of
 
     with progress_of("match", "games") as progress:
@@ -94,7 +93,7 @@ def elo(
     from rich.console import Console
 
     from zero.evaluation.ladder import lineage_ladder
-    from zero.evaluation.output import ladder_lines, ladder_tables, track_ladder, write_ladder
+    from zero.evaluation.ladder_output import ladder_lines, ladder_tables, track_ladder, write_ladder
     from zero.evaluation.scheduling import play_schedule
     from zero.progress import progress_of
 

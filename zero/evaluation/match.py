@@ -1,4 +1,4 @@
-"""`zero match`: a match of two players of any kind, from their specs to a finished match in its folder.
+"""`zero match`: a match of two players of any kind, from their specs to a finished match, on the console and in MLflow.
 
 | file | content |
 |---|---|
@@ -13,7 +13,7 @@ and part of the record.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -32,13 +32,25 @@ from zero.players.build import common_game, identify, make_player, resolve_playe
 from zero.players.player import Player, PlayerId
 from zero.players.spec import parse_player
 from zero.statistics import wilson_interval
-from zero.storage.files import canonical_json, locked, read_manifest, sha256_bytes, write_atomic, write_manifest
+from zero.storage.files import (
+    canonical_json,
+    locked,
+    read_manifest,
+    sha256_bytes,
+    sha256_file,
+    write_atomic,
+    write_manifest,
+)
 from zero.storage.manifests import Colours, Manifest, MatchResult
+from zero.tracking import open_client
+from zero.tracking.pages import Page, Point
 
 SPEC_FILE, RESULT_FILE, SGF_FILE = "match.json", "result.json", "games.sgf"
 MATCH_GAMES_DIR = "games"
 MATCHES_DIR = "matches"
 KEY_DIGITS = 16
+MAX_PARAM_LENGTH = 6000
+"""MLflow's limit, in characters."""
 Progress = Callable[[int, int], None]
 """Receives (games done, all games)."""
 
@@ -132,6 +144,9 @@ def run_match(
         for number, player in enumerate((first, second))
     ]
     folder = folder or home / STATE_FOLDER / MATCHES_DIR / spec.key()[:KEY_DIGITS]
+    # A finished match is read without its lock: several programs may start the same player at once.
+    if (folder / RESULT_FILE).exists() and (finished := read_match(folder)).spec == spec:
+        return finished
     return FinishedMatch(folder, spec, play_match(folder, spec, makers, games_at_once, progress))
 
 
@@ -222,6 +237,39 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
     )
 
 
+def match_lines(table: MatchTable, folder: Path) -> Iterator[str]:
+    """The result of a match for the console."""
+    first, second = (player.name for player in table.players)
+    result = table.result
+    low, high = result.interval
+    yield f"{first} against {second}: {result.wins + result.losses + result.draws} games"
+    yield (
+        f"{result.wins} won, {result.losses} lost, {result.draws} drawn: {result.score:.1%} "
+        f"(95 % interval {low:.1%} to {high:.1%})"
+    )
+    yield f"as Black {_share_text(result.as_black)}; as White {_share_text(result.as_white)}"
+    yield f"{result.unique_games} unique games of {result.mean_length:.0f} moves on average"
+    if table.mean_margin is not None:
+        yield f"mean margin of the games played out: {table.mean_margin:+.1f} points"
+    for name, forfeits in zip((first, second), table.forfeits, strict=True):
+        if forfeits:
+            yield f"{name} forfeited {forfeits} games; the reasons are in {SGF_FILE}"
+    yield f"games and result: {folder}"
+
+
+def track_matches(folders: Iterable[Path], uri: str) -> list[str]:
+    """Writes finished matches to MLflow, unless they are there; returns the addresses of their runs.
+
+    Raises:
+      ServerError: the server does not answer; the call can be repeated.
+      StorageError: a folder does not contain a finished match.
+    """
+    pages = [_match_page(folder) for folder in folders]
+    with open_client(uri) as client:
+        experiment = client.open_experiment(uri, client.MATCHES)
+        return [experiment.run_url(experiment.write_once(page)) for page in pages]
+
+
 def _colours(results: np.ndarray) -> Colours:
     wins, losses, draws = (int((results == r).sum()) for r in (1, -1, 0))
     return Colours(wins=wins, losses=losses, draws=draws)
@@ -266,3 +314,59 @@ def _sgf(spec: MatchSpec, game: MatchGame) -> str:
         comment=f"end: {game.end}" + (f", {game.fault}" if game.end == FORFEIT else ""),
     )
     return moves_to_sgf(rules_of(spec.game), head, game.actions, game.outcome, game.margin, game.end)
+
+
+def _match_page(folder: Path) -> Page:
+    """Content of the run of a match: scores, settings of the players, and the games.
+
+    Specification and result identify it: engines can play the same match differently elsewhere.
+    """
+    _, spec, table = read_match(folder)
+    params = {f"game.{name}": str(value) for name, value in spec.game.model_dump().items()}
+    params |= {"games": str(spec.num_games), "opening_moves": str(spec.opening_moves), "seed": str(spec.seed)}
+    for which, player in zip(("first", "second"), spec.players, strict=True):
+        params |= {which: player.name, f"{which}.kind": player.kind}
+        params |= {f"{which}.{name}": str(value)[:MAX_PARAM_LENGTH] for name, value in player.settings.items()}
+    return Page(
+        name=f"{spec.players[0].name} against {spec.players[1].name}",
+        key={"zero.match": spec.key(), "zero.result": sha256_file(folder / RESULT_FILE)},
+        tags={},
+        params=params,
+        points=[Point(name, value, 0) for name, value in _match_metrics(table).items()],
+        files={name: (folder / name).read_bytes() for name in (SPEC_FILE, RESULT_FILE, SGF_FILE)},
+        data=None,
+    )
+
+
+def _match_metrics(table: MatchTable) -> dict[str, float]:
+    result = table.result
+    metrics: dict[str, float] = {
+        "score": result.score,
+        "score_low": result.interval[0],
+        "score_high": result.interval[1],
+        "wins": result.wins,
+        "losses": result.losses,
+        "draws": result.draws,
+        "unique_games": result.unique_games,
+        "mean_length": result.mean_length,
+        "forfeits_first": table.forfeits[0],
+        "forfeits_second": table.forfeits[1],
+    }
+    if table.mean_margin is not None:
+        metrics["mean_margin"] = table.mean_margin
+    for name, colours in (("as_black", result.as_black), ("as_white", result.as_white)):
+        score, low, high = _share(colours)
+        metrics |= {f"{name}_score": score, f"{name}_score_low": low, f"{name}_score_high": high}
+    return metrics
+
+
+def _share(colours: Colours) -> tuple[float, float, float]:
+    """Score with one colour, and its 95 % interval. A match has at least one game with each colour."""
+    games = colours.wins + colours.losses + colours.draws
+    score = (colours.wins + colours.draws / 2) / games
+    return score, *wilson_interval(score, games)
+
+
+def _share_text(colours: Colours) -> str:
+    score, low, high = _share(colours)
+    return f"{colours.wins}-{colours.losses}-{colours.draws}, {score:.1%} ({low:.1%} to {high:.1%})"

@@ -12,8 +12,6 @@ from typing import Literal, Self
 
 from zero.errors import MoveError, ParamsError
 from zero.games.position import Rules
-from zero.play.moves import end_reason
-from zero.play.slots import END_NAMES
 from zero.players.board import Board
 from zero.players.player import RESIGN, Player, Reply
 from zero.search.streams import next_below, stream_of
@@ -133,8 +131,7 @@ class Referee:
         except MoveError as error:
             return self._finish(game, loss, FORFEIT, fault=f"{name}: {error}")
         if board.is_over:
-            end = END_NAMES[end_reason(self._rules, board.position)]
-            return self._finish(game, board.outcome(), end, board.margin())
+            return self._finish(game, board.outcome(), board.end, board.margin())
         return None
 
     def _move(self, game: int, action: int) -> None:

@@ -8,6 +8,8 @@ from zero.errors import MoveError
 from zero.games.legality import why_illegal
 from zero.games.position import BLACK, EMPTY, GO, TO_PLAY, Position, Rules, new_history, new_position, reset
 from zero.games.rules import ended, legal_mask, margin, outcome, play
+from zero.play.moves import end_reason
+from zero.play.slots import END_NAMES
 
 
 class Board:
@@ -22,7 +24,7 @@ class Board:
         self.rules = rules
         self.positions = new_position(rules, 1)  # search kernels take positions with the axis G
         self.history = new_history(rules)
-        self.position = Position(*(array[0] for array in self.positions))  # views of the same memory
+        self._position = Position(*(array[0] for array in self.positions))  # views of the same memory
         self._mask = np.zeros(rules.num_actions, np.bool_)
         self._replay(())
         for action in actions:
@@ -36,42 +38,47 @@ class Board:
         """
         if not self.is_legal(action):
             actions = self.actions
-            why = why_illegal(self.rules, self.position, self.history, action)
+            why = why_illegal(self.rules, self._position, self.history, action)
             self._replay(actions)  # `why_illegal` tries the action on the position
             raise MoveError(why)
-        play(self.rules, self.position, self.history, int(action))
+        play(self.rules, self._position, self.history, int(action))
         self.actions += (int(action),)
 
     def is_legal(self, action: int) -> bool:
         """True if the colour to move may play the action. After the end of the game no action is legal."""
-        legal_mask(self.rules, self.position, self.history, self._mask)
+        legal_mask(self.rules, self._position, self.history, self._mask)
         return 0 <= action < self.rules.num_actions and bool(self._mask[action])
 
     def legal_actions(self) -> np.ndarray:
         """The legal actions in ascending order, [number of them] int64."""
-        legal_mask(self.rules, self.position, self.history, self._mask)
+        legal_mask(self.rules, self._position, self.history, self._mask)
         return np.flatnonzero(self._mask)
 
     @property
     def to_play(self) -> int:
         """Colour to move: +1 Black, -1 White."""
-        return int(self.position.state[TO_PLAY])
+        return int(self._position.state[TO_PLAY])
 
     @property
     def is_over(self) -> bool:
         """True if the game has ended by the rules."""
-        return bool(ended(self.position))
+        return bool(ended(self._position))
+
+    @property
+    def end(self) -> str:
+        """How a game ended that is over by the rules: "passes", "length", "line" or "full"."""
+        return END_NAMES[end_reason(self.rules, self._position)]
 
     @property
     def stones(self) -> np.ndarray:
         """Colour of each point, [S*S] int8."""
-        return self.position.board[: self.rules.num_points].copy()
+        return self._position.board[: self.rules.num_points].copy()
 
     def chains(self) -> list[list[int]]:
         """Points of each chain of stones, sorted. In Gomoku each stone is its own chain."""
         chains: dict[int, list[int]] = {}
         for point in np.flatnonzero(self.stones != EMPTY):
-            head = self.position.head[point] if self.rules.game == GO else point
+            head = self._position.head[point] if self.rules.game == GO else point
             chains.setdefault(int(head), []).append(int(point))
         return sorted(chains.values())
 
@@ -83,15 +90,15 @@ class Board:
 
     def margin(self) -> float:
         """Black's area minus White's area minus komi; 0 in a game without a score."""
-        return float(margin(self.rules, self.position))
+        return float(margin(self.rules, self._position))
 
     def outcome(self) -> int:
         """Outcome of a finished game for Black: +1, 0 or -1."""
-        return int(outcome(self.rules, self.position))
+        return int(outcome(self.rules, self._position))
 
     def _replay(self, actions: tuple[int, ...]) -> None:
         """Plays legal actions from the empty board."""
-        reset(self.rules, self.position, self.history)
+        reset(self.rules, self._position, self.history)
         for action in actions:
-            play(self.rules, self.position, self.history, action)
+            play(self.rules, self._position, self.history, action)
         self.actions = actions

@@ -42,7 +42,6 @@ class NetworkSetup(NamedTuple):
     """All that a player with a network is made of."""
 
     id: PlayerId
-    name: str  # of the network, without its search
     weights: bytes  # content of the weight file
     params: Params | None  # that the network was made with; None if unknown
     search: SearchParams
@@ -84,10 +83,8 @@ def resolve_player(home: Path, spec: PlayerSpec, for_session: bool = False) -> R
     Raises:
       ZeroError: there is no such network, or an option is out of range.
     """
-    return ResolvedPlayer(spec, _network_setup(home, spec, for_session) if spec.has_network else None)
-
-
-def _network_setup(home: Path, spec: PlayerSpec, for_session: bool) -> NetworkSetup:
+    if not spec.has_network:
+        return ResolvedPlayer(spec, None)
     network = resolve_network(home, spec.argument)
     own_params = network.params
     params = own_params or load_project_params(home)
@@ -97,17 +94,16 @@ def _network_setup(home: Path, spec: PlayerSpec, for_session: bool) -> NetworkSe
     params = params.model_copy(update={"search": _search_params(spec, params.search, for_session)})
     precision = local_precision(params.profile)  # fp32 if this machine lacks the network's bf16
     name = " ".join([network.name, *(f"{key}={spec.options[key]}" for key in SEARCH_OPTIONS if key in spec.options)])
-    player_id = network_id(name, sha256_bytes(network.weights), params, simulations, resign, precision)
-    return NetworkSetup(
-        player_id,
-        network.name,
-        network.weights,
-        own_params,
-        params.search,
-        params.profile,
-        simulations,
-        resign,
+    setup = NetworkSetup(
+        id=network_id(name, sha256_bytes(network.weights), params, simulations, resign, precision),
+        weights=network.weights,
+        params=own_params,
+        search=params.search,
+        profile=params.profile,
+        num_simulations=simulations,
+        resign_threshold=resign,
     )
+    return ResolvedPlayer(spec, setup)
 
 
 def _search_params(spec: PlayerSpec, search: SearchParams, for_session: bool) -> SearchParams:

@@ -71,7 +71,7 @@ class GtpEngine:
                 f"cannot find the program {command[0] if command else ''!r}; install it, or give its path"
             )
         self.name = Path(command[0]).name
-        self._seconds = seconds
+        self.seconds = seconds
         self._number = 0  # number of the last request
         self._unread = bytearray()  # standard output that was read and not yet used
         with contextlib.ExitStack() as started:  # closes what was opened if the start fails
@@ -158,7 +158,7 @@ class GtpEngine:
 
     def _answer(self, command: str) -> str:
         """Writes the command and reads up to the empty line after its answer."""
-        deadline = time.monotonic() + self._seconds
+        deadline = time.monotonic() + self.seconds
         # The pipe has room for the command: the engine has answered all commands before it. If the engine has ended or
         # closed its input, reading its output will show which.
         with contextlib.suppress(BrokenPipeError):
@@ -175,7 +175,7 @@ class GtpEngine:
                     output = lines[0] if lines else _cleaned(self._unread) or before
                     tail = _shown(output) if output else "(none)"
                     raise EngineError(
-                        f"{self.name} did not answer `{command}` within {self._seconds:g} s; output: {tail}"
+                        f"{self.name} did not answer `{command}` within {self.seconds:g} s; output: {tail}"
                     )
                 if not chunk:
                     raise EngineError(f"{self.name} {self._how_it_ended()} at `{command}`{self._log_tail()}")

@@ -71,7 +71,7 @@ class Engine:
             case "empty":
                 say(f"={number}\n\n")
             case "half a line":
-                say(f"={number} D")
+                say(f"={number} A")
                 time.sleep(1000)
             case "half an answer":
                 say(f"={number} {answer}\n")

@@ -1,12 +1,11 @@
-"""Shows matches and ladders: console lines and tables, the plot of a ladder's curve, files, and runs in MLflow.
+"""Shows a ladder: console tables, the plot of the curve, files, and a run in MLflow.
 
-The files of a ladder are `<home>/.zero/ladders/go9/ladder.json` and `ladder.png`. Equal ladders give equal bytes with
-equal versions of Matplotlib. The run of a match is identified by the specification and the result: engines can play the
-same match differently elsewhere.
+The files are `<home>/.zero/ladders/go9/ladder.json` and `ladder.png`. Equal ladders give equal bytes with equal
+versions of Matplotlib.
 """
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -16,16 +15,11 @@ from rich.table import Table
 
 from zero.config.settings import STATE_FOLDER
 from zero.evaluation.ladder import Ladder, Row
-from zero.evaluation.match import MATCHES_DIR, RESULT_FILE, SGF_FILE, SPEC_FILE, MatchTable, read_match
-from zero.statistics import wilson_interval
-from zero.storage.files import canonical_json, sha256_file, write_atomic
-from zero.storage.manifests import Colours
-from zero.tracking import open_client
+from zero.evaluation.match import MATCHES_DIR, track_matches
+from zero.storage.files import canonical_json, write_atomic
 from zero.tracking.backfill import track_summary
-from zero.tracking.pages import Page, Point
+from zero.tracking.pages import Point
 
-MAX_PARAM_LENGTH = 6000
-"""MLflow's limit, in characters."""
 UNCERTAIN = 400
 """Half-width of an interval above which a rating is called uncertain: a score of ten to one."""
 LADDER_FILE, PLOT_FILE = "ladder.json", "ladder.png"
@@ -35,41 +29,8 @@ MAX_LINES = 6
 """Fixed opponents that are shown as lines."""
 SECONDS_PER_HOUR = 3600
 STAGE = "elo"
-"""Name of the ladder's run in MLflow."""
+"""Name of the run in MLflow."""
 NOTE = "Ratings of `zero elo`: the step is the generation, the rating that of its champion."
-
-
-def match_lines(table: MatchTable, folder: Path) -> Iterator[str]:
-    """The result of a match for the console."""
-    first, second = (player.name for player in table.players)
-    result = table.result
-    low, high = result.interval
-    yield f"{first} against {second}: {result.wins + result.losses + result.draws} games"
-    yield (
-        f"{result.wins} won, {result.losses} lost, {result.draws} drawn: {result.score:.1%} "
-        f"(95 % interval {low:.1%} to {high:.1%})"
-    )
-    yield f"as Black {_share_text(result.as_black)}; as White {_share_text(result.as_white)}"
-    yield f"{result.unique_games} unique games of {result.mean_length:.0f} moves on average"
-    if table.mean_margin is not None:
-        yield f"mean margin of the games played out: {table.mean_margin:+.1f} points"
-    for name, forfeits in zip((first, second), table.forfeits, strict=True):
-        if forfeits:
-            yield f"{name} forfeited {forfeits} games; the reasons are in {SGF_FILE}"
-    yield f"games and result: {folder}"
-
-
-def track_matches(folders: Iterable[Path], uri: str) -> list[str]:
-    """Writes finished matches to MLflow, unless they are there; returns the addresses of their runs.
-
-    Raises:
-      ServerError: the server does not answer; the call can be repeated.
-      StorageError: a folder does not contain a finished match.
-    """
-    pages = [_match_page(folder) for folder in folders]
-    with open_client(uri) as client:
-        experiment = client.open_experiment(uri, client.MATCHES)
-        return [experiment.run_url(experiment.write_once(page)) for page in pages]
 
 
 def ladder_tables(ladder: Ladder) -> Iterator[Table]:
@@ -201,56 +162,3 @@ def _fixed_opponents(ladder: Ladder) -> list[Row]:
     keys = {point.key for point in ladder.curve}
     groups = {row.group for row in ladder.rows if row.entry.key in keys}
     return [row for row in ladder.rows if row.group in groups and row.entry.kind != "network"][:MAX_LINES]
-
-
-def _match_page(folder: Path) -> Page:
-    """Content of the run of a match: scores, settings of the players, and the games."""
-    _, spec, table = read_match(folder)
-    params = {f"game.{name}": str(value) for name, value in spec.game.model_dump().items()}
-    params |= {"games": str(spec.num_games), "opening_moves": str(spec.opening_moves), "seed": str(spec.seed)}
-    for which, player in zip(("first", "second"), spec.players, strict=True):
-        params |= {which: player.name, f"{which}.kind": player.kind}
-        params |= {f"{which}.{name}": str(value)[:MAX_PARAM_LENGTH] for name, value in player.settings.items()}
-    return Page(
-        name=f"{spec.players[0].name} against {spec.players[1].name}",
-        key={"zero.match": spec.key(), "zero.result": sha256_file(folder / RESULT_FILE)},
-        tags={},
-        params=params,
-        points=[Point(name, value, 0) for name, value in _match_metrics(table).items()],
-        files={name: (folder / name).read_bytes() for name in (SPEC_FILE, RESULT_FILE, SGF_FILE)},
-        data=None,
-    )
-
-
-def _match_metrics(table: MatchTable) -> dict[str, float]:
-    result = table.result
-    metrics: dict[str, float] = {
-        "score": result.score,
-        "score_low": result.interval[0],
-        "score_high": result.interval[1],
-        "wins": result.wins,
-        "losses": result.losses,
-        "draws": result.draws,
-        "unique_games": result.unique_games,
-        "mean_length": result.mean_length,
-        "forfeits_first": table.forfeits[0],
-        "forfeits_second": table.forfeits[1],
-    }
-    if table.mean_margin is not None:
-        metrics["mean_margin"] = table.mean_margin
-    for name, colours in (("as_black", result.as_black), ("as_white", result.as_white)):
-        score, low, high = _share(colours)
-        metrics |= {f"{name}_score": score, f"{name}_score_low": low, f"{name}_score_high": high}
-    return metrics
-
-
-def _share(colours: Colours) -> tuple[float, float, float]:
-    """Score with one colour, and its 95 % interval. A match has at least one game with each colour."""
-    games = colours.wins + colours.losses + colours.draws
-    score = (colours.wins + colours.draws / 2) / games
-    return score, *wilson_interval(score, games)
-
-
-def _share_text(colours: Colours) -> str:
-    score, low, high = _share(colours)
-    return f"{colours.wins}-{colours.losses}-{colours.draws}, {score:.1%} ({low:.1%} to {high:.1%})"
