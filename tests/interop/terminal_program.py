@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from tests.interop.engines import GO5, network_session
-from zero.interop.terminal import play_in_terminal
+from zero.interop.terminal import TerminalGame
 
 if __name__ == "__main__":
-    play_in_terminal(network_session(GO5), GO5, Console())
+    TerminalGame(network_session(GO5), GO5, Console()).run()

@@ -18,7 +18,7 @@ from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
 from zero.interop import drawing
-from zero.interop.terminal import HELP, play_in_terminal
+from zero.interop.terminal import HELP, TerminalGame
 from zero.players.session import PlayerSession, SessionError
 from zero.players.uniform import UniformPlayer
 
@@ -45,7 +45,7 @@ class Keys:
 def play(*lines, session=None, rules=GO5, people=(BLACK,)):
     """Output after these lines of input, and the prompts."""
     screen, keys = io.StringIO(), Keys(lines)
-    play_in_terminal(session or network_session(rules), rules, Console(file=screen, width=120), people, keys)
+    TerminalGame(session or network_session(rules), rules, Console(file=screen, width=120), people, keys).run()
     return screen.getvalue(), keys.prompts
 
 

@@ -65,17 +65,6 @@ def test_adam_decays_a_weight_without_a_gradient_in_proportion_to_it():
         torch.testing.assert_close(parameter.detach(), was * (1.0 - rate * 2e-4), rtol=1e-6, atol=0.0)
 
 
-def test_a_lost_momentum_changes_the_weights():
-    batches = [random_batch(seed=seed) for seed in range(4)]
-    uninterrupted = Learner(randomized_network(), TRAINING, "cpu")
-    list(uninterrupted.train(batches))
-    first = Learner(randomized_network(), TRAINING, "cpu")
-    list(first.train(batches[:2]))
-    second = Learner(load_network(first.weights()), TRAINING, "cpu", first.step)
-    list(second.train(batches[2:]))
-    assert second.weights() != uninterrupted.weights()
-
-
 def test_the_empty_state_before_the_first_step_can_be_loaded():
     model = new_network(TINY, GO5, 1)
     optimizer = new_optimizer(TRAINING, model)

@@ -114,24 +114,19 @@ def test_running_statistics_are_weights():
     assert not torch.equal(loaded, randomized_network().state_dict()[name])
 
 
-def test_a_truncated_file_is_rejected():
-    with pytest.raises(StorageError, match="weight file is corrupt"):
-        load_network(weights_bytes(randomized_network())[:-1])
-
-
-def test_a_file_of_another_format_is_rejected():
-    with pytest.raises(StorageError, match="weight file is corrupt"):
-        load_network(b"PK\x03\x04 a pickle inside a zip")
-
-
-def test_a_file_of_another_program_is_rejected():
-    with pytest.raises(StorageError, match="no metadata key 'zero'"):
-        load_network(safetensors.torch.save({"weight": torch.zeros(2)}))
-
-
-def test_a_file_without_a_network_spec_is_rejected():
-    with pytest.raises(StorageError, match="has no valid network spec"):
-        load_network(tensors_bytes({"weight": torch.zeros(2)}, '{"network": 1}'))
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (weights_bytes(randomized_network())[:-1], "weight file is corrupt"),
+        (b"PK\x03\x04 a pickle inside a zip", "weight file is corrupt"),
+        (safetensors.torch.save({"weight": torch.zeros(2)}), "no metadata key 'zero'"),
+        (tensors_bytes({"weight": torch.zeros(2)}, '{"network": 1}'), "has no valid network spec"),
+    ],
+    ids=["truncated", "another format", "another program", "without a spec"],
+)
+def test_a_wrong_file_is_rejected(data, message):
+    with pytest.raises(StorageError, match=message):
+        load_network(data)
 
 
 def changed(name: str, tensor: torch.Tensor | None) -> bytes:

@@ -157,7 +157,7 @@ def play(
 
     from zero.evaluation.player_choice import choose_player
     from zero.games.position import BLACK, WHITE
-    from zero.interop.terminal import play_in_terminal
+    from zero.interop.terminal import TerminalGame
     from zero.players.build import open_session
 
     home = home_dir()
@@ -165,7 +165,7 @@ def play(
     session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES)
     people = {"black": (BLACK,), "white": (WHITE,), "both": (BLACK, WHITE)}[colour]
     try:
-        play_in_terminal(session, rules, Console(highlight=False), people)
+        TerminalGame(session, rules, Console(highlight=False), people).run()
     finally:
         session.close()
 

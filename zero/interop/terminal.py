@@ -45,10 +45,18 @@ class TerminalGame:
         session: Session,
         rules: Rules,
         console: Console,
-        read_line: Callable[[str], str],
-        people: Collection[int],
+        people: Collection[int] = (BLACK,),
+        read_line: Callable[[str], str] = input,
     ) -> None:
-        """Sets up the empty board; for the arguments see `play_in_terminal`."""
+        """Sets up the empty board.
+
+        Args:
+          session: the player.
+          rules: the game and board.
+          console: output; without colours the board is drawn in letters.
+          people: colours that the person plays; the player has the others. With both, the player only gives hints.
+          read_line: prompts for a line; raises EOFError at the end of the input.
+        """
         self._session, self._rules, self._console, self._read_line = session, rules, console, read_line
         self._people = people
         self._board = Board(rules)
@@ -69,6 +77,8 @@ class TerminalGame:
 
     def run(self) -> None:
         """Plays until the person quits."""
+        if self._read_line is input and sys.stdin.isatty():
+            import readline  # noqa: F401 - the import makes `input` edit lines and keep a history
         self._draw()
         self._say("Type a point such as D4, or help.")
         prompts = False  # a prompt although it is the player's turn, because it failed or was interrupted
@@ -280,24 +290,3 @@ class TerminalGame:
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def play_in_terminal(
-    session: Session,
-    rules: Rules,
-    console: Console,
-    people: Collection[int] = (BLACK,),
-    read_line: Callable[[str], str] = input,
-) -> None:
-    """Plays one game with the person at the terminal, until the person quits.
-
-    Args:
-      session: the player.
-      rules: the game and board.
-      console: output; without colours the board is drawn in letters.
-      people: colours that the person plays; the player has the others. With both, the player only gives hints.
-      read_line: prompts for a line; raises EOFError at the end of the input.
-    """
-    if read_line is input and sys.stdin.isatty():
-        import readline  # noqa: F401 - the import makes `input` edit lines and keep a history
-    TerminalGame(session, rules, console, read_line, tuple(people)).run()

@@ -117,6 +117,7 @@ def run_data_parallel(
                 ) from None
             raise WorkerError(f"{name} ended with status {error.exit_code}; its own message is above") from None
         finally:
+            # SIGKILL, because a process that waits inside a collective operation does not run Python's handlers.
             for process in context.processes:
                 process.kill()
                 process.join()

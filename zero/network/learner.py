@@ -172,6 +172,7 @@ class Learner:
         rate = scheduled_rate(training.learning_rate, self.step, training.warmup_steps) * self.learning_rate_factor
         for group in self._optimizer.param_groups:
             group["lr"] = rate
+        # Reported losses and statistics are those of the weights before the step: they need no second forward pass.
         predictions = self._predict(x)
         losses = data_losses(predictions, targets, training.value_loss)
         data_loss = weighted_sum(losses, training)
@@ -185,8 +186,10 @@ class Learner:
             policy = (policy_accuracy(logits, targets.policy), policy_entropy(logits))
             numbers = torch.stack([loss, *reported, *policy, *value])
         if self._peers:
+            # Buffers are the running statistics; each process has seen only its share of the batch.
             gradients = [parameter.grad for parameter in self._model.parameters() if parameter.grad is not None]
             self._peers.average([*gradients, *self._model.buffers(), numbers])
+        # After the averaging, so that the norms are those of the gradient of the complete batch.
         norms = torch.stack([gradient_norm(group) for group in self._parameter_groups])
         numbers = torch.cat([numbers, norms])
         step(self._optimizer)

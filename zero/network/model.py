@@ -83,6 +83,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C_in, S, S] -> [B, C_out, S, S]."""
+        # In place saves a buffer: the gradient of a rectifier needs only its output.
         return torch.relu_(self.first(x))
 
 

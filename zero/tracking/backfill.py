@@ -1,10 +1,8 @@
 """Writes the missing generations of a lineage to MLflow, from git and DVC, and runs over all its generations."""
 
 import fcntl
-import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
 TRACKING_LOCK_FILE = "zero-track.lock"
 
-log = logging.getLogger(__name__)
-
 
 def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
     """Writes each recorded generation that MLflow lacks; returns the address of the newest generation's run.
@@ -39,7 +35,8 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> st
       LineageError: the lineage has no generation but its first network, or the server has another history of it.
       StorageError: a file of a generation is missing or corrupt.
     """
-    with _tracking_lock(workspace), ProjectRecord(home) as record:
+    with (workspace / ".git" / TRACKING_LOCK_FILE).open("w") as lock, ProjectRecord(home) as record:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for another process, which would write the same runs twice
         ledger = read_ledger(workspace)
         lineage = ledger[0].lineage
         if rebuild:
@@ -190,15 +187,3 @@ def _fetch_networks(home: Path, workspace: Path, generation: Generation) -> None
             git(workspace, "clone", "--quiet", "--branch", generation.tag, str(workspace), str(clone))
             configure_dvc(clone, home)
             dvc(clone, "pull", "--quiet", *missing)
-
-
-@contextmanager
-def _tracking_lock(workspace: Path) -> Iterator[None]:
-    """Waits until no other process tracks the lineage: two processes would write its runs twice."""
-    with (workspace / ".git" / TRACKING_LOCK_FILE).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            log.info("another process writes the lineage in %s to MLflow; waiting for it", workspace)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
