@@ -58,7 +58,8 @@ generation = read_manifest(folder, GenerationId, GENERATION_FILE)
 assert plan(folder, load_params(folder), generation, store, only_missing=True) is None and fetch(folder, store)
 assert "torch" not in sys.modules
 """
-MANIFEST = "models/challenger/manifest.json"
+CHALLENGER = "models/challenger"
+MANIFEST = f"{CHALLENGER}/manifest.json"
 MADE = (
     MANIFEST,
     *(f"models/challenger/{name}.safetensors" for name in ("weights", "optimizer", "raw-weights")),
@@ -216,51 +217,37 @@ def test_an_incomplete_outcome_is_computed_again(trained: Trained):
     assert trained.is_done()
 
 
-def of_another_training(files: Files) -> None:
+def with_manifest(files: Files, **changes: object) -> Files:
     checkpoint = Checkpoint.model_validate_json(files[MANIFEST])
-    origin = checkpoint.origin.model_copy(update={"generation": 7})
-    files[MANIFEST] = canonical_json(checkpoint.model_copy(update={"origin": origin}))
+    return files | {MANIFEST: canonical_json(checkpoint.model_copy(update=changes))}
 
 
-def with_other_raw_weights(files: Files) -> None:
-    files["models/challenger/raw-weights.safetensors"] = files["models/challenger/weights.safetensors"]
+def of_another_training(files: Files) -> Files:
+    origin = Checkpoint.model_validate_json(files[MANIFEST]).origin
+    return with_manifest(files, origin=origin.model_copy(update={"generation": 7}))
 
 
-def with_a_file_elsewhere(files: Files) -> None:
-    files["models/challenger/../../../elsewhere"] = b""
-
-
-def with_weights_elsewhere(files: Files) -> None:
-    checkpoint = Checkpoint.model_validate_json(files[MANIFEST])
-    path = "../../../elsewhere"
-    weights = checkpoint.weights.model_copy(update={"path": path})
-    files[f"models/challenger/{path}"] = files.pop("models/challenger/weights.safetensors")
-    files[MANIFEST] = canonical_json(checkpoint.model_copy(update={"weights": weights}))
-
-
-def without_the_curve(files: Files) -> None:
-    del files["plots/training.csv"]
-
-
-def without_a_manifest(files: Files) -> None:
-    files[MANIFEST] = b"{}"
+def with_weights_elsewhere(files: Files) -> Files:
+    weights = Checkpoint.model_validate_json(files[MANIFEST]).weights
+    moved = weights.model_copy(update={"path": "../../../elsewhere"})
+    content = files[f"{CHALLENGER}/weights.safetensors"]
+    return with_manifest(files, weights=moved) | {f"{CHALLENGER}/{moved.path}": content}
 
 
 @pytest.mark.parametrize(
     "change",
     [
         of_another_training,
-        with_other_raw_weights,
-        with_a_file_elsewhere,
+        lambda files: files | {f"{CHALLENGER}/raw-weights.safetensors": files[f"{CHALLENGER}/weights.safetensors"]},
+        lambda files: files | {f"{CHALLENGER}/../../../elsewhere": b""},
         with_weights_elsewhere,
-        without_the_curve,
-        without_a_manifest,
+        lambda files: {path: data for path, data in files.items() if path != "plots/training.csv"},
+        lambda files: files | {MANIFEST: b"{}"},
     ],
+    ids=["another training", "other raw weights", "a file elsewhere", "weights elsewhere", "no curve", "no manifest"],
 )
-def test_a_wrong_outcome_is_ignored(trained: Trained, caplog, change: Callable[[Files], None]):
-    files = dict(trained.files)
-    change(files)
-    trained.put_outcome(files)
+def test_a_wrong_outcome_is_ignored(trained: Trained, caplog, change: Callable[[Files], Files]):
+    trained.put_outcome(change(trained.files))
     assert not trained.is_done()
     assert "by mallory ignored" in caplog.text
     assert not (trained.folder.parent / "elsewhere").exists()
