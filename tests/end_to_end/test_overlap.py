@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.audit.record import Record
-from tests.end_to_end.lineages import ALWAYS, Lineage, copy_of, make_generation
-from tests.end_to_end.project import dvc, git, killed, zero
+from tests.end_to_end.lineages import ALWAYS, Lineage, change_params, copy_of, make_generation, play_shards
+from tests.end_to_end.project import dvc, killed, zero
 from zero.data.records import read_records
 from zero.record.ledger import read_ledger
 from zero.record.provenance import Resource, read_envelope
@@ -19,28 +18,15 @@ from zero.storage.manifests import GameSet, GenerationId
 LEARNING = [{"from_step": 0, "learning_rate": 0.02}]
 
 
-def switch_overlap_on(lineage: Lineage) -> None:
-    """From the next generation on; its challenger is promoted."""
-    path = lineage.workspace / "params.yaml"
-    tree = yaml.safe_load(path.read_text())
-    tree["selfplay"]["overlap"] = True
-    tree["gating"]["threshold"] = ALWAYS
-    tree["training"]["learning_rate"] = LEARNING
-    path.write_text(json.dumps(tree))
-    git(lineage.workspace, "commit", "--quiet", "-m", "overlap", "params.yaml")
-
-
 @pytest.fixture(scope="module")
 def overlapped(recorded: Lineage, tmp_path_factory: pytest.TempPathFactory) -> Lineage:
     """Generations 3 and 4, both promoted; 4 is played before 3 is trained, and 3 recorded by a call that is killed."""
     lineage = copy_of(recorded, tmp_path_factory.mktemp("overlapped"))
-    switch_overlap_on(lineage)
+    change_params(lineage, selfplay__overlap=True, gating__threshold=ALWAYS, training__learning_rate=LEARNING)
     zero(lineage.home, "prepare", "tiny")
     dvc(lineage.workspace, "repro", "selfplay")
-    for number, spec in enumerate(zero(lineage.workspace, "plan", "selfplay", "--next").stdout.splitlines()):
-        path = lineage.home.parent / f"{number}.json"
-        path.write_text(spec)
-        zero(lineage.workspace, "shard", str(path))
+    ahead = zero(lineage.workspace, "plan", "selfplay", "--next").stdout.splitlines()
+    play_shards(lineage, ahead, lineage.home.parent)
     dvc(lineage.workspace, "repro")
     killed(lineage.home, "dvc add", "advance", "tiny")  # the champion has been replaced, nobody has noted it yet
     zero(lineage.home, "prepare", "tiny")
