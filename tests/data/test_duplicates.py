@@ -42,7 +42,8 @@ def columns_of(records: list[GameRecord]) -> GameColumns:
 
 
 def openings(records: list[GameRecord], expected: ExpectedProperties = EXPECTED) -> list[Opening]:
-    return openings_of(columns_of(records), expected.generation, expected)
+    games = columns_of(records)
+    return openings_of(games, expected.generation, chances_of(games, expected))
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +159,7 @@ def test_games_of_one_opening_that_every_player_favours_are_chance():
 def test_the_shards_of_a_real_stage_are_no_repeats_and_a_copied_shard_is(tmp_path):
     shards: list[PlayedShard] = play_shards(tmp_path, smoke_params(), "selfplay")
     expected = shards[0].spec
-    first, second = (openings_of(shard.games, 1, expected) for shard in shards)
+    first, second = (openings_of(shard.games, 1, chances_of(shard.games, expected)) for shard in shards)
     assert stream_violations([*first, *second], [], expected) == []
     copied = [game_record(shards[0].games, index)._replace(game=12 + index) for index in range(12)]
     violations = stream_violations([*first, *openings(copied, expected)], [], expected)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.data.records import GameColumns
+from zero.data.records import GameColumns, GameValues
 from zero.data.validation import NO_MOVE, Violation, moves_of
 from zero.storage.manifests import ExpectedProperties
 
@@ -47,10 +47,17 @@ class Repeats(NamedTuple):
     expected_pairs: float  # upper bound of the mean number of equal pairs by chance
 
 
-def openings_of(games: GameColumns, generation: int, expected: ExpectedProperties | None = None) -> list[Opening]:
-    """The openings of the games of a shard; their chances are known only if `expected` is given."""
+def openings_of(games: GameColumns | GameValues, generation: int, chances: np.ndarray | None = None) -> list[Opening]:
+    """The openings of the games of a shard.
+
+    Args:
+      games: the games; without visit counts if `chances` is None.
+      generation: of the games.
+      chances: [G], see `chances_of`; None for games of the old window, whose chances no one needs.
+    """
     openings = []
-    chances = np.ones(games.num_games) if expected is None else chances_of(games, expected)
+    if chances is None:
+        chances = np.ones(len(games.game))
     for index, number in enumerate(games.game):
         first, end = int(games.move_offsets[index]), int(games.move_offsets[index + 1])
         actions, values = games.actions[first:end], games.root_values[first : min(end, first + COMPARED_MOVES)]

@@ -17,13 +17,14 @@ import numpy as np
 from zero.config.params import Params, load_params
 from zero.data.duplicates import (
     Opening,
+    chances_of,
     count_repeats,
     duplicate_violations,
     openings_of,
     stream_violations,
 )
 from zero.data.quarantine import quarantine_games
-from zero.data.records import GameColumns, read_records
+from zero.data.records import GameColumns, read_records, read_values
 from zero.data.validation import SAMPLED_POSITIONS, format_violations, moves_of, shard_violations
 from zero.data.window import shard_mismatch
 from zero.errors import StorageError
@@ -177,7 +178,7 @@ def check_games(
         if isinstance(checked, RejectedShard):
             rejected.append(checked)
             continue
-        openings += openings_of(checked, generation.number, expected)
+        openings += openings_of(checked, generation.number, chances_of(checked, expected))
         agreement += value_agreement(checked)
         num_targets += int(np.count_nonzero(np.diff(checked.visit_offsets)))
         num_planes += min(SAMPLED_POSITIONS, checked.num_positions)
@@ -185,7 +186,7 @@ def check_games(
     known: list[Opening] = []
     for entry in old.shards:
         path = folder / REPLAY_DIR / entry.shard.file.path
-        known += openings_of(read_records(path.read_bytes(), str(path)), entry.shard.generation)
+        known += openings_of(read_values(path.read_bytes(), str(path)), entry.shard.generation)
     rejected += _repeated_shards(games, openings, known, expected)
     if rejected:
         _quarantine(folder, rejected, store)
