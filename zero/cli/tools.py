@@ -41,7 +41,7 @@ def import_games(
     result, handicap or set-up stones, or another board size or komi. The dataset lists every rejected game with its
     reason, and every duplicate. The same files give the same bytes, in any order and with any number of jobs.
 
-    `zero import kgs.tgz more/ --out data/kgs --preset go19-paper --komi any --min-rating 1d`
+    `zero import kgs.tgz more/ --out datasets/kgs --preset go19-paper --komi any --min-rating 1d`
     """
     from zero.config.params import parse_game
     from zero.data.dataset.build import build_dataset

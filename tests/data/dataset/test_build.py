@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import resource
 import shutil
 import signal
@@ -332,21 +331,19 @@ def _one_game(folder: Path) -> list[Path]:
 
 @needs_gnugo
 def test_games_that_gnugo_writes_are_imported(tmp_path):
-    """A game played by GNU Go against itself, which GNU Go writes; the result is added as a server would."""
-    with GnuGo("--level", "1", "--seed", "7") as gnugo:
+    """A game of GNU Go against itself, in the file that GNU Go writes; the result is added as a server would."""
+    path = tmp_path / "gnugo.sgf"
+    with GnuGo("--level", "1", "--seed", "7", "--outfile", str(path)) as gnugo:
         gnugo.ask("boardsize 9")
         gnugo.ask("komi 6.5")
-        moves = []
+        moves: list[str] = []
         while len(moves) < 150 and moves[-2:] != ["PASS", "PASS"]:
             moves.append(gnugo.ask(f"genmove {('black', 'white')[len(moves) % 2]}"))
         score = gnugo.ask("final_score")
-        gnugo.ask(f"printsgf {tmp_path / 'gnugo.sgf'}")
-    text = (tmp_path / "gnugo.sgf").read_text()
-    text = text.replace("RE[]", "") if "RE[" in text else text
-    head, mark, rest = text.partition("SZ[9]")
-    assert mark
-    (tmp_path / "gnugo.sgf").write_text(f"{head}SZ[9]RE[{score}]{rest}")
-    dataset = imported(tmp_path / "out", tmp_path / "gnugo.sgf")
+    head, mark, rest = path.read_text().partition("SZ[9]")
+    assert mark and "RE[" not in head
+    path.write_text(f"{head}SZ[9]RE[{score}]{rest}")
+    dataset = imported(tmp_path / "out", path)
     games = all_games(tmp_path / "out")
     assert dataset.num_read == games.num_games == 1
     assert games.num_positions == len(moves)

@@ -17,6 +17,8 @@ from zero.data.dataset.texts import decodings, has_another_header
 from zero.data.sgf import (
     DEFAULT_SIZE,
     GAME_NUMBERS,
+    LETTERS,
+    OLD_PASS,
     SETUP_PROPERTIES,
     Node,
     main_lines,
@@ -41,7 +43,7 @@ MAX_TEXT = 80
 """Characters of a header's value that are kept, or quoted in a reason."""
 ROOT_PROPERTIES = ("GM", "FF", "SZ")
 """Properties of the first node only. After it, they show that two games have run into one."""
-UNIQUE_PROPERTIES = (*ROOT_PROPERTIES, "KM", "HA", "RE")
+UNIQUE_PROPERTIES = frozenset((*ROOT_PROPERTIES, "KM", "HA", "RE"))
 """Properties that decide what a game is. Two different values show a damaged file."""
 
 
@@ -66,6 +68,9 @@ class GameReader:
         self._rules, self._options = rules, options
         self._position, self._history = new_position(rules), new_history(rules)
         self._min_rating = parse_rating(options.min_rating) if options.min_rating is not None else None
+        names = ["", OLD_PASS, *(column + row for column in LETTERS for row in LETTERS)]
+        actions = {name: point_to_action(rules.game, rules.rows, rules.columns, name) for name in names}
+        self._points = {name: action for name, action in actions.items() if action is not None}
 
     def read(self, raw: RawGame) -> ImportedGame | Rejected:
         """The game, or why it is rejected."""
@@ -139,8 +144,10 @@ class GameReader:
             raise _RejectedError(OUT_OF_TURN, f"move {move + 1} is {name}'s; Black moves first, then they alternate")
         if len(values) != 1:
             raise _RejectedError(BROKEN, f"move {move + 1} has {len(values)} points")
+        if (action := self._points.get(values[0])) is not None:
+            return action
         point = values[0].strip()
-        if (action := point_to_action(self._rules.game, self._rules.rows, self._rules.columns, point)) is None:
+        if (action := self._points.get(point)) is None:
             raise _RejectedError(ILLEGAL, f"move {move + 1}: {point[:MAX_TEXT]!r} is not a point of the board")
         return action
 
