@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.dataset.sgf_games import made_game, made_games, mirrored
-from tests.oracle.gnugo import GnuGo, needs_gnugo
+from tests.oracle.gnugo import needs_gnugo
+from tests.oracle.gtp import program_path
 from zero.config.play import GoParams
 from zero.data.dataset import build
 from zero.data.dataset.build import build_dataset
@@ -28,7 +29,7 @@ from zero.data.dataset.options import parse_options
 from zero.data.dataset.reader import parts_of, read_dataset, read_split
 from zero.data.records import GameColumns, concatenate, game_record, write_records
 from zero.data.samples import SampleGames, new_sample_batch, target_moves, write_batch
-from zero.data.sgf import game_to_sgf, read_sgf
+from zero.data.sgf import read_sgf
 from zero.errors import StorageError, ZeroError
 from zero.games.position import new_history, new_position
 from zero.games.rules import go_rules
@@ -330,23 +331,24 @@ def _one_game(folder: Path) -> list[Path]:
 
 
 @needs_gnugo
-def test_games_that_gnugo_writes_are_imported(tmp_path):
-    """A game of GNU Go against itself, in the file that GNU Go writes; the result is added as a server would."""
-    path = tmp_path / "gnugo.sgf"
-    with GnuGo("--level", "1", "--seed", "7", "--outfile", str(path)) as gnugo:
-        gnugo.ask("boardsize 9")
-        gnugo.ask("komi 6.5")
-        moves: list[str] = []
-        while len(moves) < 150 and moves[-2:] != ["PASS", "PASS"]:
-            moves.append(gnugo.ask(f"genmove {('black', 'white')[len(moves) % 2]}"))
-        score = gnugo.ask("final_score")
-    head, mark, rest = path.read_text().partition("SZ[9]")
-    assert mark and "RE[" not in head
-    path.write_text(f"{head}SZ[9]RE[{score}]{rest}")
+def test_a_game_that_gnugo_writes_is_imported(tmp_path):
+    """GNU Go answers the moves of a player and saves the game; the result is added as a server would."""
+    path, program = tmp_path / "gnugo.sgf", program_path("gnugo")
+    assert program is not None
+    moves = [f"{column}{row}" for column in "cegcegd" for row in (3, 5, 7)]
+    done = subprocess.run(
+        [program, "--mode", "ascii", "--quiet", "--boardsize", "9", "--komi", "6.5", "--level", "1", "--seed", "3"],
+        input="\n".join([*moves, f"save {path}", "quit", ""]),
+        text=True,
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0
+    text = path.read_text()
+    path.write_text(text.replace("SZ[9]", "SZ[9]RE[W+R]"))
     dataset = imported(tmp_path / "out", path)
     games = all_games(tmp_path / "out")
     assert dataset.num_read == games.num_games == 1
-    assert games.num_positions == len(moves)
+    assert games.actions.tolist() == list(read_sgf(text).actions)
+    assert games.num_positions > 10
     assert dataset_violations(games, RULES) == []
-    written = game_to_sgf(RULES, game_record(games, 0), event="", black_name="", white_name="")
-    assert list(read_sgf(written).actions) == games.actions.tolist()
