@@ -109,14 +109,14 @@ def _next_game(window: _Window) -> bytes | BrokenGame:
     while True:
         window.fill(size)
         found = _end_of_game(window.data, window.position, window.at_end)
-        if isinstance(found, int):
+        if isinstance(found, int) and found - window.position <= MAX_GAME_BYTES:
             return window.data[window.position : found]
+        if isinstance(found, int) or size > MAX_GAME_BYTES:
+            return BrokenGame(f"the game has more than {MAX_GAME_BYTES >> 20} MiB", is_too_large=True)
         if found:
             return BrokenGame(found)
         if window.at_end:
             return BrokenGame("the game is incomplete: its end is missing")
-        if size > MAX_GAME_BYTES:
-            return BrokenGame(f"the game has more than {MAX_GAME_BYTES >> 20} MiB", is_too_large=True)
         size *= 2  # doubled, so that the cost of searching stays linear
 
 
