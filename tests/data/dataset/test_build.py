@@ -114,7 +114,8 @@ def test_the_manifest_names_every_file(dataset):
 
 
 def test_the_split_is_a_function_of_the_canonical_digest(dataset):
-    manifest, seen = read_dataset(dataset), set()
+    manifest = read_dataset(dataset)
+    seen: set[str] = set()
     for file in manifest.files:
         digests = pq.read_table(dataset / file.origins.path).column("digest").to_pylist()
         assert digests == sorted(digests)

@@ -34,7 +34,7 @@ def detail_of(path: Path) -> str:
 
 def make_tar(path: Path, mode: str, *members: tuple[str, bytes | str]) -> Path:
     """An archive; a text instead of bytes is the type of a special member."""
-    with tarfile.open(path, mode) as archive:
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
         for name, content in members:
             info = tarfile.TarInfo(name)
             if isinstance(content, str):
