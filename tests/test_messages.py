@@ -132,6 +132,33 @@ PARAMETERS: list[tuple[dict[str, Any], str]] = [
 
 COMMANDS: list[tuple[str, str]] = [
     (
+        "import missing.sgf --out made --preset smoke",
+        "cannot read missing.sgf: No such file or directory; give files, folders or archives of SGF",
+    ),
+    (
+        "import params.yaml --out made --preset smoke",
+        ("no game was imported; rejected: not SGF 1; the first is params.yaml: it has no '(;', which starts a game"),
+    ),
+    (
+        "import params.yaml --out games --preset smoke",
+        "HOME/games already exists; give another --out, or delete it first",
+    ),
+    (
+        "import params.yaml --out made --params missing.yaml",
+        (
+            "cannot read missing.yaml: No such file or directory; give --preset, one of go19-paper, "
+            "go5, go9-gpu, go9-laptop, go9-paper, go9-simple, gomoku8, smoke"
+        ),
+    ),
+    (
+        "import params.yaml --out made --preset smoke --split 1,1",
+        "--split '1,1' must be three fractions for train, validation, test, such as 0.8,0.1,0.1",
+    ),
+    (
+        "import params.yaml --out made --preset smoke --min-rating strong",
+        "--min-rating 'strong' is not a rating; give a rank (3d, 5k, 1p) or a number (2000)",
+    ),
+    (
         "new go9 --preset smoek",
         (
             "unknown preset 'smoek' (did you mean 'smoke'?); presets: go19-paper, go5, go9-gpu, "

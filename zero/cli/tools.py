@@ -1,12 +1,76 @@
-"""Commands that write games as SGF and networks for other programs."""
+"""Commands that import games of other programs, write games as SGF, and write networks for other programs."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from zero.cli.app import TOOLS, app
+from zero.cli.app import TOOLS, Json, app
+from zero.config.params import preset_text, presets
 from zero.config.settings import home_dir
+from zero.data.dataset.manifest import DUPLICATES_FILE, REJECTED_FILE, Dataset
+from zero.errors import ZeroError
+
+
+@app.command("import", rich_help_panel=TOOLS)
+def import_games(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="SGF files, folders, and archives (.zip, .tgz, .tar...).")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the dataset to make; it must not exist.")],
+    preset: Annotated[str, typer.Option(help=f"Game (board size, komi) of a preset: {', '.join(presets())}.")] = "",
+    params: Annotated[
+        Path | None, typer.Option(help="Game of a parameters file; by default the project's params.yaml.")
+    ] = None,
+    komi: Annotated[
+        str, typer.Option(help="Accepted komi, such as `6.5,7.5`, or `any`; by default that of the game.")
+    ] = "",
+    min_rating: Annotated[
+        str | None, typer.Option(help="Rating that both players must have: a rank (`3d`, `5k`, `1p`) or a number.")
+    ] = None,
+    min_moves: Annotated[int, typer.Option(min=1, help="Shortest game.")] = 10,
+    split: Annotated[str, typer.Option(help="Fractions for train, validation and test.")] = "0.8,0.1,0.1",
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 1,
+    jobs: Annotated[int, typer.Option(min=0, help="Processes that check games; 0: one per core.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Imports SGF games of people or other programs as a dataset for supervised learning; see docs/import.md.
+
+    Each game is replayed by the rules. A game is rejected, never changed, if it is broken, has an illegal move, no
+    result, handicap or set-up stones, or another board size or komi. The dataset lists every rejected game with its
+    reason, and every duplicate. The same files give the same bytes, in any order and with any number of jobs.
+
+    `zero import kgs.tgz more/ --out datasets/kgs --preset go19-paper --komi any --min-rating 1d`
+    """
+    from zero.config.params import parse_game
+    from zero.data.dataset.build import build_dataset
+    from zero.data.dataset.options import parse_options
+    from zero.progress import progress_of
+
+    if preset and params:
+        raise ZeroError("--preset and --params exclude each other; give one of them")
+    path = params or home_dir() / "params.yaml"
+    try:
+        text, source = (preset_text(preset), f"preset {preset}") if preset else (path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ZeroError(f"cannot read {path}: {reason}; give --preset, one of {', '.join(presets())}") from None
+    game = parse_game(text, source)
+    options = parse_options(game, komi, min_rating, min_moves, split, seed)
+    with progress_of("import", "kB") as progress:
+        dataset = build_dataset(
+            paths,
+            out,
+            game,
+            options,
+            jobs or len(os.sched_getaffinity(0)),
+            lambda done, total: progress(done >> 10, total >> 10),
+        )
+    if as_json:
+        typer.echo(dataset.model_dump_json(indent=1))
+    else:
+        _show_dataset(dataset, out)
 
 
 @app.command(rich_help_panel=TOOLS)
@@ -64,3 +128,17 @@ def export(
 
         num_bytes = export_network(home_dir(), source, out, file_format)
     typer.echo(f"{out}: {num_bytes} bytes")
+
+
+def _show_dataset(dataset: Dataset, out: Path) -> None:
+    """Prints what became of the games."""
+    rejected = sum(dataset.rejected.values())
+    lines = [("games read", dataset.num_read, "")]
+    lines += [(name, size.num_games, f"{size.num_positions} positions") for name, size in dataset.splits.items()]
+    lines.append(("duplicates", dataset.num_duplicates, str(out / DUPLICATES_FILE)))
+    lines.append(("rejected", rejected, str(out / REJECTED_FILE)))
+    by_count = sorted(dataset.rejected.items(), key=lambda item: (-item[1], item[0]))
+    lines += [(f"  {reason}", count, "") for reason, count in by_count]
+    for line, count, note in lines:
+        typer.echo(f"{line:22}{count:>9}  {note}".rstrip())
+    typer.echo(f"the dataset is {out}; add it to the project with `dvc add {out}`")

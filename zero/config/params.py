@@ -432,13 +432,34 @@ def parse_params(text: str, source: str = PARAMS_FILE) -> Params:
       ParamsError: a parameter is unknown, missing or out of range; the message has the first one, and the remedy.
     """
     try:
-        tree = yaml.load(text, ParamsLoader)
-    except yaml.YAMLError as error:
-        raise ParamsError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
-    try:
-        return Params.model_validate(tree)
+        return Params.model_validate(_tree(text, source))
     except ValidationError as error:
         raise ParamsError(f"{source}: {_first_violation(error)}") from None
+
+
+class _GameOnly(BaseModel):
+    """A parameters file of which only the game is read; `auto` and other versions' parameters do not matter."""
+
+    game: GameParams
+
+
+def parse_game(text: str, source: str = PARAMS_FILE) -> GameParams:
+    """The section `game` of the text of a YAML file; the other sections are not checked.
+
+    Raises:
+      ParamsError: as `parse_params`.
+    """
+    try:
+        return _GameOnly.model_validate(_tree(text, source)).game
+    except ValidationError as error:
+        raise ParamsError(f"{source}: {_first_violation(error)}") from None
+
+
+def _tree(text: str, source: str) -> Any:
+    try:
+        return yaml.load(text, ParamsLoader)
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
 
 
 def params_text(params: Params) -> str:

@@ -5,10 +5,10 @@ Only visit counts above zero are stored. Equal records give equal bytes: the set
 | column | type | |
 |---|---|---|
 | game | int32 | number of the game in its generation |
-| black, white | string | SHA-256 of the weights that played |
+| black, white | string | SHA-256 of the weights that played; in an imported game the name of the player |
 | outcome | int8 | +1, 0, -1 for Black |
 | margin | float32 | Black's area less White's less komi |
-| end | string | how it ended |
+| end | string | how it ended; imported games have ends of their own (`zero.data.dataset.result`) |
 | actions | list of int16, T long | |
 | never_resigns | bool | a calibration game |
 | ownership | list of int8, S*S long or empty | owner of each point at the end, +1, 0, -1 for Black |
@@ -111,38 +111,67 @@ class GameValues(NamedTuple):
 def write_records(records: Sequence[GameRecord]) -> bytes:
     """The Parquet file of one or more games, in the given order."""
     moves, edges = [0], [0]
-    visit_offsets, visit_actions, visit_counts = [], [], []
+    visit_offsets, visit_actions, visit_counts = [np.zeros(1, np.int64)], [], []
     for record in records:
         move, action = np.nonzero(record.visit_counts)
+        visit_offsets.append(edges[-1] + np.searchsorted(move, np.arange(1, len(record.actions) + 1)))
         moves.append(moves[-1] + len(record.actions))
         edges.append(edges[-1] + len(action))
-        visit_offsets.append(np.searchsorted(move, np.arange(len(record.actions) + 1)))
         visit_actions.append(action)
         visit_counts.append(record.visit_counts[move, action])
-    offsets_offsets = np.array(moves) + np.arange(len(records) + 1)  # a game of T moves has T + 1 offsets
+    return write_columns(
+        GameColumns(
+            num_actions=records[0].visit_counts.shape[1],
+            game=np.array([r.game for r in records], np.int32),
+            black=tuple(r.black for r in records),
+            white=tuple(r.white for r in records),
+            outcome=np.array([r.outcome for r in records], np.int8),
+            margin=np.array([r.margin for r in records], np.float32),
+            end=tuple(r.end for r in records),
+            never_resigns=np.array([r.never_resigns for r in records], np.bool_),
+            ownership_offsets=np.cumsum([0, *(len(r.ownership) for r in records)]),
+            ownership=_joined([r.ownership for r in records], np.int8),
+            move_offsets=np.array(moves),
+            actions=_joined([r.actions for r in records], np.int16),
+            root_values=_joined([r.root_values for r in records], np.float32),
+            best_values=_joined([r.best_values for r in records], np.float32),
+            visit_offsets=np.concatenate(visit_offsets),
+            visit_actions=_joined(visit_actions, np.int16),
+            visit_counts=_joined(visit_counts, np.uint16),
+        )
+    )
+
+
+def write_columns(games: GameColumns) -> bytes:
+    """The Parquet file of one or more games, in the given order."""
+    first, end = games.move_offsets[:-1], games.move_offsets[1:]
+    edges = games.visit_offsets[games.move_offsets]  # [G + 1], first visited edge of each game
+    # In the file a game of T moves has T + 1 offsets, which count from its own first edge.
+    pairs = zip(first, end, strict=True)
+    visit_offsets = np.concatenate([games.visit_offsets[a : b + 1] - games.visit_offsets[a] for a, b in pairs])
     columns = [
-        _number_array([r.game for r in records], np.int32),
-        _string_array([r.black for r in records]),
-        _string_array([r.white for r in records]),
-        _number_array([r.outcome for r in records], np.int8),
-        _number_array([r.margin for r in records], np.float32),
-        _string_array([r.end for r in records]),
-        _flag_array([r.never_resigns for r in records]),
-        _list_array(np.cumsum([0, *(len(r.ownership) for r in records)]), [r.ownership for r in records], np.int8),
-        _list_array(moves, [r.actions for r in records], np.int16),
-        _list_array(moves, [r.root_values for r in records], np.float32),
-        _list_array(moves, [r.best_values for r in records], np.float32),
-        _list_array(offsets_offsets, visit_offsets, np.int32),
-        _list_array(edges, visit_actions, np.int16),
-        _list_array(edges, visit_counts, np.uint16),
+        _number_array(games.game, np.int32),
+        _string_array(games.black),
+        _string_array(games.white),
+        _number_array(games.outcome, np.int8),
+        _number_array(games.margin, np.float32),
+        _string_array(games.end),
+        _flag_array(games.never_resigns),
+        _list_array(games.ownership_offsets, games.ownership, np.int8),
+        _list_array(games.move_offsets, games.actions, np.int16),
+        _list_array(games.move_offsets, games.root_values, np.float32),
+        _list_array(games.move_offsets, games.best_values, np.float32),
+        _list_array(games.move_offsets + np.arange(games.num_games + 1), visit_offsets, np.int32),
+        _list_array(edges, games.visit_actions, np.int16),
+        _list_array(edges, games.visit_counts, np.uint16),
     ]
-    num_actions = str(records[0].visit_counts.shape[1]).encode()
+    num_actions = str(games.num_actions).encode()
     table = pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata({NUM_ACTIONS_KEY: num_actions}))
     file = io.BytesIO()
     pq.write_table(
         table,
         file,
-        row_group_size=len(records),  # one row group: its size is known before the pages are read
+        row_group_size=games.num_games,  # one row group: its size is known before the pages are read
         version="2.6",
         data_page_version="1.0",
         compression=COMPRESSION,
@@ -328,9 +357,12 @@ def _append(array: np.ndarray, values: np.ndarray) -> None:
     array[size:] = values
 
 
-def _list_array(offsets: Sequence[int] | np.ndarray, values: Sequence[np.ndarray], dtype: type) -> pa.ListArray:
-    flat = np.concatenate([value.astype(dtype, casting="unsafe") for value in values])
-    return pa.ListArray.from_arrays(_number_array(offsets, np.int32), _number_array(flat, dtype))
+def _joined(values: Sequence[np.ndarray], dtype: type) -> np.ndarray:
+    return np.concatenate([value.astype(dtype, casting="unsafe") for value in values])
+
+
+def _list_array(offsets: np.ndarray, values: np.ndarray, dtype: type) -> pa.ListArray:
+    return pa.ListArray.from_arrays(_number_array(offsets, np.int32), _number_array(values, dtype))
 
 
 # `pa.array` and `to_numpy` import pandas if it is installed: 0.4 s in each process that plays or reads shards.
@@ -341,8 +373,8 @@ def _number_array(values: Sequence[float] | np.ndarray, dtype: type) -> pa.Array
     return pa.Array.from_buffers(pa.from_numpy_dtype(data.dtype), len(data), [None, pa.py_buffer(data)])
 
 
-def _flag_array(values: Sequence[bool]) -> pa.BooleanArray:
-    bits = np.packbits(np.array(values, bool), bitorder="little")
+def _flag_array(values: np.ndarray) -> pa.BooleanArray:
+    bits = np.packbits(values, bitorder="little")
     return pa.BooleanArray.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
 
 

@@ -1,10 +1,15 @@
-"""Messages about illegal moves, for users. Not for the search, which uses the fast `legal_mask`."""
+"""Illegal moves of whole games, and messages about them. Not for the search, which uses the fast `legal_mask`."""
 
 import numpy as np
 
 from zero.games.coordinates import action_to_name
-from zero.games.position import BLACK, EMPTY, NUM_MOVES, History, Position, Rules
+from zero.games.go import is_legal_point
+from zero.games.position import BLACK, EMPTY, GO, NUM_MOVES, History, Position, Rules, reset
 from zero.games.rules import ended, legal_mask, play
+from zero.kernels import kernel
+
+NO_MOVE = -1
+"""Result of `first_illegal_move` for a game without one."""
 
 
 def why_illegal(rules: Rules, position: Position, history: History, action: int) -> str | None:
@@ -32,3 +37,24 @@ def why_illegal(rules: Rules, position: Position, history: History, action: int)
     boards = history.boards
     past = next(t for t in range(num_moves + 1) if np.array_equal(boards[t], boards[num_moves + 1]))
     return f"{start}it would repeat the position after move {past} (positional superko); play elsewhere first"
+
+
+@kernel
+def first_illegal_move(rules: Rules, position: Position, history: History, actions: np.ndarray) -> int:
+    """Number (from 0) of the first illegal action of a game, or NO_MOVE. Writes into `position` and `history`.
+
+    Unlike adjudication it tests the played point only, not the whole board. An action after the end is illegal. The
+    position is then the one in which the illegal action was played. Actions are within the range of the rules.
+    """
+    reset(rules, position, history)
+    for move in range(actions.shape[0]):
+        action = actions[move]
+        if ended(position):
+            return move
+        if action < rules.num_points:
+            if position.board[action] != EMPTY:
+                return move
+            if rules.game == GO and not is_legal_point(rules, position, history, action):
+                return move
+        play(rules, position, history, action)
+    return NO_MOVE

@@ -1,0 +1,94 @@
+"""Imported games as columns of `zero.data.records`, their origins, and the check of both.
+
+A game has no search. Its policy target is the move that was played, with one visit: so every reader of records sees one
+target per move, and training draws from all moves. The values of the search are the result of the game, seen by the
+player to move, so that a mix of both is the result. Ownership is empty: the area was counted by the players.
+"""
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zero.data.adjudication import ILLEGAL_MOVE, ILLEGAL_TARGET, MOVE_AFTER_END, adjudicate, violation_text
+from zero.data.dataset.manifest import ImportedGame
+from zero.data.records import COMPRESSION, COMPRESSION_LEVEL, GameColumns
+from zero.data.validation import NO_MOVE, Violation, moves_of
+from zero.games.position import Rules
+
+ORIGIN_SCHEMA = pa.schema(
+    [
+        pa.field("digest", pa.string(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("game", pa.int32(), nullable=False),
+        pa.field("result", pa.string(), nullable=False),
+        pa.field("komi", pa.float32()),
+        pa.field("rules", pa.string(), nullable=False),
+        pa.field("black_rating", pa.string(), nullable=False),
+        pa.field("white_rating", pa.string(), nullable=False),
+        pa.field("date", pa.string(), nullable=False),
+        pa.field("place", pa.string(), nullable=False),
+    ]
+)
+"""One row per game. `game` is the number in its file, from 1; the texts are those of the header."""
+MOVE_VIOLATIONS = (ILLEGAL_MOVE, ILLEGAL_TARGET, MOVE_AFTER_END)
+"""Violations by moves. The other ones compare the result with the board, and people agree on results."""
+
+
+def columns_of(rules: Rules, games: Sequence[ImportedGame], first_game: int) -> GameColumns:
+    """One or more games as columns, numbered from `first_game`."""
+    lengths = np.array([len(game.actions) for game in games])
+    actions = np.concatenate([np.array(game.actions, np.int16) for game in games])
+    move_offsets = np.concatenate([[0], np.cumsum(lengths)])
+    outcome = np.array([game.outcome for game in games], np.int8)
+    move = np.arange(len(actions)) - np.repeat(move_offsets[:-1], lengths)
+    values = (np.repeat(outcome, lengths) * np.where(move % 2 == 0, 1, -1)).astype(np.float32)
+    return GameColumns(
+        num_actions=rules.num_actions,
+        game=np.arange(first_game, first_game + len(games), dtype=np.int32),
+        black=tuple(game.black for game in games),
+        white=tuple(game.white for game in games),
+        outcome=outcome,
+        margin=np.array([game.margin for game in games], np.float32),
+        end=tuple(game.end for game in games),
+        never_resigns=np.zeros(len(games), np.bool_),
+        ownership_offsets=np.zeros(len(games) + 1, np.int64),
+        ownership=np.zeros(0, np.int8),
+        move_offsets=move_offsets,
+        actions=actions,
+        root_values=values,
+        best_values=values,
+        visit_offsets=np.arange(len(actions) + 1),
+        visit_actions=actions,
+        visit_counts=np.ones(len(actions), np.uint16),
+    )
+
+
+def write_origins(games: Sequence[ImportedGame]) -> bytes:
+    """The Parquet file of the origins of one or more games."""
+    columns = {field.name: [getattr(game, field.name) for game in games] for field in ORIGIN_SCHEMA}
+    file = io.BytesIO()
+    table = pa.Table.from_pydict(columns, schema=ORIGIN_SCHEMA)
+    pq.write_table(table, file, version="2.6", compression=COMPRESSION, compression_level=COMPRESSION_LEVEL)
+    return file.getvalue()
+
+
+def dataset_violations(games: GameColumns, rules: Rules) -> list[Violation]:
+    """Violations of the rules by moves, and targets other than the played move; empty if there are none."""
+    if games.num_actions != rules.num_actions:
+        text = f"its moves are out of {games.num_actions} actions, the game has {rules.num_actions}"
+        return [Violation("rules", int(games.game[0]), NO_MOVE, text)]
+    found = adjudicate(rules, games)
+    violations = [
+        Violation(
+            "rules", int(games.game[i]), int(found.violation_move[i]), violation_text(rules, games, found, int(i))
+        )
+        for i in np.flatnonzero(np.isin(found.violation, MOVE_VIOLATIONS))
+    ]
+    moves = moves_of(games)
+    for index in np.flatnonzero((moves.total != 1) | (moves.played != 1)):
+        text = "the policy target is not the played move"
+        violations.append(Violation("targets", int(games.game[moves.game[index]]), int(moves.move[index]), text))
+    return violations

@@ -1,0 +1,55 @@
+"""Reads a dataset of imported games, for training and evaluation."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from zero.data.dataset.manifest import Dataset, DatasetFile, SplitName
+from zero.data.records import GameColumns, Limits, concatenate, read_records
+from zero.data.window import size_mismatch
+from zero.errors import StorageError
+from zero.games.position import Rules
+from zero.games.rules import rules_of
+from zero.storage.files import checked_path, read_manifest
+
+
+def read_dataset(folder: Path) -> Dataset:
+    """The manifest of a dataset.
+
+    Raises:
+      StorageError: the folder is not a dataset of this version.
+    """
+    return read_manifest(folder, Dataset)
+
+
+def read_split(folder: Path, dataset: Dataset, split: SplitName) -> GameColumns:
+    """The games of a split, in the order of their digests, with all files checked.
+
+    The memory holds all of them: about 18 bytes per move and 100 per game.
+
+    Raises:
+      StorageError: a file is missing or corrupt, or the split holds no games.
+    """
+    if not any(file.split == split for file in dataset.files):
+        raise StorageError(f"{folder} has no games for {split}; import more games, or with another --split")
+    return concatenate(parts_of(folder, dataset, split))
+
+
+def parts_of(folder: Path, dataset: Dataset, split: SplitName) -> Iterator[GameColumns]:
+    """The games of a split, file by file.
+
+    Raises:
+      StorageError: a file is missing or corrupt.
+    """
+    rules = rules_of(dataset.game)
+    for file in dataset.files:
+        if file.split == split:
+            yield _part(folder, file, rules)
+
+
+def _part(folder: Path, file: DatasetFile, rules: Rules) -> GameColumns:
+    path = checked_path(file.games, folder)
+    limits = Limits(file.num_games, file.num_positions + file.num_games)
+    columns = read_records(path.read_bytes(), str(path), limits)
+    if mismatch := size_mismatch(columns, file.num_games, file.num_positions, file.first_game, rules):
+        raise StorageError(f"{path}: {mismatch}; get it again with `dvc checkout --force`")
+    return columns
