@@ -18,6 +18,7 @@ WALL = 2
 
 NUM_HISTORY = 8
 """Number of positions in the network's input (paper, Methods, 'Neural network architecture')."""
+# One plane for each colour and position, and one for the player to move.
 NUM_PLANES = 2 * NUM_HISTORY + 1
 WORD_BITS = 64
 
@@ -97,6 +98,7 @@ def new_position(rules: Rules, *lead: int) -> Position:
 
 def new_history(rules: Rules, *lead: int) -> History:
     """The history of a game without moves; `lead` are leading axes, such as G."""
+    # Enough for simulations too: the rules end a game at `max_moves`, wherever the search starts.
     length = rules.max_moves + 1
     return History(
         hashes=np.zeros((*lead, length), np.uint64), boards=np.zeros((*lead, length, 2, rules.num_words), np.uint64)
@@ -107,6 +109,7 @@ def new_history(rules: Rules, *lead: int) -> History:
 def reset(rules: Rules, position: Position, history: History) -> None:
     """Sets up the empty board. Writes into `position` and `history`."""
     position.board[: rules.num_points] = EMPTY
+    # The chain arrays keep old data: `go.place_stone` initialises the entries of a point that gets a stone.
     position.removed[:] = 0
     position.state[:] = 0
     position.state[TO_PLAY] = BLACK
@@ -163,4 +166,5 @@ def flip_bit(board: np.ndarray, point: int) -> None:
 @inline_kernel
 def side(colour: int) -> int:
     """Index of the keys and bitboards of a colour: 0 for Black, 1 for White."""
+    # +1 becomes 0 and -1 becomes 1, without a branch.
     return (1 - colour) >> 1
