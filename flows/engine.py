@@ -90,6 +90,7 @@ class Engine:
         runner = self._runner or self._connect()
         runs = []
         for given, needed in zip(parameters, resources, strict=True):
+            # Local workers play with the code of the workspace, so the code that they announce does not matter.
             with dask.annotate(priority=priority, **({} if self.is_local else {"resources": needed})):
                 runs.append(runner.submit(task, given))
         return runs
@@ -136,6 +137,7 @@ class Engine:
             runner = DaskTaskRunner(address=self._reachable_scheduler())
         self._runner = self._stack.enter_context(runner)
         get_run_logger().info(f"dashboard of Dask: {runner.client.dashboard_link}")
+        # Before the first task, so that no progress is missed.
         runner.client.subscribe_topic(PROGRESS_TOPIC, self._note_progress)
         return runner
 

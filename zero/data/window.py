@@ -40,6 +40,7 @@ def shard_mismatch(columns: GameColumns, ref: ShardRef, rules: Rules) -> str | N
             f"it holds {columns.num_games} games and {columns.num_positions} positions, "
             f"its manifest says {ref.num_games} and {ref.num_positions}"
         )
+    # The digest proves that the file is the manifest's; this shows whether the manifest tells the truth about it.
     if not np.array_equal(columns.game, np.arange(ref.first_game, ref.first_game + ref.num_games)):
         return f"its games are not numbered from {ref.first_game}"
     if lengths.min() < 1 or lengths.max() > rules.max_moves:

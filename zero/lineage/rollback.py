@@ -82,6 +82,7 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
     text = committed_ledger(workspace)
     ledger = parse_ledger(text, LEDGER_FILE)
     head = ledger[-1]
+    # An earlier call made this commit and was killed afterwards, so only the rest is left to do.
     if head.source is not None and head.source.tag == tag and head.kind == "rollback":
         return advanced(workspace, head, head)
     known = entry_of(ledger, _check_older(head, tag))
@@ -91,6 +92,7 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
         restored = restore_next_state(home, tag, Path(scratch) / "source")
         if restored.entry != known:
             raise LineageError(f"tag {tag} is not part of the history of {head.lineage}; `zero audit` reports why")
+        # Before anything in the workspace changes.
         check_trainee(read_manifest(Path(scratch) / "source" / TRAINEE_DIR, Checkpoint), load_params(workspace))
         for out in STATE_DIRS:
             shutil.copyfile(Path(scratch) / "source" / f"{out}.dvc", workspace / f"{out}.dvc")

@@ -62,6 +62,7 @@ def check_workspace(workspace: Path) -> None:
             f"switch back with `git -C {workspace} checkout lineage/{lineage}`"
         )
     for line in git(workspace, "status", "--porcelain", "--untracked-files=all").splitlines():
+        # git quotes paths with unusual characters.
         path = line[3:].strip('"')
         if line.startswith("??") and not path.startswith(GENERATED):
             raise LineageError(
@@ -96,6 +97,7 @@ def writer_lock(workspace: Path) -> Iterator[None]:
     except OSError as error:
         raise LineageError(f"cannot write {path}: {error.strerror}") from None
     with file:
+        # The content is the holder's process number, for the message below and for the children of the holder.
         file.seek(0)
         holder = file.read().strip()
         # the variable tells a child which process holds the lock, so that a stage can run below `zero` itself

@@ -317,7 +317,7 @@ def _trunk(spec: NetworkSpec) -> nn.Sequential:
     stem = Layer(spec.num_planes, channels)
     if spec.network.tower == "shallow":  # here the stem counts as one of the `num_blocks`
         return nn.Sequential(stem, *(Layer(channels, channels) for _ in range(num_blocks - 1)))
-    # `convolutional` is the paper's comparison without skip connections (Figure 4, `conv`).
+    # `plain` is the form without skip connections that the paper compares (Figure 4, `conv`).
     skip = spec.network.tower == "residual"
     num_plain = num_blocks // 2 if spec.network.global_pooling else num_blocks
     blocks = [Block(channels, skip) if i < num_plain else PooledBlock(channels, skip) for i in range(num_blocks)]

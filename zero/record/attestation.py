@@ -198,6 +198,7 @@ def _attestation(generation: Generation, kind: str, tag: str, parts: Parts, engi
     """An attestation with what all kinds share: parameters, profile, commit of the sources, package lock."""
     params = generation.read_params()
     lineage, _, number = tag.rpartition("/gen-")
+    # The commit that the stages ran on; the commit of the generation does not exist yet (docs/decisions/0002).
     head = git(generation.files.repository, "rev-parse", "HEAD").strip()
     constraints = required(generation.file(CONSTRAINTS_FILE), CONSTRAINTS_FILE)
     return Attestation(

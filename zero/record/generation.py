@@ -285,11 +285,13 @@ class Generation:
         if self.parent is None:
             return {}
         reader = self._committed.reader
+        # At the parent: the stages ran before the commit of the generation existed.
         blobs = reader.files(f"{self.parent}:zero")
         found = {}
         for name, stage in self.stages.items():
             deps = [str(each.get("path")) for each in stage.get("deps", ())]
             below = tuple(dep.removeprefix("zero/") for dep in deps if dep.startswith("zero/"))
+            # The slashes keep `data` from matching a module such as `database.py`.
             chosen = [
                 path for path in blobs if path.endswith(".py") and any(f"{path}/".startswith(f"{d}/") for d in below)
             ]

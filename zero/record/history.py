@@ -110,6 +110,7 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
     tags = [tag for tag in project.tags if TAG_PATTERN.match(tag)]
     lost = source.head is None and bool(tags)
     if lost:
+        # By length first: as text, gen-10000 sorts before gen-9999.
         newest = max(tags, key=lambda tag: (len(tag), tag))
         source = project = project._replace(head=project.tags[newest])
     if source.head is None:

@@ -45,6 +45,7 @@ def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
             entry = LedgerEntry.model_validate_json(line)
         except ValidationError:
             raise LineageError(f"{source}, line {number} is not a ledger entry; {_restore(source)}") from None
+        # Canonical JSON is ASCII: other characters come from bytes that were damaged and replaced when decoded.
         if not (line.endswith("\n") and line.isascii()):
             raise LineageError(f"{source}, line {number} is truncated or corrupt; {_restore(source)}")
         first = entries[0].generation if entries else entry.generation

@@ -74,6 +74,7 @@ class GitReader:
         """
         if self.object_name(tree) is None:
             return {}
+        # `-z`: without it git quotes paths with unusual characters.
         listed = git(self.repository, "--no-replace-objects", "ls-tree", "-r", "-z", tree)
         lines = (line.partition("\t") for line in listed.split("\0") if line)  # `<mode> <type> <name>`, tab, path
         return {path: entry.split()[-1] for entry, _, path in lines}
@@ -226,6 +227,7 @@ def _objects_dir(repository: Path) -> str:
 
 
 def _digests(path: Path) -> Digests | None:
+    # One pass for both: DVC names the object by MD5, the manifests name it by SHA-256.
     md5, sha256, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0
     try:
         with path.open("rb") as file:

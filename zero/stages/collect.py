@@ -118,6 +118,7 @@ def take_shard(spec: ShardSpec, store: Store) -> CheckedShard | list[Violation]:
     if stored is None:
         return []
     try:
+        # With limits: a worker's bytes are not trusted before they are checked.
         games = read_records(stored.data, f"shard {spec.key()[:12]}", size_limits(spec))
     except StorageError as error:
         return [Violation("file", spec.first_game, NO_MOVE, str(error))]
