@@ -92,6 +92,7 @@ def stream_violations(new: Sequence[Opening], old: Sequence[Opening], expected: 
     """
     if not (expected.search.random_symmetry and expected.root_noise):
         return []
+    # Empty values are left out: they cannot show which stream a game was played from.
     seen = {opening.values: opening for opening in old if opening.values}
     violations = []
     for opening in new:

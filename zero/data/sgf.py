@@ -143,6 +143,7 @@ def main_lines(text: str) -> Iterator[list[Node]]:
     Raises:
       ZeroError: a game has a syntax error; the message has the line.
     """
+    # One kind of line break, so that an escaped one is always the two characters that `unescape` expects.
     text, end = text.replace("\r\n", "\n").replace("\r", "\n"), 0
     while start := re.compile(r"\(\s*;").search(text, end):
         end, nodes = _main_line(text, start.start())
@@ -198,6 +199,7 @@ def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
         if mark == "(":
             if num_children and node is None and not num_children[-1]:
                 raise _syntax_error(text, position, "a variation without a node")
+            # The main line continues in the first child of each tree. The others are parsed only to find their ends.
             on_main_line.append(on_main_line[-1] and (not num_children or num_children[-1] == 0))
             if num_children:
                 num_children[-1] += 1
@@ -219,6 +221,7 @@ def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
             raise _syntax_error(text, position, "a property outside of a node")
         elif name is not None:
             values = []
+            # Before FF[4], lower-case letters in names were allowed and ignored: `Black` is `B`.
             node.append(("".join(letter for letter in name if letter.isupper()), values))
         elif values is None:
             raise _syntax_error(text, position, "a value without a property")

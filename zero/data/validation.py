@@ -153,11 +153,11 @@ def plane_violations(planes: np.ndarray, before: np.ndarray | None, board: np.nd
     found = []
     if (own & other).any():
         found.append("a point belongs to both players")
-    # The players alternate, so the planes of the player to move were those of the opponent one move ago.
     if not (planes[NUM_PLANES - 1] == (mover == BLACK)).all():
         found.append("the colour plane does not match the player to move")
     if not (np.array_equal(own[0], board == mover) and np.array_equal(other[0], board == -mover)):
         found.append("the newest planes do not match the stones on the board")
+    # The players alternate: own planes of now are the opponent's planes of the move before, and the reverse.
     earlier = np.zeros_like(planes) if before is None else before
     if not (
         np.array_equal(own[1:], earlier[1 : 2 * NUM_HISTORY - 2 : 2])

@@ -210,6 +210,7 @@ def repeats_position(rules: Rules, position: Position, history: History, point: 
     """True if a stone on `point` (not a suicide) repeats a past position: positional superko."""
     colour = position.state[TO_PLAY]
     time = position.state[NUM_MOVES]
+    # The hash after the move, from the keys that it would add and remove: the move is not played.
     key = history.hashes[time] ^ rules.zobrist[side(colour), point]
     if captures:
         for i in range(4):

@@ -18,7 +18,6 @@ WALL = 2
 
 NUM_HISTORY = 8
 """Number of positions in the network's input (paper, Methods, 'Neural network architecture')."""
-# One plane for each colour and position, and one for the player to move.
 NUM_PLANES = 2 * NUM_HISTORY + 1
 WORD_BITS = 64
 
@@ -166,5 +165,4 @@ def flip_bit(board: np.ndarray, point: int) -> None:
 @inline_kernel
 def side(colour: int) -> int:
     """Index of the keys and bitboards of a colour: 0 for Black, 1 for White."""
-    # +1 becomes 0 and -1 becomes 1, without a branch.
     return (1 - colour) >> 1

@@ -218,7 +218,6 @@ def _note_costs(workspace: Path, entry: LedgerEntry) -> list[str]:
     except ZeroError as error:
         log.warning("generation %d: cannot note its costs: %s", entry.generation, error)
         return []
-    # Forced: an earlier, killed call may have pushed a note with other costs.
     return [f"+{notes_ref(entry.lineage)}"]
 
 

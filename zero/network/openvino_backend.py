@@ -207,7 +207,6 @@ class Graph:
         return self._ops.reshape(y, [batch, int(np.prod(rest))], False)
 
     def _convolution(self, layer: nn.Module, x: Node) -> Node:
-        # A ConvNorm here would be an unfolded network, whose normalisation this graph would silently drop.
         assert isinstance(layer, nn.Conv2d), "the network is not folded"
         padding = list(layer.padding)
         y = self._ops.convolution(x, numbers_of(layer.weight), [1, 1], padding, padding, [1, 1])

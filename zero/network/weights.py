@@ -97,6 +97,7 @@ def parse_tensors(data: bytes, what: str) -> tuple[dict[str, Tensor], str]:
     """
     try:
         tensors = safetensors.torch.load(data)
+        # `safetensors.torch.load` does not return the metadata, so they are read from the header.
         length = int.from_bytes(data[:HEADER_LENGTH_BYTES], "little")
         header = json.loads(data[HEADER_LENGTH_BYTES : HEADER_LENGTH_BYTES + length])
         return tensors, str(header["__metadata__"][METADATA_KEY])

@@ -243,6 +243,7 @@ def _record(records: Records, settings: PlaySettings, digests: Sequence[str], ga
     number = settings.first_game + game
     # As in `player_of`: player 0 has Black in games of even number.
     black = number % 2 if settings.num_players == 2 else 0
+    # Copies: a view of one game would keep the arrays of all games of the shard in memory.
     return GameRecord(
         actions=records.actions[game, :moves].copy(),
         visit_counts=records.visit_counts[game, :moves].copy(),

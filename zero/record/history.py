@@ -182,6 +182,7 @@ def _repository(folder: Path, lineage: str) -> Repository:
     listed = git(
         folder, "for-each-ref", "--format=%(refname:strip=2) %(objectname) %(*objectname)", f"refs/tags/{lineage}/gen-*"
     )
+    # The third field is the commit of an annotated tag, and empty for a plain one: the last word is the commit of both.
     tags = {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
     return Repository(folder, head, tags)
 

@@ -100,7 +100,6 @@ def begin_gumbel_search(
     """
     gumbel, logit, base_visits = roots.gumbel[tree], roots.logit[tree], roots.base_visits[tree]
     index_root(trees, tree)
-    # The order of the edges depends on earlier visits in a reused tree; the order of the actions does not.
     for a in range(trees.edge_of.shape[0]):
         e = trees.edge_of[a]
         gumbel[a] = 0.0

@@ -45,6 +45,7 @@ class Trees(NamedTuple):
 
 def new_trees(num_trees: int, max_nodes: int, num_actions: int, pass_wins: bool = False) -> Trees:
     """Empty trees of at most `max_nodes` nodes each."""
+    # The operating system provides zeros page by page, so a tree takes memory only as nodes are added.
     edges = (num_trees, max_nodes, num_actions)
     return Trees(
         action=np.zeros(edges, np.int16),
@@ -197,7 +198,6 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
     num_nodes = trees.num_nodes[tree]
     number = trees.renumbering
     for node in range(num_nodes):
-        # What is dropped here are the newest nodes. Their edges keep counts and values, and lose only the child.
         number[node] = NO_CHILD
     number[root] = 0
     kept = 0
@@ -205,6 +205,7 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
     for node in range(root, num_nodes):
         if number[node] == NO_CHILD:
             continue
+        # What is dropped here are the newest nodes. The edges to them keep counts and values, and lose only the child.
         if kept == max_kept:
             number[node] = NO_CHILD
             continue

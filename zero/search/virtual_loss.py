@@ -108,6 +108,7 @@ def select_leaves(
         row = pending.num_pending[0]
         load(roots, 0, position)
         if trees.num_nodes[tree] == 0:
+            # The evaluation of the root has an empty path: it is backed up nowhere and is not a simulation.
             pending.path.length[row] = 0
             leaf = make_node(rules, trees, tree, position, history, pending.mask)
         elif pending.simulations_left[0] == 0:
@@ -210,6 +211,7 @@ def _select_edge(
         if node == 0:
             return select_root_edge(roots, trees, tree, roots.num_simulations[tree] - pending.simulations_left[0])
         return select_gumbel_edge(roots, trees, tree, node)
+    # The same kernel as in lock-step games, so that one leaf at a time gives the same tree to the last bit.
     if num_in_flight == 0:
         return select_edge(trees, tree, node, c_puct, settings.fpu_from_parent)
     action, prior = trees.action[tree, node], trees.prior[tree, node]
@@ -223,6 +225,7 @@ def _select_edge(
     best, best_score = 0, np.float32(-np.inf)
     for e in range(visited):
         extra = settings.virtual_loss * pending.roots.in_flight[e]
+        # With a virtual loss of 0, an edge that has only simulations in flight has no visits here.
         visits = np.float32(visit_count[e] + extra)
         # Each virtual loss is a visit of value -1 for the player to move at the node.
         q_value = (value_sum[e] - np.float32(extra)) / visits if visits > np.float32(0.0) else fpu

@@ -164,6 +164,7 @@ def cost_points(generation: Generation) -> list[Point]:
     if generation.costs is None:
         return []
     numbers: dict[str, float] = {}
+    # Without a stage in the name: the sum over the stages.
     for prefix, costs in (("", generation.costs.total()), *generation.costs.stages.items()):
         for name in COST_METRICS:
             if (value := getattr(costs, name)) is not None:
@@ -459,6 +460,7 @@ def _stage_points(generation: Generation) -> dict[str, list[Point]]:
     assert decision is not None, "generation 0 has no stages"
     curve, training = training_curve(generation), training_numbers(generation)
     curves = {point.name for point in curve} | {"step"}
+    # The curve has its metrics at every step already; only the others are added at the last step.
     finals = {name: value for name, value in training.items() if name not in curves}
     return {
         "selfplay": _at(generation.number, selfplay_numbers(generation)),
