@@ -203,6 +203,7 @@ def finish(workspace: Path, entry: LedgerEntry) -> None:
     # The data before the refs: whoever sees the tag can fetch what it names.
     dvc(workspace, "push", "--quiet")
     refs = [f"lineage/{entry.lineage}", tag, *_note_costs(workspace, entry)]
+    # All refs or none, so that the project never has a tag without its branch.
     git(workspace, "push", "--quiet", "--atomic", "origin", *refs)
     roll_forward(workspace, entry)
 
@@ -228,6 +229,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     if generation.number != number or not (workspace / GATING_METRICS).exists():
         raise unfinished
     decision = required(generation.decision, workspace / GATING_METRICS)
+    # `dvc status` finds stages that ran with other code, parameters or inputs than the commit would contain.
     if decision.generation != number or dvc(workspace, "status").strip() != UP_TO_DATE:
         raise unfinished
     text = committed_ledger(workspace)

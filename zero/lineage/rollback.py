@@ -118,6 +118,8 @@ def branch(home: Path, tag: str, lineage: str) -> Advanced:
         rewrite_window_manifest(building, lineage, restored)
         entry = _write_record(building, "branch", lineage, restored.entry.generation, restored, None, "")
         commit_record(building, f"{lineage}: generation {entry.generation}, branched from {tag}")
+        # Pushed before the folder gets its name. After a crash in between, `_branched_before` restores it from the
+        # branch.
         finish(building, entry)
         for folder in ("data", "models"):
             shutil.rmtree(building / folder, ignore_errors=True)  # the source's, which DVC's cache keeps
@@ -136,6 +138,7 @@ def restore_next_state(home: Path, tag: str, folder: Path) -> RestoredState:
     checkout_generation(home, tag, folder, needed)
     if missing := [out for out in needed if not (folder / out / MANIFEST_FILE).exists()]:
         dvc(folder, "pull", "--quiet", *missing)
+    # The commit of a decision has the state that its stages began with; other commits have the next state already.
     if entry.kind == "decision":
         roll_forward(folder, entry)
     commit = git(folder, "rev-parse", "HEAD").strip()

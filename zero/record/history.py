@@ -116,6 +116,7 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
     if source.head is None:
         known = ", ".join(known_lineages(home)) or "none yet"
         raise LineageError(f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`")
+    # First parents only: merges bring in commits of the project's code, which are not the lineage's history.
     commits = git(source.folder, "rev-list", "--first-parent", source.head).split()
     with ExitStack() as stack:
         reader = stack.enter_context(GitReader(source.folder, also=home))

@@ -213,6 +213,7 @@ def read_bytes(path: Path) -> bytes | None:
 def source_digest(files: Mapping[str, bytes]) -> str:
     """Digest of sources by their path below `zero/`, equal to that of `zero.stages.spec`."""
     digest = hashlib.sha256()
+    # As paths, like `zero.stages.spec`: by their parts, `a/b` comes before `a-b`; as text it would come after.
     for path in sorted(files, key=PurePosixPath):
         digest.update(path.encode() + b"\0" + files[path] + b"\0")
     return digest.hexdigest()

@@ -43,6 +43,7 @@ class CheckedShard(NamedTuple):
 
 def missing_shards(specs: Sequence[ShardSpec], store: Store) -> list[ShardSpec]:
     """The specifications whose shard is missing or corrupt in the store."""
+    # Each shard is read and not only listed, so that a corrupt one is quarantined now and played again.
     return [spec for spec in specs if store.get_shard(spec.key()) is None]
 
 

@@ -218,6 +218,7 @@ def train(
     training = params.training
     directory = checkpoint_dir(folder, sha256_bytes(canonical_json(origin)))
     first_step, last_step = trainee.step, trainee.step + training.num_steps
+    # Each process reads the same files, so all of them start from equal weights.
     start = load_checkpoint(directory) or _trainee_checkpoint(trainee, folder / TRAINEE_DIR)
     with flush_denormals():
         learner = _learner(params, start, peers)

@@ -82,6 +82,7 @@ class Store:
                 f"cannot open the store {url!r}: {error}; set ZERO_STORE to a folder or an s3:// URL"
             ) from None
         self._root = str(root).rstrip("/")
+        # A string or a tuple, depending on the version of fsspec.
         self._local = self._files.protocol in ("file", ("file", "local"))
         self.url = url
 

@@ -186,6 +186,7 @@ class Experiment:
             run_id=run_id,
             tags=version.tags,
             description=version.note,
+            # A version is ready at once here; by default the client polls for up to five minutes.
             await_creation_for=0,
             model_id=model.model_id,
         )
@@ -236,6 +237,7 @@ def model_weights(uri: str, name: str, alias: str | None, version: str | None) -
     """
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     found = None
+    # MLflow reports a missing alias as an invalid parameter, and a missing model or version as not existing.
     with unless("RESOURCE_DOES_NOT_EXIST"), unless("INVALID_PARAMETER_VALUE"):
         found = client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, version)
     if found is None:
