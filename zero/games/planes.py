@@ -53,7 +53,7 @@ def write_planes(rules: Rules, position: Position, history: History, symmetry: i
                 plane[word] = np.uint64(0)
             if i > time:
                 continue
-            # Colours are exchanged for White, so that the network always sees its own stones in the even planes.
+            # For White the colours are exchanged: the network sees the stones of the player to move in the even planes.
             board = history.boards[time - i, side(colour if whose == 0 else -colour)]
             for word in range(rules.num_words):
                 bits = board[word]

@@ -282,6 +282,7 @@ def check_tag(home: Path, tag: str) -> None:
 
 
 def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
+    # These import torch, which nothing else here needs.
     from zero.network.optimizer import new_optimizer, optimizer_bytes
     from zero.network.weights import new_network, weights_bytes
     from zero.record.attestation import state_attestation, write_attestation
@@ -293,6 +294,7 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     for directory in (champion_dir, trainee_dir):
         write_atomic(directory / WEIGHTS_FILE, weights_bytes(model))
     write_atomic(trainee_dir / OPTIMIZER_FILE, optimizer_bytes(new_optimizer(params.training, model), model))
+    # Valid in both folders, whose weight files have the same name and content.
     weights = file_ref(champion_dir / WEIGHTS_FILE, champion_dir)
     write_manifest(champion_dir, Champion(generation=0, network=params.network, weights=weights))
     origin = Origin(

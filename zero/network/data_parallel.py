@@ -75,7 +75,7 @@ class Peers:
             # One all-reduce of a flat copy: a collective operation has a fixed cost, whatever its size.
             flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
             distributed.all_reduce(flat)
-            # gloo, the backend on CPUs, has no average, only a sum.
+            # gloo, the backend on CPUs, has no average among its reductions.
             flat /= self.size
             pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
             for tensor, piece in zip(tensors, pieces, strict=True):

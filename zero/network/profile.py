@@ -163,6 +163,7 @@ def execution_profile(profile: ProfileParams) -> dict[str, str]:
         "training_processes": str(profile.training_processes),
         "python": platform.python_version(),
         **{library: version(library) for library in libraries},
+        # Last, so that the name of the GPU replaces that of the CPU's architecture.
         **(_gpu_profile() if profile.device == "cuda" else {}),
     }
 

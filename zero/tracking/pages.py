@@ -444,6 +444,7 @@ def _health_notes(generation: Generation) -> list[str]:
 def _common_tags(generation: Generation) -> dict[str, str]:
     tags = {
         "zero.tag": generation.tag,
+        # Tells runs of another history of the lineage: `backfill` does not delete those.
         "zero.ledger": sha256_bytes(canonical_line(entry_of(generation))),
         "mlflow.source.name": generation.tag,
         "mlflow.source.type": "PROJECT",
