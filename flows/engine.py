@@ -122,6 +122,7 @@ class Engine:
         except CommClosedError as error:
             raise LostError(f"the Dask scheduler was lost: {error}") from None
         finally:
+            # Also after an error of one task: no one would collect the results of the others.
             self.cancel([run for run in runs if not run.wrapped_future.done()])
 
     def cancel(self, runs: Runs) -> None:
@@ -149,6 +150,7 @@ class Engine:
         logging.getLogger("distributed").setLevel(logging.WARNING)  # its lines would fill the log of the flow
         security = Security.temporary()
         options = {
+            # One task at a time, because a worker has one child that plays.
             "nthreads": 1,
             "preload": ["flows.workers"],
             "local_directory": str(self._log_dir),

@@ -42,6 +42,7 @@ from zero.storage.vcs import configure_dvc, dvc, git
 
 GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
 """Paths that a generation in progress changes in the workspace. All other changes must be committed."""
+# Both files are in .git, where neither `git status` nor DVC sees them.
 WRITER_LOCK_FILE = "zero.lock"
 STOP_FILE = "zero-stop"
 WRITER_VARIABLE = "ZERO_WRITER"

@@ -104,6 +104,7 @@ def scheduled_rate(schedule: Sequence[LearningRateStep], step: int, warmup_steps
 
     During the warm-up it rises linearly from 1 / `warmup_steps` of the scheduled rate to the full rate.
     """
+    # The entries ascend (`TrainingParams` checks it), so the last one that has begun counts.
     rate = [entry.learning_rate for entry in schedule if entry.from_step <= step][-1]
     return rate * min(1.0, (step + 1) / warmup_steps) if warmup_steps else rate
 

@@ -132,6 +132,7 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
             agreed=project.head is None or project.head in commits,
             commits=frozenset(commits),
             versions=versions,
+            # Sorted, because a set has no order and the audit must report the same twice.
             tagged=tuple(_version(reader, each) for each in sorted(tagged - {each.commit for each in versions})),
             draft=_draft(folder) if source is workspace else None,
         )
@@ -179,6 +180,7 @@ def _repository(folder: Path, lineage: str) -> Repository:
     branches = dict(line.split() for line in names.splitlines())
     head = branches.get(f"refs/heads/lineage/{lineage}")
     if head is None:
+        # A branch that was only fetched exists as that of a remote.
         head = next((commit for name, commit in branches.items() if name.endswith(f"/lineage/{lineage}")), None)
     listed = git(
         folder, "for-each-ref", "--format=%(refname:strip=2) %(objectname) %(*objectname)", f"refs/tags/{lineage}/gen-*"

@@ -78,6 +78,7 @@ class Experiment:
 
     def log_points(self, run: Any, points: list[Point], timestamp: int) -> None:
         """Adds metrics to a run."""
+        # One time for all points, that of the run, so that runs that are written again are equal.
         metrics = [Metric(point.name, point.value, timestamp, point.step) for point in points]
         for start in range(0, len(metrics), METRICS_PER_CALL):
             self._client.log_batch(run.info.run_id, metrics=metrics[start : start + METRICS_PER_CALL])

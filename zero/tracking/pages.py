@@ -348,6 +348,7 @@ def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
         )
     if entry.decision is None:
         return f"The initial random network of lineage {entry.lineage}."
+    # A decision is never the first line of a ledger, so the entry before it exists.
     champions = {earlier.generation: earlier.champion_generation for earlier in ledger}
     match, (low, high) = entry.decision.match, entry.decision.match.interval
     return (
