@@ -110,6 +110,7 @@ def _run(folder: Path, name: str, module: Sequence[str], on_line: Listener, text
                 tail = [*tail, line][-NUM_TAIL_LINES:]
                 on_line(line)
         status = child.wait()
+    # The supervisor adds 128 to the number of a signal, as a shell does; 255 is DVC's own status for an error.
     if status < 0 or (status > SIGNALLED and status != 255) or (status and any(KILLED.search(line) for line in tail)):
         raise WorkerError(f"{name} was killed; {_log_tail(tail)}")
     if status:

@@ -90,6 +90,7 @@ class Engine:
         runner = self._runner or self._connect()
         runs = []
         for given, needed in zip(parameters, resources, strict=True):
+            # Local workers play with the code of the workspace, so the code that they announce does not matter.
             with dask.annotate(priority=priority, **({} if self.is_local else {"resources": needed})):
                 runs.append(runner.submit(task, given))
         return runs
@@ -121,6 +122,7 @@ class Engine:
         except CommClosedError as error:
             raise LostError(f"the Dask scheduler was lost: {error}") from None
         finally:
+            # Also after an error of one task: no one would collect the results of the others.
             self.cancel([run for run in runs if not run.wrapped_future.done()])
 
     def cancel(self, runs: Runs) -> None:
@@ -136,6 +138,7 @@ class Engine:
             runner = DaskTaskRunner(address=self._reachable_scheduler())
         self._runner = self._stack.enter_context(runner)
         get_run_logger().info(f"dashboard of Dask: {runner.client.dashboard_link}")
+        # Before the first task, so that no progress is missed.
         runner.client.subscribe_topic(PROGRESS_TOPIC, self._note_progress)
         return runner
 
@@ -147,6 +150,7 @@ class Engine:
         logging.getLogger("distributed").setLevel(logging.WARNING)  # its lines would fill the log of the flow
         security = Security.temporary()
         options = {
+            # One task at a time, because a worker has one child that plays.
             "nthreads": 1,
             "preload": ["flows.workers"],
             "local_directory": str(self._log_dir),

@@ -89,6 +89,7 @@ def playing_ahead(turn: Turn, params: Params, engine: Engine) -> Iterator[None]:
     if not params.selfplay.overlap:
         yield
         return
+    # With the lowest priority (`flows.engine.PRIORITIES`), so that this generation's work goes first.
     runs = submit_shards(turn, "selfplay-ahead", plan(turn, "selfplay-ahead"), engine)
     try:
         yield

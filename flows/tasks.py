@@ -103,6 +103,7 @@ def play_missing_shards(turn: Turn, stage: str, engine: Engine) -> Runs:
             receipts: list[ShardReceipt] = engine.wait(runs, partial(_show, bar, keys))
         except LostError as error:
             get_run_logger().warning(f"{error}; submitting the missing shards of {stage} again")
+            # The next round connects again, and asks the store what is missing.
             engine.close()
             continue
         for receipt in receipts:

@@ -111,6 +111,7 @@ def code_resource(stage: str, code: str, lock_file: str) -> str:
 
 def dask_setup(worker: Worker) -> None:
     """Dask calls this when a worker with this preload starts: announces the code that the worker can run."""
+    # Code and packages are part of a shard's key, so only equal ones can play it.
     lock_file = lock_file_digest()
     names = [code_resource(stage, code_digest(stage), lock_file) for stage in STAGES]
     # Not `worker.set_resources`: the scheduler does not know the worker yet. It is told when the worker registers.

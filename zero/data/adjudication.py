@@ -182,6 +182,7 @@ def _replay(
 @kernel
 def _is_legal(rules: Rules, mask: np.ndarray, action: int) -> bool:
     """True if a number is an action and the mask allows it."""
+    # The range comes first, because kernels read without bounds checks.
     return bool(0 <= action < rules.num_actions and mask[action])
 
 
@@ -190,6 +191,7 @@ def _judge_end(rules: Rules, position: Position, game: int, resigned: bool, foun
     """Derives the result of a game from its last position. Writes into `found` and the position's buffers."""
     if resigned:
         found.end[game] = END_RESIGNATION
+        # The player to move resigned, so the other colour has won.
         found.outcome[game] = -position.state[TO_PLAY]
         return
     found.outcome[game] = outcome(rules, position)
@@ -209,6 +211,7 @@ def _compare(rules: Rules, games: Games, game: int, moves: int, found: Adjudicat
         _note(found, game, WRONG_END, moves)
     elif games.outcome[game] != found.outcome[game]:
         _note(found, game, WRONG_OUTCOME, moves)
+    # Both are float32 of the same computation, so they are equal to the bit.
     elif games.margin[game] != found.margin[game]:
         _note(found, game, WRONG_MARGIN, moves)
     elif num_owners != (rules.num_points if has_area else 0):

@@ -62,6 +62,7 @@ def openings_of(games: GameColumns | GameValues, generation: int, chances: np.nd
         first, end = int(games.move_offsets[index]), int(games.move_offsets[index + 1])
         actions, values = games.actions[first:end], games.root_values[first : min(end, first + COMPARED_MOVES)]
         distinctive = len(values) == COMPARED_MOVES and np.count_nonzero(values != np.rint(values)) >= DISTINCTIVE_MOVES
+        # Bytes, so that equal games have equal keys of a dictionary and floats are compared bit by bit.
         compared = actions[:COMPARED_MOVES].tobytes() + values.tobytes() if distinctive else b""
         openings.append(Opening(generation, int(number), actions.tobytes(), compared, float(chances[index])))
     return openings
@@ -77,6 +78,7 @@ def chances_of(games: GameColumns, expected: ExpectedProperties) -> np.ndarray:
     logs = np.zeros(games.num_games)  # sums of logarithms: products of many shares underflow
     if expected.shows_choices and games.num_positions:
         moves = moves_of(games)
+        # Other moves are decided by the search alone, so they count with a share of 1, which keeps this an upper bound.
         drawn = (moves.move < expected.play.temperature_moves) & moves.is_target & (moves.played > 0)
         share = np.log(np.where(drawn, moves.played, 1) / np.where(drawn, moves.total, 1))
         np.add.at(logs, moves.game, share)
@@ -90,6 +92,7 @@ def stream_violations(new: Sequence[Opening], old: Sequence[Opening], expected: 
     """
     if not (expected.search.random_symmetry and expected.root_noise):
         return []
+    # Empty values are left out: they cannot show which stream a game was played from.
     seen = {opening.values: opening for opening in old if opening.values}
     violations = []
     for opening in new:
@@ -128,6 +131,7 @@ def duplicate_violations(openings: Sequence[Opening]) -> list[Violation]:
 def count_repeats(openings: Sequence[Opening]) -> Repeats:
     """Counts games with the same moves, and bounds the number of equal pairs by chance."""
     counts = Counter(opening.moves for opening in openings)
+    # A game equals each of the n - 1 others with at most its chance, and each pair is counted from both sides.
     return Repeats(
         unique_games=len(counts),
         equal_pairs=sum(count * (count - 1) // 2 for count in counts.values()),

@@ -54,6 +54,7 @@ def file_sizes(data: bytes, num_columns: int) -> FileSizes:
     Raises:
       ValueError: the file has another structure, other features, or a footer that does not match its pages.
     """
+    # A file ends with the footer, its length (4 bytes, little-endian) and PAR1.
     length, view = int.from_bytes(data[-8:-4], "little"), memoryview(data)
     if data[-4:] != MAGIC or length > min(len(data) - 8, MAX_FOOTER_BYTES):
         raise ValueError("no Parquet footer, or one that is too long")
@@ -78,6 +79,7 @@ def _column_sizes(data: memoryview, column: Struct) -> tuple[int, int]:
     if not 0 <= start <= end <= len(data):
         raise ValueError(f"column at bytes {start} to {end} of a file of {len(data)}")
     num_values = num_bytes = 0
+    # A column chunk is a row of pages: a header in the compact protocol, then the compressed bytes.
     position = start
     while position < end:
         header, header_bytes = _struct(data[position : position + MAX_HEADER_BYTES], 0, 0)
@@ -115,6 +117,8 @@ def _struct(data: memoryview, position: int, depth: int) -> tuple[Struct, int]:
         head, position = _byte(data, position)
         if head == 0:
             return fields, position
+        # The head of a field: its type in the lower 4 bits, and in the upper ones its number less the one before. 0
+        # there means that the number follows; a head of 0 ends the struct.
         kind = head & 0x0F
         if head >> 4:
             number += head >> 4
@@ -132,8 +136,10 @@ def _value(data: memoryview, position: int, kind: int, depth: int) -> tuple[Any,
         raise ValueError(f"structs nested too deeply at byte {position}")
     if kind in BITS:
         return _integer(data, position, kind)
+    # Only as an element of a list does a boolean take a byte.
     if kind in (TRUE, FALSE, BYTE):
         return _byte(data, position)
+    # The next `_byte` notices a position beyond the end.
     if kind == DOUBLE:
         return None, position + 8
     if kind == BINARY:
@@ -158,6 +164,7 @@ def _integer(data: memoryview, position: int, kind: int) -> tuple[int, int]:
     """A zigzag number, cut to the bits of its type like Arrow's reader does."""
     value, position = _varint(data, position)
     value &= (1 << BITS[kind]) - 1
+    # Zigzag: 0, -1, 1, -2 are stored as 0, 1, 2, 3.
     return (value >> 1) ^ -(value & 1), position
 
 
@@ -169,6 +176,7 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
+        # 64 bits take at most ten bytes of seven bits.
         if shift > 63:
             raise ValueError(f"number too long at byte {position}")
 

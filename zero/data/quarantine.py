@@ -42,6 +42,7 @@ def quarantine_games(folder: Path, games_dir: str, ref: ShardRef, reason: str, s
     _move(source, target)
     if store is not None:
         store.quarantine_shard(ref.key, reason)
+    # Only the list of the files: the other shards stay in the cache, and DVC recognises them when it saves the output.
     if listing := _cached_listing(folder, games_dir):
         _move(listing, folder / QUARANTINE_DIR / listing.name)
 
@@ -75,6 +76,7 @@ def _move(source: Path, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
+        # Not a rename: DVC's cache may be on another file system than the workspace.
         shutil.move(source, target)
     except FileNotFoundError:
         return

@@ -113,6 +113,7 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
     moves, edges = [0], [0]
     visit_offsets, visit_actions, visit_counts = [np.zeros(1, np.int64)], [], []
     for record in records:
+        # Row by row: actions ascend within a move, as the data contract requires.
         move, action = np.nonzero(record.visit_counts)
         visit_offsets.append(edges[-1] + np.searchsorted(move, np.arange(1, len(record.actions) + 1)))
         moves.append(moves[-1] + len(record.actions))
@@ -146,7 +147,8 @@ def write_columns(games: GameColumns) -> bytes:
     """The Parquet file of one or more games, in the given order."""
     first, end = games.move_offsets[:-1], games.move_offsets[1:]
     edges = games.visit_offsets[games.move_offsets]  # [G + 1], first visited edge of each game
-    # In the file a game of T moves has T + 1 offsets, which count from its own first edge.
+    # In the file a game of T moves has T + 1 offsets, which count from its own first edge, so that a row can be read
+    # without the rows before it.
     pairs = zip(first, end, strict=True)
     visit_offsets = np.concatenate([games.visit_offsets[a : b + 1] - games.visit_offsets[a] for a, b in pairs])
     columns = [
@@ -172,6 +174,7 @@ def write_columns(games: GameColumns) -> bytes:
         table,
         file,
         row_group_size=games.num_games,  # one row group: its size is known before the pages are read
+        # Named even where they are today's defaults: another default of a newer pyarrow would change the bytes.
         version="2.6",
         data_page_version="1.0",
         compression=COMPRESSION,
@@ -194,6 +197,7 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
       StorageError: the file is not a shard, exceeds the limits, or its columns are inconsistent.
     """
     try:
+        # Before Arrow opens the file, because it allocates as much as the page headers ask for.
         if limits is not None:
             _check_sizes(data, source, limits)
         # Strings stay dictionary-encoded: a long name that all games refer to would fill the memory if copied.
@@ -215,6 +219,7 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
     offset_offsets, visit_offsets = _flat(table, "visit_offsets")
     edge_offsets, visit_actions = _flat(table, "visit_actions")
     count_offsets, visit_counts = _flat(table, "visit_counts")
+    # Offsets of a game begin at 0 and end at the number of its edges. Those between are checked as differences below.
     if not (
         np.array_equal(move_offsets, value_offsets)
         and np.array_equal(move_offsets, best_offsets)
@@ -342,6 +347,7 @@ def concatenate(parts: Iterable[GameColumns]) -> GameColumns:
             if name in names:
                 names[name].extend(map(sys.intern, values))  # a window has millions of names, few different
             elif name in OFFSETS:
+                # The first offset of a part is 0 and equals the last one of the parts before it, so it is left out.
                 offsets = arrays.setdefault(name, np.zeros(1, np.int64))
                 _append(offsets, values[1:] + offsets[-1])
             elif name != "num_actions":
@@ -374,6 +380,7 @@ def _number_array(values: Sequence[float] | np.ndarray, dtype: type) -> pa.Array
 
 
 def _flag_array(values: np.ndarray) -> pa.BooleanArray:
+    # In Arrow's bitmaps the first value is the lowest bit.
     bits = np.packbits(values, bitorder="little")
     return pa.BooleanArray.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
 
@@ -392,6 +399,7 @@ def _check_sizes(data: bytes, source: str, limits: Limits) -> None:
       ValueError: it is not a file of this module, or its footer does not match its pages.
     """
     sizes = file_sizes(data, len(SCHEMA))
+    # A small file can also name huge pages that hold few values, so bytes have a limit of their own.
     max_bytes = VALUE_BYTES * len(SCHEMA) * limits.num_values + NAMES_BYTES
     for number, most, unit in (
         (sizes.num_rows, limits.num_games, "games"),
@@ -421,6 +429,7 @@ def _has_nulls(table: pa.Table) -> bool:
 
 def _flat(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Offsets [G + 1] int64 and values of a list column."""
+    # `read_records` has combined the chunks, so there is one. The arrays share Arrow's memory.
     column = table.column(name).chunk(0)
     return np.from_dlpack(column.offsets).astype(np.int64), np.from_dlpack(column.values)
 

@@ -102,6 +102,7 @@ class Sampler:
             if len(coming) == len(self._buffers) - 1:
                 break
         while coming:
+            # In the order of the steps, whichever thread is ready first.
             batch = coming.popleft().result()
             if (step := next(steps, -1)) >= 0:
                 coming.append(self._threads.submit(self._fill, step))  # reuses the buffers of the batch yielded last
@@ -109,6 +110,7 @@ class Sampler:
 
     def _fill(self, step: int) -> SampleBatch:
         buffers = self._buffers[step % len(self._buffers)]
+        # Keyed by the step, so that a resumed training draws the same batches as one without interruption.
         stream = stream_of(self._seed, self._generation, PHASE, step)
         write_batch(
             self._rules,
@@ -165,8 +167,10 @@ def write_batch(
         actions = games.actions[first:index]
         write_sample(rules, position, history, actions, index - first, symmetry, batch.planes[b])
         _write_policy(rules, games, index, symmetry, batch.policy_target[b])
+        # `write_sample` leaves the sampled position in `position`, before the move that is the target.
         to_play = position.state[TO_PLAY]
         value = np.float32(games.outcome[game] * to_play)
+        # Both values are for the player to move.
         if search_value_weight > 0.0:
             value += search_value_weight * (games.search_values[index] - value)
         batch.value_target[b] = value
@@ -177,6 +181,7 @@ def write_batch(
 def _write_policy(rules: Rules, games: SampleGames, index: int, symmetry: int, target: np.ndarray) -> None:
     """Visit counts of a move over their sum, under the symmetry. Writes into `target` ([A])."""
     target[:] = 0.0
+    # Computed from the counts in the record: their sum differs between moves because of reused trees and pruning.
     total = 0
     for edge in range(games.visit_offsets[index], games.visit_offsets[index + 1]):
         total += games.visit_counts[edge]
@@ -195,5 +200,6 @@ def _write_end(
     batch.played_out[b] = np.float32(1.0 if known else 0.0)
     batch.score_target[b] = np.float32(games.margin[game] * to_play if known else 0.0)
     for point in range(rules.num_points):
+        # Owners are +1 for Black; times the player to move, +1 is that player.
         owner = games.ownership[first + point] * to_play if known else 0
         batch.ownership_target[b, rules.symmetries[symmetry, point]] = np.float32(owner)

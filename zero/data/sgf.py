@@ -147,6 +147,7 @@ def main_lines(text: str) -> Iterator[list[Node]]:
     Raises:
       ZeroError: a game has a syntax error; the message has the line.
     """
+    # One kind of line break, so that an escaped one is always the two characters that `unescape` expects.
     text, end = text.replace("\r\n", "\n").replace("\r", "\n"), 0
     while start := re.compile(r"\(\s*;").search(text, end):
         end, nodes = _main_line(text, start.start())
@@ -204,6 +205,7 @@ def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
         if mark == "(":
             if num_children and node is None and not num_children[-1]:
                 raise _syntax_error(text, token.start(6), "a variation without a node")
+            # The main line continues in the first child of each tree. The others are parsed only to find their ends.
             on_main_line.append(on_main_line[-1] and (not num_children or num_children[-1] == 0))
             if num_children:
                 num_children[-1] += 1
@@ -224,6 +226,7 @@ def _main_line(text: str, start: int) -> tuple[int, list[Node]]:
         if name is not None:
             if node is None:
                 raise _syntax_error(text, token.start(2), "a property outside of a node")
+            # Before FF[4], lower-case letters in names were allowed and ignored: `Black` is `B`.
             if not name.isupper():
                 name = "".join(letter for letter in name if letter.isupper())
             node.append((name, [single] if len(single) == len(values) - 2 else VALUES.findall(values)))

@@ -65,6 +65,7 @@ def shard_violations(games: GameColumns, rules: Rules, expected: ExpectedPropert
         number = int(next((g for g, n in zip(games.game, numbers, strict=False) if g != n), expected.first_game))
         text = f"{games.num_games} games that are not those from {numbers[0]} to {numbers[-1]}"
         return [Violation("numbers", number, NO_MOVE, text)]
+    # After the two checks above: the clauses below rely on the number of actions and the numbers of the games.
     moves = moves_of(games)
     clauses = (
         _rule_violations(games, rules),
@@ -156,6 +157,7 @@ def plane_violations(planes: np.ndarray, before: np.ndarray | None, board: np.nd
         found.append("the colour plane does not match the player to move")
     if not (np.array_equal(own[0], board == mover) and np.array_equal(other[0], board == -mover)):
         found.append("the newest planes do not match the stones on the board")
+    # The players alternate: own planes of now are the opponent's planes of the move before, and the reverse.
     earlier = np.zeros_like(planes) if before is None else before
     if not (
         np.array_equal(own[1:], earlier[1 : 2 * NUM_HISTORY - 2 : 2])
@@ -192,6 +194,7 @@ def _calibration_violations(games: GameColumns, expected: ExpectedProperties) ->
         is_drawn = True
         if expected.resign_threshold > NO_RESIGNATION:
             stream = stream_of(expected.seed, expected.generation, expected.kind, int(number))
+            # The first draw of the game's stream, as in `lockstep_games._start_next_game`.
             is_drawn = next_float(stream) < expected.play.calibration_fraction
         if bool(never_resigns) != is_drawn:
             text = f"never_resigns is {bool(never_resigns)}, its random stream gives {is_drawn}"
@@ -235,9 +238,11 @@ def _value_violations(games: GameColumns, moves: Moves, expected: ExpectedProper
     for name, values in (("root", games.root_values), ("best", games.best_values)):
         bad = ~(np.abs(values) <= 1.0 + VALUE_SLACK)  # negated, so that NaN is bad
         yield from _by_move(games, moves, "values", bad, f"the {name} value is {{:g}}", (values,))
+    # `best_values` belong to the most visited move, which is the played one only where the move was not drawn.
     is_best = moves.move >= (0 if expected.gumbel else expected.play.temperature_moves)
     played_out = np.array([end != RESIGNATION for end in games.end], np.bool_)[moves.game]
     result = (games.outcome[moves.game] * moves.mover).astype(np.float32)
+    # NaN and infinity are reported above; here they would only cause warnings.
     best = np.nan_to_num(games.best_values.astype(np.float64), posinf=0.0, neginf=0.0)
     wrong = moves.is_last & is_best & played_out & ~(games.best_values == result)
     text = "the last move is worth {:g} to its player, the result is {:+.0f}"
@@ -246,6 +251,7 @@ def _value_violations(games: GameColumns, moves: Moves, expected: ExpectedProper
         total = np.maximum(moves.total, 1)
         rest = (total - moves.most) / total
         middle = best * moves.most / total
+        # A saturated count is too small, so the bounds computed from it would be wrong.
         known = moves.is_target & (moves.most < MAX_VISITS)
         apart = known & ~(np.abs(games.root_values - middle) <= rest + VALUE_SLACK)
         text = "the root value is {:g}, by the visits {:.3f} to {:.3f}"

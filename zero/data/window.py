@@ -47,6 +47,7 @@ def size_mismatch(
             f"it holds {columns.num_games} games and {columns.num_positions} positions, "
             f"its manifest says {num_games} and {num_positions}"
         )
+    # The digest proves that the file is the manifest's; this shows whether the manifest tells the truth about it.
     if not np.array_equal(columns.game, np.arange(first_game, first_game + num_games)):
         return f"its games are not numbered from {first_game}"
     if lengths.min() < 1 or lengths.max() > rules.max_moves:
@@ -56,6 +57,7 @@ def size_mismatch(
 
 def _window_shard(entry: WindowShard, window_dir: Path, rules: Rules) -> GameColumns:
     path = checked_path(entry.shard.file, window_dir)
+    # Without limits: the digest says that this is the file that was checked when it was recorded.
     columns = read_records(path.read_bytes(), str(path))
     if mismatch := shard_mismatch(columns, entry.shard, rules):
         raise StorageError(f"{path}: {mismatch}; make the window again with `dvc repro -f replay`")

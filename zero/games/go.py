@@ -69,6 +69,7 @@ def merge(position: Position, head: int, other: int) -> int:
     position.liberty_count[head] += position.liberty_count[other]
     position.liberty_sum[head] += position.liberty_sum[other]
     position.liberty_squares[head] += position.liberty_squares[other]
+    # The xor of a chain's keys lets a capture change the position's hash with one operation.
     position.chain_hash[head] ^= position.chain_hash[other]
     return head
 
@@ -85,7 +86,9 @@ def remove_chain(rules: Rules, position: Position, bits: np.ndarray, head: int) 
         for i in range(4):
             neighbour = rules.neighbours[stone, i]
             if position.board[neighbour] != EMPTY and position.board[neighbour] != WALL:
+                # Stones of this chain that are still on the board get liberties too; no one reads its counts again.
                 add_liberty(position, position.head[neighbour], stone)
+        # The ring of a removed chain stays intact until a stone is placed on one of its points.
         stone = position.next_stone[stone]
         if stone == head:
             break
@@ -139,6 +142,7 @@ def place_stone(rules: Rules, position: Position, boards: np.ndarray, point: int
         if content == EMPTY:
             add_liberty(position, point, neighbour)
         elif content != WALL:
+            # Once for each side of the point, as `add_liberty` counted it: this also holds for a chain on two sides.
             remove_liberty(position, position.head[neighbour], point)
     # Own chains first: a capture gives liberties back to the chain that they form.
     head = int(point)
@@ -164,6 +168,7 @@ def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndar
     if position.state[ENDED]:
         mask[:] = False
         return 0
+    # The pass. It is always legal, although it repeats the position: Tromp-Taylor superko forbids only board plays.
     count = 1
     for point in range(rules.num_points):
         legal = position.board[point] == EMPTY and is_legal_point(rules, position, history, point)
@@ -177,6 +182,8 @@ def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndar
 def is_legal_point(rules: Rules, position: Position, history: History, point: int) -> bool:
     """True if the player to move may play on the empty point `point`."""
     colour = position.state[TO_PLAY]
+    # The point itself is a liberty of each neighbouring chain. So a chain in atari has no other one: an own chain gives
+    # the stone no liberty, and a chain of the opponent is captured.
     has_liberty = False
     captures = False
     for i in range(4):
@@ -203,6 +210,7 @@ def repeats_position(rules: Rules, position: Position, history: History, point: 
     """True if a stone on `point` (not a suicide) repeats a past position: positional superko."""
     colour = position.state[TO_PLAY]
     time = position.state[NUM_MOVES]
+    # The hash after the move, from the keys that it would add and remove: the move is not played.
     key = history.hashes[time] ^ rules.zobrist[side(colour), point]
     if captures:
         for i in range(4):
@@ -306,6 +314,7 @@ def margin(rules: Rules, position: Position) -> float:
     total = 0
     for start in range(rules.num_points):
         if position.board[start] != EMPTY:
+            # Colours are +1 and -1, so sums count Black's points less White's.
             total += position.board[start]
         elif not seen[start]:
             size, owner = _fill_region(rules, position, start)
@@ -355,4 +364,5 @@ def _fill_region(rules: Rules, position: Position, start: int) -> tuple[int, int
                 touches_black = True
             elif content != WALL:
                 touches_white = True
+    # Regions that touch both colours, or none on an empty board, are neutral: 0.
     return size, int(touches_black) - int(touches_white)

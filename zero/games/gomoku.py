@@ -41,6 +41,7 @@ def makes_line(rules: Rules, board: np.ndarray, action: int) -> bool:
     """True if the stone on `action` is part of `in_a_row` or more stones of its colour in a row."""
     row, column = action // rules.columns, action % rules.columns
     colour = board[action]
+    # Only lines through the new stone: the position before it had no line, or the game would be over.
     for direction in range(4):
         down, right = DOWN[direction], RIGHT[direction]
         length = 1

@@ -34,6 +34,7 @@ def why_illegal(rules: Rules, position: Position, history: History, action: int)
     play(rules, position, history, action)
     if position.board[action] == EMPTY and not rules.allow_suicide:
         return f"{start}it would be suicide, which these rules forbid; play elsewhere"
+    # `play` wrote the board after the move into row `num_moves + 1`.
     boards = history.boards
     past = next(t for t in range(num_moves + 1) if np.array_equal(boards[t], boards[num_moves + 1]))
     return f"{start}it would repeat the position after move {past} (positional superko); play elsewhere first"

@@ -35,6 +35,7 @@ def pack_planes(planes: np.ndarray) -> np.ndarray:
     num_words = -(-planes.shape[-1] // WORD_BITS)
     padded = np.zeros((*planes.shape[:-1], num_words * WORD_BITS), np.bool_)
     padded[..., : planes.shape[-1]] = planes != 0
+    # Little-endian in both steps, so that point p is bit p & 63 of word p >> 6 on any machine.
     return np.packbits(padded, axis=-1, bitorder="little").view("<u8").astype(np.uint64)
 
 
@@ -47,10 +48,12 @@ def write_planes(rules: Rules, position: Position, history: History, symmetry: i
     for i in range(NUM_HISTORY):
         for whose in range(2):
             plane = out[2 * i + whose]
+            # Rows of a batch are used again, so every word is written.
             for word in range(rules.num_words):
                 plane[word] = np.uint64(0)
             if i > time:
                 continue
+            # For White the colours are exchanged: the network sees the stones of the player to move in the even planes.
             board = history.boards[time - i, side(colour if whose == 0 else -colour)]
             for word in range(rules.num_words):
                 bits = board[word]
@@ -68,6 +71,7 @@ def write_planes(rules: Rules, position: Position, history: History, symmetry: i
 @kernel
 def expand_planes(bits: np.ndarray, out: np.ndarray) -> None:
     """Expands bitboards ([B, P, W] uint64) to floats, channels last. Writes into `out` ([B, S*S, P] float32)."""
+    # Channels last, the layout in which torch's convolutions are fastest on a CPU.
     out[:] = np.float32(0.0)
     for b in range(bits.shape[0]):
         for plane in range(bits.shape[1]):
@@ -84,6 +88,7 @@ def write_sample(
 ) -> None:
     """The planes of a game after its first `move` actions. Writes into `position`, `history` and `out`."""
     reset(rules, position, history)
+    # Records hold actions, not boards, so that a window fits in memory; replaying a 9x9 game takes microseconds.
     for t in range(move):
         play(rules, position, history, actions[t])
     write_planes(rules, position, history, symmetry, out)

@@ -97,6 +97,7 @@ def new_position(rules: Rules, *lead: int) -> Position:
 
 def new_history(rules: Rules, *lead: int) -> History:
     """The history of a game without moves; `lead` are leading axes, such as G."""
+    # Enough for simulations too: the rules end a game at `max_moves`, wherever the search starts.
     length = rules.max_moves + 1
     return History(
         hashes=np.zeros((*lead, length), np.uint64), boards=np.zeros((*lead, length, 2, rules.num_words), np.uint64)
@@ -107,6 +108,7 @@ def new_history(rules: Rules, *lead: int) -> History:
 def reset(rules: Rules, position: Position, history: History) -> None:
     """Sets up the empty board. Writes into `position` and `history`."""
     position.board[: rules.num_points] = EMPTY
+    # The chain arrays keep old data: `go.place_stone` initialises the entries of a point that gets a stone.
     position.removed[:] = 0
     position.state[:] = 0
     position.state[TO_PLAY] = BLACK

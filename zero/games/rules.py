@@ -92,9 +92,11 @@ def _rules(
         around = ((row - 1, column), (row, column - 1), (row, column + 1), (row + 1, column))
         inside = [r * columns + c for r, c in around if 0 <= r < rows and 0 <= c < columns]
         neighbours[point, : len(inside)] = inside
+    # From 1: a key of 0 would hide its stone from the hash.
     keys = np.random.Generator(np.random.Philox(ZOBRIST_SEED)).integers(1, 2**64, (2, points), np.uint64)
     symmetries, inverses = symmetry_table(rows, columns, num_actions)
     num_words = (points + WORD_BITS - 1) // WORD_BITS
+    # Python integers have any size, so the bits beyond the last point are 0 in the last word.
     words = [((1 << points) - 1) >> (WORD_BITS * word) & (2**WORD_BITS - 1) for word in range(num_words)]
     return Rules(
         game=game,

@@ -12,6 +12,7 @@ def symmetry_table(rows: int, columns: int, num_actions: int) -> tuple[np.ndarra
     points = np.arange(rows * columns).reshape(rows, columns)
     # `source` gives, for each point, the point that moves there; the table is its inverse.
     sources = [np.rot90(points, turns) for turns in range(4) if rows == columns or turns % 2 == 0]
+    # The order is part of every recorded game: its random stream draws a symmetry by the index in this list.
     sources += [np.fliplr(source) for source in sources]
     table = np.empty((len(sources), num_actions), np.int16)
     table[:] = np.arange(num_actions)

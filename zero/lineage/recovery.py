@@ -31,6 +31,7 @@ def recover_from_crash(workspace: Path, lineage: str) -> None:
     """Removes stale files from a workspace, and stale locks of its lineage from the project."""
     locks = [*_workspace_locks(workspace), *_project_locks(workspace, lineage)]
     deadline = time.monotonic() + STALE_LOCK_SECONDS
+    # A running git removes its lock itself; what is left after this wait has no owner.
     while any(path.exists() for path in locks) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     for path in locks:
@@ -72,6 +73,8 @@ def _recover_dvc(workspace: Path) -> None:
     for path in [workspace / DVC_LOCK, *sorted((workspace / "state").glob("*.dvc"))]:
         if path.exists() and not _is_complete(path.read_bytes()):
             log.warning("%s was truncated by a killed DVC; restored the committed version", path)
+            # Removed also if HEAD does not have it: a generation in progress can have the first `dvc.lock` of its
+            # lineage.
             path.unlink()
             name = path.relative_to(workspace).as_posix()
             if git(workspace, "ls-tree", "--name-only", "HEAD", "--", name).strip():

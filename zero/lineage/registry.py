@@ -187,6 +187,7 @@ def _previous_champion(workspace: Path, entry: LedgerEntry, decision: PromotionD
 
 
 def _put_champion(champion: Champion, source: Path, target: Path) -> None:
+    # The manifest follows its file: a folder with a manifest is complete.
     link_or_copy(checked_path(champion.weights, source), target / champion.weights.path)
     write_manifest(target, champion)
 
@@ -202,6 +203,7 @@ def finish(workspace: Path, entry: LedgerEntry) -> None:
     # The data before the refs: whoever sees the tag can fetch what it names.
     dvc(workspace, "push", "--quiet")
     refs = [f"lineage/{entry.lineage}", tag, *_note_costs(workspace, entry)]
+    # All refs or none, so that the project never has a tag without its branch.
     git(workspace, "push", "--quiet", "--atomic", "origin", *refs)
     roll_forward(workspace, entry)
 
@@ -227,6 +229,7 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     if generation.number != number or not (workspace / GATING_METRICS).exists():
         raise unfinished
     decision = required(generation.decision, workspace / GATING_METRICS)
+    # `dvc status` finds stages that ran with other code, parameters or inputs than the commit would contain.
     if decision.generation != number or dvc(workspace, "status").strip() != UP_TO_DATE:
         raise unfinished
     text = committed_ledger(workspace)
@@ -250,6 +253,8 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
         provenance=write_attestation(workspace, decision_attestation(generation, decision, previous)),
         previous=last_line_digest(text),
     )
+    # A crash before the commit leaves changed files in record/, which `check_workspace` allows and the next call
+    # overwrites.
     write_atomic(workspace / LEDGER_FILE, append_entry(text, entry).encode())
     outcome = "promoted" if decision.promoted else "refused"
     commit_record(workspace, f"{lineage}: generation {number}, challenger {outcome} ({decision.match.score:.1%})")
@@ -286,6 +291,7 @@ def _check_state(workspace: Path, entry: LedgerEntry) -> None:
 def _dvc_md5(files: Iterable[Path]) -> str:
     """The MD5 that DVC gives a folder of those files: that of its list of them."""
     named = sorted((path.name, hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()) for path in files)
+    # The bytes of DVC's `.dir` objects: sorted by path, sorted keys, the default separators of `json`.
     listing = json.dumps([{"md5": md5, "relpath": name} for name, md5 in named], sort_keys=True)
     return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
 
@@ -297,6 +303,7 @@ def _replacing(target: Path) -> Iterator[Path]:
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     yield building
+    # A crash between these two leaves no `target`; the next call fills and renames the folder again.
     shutil.rmtree(target, ignore_errors=True)
     building.rename(target)
 

@@ -82,6 +82,7 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
     text = committed_ledger(workspace)
     ledger = parse_ledger(text, LEDGER_FILE)
     head = ledger[-1]
+    # An earlier call made this commit and was killed afterwards, so only the rest is left to do.
     if head.source is not None and head.source.tag == tag and head.kind == "rollback":
         return advanced(workspace, head, head)
     known = entry_of(ledger, _check_older(head, tag))
@@ -91,6 +92,7 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
         restored = restore_next_state(home, tag, Path(scratch) / "source")
         if restored.entry != known:
             raise LineageError(f"tag {tag} is not part of the history of {head.lineage}; `zero audit` reports why")
+        # Before anything in the workspace changes.
         check_trainee(read_manifest(Path(scratch) / "source" / TRAINEE_DIR, Checkpoint), load_params(workspace))
         for out in STATE_DIRS:
             shutil.copyfile(Path(scratch) / "source" / f"{out}.dvc", workspace / f"{out}.dvc")
@@ -116,6 +118,8 @@ def branch(home: Path, tag: str, lineage: str) -> Advanced:
         rewrite_window_manifest(building, lineage, restored)
         entry = _write_record(building, "branch", lineage, restored.entry.generation, restored, None, "")
         commit_record(building, f"{lineage}: generation {entry.generation}, branched from {tag}")
+        # Pushed before the folder gets its name. After a crash in between, `_branched_before` restores it from the
+        # branch.
         finish(building, entry)
         for folder in ("data", "models"):
             shutil.rmtree(building / folder, ignore_errors=True)  # the source's, which DVC's cache keeps
@@ -134,6 +138,7 @@ def restore_next_state(home: Path, tag: str, folder: Path) -> RestoredState:
     checkout_generation(home, tag, folder, needed)
     if missing := [out for out in needed if not (folder / out / MANIFEST_FILE).exists()]:
         dvc(folder, "pull", "--quiet", *missing)
+    # The commit of a decision has the state that its stages began with; other commits have the next state already.
     if entry.kind == "decision":
         roll_forward(folder, entry)
     commit = git(folder, "rev-parse", "HEAD").strip()

@@ -42,6 +42,7 @@ from zero.storage.vcs import configure_dvc, dvc, git
 
 GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
 """Paths that a generation in progress changes in the workspace. All other changes must be committed."""
+# Both files are in .git, where neither `git status` nor DVC sees them.
 WRITER_LOCK_FILE = "zero.lock"
 STOP_FILE = "zero-stop"
 WRITER_VARIABLE = "ZERO_WRITER"
@@ -62,6 +63,7 @@ def check_workspace(workspace: Path) -> None:
             f"switch back with `git -C {workspace} checkout lineage/{lineage}`"
         )
     for line in git(workspace, "status", "--porcelain", "--untracked-files=all").splitlines():
+        # git quotes paths with unusual characters.
         path = line[3:].strip('"')
         if line.startswith("??") and not path.startswith(GENERATED):
             raise LineageError(
@@ -96,6 +98,7 @@ def writer_lock(workspace: Path) -> Iterator[None]:
     except OSError as error:
         raise LineageError(f"cannot write {path}: {error.strerror}") from None
     with file:
+        # The content is the holder's process number, for the message below and for the children of the holder.
         file.seek(0)
         holder = file.read().strip()
         # the variable tells a child which process holds the lock, so that a stage can run below `zero` itself
@@ -280,6 +283,7 @@ def check_tag(home: Path, tag: str) -> None:
 
 
 def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
+    # These import torch, which nothing else here needs.
     from zero.network.optimizer import new_optimizer, optimizer_bytes
     from zero.network.weights import new_network, weights_bytes
     from zero.record.attestation import state_attestation, write_attestation
@@ -291,6 +295,7 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
     for directory in (champion_dir, trainee_dir):
         write_atomic(directory / WEIGHTS_FILE, weights_bytes(model))
     write_atomic(trainee_dir / OPTIMIZER_FILE, optimizer_bytes(new_optimizer(params.training, model), model))
+    # Valid in both folders, whose weight files have the same name and content.
     weights = file_ref(champion_dir / WEIGHTS_FILE, champion_dir)
     write_manifest(champion_dir, Champion(generation=0, network=params.network, weights=weights))
     origin = Origin(

@@ -89,6 +89,7 @@ class CudaEvaluator:
         check_batch(self.spec, planes, prior, value)
         assert self._submitted is None, "`wait` was not called for the previous batch"
         batch = self._captured_batch(len(planes))
+        # A copy, because the transfer runs after `submit` has returned and the caller may then overwrite `planes`.
         batch.host_bits.numpy()[:] = plane_bytes(planes)
         with torch.inference_mode(), torch.cuda.stream(self._stream):
             batch.bits.copy_(batch.host_bits, non_blocking=True)
@@ -129,6 +130,7 @@ class CudaEvaluator:
             (size, spec.num_planes, words * WORD_BITS // BYTE_BITS), dtype=torch.uint8, device=self._device
         )
         graph = torch.cuda.CUDAGraph()
+        # Weights and `bits` were written on the current stream; a capture uses a stream of its own.
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.inference_mode():
             with torch.cuda.stream(self._stream):
@@ -156,4 +158,5 @@ class CudaEvaluator:
 def forward_bits(network: AlphaZeroNetwork, bits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Priors [B, A] and values [B] (both float32) of positions as bits ([B, P, 8 W] uint8), on any device."""
     logits, value = network(expand_bits(bits, network.spec, dtype))
+    # softmax in fp32, as in `TorchEvaluator`; the results leave the graph in fp32 for the host.
     return torch.softmax(logits.float(), dim=1), value.float()

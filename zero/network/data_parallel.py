@@ -75,6 +75,7 @@ class Peers:
             # One all-reduce of a flat copy: a collective operation has a fixed cost, whatever its size.
             flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
             distributed.all_reduce(flat)
+            # gloo, the backend on CPUs, has no average among its reductions.
             flat /= self.size
             pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
             for tensor, piece in zip(tensors, pieces, strict=True):
@@ -101,6 +102,7 @@ def run_data_parallel(
             "that number or less, or give the training worker more of them (docs/cluster.md)"
         )
     with lock_visible_gpus(profile) as locks, tempfile.TemporaryDirectory(prefix="zero-training-") as rendezvous:
+        # Spawned, not forked: after a fork, CUDA cannot be used, and the threads of OpenMP do not exist.
         reports, writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
         inputs = (work, arguments, profile, Path(rendezvous, "addresses"), writer, locks)
         context: ProcessContext = start_processes(_main, inputs, size, False, daemon=True)  # type: ignore[no-untyped-call]
@@ -164,6 +166,7 @@ def _main(
         backend = "gloo"
         if profile.device == "cuda":
             torch.cuda.set_device(rank)
+            # Batches are scattered as CPU arrays by gloo; gradients on GPUs are summed by NCCL.
             backend = "cpu:gloo,cuda:nccl"
         size = profile.training_processes
         distributed.init_process_group(
@@ -192,6 +195,7 @@ def _exit_when_parent_dies() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    # Without cleanup: the main thread may be blocked in a collective operation for ever.
     os._exit(PARENT_DIED_STATUS)
 
 

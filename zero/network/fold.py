@@ -15,6 +15,7 @@ from zero.network.model import AlphaZeroNetwork, ConvNorm
 def fold(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
     """A copy of the network without normalisations, for inference; the given network is not modified."""
     folded = copy.deepcopy(network).eval().requires_grad_(False)
+    # Lists, because the loop replaces modules.
     for parent in list(folded.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, ConvNorm):

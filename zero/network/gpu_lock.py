@@ -79,6 +79,7 @@ def visible_gpus() -> list[str]:
     Numbers in CUDA_VISIBLE_DEVICES are taken in the order of nvidia-smi. If the GPUs are of several models, CUDA uses
     that order only with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
+    # An empty CUDA_VISIBLE_DEVICES hides all GPUs; an absent one hides none.
     visible, installed = os.environ.get("CUDA_VISIBLE_DEVICES"), _installed_gpus()
     if visible is None:
         return installed
@@ -128,6 +129,7 @@ def _acquire(lock: Connection, gpu: str, check: Callable[[], None], report: Call
     """Waits for the lock of a file, and then writes the owner into the file, for the message to other runs."""
     reported = False
     while True:
+        # Before each attempt, so that closing an executor ends its wait for a GPU in use.
         check()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

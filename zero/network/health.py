@@ -70,6 +70,7 @@ def health_of(curve: Sequence["StepResult"], num_steps: int) -> Health:
       num_steps: number of its optimiser steps.
     """
     last = curve[-max(1, len(curve) // LAST_SHARE) :]
+    # By the class of the lines: importing `StepResult` would import torch, which readers of the record do without.
     means = type(last[0])._make(map(fmean, zip(*last, strict=True)))
     explained = 1.0 - means.value_loss / means.constant_value_loss if means.constant_value_loss > 0.0 else None
     if num_steps < MIN_STEPS:
@@ -137,6 +138,7 @@ def _gradient_findings(curve: Sequence["StepResult"], means: "StepResult") -> li
         if getattr(means, name) < VANISHED_GRADIENT:
             findings.append(f"the gradient of the {head} head has vanished: its norm is {getattr(means, name):.2g}")
         norms = [getattr(line, name) for line in curve]
+        # A median of 0 would make every other norm an explosion.
         if max(norms) > EXPLODED_RATIO * median(norms) > 0.0:
             step = curve[norms.index(max(norms))].step
             findings.append(

@@ -37,6 +37,7 @@ def new_evaluator(data: bytes, profile: ProfileParams) -> NetworkEvaluator:
       StorageError: the bytes are not a weight file, or are corrupt.
       ParamsError: this machine does not have the device or the precision.
     """
+    # Backends are imported where they are used: a machine needs the libraries of its own backend only.
     if profile.device == "cuda":
         from zero.network.cuda_backend import CudaEvaluator
 

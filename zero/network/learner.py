@@ -111,6 +111,8 @@ class Learner:
         if training.ema_decay:
             initial = copy.deepcopy(self._model) if average is None else average
             self._average = channels_last(initial.to(device)).requires_grad_(False)
+            # The state dict has the running statistics too: a network with averaged weights needs statistics that fit
+            # them.
             self._averaged = list(
                 zip(self._average.state_dict().values(), self._model.state_dict().values(), strict=True)
             )
@@ -177,6 +179,7 @@ class Learner:
         losses = data_losses(predictions, targets, training.value_loss)
         data_loss = weighted_sum(losses, training)
         self._optimizer.zero_grad()
+        # The L2 term is not in this sum: the optimiser adds its gradient, as weight decay.
         data_loss.backward()  # type: ignore[no-untyped-call]
         logits = predictions.logits.detach()
         with torch.no_grad():
@@ -184,6 +187,7 @@ class Learner:
             squared_error, *value = value_statistics(predictions.value.detach(), targets.value)
             reported = losses._replace(value=squared_error)
             policy = (policy_accuracy(logits, targets.policy), policy_entropy(logits))
+            # In the order of the fields of `StepResult`, which `_step_result` relies on. It stays on the device.
             numbers = torch.stack([loss, *reported, *policy, *value])
         if self._peers:
             # Buffers are the running statistics; each process has seen only its share of the batch.
@@ -210,6 +214,7 @@ class Learner:
         """[B, P, W] uint64 -> [B, P, S, S] float32 on the device."""
         if self._device.type != "cpu":
             return expand_bits(self._on_device(plane_bytes(planes)), self._model.spec, torch.float32)
+        # The buffer is used again by each step, after the backward pass has read it.
         if len(self._numbers) != len(planes):
             self._numbers = np.zeros((len(planes), *self._numbers.shape[1:]), np.float32)
         return network_input(planes, self._model.spec, self._numbers)
@@ -239,6 +244,7 @@ class Learner:
         """Policy logits after the step, normalised with the batch's statistics; running statistics do not change."""
         norms = [module for module in self._model.modules() if isinstance(module, nn.BatchNorm2d)]
         with torch.no_grad(), contextlib.ExitStack() as stack:
+            # In training mode without tracking, a BatchNorm uses the statistics of the batch and stores none.
             for norm in norms:
                 norm.track_running_stats = False
                 stack.callback(setattr, norm, "track_running_stats", True)

@@ -56,6 +56,7 @@ def data_losses(predictions: Predictions, targets: Targets, value_loss: ValueLos
     """
     policy = -(targets.policy * functional.log_softmax(predictions.logits, dim=1)).sum(dim=1).mean()
     if value_loss == "cross_entropy":
+        # sigmoid(2 x) = (1 + tanh(x)) / 2, so twice the value's logit is the logit of the winning probability.
         winning = (1.0 + targets.value) / 2.0
         value = functional.binary_cross_entropy_with_logits(2.0 * predictions.value_logit, winning)
     else:
@@ -65,6 +66,7 @@ def data_losses(predictions: Predictions, targets: Targets, value_loss: ValueLos
         errors = (predictions.ownership - targets.ownership).square().mean(dim=1)
         ownership = (errors * targets.played_out).mean()
     if predictions.score is not None:
+        # The target is in points; divided by S*S it has the size of the other targets.
         errors = (predictions.score - targets.score / targets.ownership.shape[1]).square()
         score = (errors * targets.played_out).mean()
     return Losses(policy, value, ownership, score)

@@ -20,6 +20,7 @@ from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.storage.manifests import Manifest
 
+# Filters of the 1x1 convolutions of the two heads, from the paper.
 POLICY_FILTERS = 2
 VALUE_FILTERS = 1
 POOLED_SHARE = 4
@@ -64,6 +65,7 @@ class ConvNorm(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__()
+        # No bias: the normalisation subtracts the mean, so a bias would have no effect.
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
         self.norm = nn.BatchNorm2d(out_channels)
         self.norm.num_batches_tracked = None  # read only if momentum is None, so not a weight here
@@ -274,6 +276,7 @@ class AlphaZeroNetwork(nn.Module):
         super().__init__()
         self.spec = spec
         self.tower = _trunk(spec)
+        # The paper compares both forms (Figure 4: `dual` and `sep`).
         self.value_tower = _trunk(spec) if spec.network.heads == "separate" else None
         self.policy_head = PooledPolicyHead(spec) if spec.network.pooled_heads else PolicyHead(spec)
         self.value_head = PooledValueHead(spec) if spec.network.pooled_heads else ValueHead(spec)
@@ -292,6 +295,7 @@ class AlphaZeroNetwork(nn.Module):
         return Predictions(
             logits=logits,
             value=torch.tanh(value_logit),
+            # Kept for the cross-entropy: computed from the value, it would be infinite where tanh rounds to 1.
             value_logit=value_logit,
             ownership=None if self.ownership_head is None else self.ownership_head(value_features),
             score=None if self.score_head is None else self.score_head(value_features),
@@ -313,6 +317,7 @@ def _trunk(spec: NetworkSpec) -> nn.Sequential:
     stem = Layer(spec.num_planes, channels)
     if spec.network.tower == "shallow":  # here the stem counts as one of the `num_blocks`
         return nn.Sequential(stem, *(Layer(channels, channels) for _ in range(num_blocks - 1)))
+    # `plain` is the form without skip connections that the paper compares (Figure 4, `conv`).
     skip = spec.network.tower == "residual"
     num_plain = num_blocks // 2 if spec.network.global_pooling else num_blocks
     blocks = [Block(channels, skip) if i < num_plain else PooledBlock(channels, skip) for i in range(num_blocks)]

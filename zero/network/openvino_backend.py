@@ -78,6 +78,7 @@ class OpenVinoEvaluator:
             "INFERENCE_PRECISION_HINT": PRECISIONS[profile.precision],
         }
         self._compiled: dict[int, CompiledBatch] = {}
+        # Fails here, and not in the first batch, if this CPU does not have the precision.
         self._compile(1)
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
@@ -96,6 +97,7 @@ class OpenVinoEvaluator:
     def _compile(self, size: int) -> CompiledBatch:
         spec, new_tensor = self.spec, import_openvino().Tensor
         try:
+            # The precision is a hint: OpenVINO may compile with another one without an error, so it is read back.
             model = self._core.compile_model(new_graph(self._network, size), "CPU", self._options)
             found = model.get_property("INFERENCE_PRECISION_HINT").to_string()
         except RuntimeError:  # observed for bf16 on a CPU that is limited to AVX2
@@ -111,6 +113,7 @@ class OpenVinoEvaluator:
             prior=np.zeros((size, spec.num_actions), np.float32),
             value=np.zeros(size, np.float32),
         )
+        # Shared memory: the kernel and the graph use the same arrays, without a copy of the batch.
         batch.request.set_input_tensor(new_tensor(batch.numbers, shared_memory=True))
         for index, array in enumerate((batch.prior, batch.value)):
             batch.request.set_output_tensor(index, new_tensor(array, shared_memory=True))
@@ -187,6 +190,7 @@ class Graph:
         ops = self._ops
         first, rest = ops.variadic_split(y, CHANNELS, [num_pooled, pool.out_features]).outputs()
         pooled = self._pooled(ops.relu(first))
+        # [B, C - P] becomes [B, C - P, 1, 1] and is broadcast over the board.
         return ops.relu(ops.add(rest, ops.unsqueeze(self._linear(pool, pooled), BOARD))), pooled
 
     def _pooled(self, y: Node) -> Node:

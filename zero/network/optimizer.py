@@ -16,7 +16,9 @@ from zero.errors import ParamsError
 from zero.network.model import AlphaZeroNetwork
 from zero.network.weights import copy_tensors, parse_tensors, tensors_bytes
 
+# Adam's default, beta_2; beta_1 is `training.momentum`.
 ADAM_SECOND_MOMENT_DECAY = 0.999
+# This and the next two constants are those of `policy_update`.
 KL_FACTOR_STEP = 1.5
 """Ratio by which one adaptation changes the factor."""
 KL_FACTOR_RANGE = (0.1, 10.0)
@@ -52,6 +54,7 @@ def _keep_compiler_out() -> None:
     decorator of these methods, which excludes them from compilation.
     """
     for method in (Optimizer.add_param_group, Optimizer.zero_grad, Optimizer.state_dict, Optimizer.load_state_dict):
+        # The decorator keeps its wrapped form in this attribute and imports the compiler only if it is missing.
         function = unwrap(method)
         function.__dynamo_disable = function
 
@@ -89,6 +92,7 @@ def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -
     for name, parameter in model.named_parameters():
         state: dict[str, Tensor] = {}
         for buffer in buffers:
+            # `step` of Adam is a scalar on the CPU, also on a GPU; the other buffers are like their parameter.
             state[buffer] = torch.zeros(()) if buffer == "step" else torch.empty_like(parameter, requires_grad=False)
             targets[f"{buffer}.{name}"] = state[buffer]
         optimizer.state[parameter] = state
@@ -100,6 +104,7 @@ def scheduled_rate(schedule: Sequence[LearningRateStep], step: int, warmup_steps
 
     During the warm-up it rises linearly from 1 / `warmup_steps` of the scheduled rate to the full rate.
     """
+    # The entries ascend (`TrainingParams` checks it), so the last one that has begun counts.
     rate = [entry.learning_rate for entry in schedule if entry.from_step <= step][-1]
     return rate * min(1.0, (step + 1) / warmup_steps) if warmup_steps else rate
 

@@ -60,5 +60,6 @@ def expand_bits(bits: Tensor, spec: NetworkSpec, dtype: torch.dtype) -> Tensor:
     batch, num_planes, _ = bits.shape
     shifts = torch.arange(BYTE_BITS, dtype=torch.uint8, device=bits.device)
     by_point = bits.transpose(1, 2).unsqueeze(2) >> shifts.view(1, 1, -1, 1) & 1  # [B, 8 W, 8, P]
+    # The last word has more bits than the board has points left.
     points = by_point.reshape(batch, -1, num_planes)[:, : spec.rows * spec.columns].to(dtype)
     return points.reshape(batch, spec.rows, spec.columns, num_planes).permute(0, 3, 1, 2)

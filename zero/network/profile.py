@@ -34,6 +34,7 @@ Device = Literal["cpu", "cuda"]
 def set_environment(profile: ProfileParams) -> None:
     """Sets the environment variables of torch and its libraries. Takes full effect only before torch is imported."""
     if profile.isa == "avx2":
+        # Overwrites what the user set: the profile promises the bits of these instructions.
         os.environ.update(AVX2_ENVIRONMENT)
     _set_defaults()
 
@@ -162,6 +163,7 @@ def execution_profile(profile: ProfileParams) -> dict[str, str]:
         "training_processes": str(profile.training_processes),
         "python": platform.python_version(),
         **{library: version(library) for library in libraries},
+        # Last, so that the name of the GPU replaces that of the CPU's architecture.
         **(_gpu_profile() if profile.device == "cuda" else {}),
     }
 
@@ -191,6 +193,7 @@ def _instruction_set() -> str:
 
 def _set_defaults() -> None:
     for name, value in (THREADS_ENVIRONMENT | CUDA_ENVIRONMENT).items():
+        # Values that the user set take precedence.
         os.environ.setdefault(name, value)
 
 

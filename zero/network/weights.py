@@ -52,6 +52,7 @@ def new_network(network: NetworkParams, game: GoParams | GomokuParams, seed: int
             elif isinstance(module, nn.Conv2d | nn.Linear):
                 gain = GAINS.get(name.rpartition(".")[2], 1.0)
                 fan_in = module.weight[0].numel()
+                # Drawn in float64 and rounded once; sqrt(2 / fan_in) is He's deviation for layers before a rectifier.
                 values = stream.standard_normal(tuple(module.weight.shape)) * (gain * np.sqrt(2.0 / fan_in))
                 module.weight.copy_(torch.from_numpy(values))
                 if module.bias is not None:
@@ -76,6 +77,7 @@ def load_network(data: bytes) -> AlphaZeroNetwork:
     except ValidationError as error:
         raise StorageError(f"the weight file has no valid network spec: {error.errors()[0]['msg']}") from None
     model = _empty_network(spec)
+    # `state_dict` returns the model's own tensors, so copying into them fills the model.
     copy_tensors(tensors, model.state_dict(), "weight file")
     return model.eval()
 
@@ -95,6 +97,7 @@ def parse_tensors(data: bytes, what: str) -> tuple[dict[str, Tensor], str]:
     """
     try:
         tensors = safetensors.torch.load(data)
+        # `safetensors.torch.load` does not return the metadata, so they are read from the header.
         length = int.from_bytes(data[:HEADER_LENGTH_BYTES], "little")
         header = json.loads(data[HEADER_LENGTH_BYTES : HEADER_LENGTH_BYTES + length])
         return tensors, str(header["__metadata__"][METADATA_KEY])

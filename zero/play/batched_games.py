@@ -76,7 +76,9 @@ class HalfBatch:
     def finish_search(self) -> bool:
         """Waits for the search and collects the requests; False: there are none, and all games are done."""
         for search in self._searches:
+            # Also raises what the search raised in its thread.
             search.result()
+        # Sections of a batch have equal sizes, that of the fullest part, so that its shape depends on counts alone.
         smallest = -(-SMALLEST_BATCH // len(self._parts))
         for player in range(len(self._evaluators)):
             most = max(int(part.batch.num_requests[player]) for part in self._parts)
@@ -114,6 +116,8 @@ class HalfBatch:
         part = self._parts[number]
         for player, rows in enumerate(self._sections):
             requests = part.batch.num_requests[player]
+            # Back to the part's own rows: the section's offset changes with the batch shape, and the kernel does not
+            # know it.
             part.batch.prior[player, :requests] = self._batch.prior[player, number * rows :][:requests]
             part.batch.value[player, :requests] = self._batch.value[player, number * rows :][:requests]
         advance(self._rules, part.settings, part.slots, part.batch, part.records)
@@ -166,6 +170,7 @@ def play_games(
     if len(parts) == 1:
         play_half_batches(halves, None, progress, stop_after)
     else:
+        # Kernels release the GIL (`nogil`), so threads are enough.
         with ThreadPoolExecutor(search_threads, "search") as pool:
             play_half_batches(halves, pool, progress, stop_after)
     if progress:
@@ -186,6 +191,8 @@ def new_parts(
     """Splits the games into contiguous ranges whose lengths differ by at most 1; no more parts than games."""
     num_slots = min(num_slots, len(streams))
     num_parts = min(num_parts, num_slots)
+    # Fixed ranges instead of a common queue: with a queue, timing would decide which part has how many requests, and
+    # with that the batch shapes, on which the bits of an evaluation depend.
     bounds = [len(streams) * i // num_parts for i in range(num_parts + 1)]
     slots_each = -(-num_slots // num_parts)
     return [
@@ -216,6 +223,7 @@ def play_half_batches(
             sum(each.num_done() for each in halves) >= stop_after
         ):  # no search runs at this point, so the count does not depend on timing
             return
+        # Before the other half's search begins, so that the device computes during that search.
         half.submit()
         following = next(turns)
         if following is not half:  # double buffering: search the other half while the network evaluates this one
@@ -233,7 +241,9 @@ def _record(records: Records, settings: PlaySettings, digests: Sequence[str], ga
     moves, end = int(records.num_moves[game]), int(records.end[game])
     has_area = end in (END_PASSES, END_LENGTH)
     number = settings.first_game + game
+    # As in `player_of`: player 0 has Black in games of even number.
     black = number % 2 if settings.num_players == 2 else 0
+    # Copies: a view of one game would keep the arrays of all games of the shard in memory.
     return GameRecord(
         actions=records.actions[game, :moves].copy(),
         visit_counts=records.visit_counts[game, :moves].copy(),

@@ -70,6 +70,8 @@ def advance(rules: Rules, settings: PlaySettings, slots: Slots, batch: Batch, re
     for slot in range(slots.game.shape[0]):
         if slots.row[slot] != NO_REQUEST:
             apply_evaluation(rules, settings, slots, slot, batch)
+        # In the first call all slots are idle. Later a slot is idle only if no game is left, and the call has no
+        # effect.
         elif slots.game[slot] == IDLE:
             _start_next_game(rules, settings, slots, slot, records)
         # Continues until the slot needs the network: terminal leaves, cached leaves and moves cost no evaluation.
@@ -89,6 +91,7 @@ def player_of(settings: PlaySettings, colour: int, game: int) -> int:
     """The player that has `colour` in a game of the shard; player 0 has Black in games of even number."""
     if settings.num_players == 1:
         return 0
+    # By the number in the generation, not in the shard, so that the size of shards does not change who has Black.
     black = (settings.first_game + game) % 2
     return black if colour > 0 else 1 - black
 
@@ -106,6 +109,7 @@ def _start_next_game(rules: Rules, settings: PlaySettings, slots: Slots, slot: i
     store(slots.position, slots.positions, slot)
     for player in range(settings.num_players):
         clear(slots.trees, slot * settings.num_players + player)
+    # The stream stays in the records, keyed by the game: which slot plays a game has no effect on its draws.
     stream = records.streams[game]
     # Calibration games never resign; the draw happens only if resignation is on, at the start of the stream.
     records.never_resigns[game] = (
@@ -130,6 +134,8 @@ def cache_evaluations(settings: PlaySettings, slots: Slots, batch: Batch) -> Non
     for slot in range(slots.game.shape[0]):
         row = slots.row[slot]
         if row != NO_REQUEST:
+            # A tree belongs to the player to move at its root, whose network evaluates all its leaves, whoever moves
+            # there.
             player = player_of(settings, slots.positions.state[slot, TO_PLAY], slots.game[slot])
             prior, value = batch.prior[player, row], batch.value[player, row]
             insert(slots.cache, player, batch.planes[player, row], prior, value)
@@ -182,8 +188,11 @@ def run_simulation(
             backup(trees, tree, trees.node_value[tree, leaf], slots.path, slot)
             slots.simulations_left[slot] -= 1
             return NO_EVALUATION_NEEDED
+    # Drawn before the cache is searched: a hit takes as many draws as a miss, and the planes in the key depend on it.
     symmetry = next_below(stream, rules.symmetries.shape[0]) if settings.random_symmetry else 0
     row = batch.num_requests[player]
+    # Written to the next free row at once. After a cache hit the row was not claimed, and the next request overwrites
+    # it.
     planes = batch.planes[player, row]
     write_planes(rules, slots.position, history, symmetry, planes)
     slots.leaf[slot] = leaf
@@ -204,6 +213,7 @@ def _prepare_root(settings: PlaySettings, slots: Slots, slot: int, tree: int, st
     slots.is_new_root[slot] = False
     trees = slots.trees
     if settings.gumbel:
+        # Fast searches have no noise (Wu 2019, 3.1): they are not policy targets, and only have to play well.
         num_simulations, scale = slots.simulations_left[slot], 0.0 if slots.is_fast[slot] else settings.gumbel_scale
         begin_gumbel_search(slots.roots, trees, tree, settings.considered_actions, num_simulations, scale, stream)
     elif settings.dirichlet_fraction > 0.0 and not slots.is_fast[slot]:
@@ -239,6 +249,7 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
     best = gumbel_choice(slots.roots, trees, tree) if settings.gumbel else most_visited(trees, tree)
     value, best_value = root_value(trees, tree), edge_value(trees, tree, best)
     if not records.never_resigns[game] and resigns(move, value, best_value, settings.resign_threshold):
+        # The player to move resigns, so the other colour wins; outcomes are for Black. A resigned game has no area.
         records.outcome[game] = -position.state[TO_PLAY]
         records.margin[game] = 0.0
         _record_end(move, END_RESIGNATION, game, records)
@@ -250,6 +261,7 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
         edge = draw_edge(trees, tree, records.streams[game])
     action = int(trees.action[tree, 0, edge])
     records.actions[game, move] = action
+    # Before `play` changes the player to move: both values are for the player who makes this move.
     records.root_values[game, move] = value
     records.best_values[game, move] = best_value
     if not slots.is_fast[slot]:
@@ -258,6 +270,7 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
             write_improved_policy(slots.roots, trees, tree, target)
         else:
             write_policy_target(trees, tree, np.float32(settings.c_puct), settings.forced_playouts, target)
+    # The history grows in place: rows that simulations wrote beyond the current move are overwritten.
     play(rules, position, history, action)
     store(position, slots.positions, slot)
     if ended(position):

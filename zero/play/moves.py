@@ -21,6 +21,7 @@ def most_visited(trees: Trees, tree: int) -> int:
     action, prior, visit_count = trees.action[tree, 0], trees.prior[tree, 0], trees.visit_count[tree, 0]
     best = 0
     for e in range(1, trees.num_visited[tree, 0]):
+        # The tie rules make the move independent of the order of the edges, which depends on earlier searches.
         if visit_count[e] < visit_count[best]:
             continue
         better = visit_count[e] > visit_count[best] or prior[e] > prior[best]
@@ -34,6 +35,7 @@ def draw_edge(trees: Trees, tree: int, stream: np.ndarray) -> int:
     """A random root edge, in proportion to the visits (temperature 1). Writes into `stream` and `trees.edge_of`."""
     # In the order of the actions: the order of the edges depends on the visits of earlier searches.
     index_root(trees, tree)
+    # Counts are integers and exact in float64, so the loop below stops inside whenever the root has a visit.
     left = next_float(stream) * trees.node_visits[tree, 0]
     for a in range(trees.edge_of.shape[0]):
         edge = trees.edge_of[a]
@@ -71,4 +73,5 @@ def write_policy_target(trees: Trees, tree: int, c_puct: np.float32, forced_play
         write_pruned_visits(trees, tree, c_puct, forced_playouts, MAX_VISITS, out)
         return
     for e in range(trees.num_visited[tree, 0]):
+        # Cut off instead of scaled, so that the other counts stay exact; `zero.data.validation` allows for it.
         out[trees.action[tree, 0, e]] = min(trees.visit_count[tree, 0, e], MAX_VISITS)

@@ -101,6 +101,7 @@ class SingleGamePlayer:
     def new_game(self) -> None:
         """Starts the next game, with the empty board. The seed and the number of the game select its random stream."""
         self.actions: tuple[int, ...] = ()
+        # A stream per game: the symmetries of a game do not depend on the length of the games before it.
         self._stream = stream_of(self._seed, 0, "player", self._num_games)
         self._num_games += 1
         reset(self.rules, self._position, self._history)
@@ -113,6 +114,7 @@ class SingleGamePlayer:
         store(self._position, self._roots, TREE)
         self.actions += (action,)
         self._result = None
+        # Leaves room for a root and the simulations of the next search.
         reroot(self._trees, TREE, action, self._max_nodes - self._num_simulations - 1)
 
     def ignore_last_pass(self) -> None:
@@ -144,9 +146,11 @@ class SingleGamePlayer:
             while rows := select_leaves(
                 self.rules, settings, trees, TREE, self._roots, self._history, pending, self._stream
             ):
+                # Rows beyond the pending leaves hold planes of earlier batches; their results are not read.
                 shape = _batch_shape(rows, len(pending.leaf))
                 self._evaluator.evaluate(pending.planes[:shape], pending.prior[:shape], pending.value[:shape])
                 backup_leaves(self.rules, trees, TREE, pending)
+                # After the backup: a break before it would leave leaves without a prior in the tree.
                 if seconds is not None and time.perf_counter() - started >= seconds:
                     break
         finally:
@@ -154,6 +158,8 @@ class SingleGamePlayer:
                 self._clear_tree()
         done = requested - int(pending.simulations_left[0])
         choice = None
+        # A search that ended early has not finished its schedule, and its visits do not mean what `gumbel_choice`
+        # assumes.
         if settings.considered_actions and done == requested:
             choice = int(trees.action[TREE, 0, gumbel_choice(pending.roots, trees, TREE)])
         result = read_tree(trees, TREE, done, time.perf_counter() - started, choice)

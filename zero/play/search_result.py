@@ -25,6 +25,7 @@ class SearchResult(NamedTuple):
     def ranking(self) -> list[int]:
         """Legal actions, best first: the choice of a Gumbel search, then by visits, prior and action number."""
         actions = np.flatnonzero(self.legal_mask)
+        # `lexsort` compares the last key first.
         order = np.lexsort((actions, -self.prior[actions], -self.visit_counts[actions], actions != self.choice))
         return [int(action) for action in actions[order]]
 
@@ -42,6 +43,7 @@ def read_tree(trees: Trees, tree: int, num_simulations: int, seconds: float, cho
     action = trees.action[tree, 0]
     counts, q_values = np.zeros(num_actions, np.int32), np.zeros(num_actions, np.float32)
     prior, legal_mask = np.zeros(num_actions, np.float32), np.zeros(num_actions, np.bool_)
+    # Arrays by edge become arrays by action; only visited edges have defined counts and value sums.
     prior[action[:edges]] = trees.prior[tree, 0, :edges]
     legal_mask[action[:edges]] = True
     counts[action[:visited]] = trees.visit_count[tree, 0, :visited]

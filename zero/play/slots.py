@@ -150,6 +150,7 @@ def new_slots(rules: Rules, settings: PlaySettings, num_slots: int, max_nodes: i
         positions=new_position(rules, num_slots),
         histories=new_history(rules, num_slots),
         trees=new_trees(num_slots * settings.num_players, max_nodes, rules.num_actions, settings.pass_wins),
+        # No path is longer than the nodes of a tree, or the moves of a game.
         path=new_path(num_slots, min(max_nodes, rules.max_moves) + 1),
         leaf=np.zeros(num_slots, np.int32),
         row=np.full(num_slots, NO_REQUEST, np.int32),

@@ -139,6 +139,7 @@ def decision_parts(generation: Generation, parent: str | None, champion: str, pl
       player: SHA-256 of the weights that played the games, if self-play overlapped; otherwise None.
     """
     trainee, window, files = generation.trainee, generation.window, generation.file
+    # The order here is the order in the signed bytes, and equal generations must have equal attestations.
     named = {PARENT: parent, "champion": champion, PLAYER: player}
     if trainee is not None:
         named |= {"trainee": trainee.trainee.sha256, "trainee-optimizer": trainee.optimizer.sha256}
@@ -176,6 +177,7 @@ def recorded_attestation(home: Path, tag: str, key: Path | None = None) -> tuple
     data = git(home, "show", source).encode()
     envelope = read_envelope(data, source)
     entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
+    # Tag, ledger and attestation must name the same generation: each of them alone could have been moved.
     names = {envelope.attestation.predicate.run_details.metadata.invocation_id}
     names.add(generation_tag(entry.lineage, entry.generation))
     if names != {tag} or attestation_digest(envelope.payload) != entry.provenance:
@@ -198,6 +200,7 @@ def _attestation(generation: Generation, kind: str, tag: str, parts: Parts, engi
     """An attestation with what all kinds share: parameters, profile, commit of the sources, package lock."""
     params = generation.read_params()
     lineage, _, number = tag.rpartition("/gen-")
+    # The commit that the stages ran on; the commit of the generation does not exist yet (docs/decisions/0002).
     head = git(generation.files.repository, "rev-parse", "HEAD").strip()
     constraints = required(generation.file(CONSTRAINTS_FILE), CONSTRAINTS_FILE)
     return Attestation(

@@ -110,11 +110,13 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
     tags = [tag for tag in project.tags if TAG_PATTERN.match(tag)]
     lost = source.head is None and bool(tags)
     if lost:
+        # By length first: as text, gen-10000 sorts before gen-9999.
         newest = max(tags, key=lambda tag: (len(tag), tag))
         source = project = project._replace(head=project.tags[newest])
     if source.head is None:
         known = ", ".join(known_lineages(home)) or "none yet"
         raise LineageError(f"unknown lineage {lineage!r}; known are: {known}; make it with `zero new {lineage}`")
+    # First parents only: merges bring in commits of the project's code, which are not the lineage's history.
     commits = git(source.folder, "rev-list", "--first-parent", source.head).split()
     with ExitStack() as stack:
         reader = stack.enter_context(GitReader(source.folder, also=home))
@@ -130,6 +132,7 @@ def open_history(home: Path, lineage: str) -> Iterator[History]:
             agreed=project.head is None or project.head in commits,
             commits=frozenset(commits),
             versions=versions,
+            # Sorted, because a set has no order and the audit must report the same twice.
             tagged=tuple(_version(reader, each) for each in sorted(tagged - {each.commit for each in versions})),
             draft=_draft(folder) if source is workspace else None,
         )
@@ -177,10 +180,12 @@ def _repository(folder: Path, lineage: str) -> Repository:
     branches = dict(line.split() for line in names.splitlines())
     head = branches.get(f"refs/heads/lineage/{lineage}")
     if head is None:
+        # A branch that was only fetched exists as that of a remote.
         head = next((commit for name, commit in branches.items() if name.endswith(f"/lineage/{lineage}")), None)
     listed = git(
         folder, "for-each-ref", "--format=%(refname:strip=2) %(objectname) %(*objectname)", f"refs/tags/{lineage}/gen-*"
     )
+    # The third field is the commit of an annotated tag, and empty for a plain one: the last word is the commit of both.
     tags = {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
     return Repository(folder, head, tags)
 

@@ -40,11 +40,13 @@ def parse_ledger(text: str, source: str) -> tuple[LedgerEntry, ...]:
     previous = FIRST_PREVIOUS
     if not text:
         raise LineageError(f"{source} is empty; {_restore(source)}")
+    # With their ends: the digests cover them.
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         try:
             entry = LedgerEntry.model_validate_json(line)
         except ValidationError:
             raise LineageError(f"{source}, line {number} is not a ledger entry; {_restore(source)}") from None
+        # Canonical JSON is ASCII: other characters come from bytes that were damaged and replaced when decoded.
         if not (line.endswith("\n") and line.isascii()):
             raise LineageError(f"{source}, line {number} is truncated or corrupt; {_restore(source)}")
         first = entries[0].generation if entries else entry.generation
@@ -64,6 +66,7 @@ def read_ledger(folder: Path) -> tuple[LedgerEntry, ...]:
     """
     path = folder / LEDGER_FILE
     try:
+        # Damaged bytes become characters that `parse_ledger` reports with the number of their line.
         text = path.read_bytes().decode(errors="replace")
     except OSError:
         raise LineageError(

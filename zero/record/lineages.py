@@ -85,11 +85,13 @@ class ProjectRecord:
         lines: dict[int, Line] = {}
         for line in history.lines:
             if line.entry is not None and line.entry.lineage == history.lineage:
+                # The first of two lines with the same number; the audit reports the other one.
                 lines.setdefault(line.entry.generation, line)
         tags = (*history.project.tags, *(history.workspace.tags if history.workspace else ()))
         numbers = {int(tag.rpartition("gen-")[2]) for tag in tags if tag.rpartition("gen-")[2].isdigit()}
         for number in sorted(lines.keys() | written.keys() | numbers):
             own = lines.get(number)
+            # A generation that only a tag knows has no place in the chain.
             recorded = [each for each in made if each.line is not None]
             made.append(
                 Generation(

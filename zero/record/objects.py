@@ -74,6 +74,7 @@ class GitReader:
         """
         if self.object_name(tree) is None:
             return {}
+        # `-z`: without it git quotes paths with unusual characters.
         listed = git(self.repository, "--no-replace-objects", "ls-tree", "-r", "-z", tree)
         lines = (line.partition("\t") for line in listed.split("\0") if line)  # `<mode> <type> <name>`, tab, path
         return {path: entry.split()[-1] for entry, _, path in lines}
@@ -212,6 +213,7 @@ def read_bytes(path: Path) -> bytes | None:
 def source_digest(files: Mapping[str, bytes]) -> str:
     """Digest of sources by their path below `zero/`, equal to that of `zero.stages.spec`."""
     digest = hashlib.sha256()
+    # As paths, like `zero.stages.spec`: by their parts, `a/b` comes before `a-b`; as text it would come after.
     for path in sorted(files, key=PurePosixPath):
         digest.update(path.encode() + b"\0" + files[path] + b"\0")
     return digest.hexdigest()
@@ -226,6 +228,7 @@ def _objects_dir(repository: Path) -> str:
 
 
 def _digests(path: Path) -> Digests | None:
+    # One pass for both: DVC names the object by MD5, the manifests name it by SHA-256.
     md5, sha256, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0
     try:
         with path.open("rb") as file:

@@ -118,6 +118,7 @@ class Predicate(_Part):
 class Attestation(_Part):
     """An in-toto statement, version 1."""
 
+    # in-toto's name is `_type`, which pydantic would take for a private attribute.
     type: Literal["https://in-toto.io/Statement/v1"] = Field(default="https://in-toto.io/Statement/v1", alias="_type")
     subject: tuple[Resource, ...]
     predicate_type: Literal["https://slsa.dev/provenance/v1"] = "https://slsa.dev/provenance/v1"
@@ -209,6 +210,7 @@ def signed_by(data: bytes, public_key: bytes, source: str = PROVENANCE_FILE) -> 
 
     from zero.record.signing import read_public_key
 
+    # First, because a valid signature on a payload of another type must not count.
     read_envelope(data, source)
     try:
         Dsse.from_dict(json.loads(data)).verify([read_public_key(public_key, KEY_FILE)], 1)

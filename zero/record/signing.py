@@ -86,6 +86,7 @@ def _make_key(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomic(draft, pem, mode=0o600)
         try:
+            # A link fails if the path exists; a rename would replace the key of another process.
             os.link(draft, path)
         except FileExistsError:
             pass

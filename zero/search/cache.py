@@ -40,9 +40,13 @@ def new_cache(num_entries: int, num_planes: int, num_words: int, num_actions: in
 @kernel
 def entry_index(cache: EvaluationCache, player: int, planes: np.ndarray) -> int:
     """The one entry that can store the evaluation of `planes` ([P, W]) by `player`; needs C > 0."""
+    # In a match both players share one table: the player is part of the key, because the same planes have two
+    # evaluations.
     key = np.uint64(player)
     for plane in range(planes.shape[0]):
         for word in range(planes.shape[1]):
+            # The sum moves the key away from 0, which `mix` maps to itself: leading empty planes would leave no trace
+            # in it.
             key = mix(key ^ planes[plane, word]) + GOLDEN
     # Signed: Numba would unify uint64 with NOT_CACHED to float64, which is not an index.
     return int(np.int64(key % np.uint64(cache.player.shape[0])))

@@ -58,6 +58,7 @@ def write_pruned_visits(
                 if left == 0 or _score(value_sum[e], visit_count[e], left - 1, prior[e], scale) > best_score:
                     break
                 left -= 1
+            # As in Wu 2019: a child that is reduced to a single playout is pruned outright.
             if left == 1:
                 left = 0
         out[action[e]] = min(left, limit)

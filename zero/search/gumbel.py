@@ -31,12 +31,16 @@ from zero.search.mcts import Path, follow_edge
 from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root
 
+# `maxvisit_init` of mctx, in `qtransform_completed_by_mix_value`.
 C_VISIT = np.float32(50.0)
 """c_visit, the constant of the paper."""
+# `epsilon` of the same function of mctx.
 MIN_RANGE = np.float32(1e-8)
 """Smallest range of Q-values that `rescale_values` divides by."""
+# mctx applies the same minimum when it weights Q-values by the prior (`_compute_mixed_value`).
 MIN_PRIOR = np.float32(np.finfo(np.float32).tiny)
 """Replaces a prior of 0, whose logit would be infinite."""
+# Half of the smallest positive result of `next_float`, which is 2^-53.
 MIN_UNIFORM = 2.0**-54
 """Replaces a random number of 0, whose Gumbel number would be infinite."""
 MIN_REMAINDER = np.float32(1e-3)
@@ -103,6 +107,7 @@ def begin_gumbel_search(
         if e == NO_EDGE:
             continue
         logit[a] = math.log(max(trees.prior[tree, 0, e], MIN_PRIOR))
+        # Visit counts of unvisited edges are undefined, so these keep the 0 above.
         if e < trees.num_visited[tree, 0]:
             base_visits[a] = trees.visit_count[tree, 0, e]
         if scale > 0.0:
@@ -125,10 +130,12 @@ def considered_visit(num_considered: int, num_simulations: int, simulation: int)
     """
     if num_considered <= 1:
         return simulation
+    # ceil(log2(num_considered)) in integers: a rounded logarithm could be off by one at a power of two.
     phases = 1
     while 1 << phases < num_considered:
         phases += 1
     visits = 0
+    # mctx's `get_sequence_of_considered_visits`, evaluated for one simulation: a kernel cannot allocate the table.
     while True:
         extra = max(1, num_simulations // (phases * num_considered))
         if simulation < extra * num_considered:
@@ -162,6 +169,7 @@ def descend_gumbel(
 
     Writes into everything except the rules.
     """
+    # A node with this number or above is added by this simulation: it has edges but no prior yet, so it is the leaf.
     num_nodes = trees.num_nodes[tree]
     path.length[game] = 0
     edge = select_root_edge(roots, trees, tree, simulation)
@@ -201,6 +209,7 @@ def _best_edge_with_visits(roots: GumbelRoots, trees: Trees, tree: int, visits: 
                 continue
             if visit_count[e] > 0:
                 q_value = value_sum[e] / np.float32(visit_count[e])
+        # sigma(q) less the node's greatest sigma, a constant that does not change the order of the edges.
         score = gumbel[a] + logit[a] + slope * (q_value - high)
         if score > best_score or (score == best_score and a < action[best]):
             best, best_score = e, score
@@ -216,6 +225,8 @@ def select_gumbel_edge(roots: GumbelRoots, trees: Trees, tree: int, node: int) -
     """
     visited = trees.num_visited[tree, node]
     if visited == 0:
+        # The improved policy is the prior as long as no edge has a value, and `promote_best` keeps its greatest entry
+        # at 0.
         return 0
     action, visit_count, weight = trees.action[tree, node], trees.visit_count[tree, node], roots.weight
     total, factor = _write_policy_weights(roots, trees, tree, node)
@@ -223,6 +234,8 @@ def select_gumbel_edge(roots: GumbelRoots, trees: Trees, tree: int, node: int) -
     step = np.float32(1.0) / np.float32(1 + trees.node_visits[tree, node] + roots.num_in_flight[0])
     best, best_score = 0, np.float32(-np.inf)
     for e in range(visited):
+        # Danihelka et al. 2022, section 5: this visit brings the shares of the visits closest to the policy (squared
+        # error).
         score = weight[e] * share - np.float32(visit_count[e] + roots.in_flight[e]) * step
         if score > best_score or (score == best_score and action[e] < action[best]):
             best, best_score = e, score
@@ -242,8 +255,10 @@ def write_improved_policy(roots: GumbelRoots, trees: Trees, tree: int, out: np.n
     """
     _, factor = _write_policy_weights(roots, trees, tree, 0)
     weight = roots.weight
+    # A selection needs only the sum of these weights and the first of them, so they are computed here, once per move.
     for e in range(trees.num_visited[tree, 0], trees.num_edges[tree, 0]):
         weight[e] = max(trees.prior[tree, 0, e], MIN_PRIOR) * factor
+    # In float64 and in the order of the actions, so that the target does not depend on the order of first visits.
     total = 0.0
     index_root(trees, tree)
     for a in range(trees.edge_of.shape[0]):
@@ -254,6 +269,8 @@ def write_improved_policy(roots: GumbelRoots, trees: Trees, tree: int, out: np.n
         out[a] = 0
         if trees.edge_of[a] != NO_EDGE:
             end += weight[trees.edge_of[a]]
+            # At the last action `end` is the same sum in the same order as `total`, so the last boundary is TARGET_SUM
+            # exactly.
             boundary = int(end / total * TARGET_SUM + 0.5)
             out[a] = boundary - written
             written = boundary
@@ -271,12 +288,14 @@ def _write_policy_weights(roots: GumbelRoots, trees: Trees, tree: int, node: int
     mixed, high, slope = _completed_q_values(roots, trees, tree, node)
     for e in range(visited):
         q_value = value_sum[e] / np.float32(visit_count[e]) if visit_count[e] > 0 else mixed
+        # softmax(log P + sigma) written as P exp(sigma): no logarithm per edge and selection.
         weight[e] = max(prior[e], MIN_PRIOR) * np.float32(math.exp(slope * (q_value - high)))
     # Minus the greatest sigma, so that exp does not overflow; the constant cancels in the normalisation.
     factor = np.float32(math.exp(slope * (mixed - high)))
     total, rest = np.float32(0.0), np.float32(1.0)
     for e in range(visited):
         total += weight[e]
+        # The priors of a node sum to 1, so the unvisited ones need no loop over all A edges.
         rest -= prior[e]
     if visited < edges:
         if rest < MIN_REMAINDER:
@@ -298,9 +317,11 @@ def _completed_q_values(
     prior_sum, weighted = np.float32(0.0), np.float32(0.0)
     counted = 0
     for e in range(visited):
+        # An edge may have only simulations in flight: it is visited, but has no value yet.
         if visit_count[e] > 0:
             q_value = value_sum[e] / np.float32(visit_count[e])
             low, high, most = min(low, q_value), max(high, q_value), max(most, visit_count[e])
+            # The minimum keeps `prior_sum` above 0, so that the mean below is finite.
             share = max(prior[e], MIN_PRIOR)
             prior_sum += share
             weighted += share * q_value
@@ -311,8 +332,10 @@ def _completed_q_values(
         visits = np.float32(trees.node_visits[tree, node])
         mixed = (mixed + visits * (weighted / prior_sum)) / (np.float32(1.0) + visits)
     if counted < trees.num_edges[tree, node]:
+        # Edges without a value have v_mix as their Q, so it belongs to the range exactly if there is such an edge.
         low, high = min(low, mixed), max(high, mixed)
     slope = (C_VISIT + np.float32(most)) * roots.value_scale[0]
     if roots.rescale_values[0]:
+        # Callers use only differences sigma(q) - sigma(high), in which the minimum of the rescaling cancels.
         slope /= max(high - low, MIN_RANGE)
     return mixed, high, slope

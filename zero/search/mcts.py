@@ -41,6 +41,7 @@ def select_edge(trees: Trees, tree: int, node: int, c_puct: np.float32, fpu_from
     visit_count, value_sum = trees.visit_count[tree, node], trees.value_sum[tree, node]
     node_visits = max(1, trees.node_visits[tree, node])
     scale = c_puct * np.float32(math.sqrt(np.float32(node_visits)))
+    # W and this sum are both for the player to move at the node, so no sign changes.
     fpu = trees.node_value_sum[tree, node] / np.float32(node_visits) if fpu_from_parent else np.float32(0.0)
     visited = trees.num_visited[tree, node]
     best, best_score = 0, np.float32(-np.inf)
@@ -80,6 +81,7 @@ def descend(
     edges is terminal: back up its `node_value`.
     """
     node, edge = 0, root_edge
+    # Nodes from this number on are added by this simulation: they have edges but no prior, so the descent ends there.
     num_nodes = trees.num_nodes[tree]
     path.length[game] = 0
     while node < num_nodes and trees.num_edges[tree, node] > 0:
@@ -127,6 +129,7 @@ def make_node(rules: Rules, trees: Trees, tree: int, position: Position, history
     legal_mask(rules, position, history, mask)
     value = 0.0
     if ended(position):
+        # An outcome is for Black; times the player to move (+1 or -1) it is the value for that player.
         value = float(outcome(rules, position) * position.state[TO_PLAY])
     return add_node(trees, tree, mask, value)
 
@@ -138,8 +141,11 @@ def make_child(rules: Rules, trees: Trees, tree: int, position: Position, histor
     With `trees.pass_wins`, a position that the player to move would win by a second pass is terminal and a win. The
     rules decide it, so the network is not asked.
     """
+    # After one pass the player to move could end the game by a second one, and `outcome` scores the board as it would
+    # be.
     can_end = trees.pass_wins[0] and position.state[NUM_PASSES] == 1 and not ended(position)
     if can_end and outcome(rules, position) * position.state[TO_PLAY] > 0:
+        # No edges mark a node as terminal. The root is never made here, since it would have no move to choose.
         mask[:] = False
         return add_node(trees, tree, mask, 1.0)
     return make_node(rules, trees, tree, position, history, mask)
@@ -153,6 +159,7 @@ def backup(trees: Trees, tree: int, value: np.float32, path: Path, game: int) ->
         node, edge = path.node[game, depth], path.edge[game, depth]
         trees.visit_count[tree, node, edge] += 1
         trees.value_sum[tree, node, edge] += value
+        # Sums over the edges are stored, so that a selection does not have to add them up.
         trees.node_visits[tree, node] += 1
         trees.node_value_sum[tree, node] += value
 
@@ -160,4 +167,5 @@ def backup(trees: Trees, tree: int, value: np.float32, path: Path, game: int) ->
 @kernel
 def root_value(trees: Trees, tree: int) -> np.float32:
     """Mean value of the root's simulations for the player to move; 0 before the first."""
+    # The numerator is 0 before the first simulation; the maximum only avoids 0 / 0.
     return np.float32(trees.node_value_sum[tree, 0] / np.float32(max(1, trees.node_visits[tree, 0])))

@@ -16,6 +16,7 @@ STREAM_WORDS = 3
 KEY_0, KEY_1, COUNTER = 0, 1, 2
 """Indices of the words of a stream."""
 
+# 2^64 over the golden ratio, SplitMix64's increment. The next two are multipliers of its finaliser (Stafford's Mix13).
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -26,6 +27,7 @@ FLOAT_STEP = 1.0 / (1 << 53)
 def stream_of(seed: int, generation: int, phase: str, game: int) -> np.ndarray:
     """The stream of one game (or sample) in one phase, at its start: [3] uint64."""
     digest = hashlib.sha256(f"{seed}/{generation}/{phase}/{game}".encode()).digest()
+    # Little-endian on every machine, so that a game does not depend on the host's byte order.
     words = np.frombuffer(digest[:16], "<u8")
     return np.array([words[0], words[1], 0], np.uint64)
 
@@ -42,12 +44,14 @@ def mix(word: np.uint64) -> np.uint64:
 def next_word(stream: np.ndarray) -> np.uint64:
     """64 random bits. Writes into `stream`."""
     stream[COUNTER] += np.uint64(1)
+    # The inner argument is the state of SplitMix64 with seed KEY_0 after as many steps as the counter says.
     return mix(mix(stream[COUNTER] * GOLDEN + stream[KEY_0]) ^ stream[KEY_1])
 
 
 @inline_kernel
 def next_float(stream: np.ndarray) -> float:
     """A uniform number in [0, 1) with 53 random bits. Writes into `stream`."""
+    # The upper 53 bits are exact in a float64, so that no result is rounded up to 1.
     return np.float64(next_word(stream) >> np.uint64(11)) * FLOAT_STEP
 
 
@@ -71,8 +75,10 @@ def next_gamma(stream: np.ndarray, shape: float) -> float:
     # The method needs shape >= 1; gamma(shape) = gamma(shape + 1) * u^(1 / shape) covers the rest.
     boost = 1.0
     if shape < 1.0:
+        # Drawn before the loop, so the order of draws is fixed; 1 - u is never 0, as in `next_normal`.
         boost = (1.0 - next_float(stream)) ** (1.0 / shape)
         shape += 1.0
+    # Names as in the paper: d = a - 1/3, c = 1 / sqrt(9 d).
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:

@@ -23,6 +23,7 @@ class Trees(NamedTuple):
     selection reads the visited edges and one more, and a new node writes to few cache lines.
     """
 
+    # Arrays of their own, so that a new node writes only its actions and priors (docs/decisions/0006).
     action: np.ndarray  # [T, N, A] int16
     prior: np.ndarray  # [T, N, A] float32    P(s, a)
     visit_count: np.ndarray  # [T, N, A] int32    N(s, a), visited edges only
@@ -44,6 +45,7 @@ class Trees(NamedTuple):
 
 def new_trees(num_trees: int, max_nodes: int, num_actions: int, pass_wins: bool = False) -> Trees:
     """Empty trees of at most `max_nodes` nodes each."""
+    # The operating system provides zeros page by page, so a tree takes memory only as nodes are added.
     edges = (num_trees, max_nodes, num_actions)
     return Trees(
         action=np.zeros(edges, np.int16),
@@ -67,6 +69,7 @@ def new_trees(num_trees: int, max_nodes: int, num_actions: int, pass_wins: bool 
 @kernel
 def clear(trees: Trees, tree: int) -> None:
     """Empties a tree. Writes into `trees`."""
+    # The rows keep old data: `add_node`, `set_prior` and `visit_edge` initialise what is read, so this takes no time.
     trees.num_nodes[tree] = 0
 
 
@@ -101,6 +104,7 @@ def set_prior(trees: Trees, tree: int, node: int, prior: np.ndarray, value: np.f
     edges = trees.num_edges[tree, node]
     action, target = trees.action[tree, node], trees.prior[tree, node]
     total = np.float32(0.0)
+    # A new node has its edges in the order of the actions, so the float32 sum is the same in every tree.
     for e in range(edges):
         target[e] = prior[symmetry[action[e]]]
         total += target[e]
@@ -113,6 +117,7 @@ def set_prior(trees: Trees, tree: int, node: int, prior: np.ndarray, value: np.f
 @kernel
 def promote_best(trees: Trees, tree: int, node: int) -> None:
     """Moves the edge with the greatest prior to the front of the unvisited edges. Writes into `trees`."""
+    # One scan per new visit instead of sorting all edges: most nodes get few visits.
     first, edges = trees.num_visited[tree, node], trees.num_edges[tree, node]
     action, prior = trees.action[tree, node], trees.prior[tree, node]
     best = first
@@ -166,9 +171,11 @@ def add_root_noise(trees: Trees, tree: int, concentration: float, fraction: floa
         if e != NO_EDGE:
             noise[e] = next_gamma(stream, concentration / edges)
             total += noise[e]
+    # With a small alpha the numbers can underflow to 0 in float32; if all do, the prior stays without noise.
     if total > np.float32(0.0):
         for e in range(edges):
             prior[e] = (np.float32(1.0) - np.float32(fraction)) * prior[e] + np.float32(fraction) * noise[e] / total
+        # The noise may have changed which unvisited edge has the greatest prior.
         promote_best(trees, tree, 0)
 
 
@@ -183,6 +190,8 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
         for e in range(trees.num_visited[tree, 0]):
             if trees.action[tree, 0, e] == played:
                 root = trees.child[tree, 0, e]
+    # A child without edges ended a simulation, by the rules or by `pass_wins`. The root needs edges, so it is made
+    # again.
     if root == NO_CHILD or trees.num_edges[tree, root] == 0:
         trees.num_nodes[tree] = 0
         return
@@ -196,6 +205,7 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
     for node in range(root, num_nodes):
         if number[node] == NO_CHILD:
             continue
+        # What is dropped here are the newest nodes. The edges to them keep counts and values, and lose only the child.
         if kept == max_kept:
             number[node] = NO_CHILD
             continue
@@ -207,6 +217,7 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
                 number[child[e]] = 0
     for node in range(root, num_nodes):
         if number[node] != NO_CHILD:
+            # Targets never exceed their sources and both ascend, so no row is overwritten before it was read.
             _move_row(trees, tree, node, number[node])
     trees.num_nodes[tree] = kept
 

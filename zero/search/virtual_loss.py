@@ -102,21 +102,25 @@ def select_leaves(
     if settings.considered_actions > 0 and pending.is_new_root[0] and trees.num_nodes[tree] > 0:
         pending.is_new_root[0] = False
         considered, simulations = settings.considered_actions, pending.simulations_left[0]
+        # A scale of 0, as in a match: this player chooses the best move, and the stream is only for symmetries.
         begin_gumbel_search(pending.roots, trees, tree, considered, simulations, 0.0, stream)
     while pending.num_pending[0] < pending.leaf.shape[0]:
         row = pending.num_pending[0]
         load(roots, 0, position)
         if trees.num_nodes[tree] == 0:
+            # The evaluation of the root has an empty path: it is backed up nowhere and is not a simulation.
             pending.path.length[row] = 0
             leaf = make_node(rules, trees, tree, position, history, pending.mask)
         elif pending.simulations_left[0] == 0:
             break
         else:
             leaf = _descend(rules, settings, trees, tree, position, history, pending)
+            # Going on would select the same leaf again, because the tree does not change before the evaluations arrive.
             if leaf == NO_LEAF:
                 break
             pending.simulations_left[0] -= 1
             if trees.num_edges[tree, leaf] == 0:
+                # A terminal leaf needs no network; the row is used again for the next simulation.
                 backup(trees, tree, trees.node_value[tree, leaf], pending.path, row)
                 continue
         symmetry = next_below(stream, rules.symmetries.shape[0]) if settings.random_symmetry else 0
@@ -136,6 +140,7 @@ def backup_leaves(rules: Rules, trees: Trees, tree: int, pending: PendingLeaves)
         set_prior(trees, tree, pending.leaf[row], pending.prior[row], value, symmetry)
         backup(trees, tree, value, pending.path, row)
     pending.num_pending[0] = 0
+    # `gumbel_choice` reads these counts too, after the search.
     pending.roots.in_flight[:] = 0
     pending.roots.num_in_flight[0] = 0
 
@@ -160,6 +165,7 @@ def _descend(
         if _is_pending(pending, node):
             return NO_LEAF
         edge = _select_edge(settings, trees, tree, node, pending, depth)
+        # The child of an unvisited edge is undefined, not NO_CHILD.
         child = trees.child[tree, node, edge] if edge < trees.num_visited[tree, node] else NO_CHILD
         # Before the tree changes: a selection without a leaf must leave no trace.
         if child == NO_CHILD and trees.num_nodes[tree] == trees.action.shape[1]:
@@ -205,6 +211,7 @@ def _select_edge(
         if node == 0:
             return select_root_edge(roots, trees, tree, roots.num_simulations[tree] - pending.simulations_left[0])
         return select_gumbel_edge(roots, trees, tree, node)
+    # The same kernel as in lock-step games, so that one leaf at a time gives the same tree to the last bit.
     if num_in_flight == 0:
         return select_edge(trees, tree, node, c_puct, settings.fpu_from_parent)
     action, prior = trees.action[tree, node], trees.prior[tree, node]
@@ -218,7 +225,9 @@ def _select_edge(
     best, best_score = 0, np.float32(-np.inf)
     for e in range(visited):
         extra = settings.virtual_loss * pending.roots.in_flight[e]
+        # With a virtual loss of 0, an edge that has only simulations in flight has no visits here.
         visits = np.float32(visit_count[e] + extra)
+        # Each virtual loss is a visit of value -1 for the player to move at the node.
         q_value = (value_sum[e] - np.float32(extra)) / visits if visits > np.float32(0.0) else fpu
         score = q_value + scale * prior[e] / (np.float32(1.0) + visits)
         if score > best_score or (score == best_score and action[e] < action[best]):

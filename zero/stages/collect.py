@@ -43,6 +43,7 @@ class CheckedShard(NamedTuple):
 
 def missing_shards(specs: Sequence[ShardSpec], store: Store) -> list[ShardSpec]:
     """The specifications whose shard is missing or corrupt in the store."""
+    # Each shard is read and not only listed, so that a corrupt one is quarantined now and played again.
     return [spec for spec in specs if store.get_shard(spec.key()) is None]
 
 
@@ -118,6 +119,7 @@ def take_shard(spec: ShardSpec, store: Store) -> CheckedShard | list[Violation]:
     if stored is None:
         return []
     try:
+        # With limits: a worker's bytes are not trusted before they are checked.
         games = read_records(stored.data, f"shard {spec.key()[:12]}", size_limits(spec))
     except StorageError as error:
         return [Violation("file", spec.first_game, NO_MOVE, str(error))]

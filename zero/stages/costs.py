@@ -149,6 +149,7 @@ def _sum(
 def _union(spans: Iterable[tuple[float, float]]) -> float:
     """Total length of the union of time spans."""
     covered, last = 0.0, float("-inf")
+    # In the order of their beginnings, so that one pass finds what each span adds.
     for begin, end in sorted(spans):
         covered += max(0.0, end - max(begin, last))
         last = max(last, end)

@@ -106,6 +106,7 @@ class LocalExecutor:
             worker.close_input()
         for worker in workers:
             worker.close()
+        # A thread that waits for GPUs has this lock. It gives up at its next attempt, because `_closed` is set now.
         with self._gpus_lock:
             self._gpu_lock_stack.close()
 
@@ -132,6 +133,7 @@ class LocalExecutor:
             if self._num_gpus and not self._gpus:
                 gpus = visible_gpus()[: self._num_gpus]
                 self._gpu_locks = self._gpu_lock_stack.enter_context(lock_gpus(gpus, self._check_open))
+                # Never empty, so that the next worker does not take the locks again.
                 self._gpus = gpus or [""]
 
     def _check_open(self) -> None:
@@ -167,6 +169,7 @@ class _Worker:
         try:
             self._process.stdin.write(json.dumps(spec.model_dump(mode="json")) + "\n")
             self._process.stdin.flush()
+            # The end of the output means that the child has ended; the status below tells how.
             for line in self._process.stdout:
                 event: dict[str, Any] = json.loads(line)
                 kind = event.pop("event")
@@ -242,6 +245,7 @@ def play_all(
         LocalExecutor(folder, num_processes, store_url, num_gpus) as executor,
         ThreadPoolExecutor(num_processes, thread_name_prefix="shard") as threads,
     ):
+        # Threads only wait for children here; each has at most one shard in play.
         futures = [threads.submit(play, executor, index) for index in range(len(specs))]
         finished, waiting = wait(futures, return_when=FIRST_EXCEPTION)
         for future in waiting:

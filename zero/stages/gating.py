@@ -82,6 +82,7 @@ def decide(match: MatchResult, threshold: float) -> bool:
 
 def match_result(games: GameColumns) -> MatchResult:
     """Counts a match from the challenger's point of view."""
+    # Player 0 is the challenger (see `plan`), and has Black in games of even number.
     is_black = games.game % 2 == 0
     result = np.where(is_black, games.outcome, -games.outcome)
     sequences = {games.actions[a:b].tobytes() for a, b in zip(games.move_offsets, games.move_offsets[1:], strict=False)}

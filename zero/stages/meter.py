@@ -35,6 +35,7 @@ class Meter:
         """
         self.begun = time.time()
         """Start of the meter, seconds since 1970."""
+        # Durations by the monotonic clock: the wall clock can be set while a shard is played.
         self._started = time.monotonic()
         self._device = device
         self._children = children

@@ -119,6 +119,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
     check_code(STAGE, spec.origin.engine, spec.lock_file)
     _remove_finished_siblings(folder, store)
     if not _find_outcome(spec, store):
+        # All paths are checked before the first file is written.
         paths = {path: _input_path(folder, path) for path in spec.files}
         params = parse_params(_input(spec, PARAMS_FILE, store).decode())
         for name, value in execution_profile(params.profile).items():
@@ -129,6 +130,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
                 )
         with locked(folder, f"another process is at the training in {folder}; wait for its end"):
             if not _find_outcome(spec, store):  # the previous owner of the lock may have finished it
+                # Under the lock, since another process may be training from these files.
                 for path, target in paths.items():
                     write_atomic(target, _input(spec, path, store))
                 _train(spec, params, store, folder, progress)
@@ -214,6 +216,7 @@ def _checkpoint(spec: TrainingSpec, outcome: TrainingOutcome, files: Mapping[str
         raise StorageError(f"{manifest} is not the manifest of a challenger") from None
     if outcome.key != spec.key() or checkpoint.origin != spec.origin:
         raise StorageError("it is of another training")
+    # Names and digests must agree in both lists: the outcome comes from a worker.
     expected = _output_files(checkpoint)
     if set(expected) != set(files) or any(
         digest not in (None, outcome.files[path]) for path, digest in expected.items()

@@ -166,7 +166,7 @@ def check_games(
     Raises:
       StorageError: names the first shard that fails; all that fail have been quarantined.
     """
-    if not games.num_positions:
+    if not games.num_positions or not games.shards:
         raise StorageError(f"{folder / GAMES_DIR} holds no games; run `dvc repro` in the lineage's workspace")
     rejected: list[RejectedShard] = []
     openings: list[Opening] = []
@@ -186,7 +186,9 @@ def check_games(
     known: list[Opening] = []
     for entry in old.shards:
         path = folder / REPLAY_DIR / entry.shard.file.path
+        # Without visit counts, which take most of the time and memory of a window.
         known += openings_of(read_values(path.read_bytes(), str(path)), entry.shard.generation)
+    # `expected` of the last shard: what these clauses read of it is the same for all shards.
     rejected += _repeated_shards(games, openings, known, expected)
     if rejected:
         _quarantine(folder, rejected, store)
@@ -245,6 +247,7 @@ def _check_shard(
     try:
         columns = read_records(checked_path(ref.file, games_dir).read_bytes(), str(path))
     except StorageError as error:
+        # Without the remedy after the semicolon, which would not help: quarantine moves the file.
         return RejectedShard(ref, str(error).partition("; ")[0], is_file_corrupt=True)
     if mismatch := shard_mismatch(columns, ref, rules):
         return RejectedShard(ref, f"{path}: {mismatch}", is_file_corrupt=True)

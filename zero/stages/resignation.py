@@ -52,6 +52,7 @@ def next_threshold(traces: ResignationTraces, target: float) -> Calibration:
     """The highest threshold with enough games and a rate within the target, or NO_RESIGNATION if there is none."""
     step = (HIGHEST_THRESHOLD - NO_RESIGNATION) / THRESHOLD_STEPS
     for index in range(THRESHOLD_STEPS, 0, -1):
+        # Rounded, so that the files show -0.83 and not -0.8300000000000001.
         found = measure(traces, round(NO_RESIGNATION + step * index, 6))
         if found.would_resign >= FEWEST_GAMES and found.false_positive_rate <= target:
             return found
@@ -60,6 +61,7 @@ def next_threshold(traces: ResignationTraces, target: float) -> Calibration:
 
 def measure(traces: ResignationTraces, threshold: float) -> Calibration:
     """Effect of a threshold on the calibration games; in each game the first player below it would resign."""
+    # `value` is the greater of the two values, so it is below the threshold exactly if both are.
     below = np.flatnonzero(traces.value < threshold)
     game, first = np.unique(traces.game[below], return_index=True)  # `first`: the first move below, per game
     result = traces.outcome[game] * traces.mover[below[first]]

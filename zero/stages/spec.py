@@ -108,6 +108,7 @@ def stage_sources(stage: str) -> list[Path]:
     files: set[Path] = set()
     # The C loader: the one in Python takes 70 ms, ten times as long.
     for name in yaml.load(PIPELINE_PATH.read_bytes(), yaml.CSafeLoader)["stages"][stage]["deps"]:
+        # The other dependencies are data and parameters, which the origin names by digest.
         if name.startswith("zero/"):
             path = PACKAGE_DIR.parent / name
             files.update(path.rglob("*.py") if path.is_dir() else [path])
@@ -171,6 +172,7 @@ def plan_shards(
             game=params.game,
             search=params.search,
             play=play,
+            # Where no game may resign, the threshold must not change the keys of the shards.
             resign_threshold=resign_threshold if play.calibration_fraction else NO_RESIGNATION,
             weights=weights,
             seed=params.seed,

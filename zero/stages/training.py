@@ -218,10 +218,12 @@ def train(
     training = params.training
     directory = checkpoint_dir(folder, sha256_bytes(canonical_json(origin)))
     first_step, last_step = trainee.step, trainee.step + training.num_steps
+    # Each process reads the same files, so all of them start from equal weights.
     start = load_checkpoint(directory) or _trainee_checkpoint(trainee, folder / TRAINEE_DIR)
     with flush_denormals():
         learner = _learner(params, start, peers)
         curve, pending = list(start.progress.curve), list(start.progress.pending)
+        # Closed explicitly, so that the threads of the sampler end also if the training diverges.
         with closing(_batches(folder, params, origin, window, peers, learner.step, last_step)) as batches:
             for step in learner.train(batches):
                 is_line = step % training.log_interval == 0 or step == last_step
@@ -232,6 +234,7 @@ def train(
                 if is_line:
                     curve.append(curve_line(pending))
                     pending.clear()
+                # After each step all processes have equal weights, so one checkpoint serves all of them.
                 if is_checkpoint and (peers is None or peers.rank == 0):
                     save_checkpoint(
                         directory,
@@ -352,6 +355,7 @@ def _write_challenger(
         average=refs.get(AVERAGE_FILE),
         restarts=restarts,
     )
+    # After the files that it names: a folder with a manifest is complete.
     write_manifest(directory, checkpoint)
     remove_other_files(directory, checkpoint.files)
     return checkpoint

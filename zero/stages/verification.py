@@ -122,6 +122,7 @@ def sample_shards(params: VerificationParams, num_shards: int, stream: np.ndarra
     """Sorted numbers of the shards to re-execute: `shard_fraction` of them, at least one unless that is 0."""
     if params.shard_fraction == 0.0:
         return []
+    # Half up, here and below: `round` would round halves to the even number.
     number = min(num_shards, max(1, int(params.shard_fraction * num_shards + 0.5)))
     left = list(range(num_shards))
     return sorted(left.pop(next_below(stream, len(left))) for _ in range(number))
@@ -156,6 +157,7 @@ def _sample(folder: Path, params: Params, stage: Kind, specs: Sequence[ShardSpec
       LineageError: the recorded shards were played to other specifications than this machine plans.
     """
     refs = read_manifest(folder / SHARD_DIRS[stage], GameSet).shards
+    # A stream per stage, so that the sample of one does not depend on the number of shards of the other.
     stream = stream_of(params.seed, specs[0].generation, STAGE, 0 if stage == "selfplay" else 1)
     sample = []
     for number in sample_shards(params.verification, len(specs), stream):

@@ -59,6 +59,7 @@ def play_into_store(
     """
     check_code(spec.kind, spec.engine, spec.lock_file)
     stop_after = spec.stop_after if isinstance(spec, PartialShard) else 0
+    # A partial shard has the key of the complete one, so a finished receipt would belong to other work.
     if not stop_after and (receipt := finished_receipt(spec, store)):
         return receipt
     set_environment(spec.device)  # before the meter of a GPU imports torch
@@ -68,6 +69,7 @@ def play_into_store(
     from zero.network.inference import new_evaluator  # torch, after its environment is set
 
     games = range(spec.first_game, spec.first_game + spec.num_games)
+    # One stream per game, keyed by its number in the generation: the split into shards does not change a game.
     streams = np.stack([stream_of(spec.seed, spec.generation, spec.kind, game) for game in games])
     evaluators = [new_evaluator(store.get_weights(digest), spec.device) for digest in spec.weights]
     played = play_games(
@@ -146,6 +148,7 @@ def serve(store: Store, lines_in: TextIO, lines_out: TextIO) -> None:
 
     def read() -> None:
         for line in lines_in:
+            # Before `put`: afterwards the main thread could have played and cleared it already, and it would stay set.
             busy.set()
             specs.put(line)
         if busy.is_set():

@@ -25,6 +25,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def canonical_json(value: BaseModel | dict[str, Any]) -> bytes:
     """UTF-8 JSON with sorted keys, one space of indent and a final newline: equal values give equal bytes."""
     tree = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    # NaN and Infinity are rejected, because they are not JSON and other programs could not read the file.
     return (json.dumps(tree, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()
 
 
@@ -72,6 +73,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
                 file.flush()
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())  # otherwise a power cut can leave an empty file under the new name
+            # The folder is not synced: a power cut may bring the old file back, which is complete too.
             os.replace(temporary, path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
@@ -92,6 +94,7 @@ def link_or_copy(source: Path, target: Path) -> None:
         temporary.unlink(missing_ok=True)
         try:
             try:
+                # Resolved, because DVC may have made the source a symbolic link into its cache.
                 os.link(source.resolve(), temporary)
             except OSError:
                 shutil.copyfile(source, temporary)

@@ -104,6 +104,8 @@ class Checkpoint(Manifest):
     raw_weights: FileRef | None = None
     """The weights that training continues from, if they are not `weights`: those without the moving average, or after
     a restart those that the training started with."""
+    # Left out at its default, like the other fields with `exclude_if`: manifests that older code wrote keep their
+    # bytes.
     average: FileRef | None = Field(default=None, exclude_if=lambda file: file is None)
     """After a restart: the moving average that training continues from. None: it is `weights`."""
     restarts: bool = Field(default=False, exclude_if=not_)

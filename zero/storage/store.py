@@ -82,6 +82,7 @@ class Store:
                 f"cannot open the store {url!r}: {error}; set ZERO_STORE to a folder or an s3:// URL"
             ) from None
         self._root = str(root).rstrip("/")
+        # A string or a tuple, depending on the version of fsspec.
         self._local = self._files.protocol in ("file", ("file", "local"))
         self.url = url
 
@@ -115,6 +116,8 @@ class Store:
 
     def get_shard(self, key: str) -> StoredShard | None:
         """The shard of a key, checked; None if it is missing or corrupt (and then quarantined)."""
+        # Several names mean that equal specifications gave different bytes. They are sorted, so all readers take the
+        # same one.
         for name in self._shard_names(key):
             digest = name.rsplit(".", 2)[-2]
             data = self._checked(name, digest)
@@ -219,6 +222,8 @@ class Store:
         if info["size"] != len(data):
             return False
         md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        # S3's ETag is the MD5 of an object that was uploaded in one part. Any other ETag differs, and the object is
+        # read.
         return str(info.get("ETag", "")).strip('"') == md5 or self._read(name) == data
 
     def _read(self, name: str) -> bytes | None:
@@ -249,11 +254,13 @@ class Store:
 
     def _quarantine(self, name: str, reason: str) -> bool:
         """Moves an object to `quarantine/`, with the reason; False if this client has no permission."""
+        # A random suffix, because the same object may be corrupt more than once.
         target = f"{self._root}/{QUARANTINE_FOLDER}/{name.rsplit('/', 1)[-1]}.{uuid.uuid4().hex[:8]}"
         note = f"{target}{REASON_SUFFIX}"
         try:
             if self._local:  # object stores have no folders
                 self._files.makedirs(f"{self._root}/{QUARANTINE_FOLDER}", exist_ok=True)
+            # The reason first: a crash between the two leaves a note without an object, not an object without a reason.
             self._retry(lambda: self._files.pipe_file(note, f"{reason}\n".encode()))
             try:
                 self._retry(lambda: self._files.mv(f"{self._root}/{name}", target))

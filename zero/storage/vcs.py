@@ -40,6 +40,7 @@ OUTER_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY
 
 def environment() -> dict[str, str]:
     """Environment of a child process: this Python first on the path, no telemetry, an identity for commits."""
+    # DVC runs the stages with the `python` of the path.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     identity = {name: os.environ.get(name, value) for name, value in IDENTITY.items()}
     outer = {name: value for name, value in os.environ.items() if name not in OUTER_GIT}
@@ -99,6 +100,7 @@ def configure_dvc(clone: Path, home: Path) -> None:
     cache = str(home / STATE_FOLDER / "dvc-cache")
     # Written with the library with which DVC writes these files, because each start of DVC takes about a second.
     files = (str(clone / ".dvc" / name) for name in ("config", "config.local"))
+    # Without interpolation, which would fail on a path with a `%`.
     config, local = (ConfigObj(file, interpolation=False, indent_type="    ") for file in files)
     remote = f'remote "{REMOTE}"'
     local["cache"] = {"dir": cache}

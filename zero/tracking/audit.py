@@ -84,6 +84,7 @@ def _runs(server: Any, uri: str, experiment_id: str) -> tuple[FoundRun, ...]:
     from zero.tracking.client import all_pages
 
     found = list(all_pages(server.search_runs, [experiment_id], "", ViewType.ALL))
+    # Runs by metric, because a request asks for one metric of many runs.
     wanted: dict[str, list[str]] = {}
     for run in found:
         for name in run.data.metrics:
@@ -114,6 +115,7 @@ def _histories(uri: str, server: Any, name: str, run_ids: list[str]) -> Iterator
         query = {"run_id": run_ids, "metric_key": name, "max_results": HISTORY_LIMIT}
         answer = http_request(get_default_host_creds(uri), HISTORY_PATH, "GET", params=query).json()
         metrics = answer.get("metrics", [])
+        # A response of this length may have been cut off by the server.
         if len(metrics) < HISTORY_LIMIT:
             for each in metrics:
                 yield each["run_id"], Point(name, float(each["value"]), int(each["step"]))

@@ -81,6 +81,7 @@ def track_generation(generation: Generation, uri: str) -> str:
         experiment = client.open_experiment(uri, generation.lineage, generation.recorded_ms)
         experiment.create_model()
         _check_history(experiment, generation, key, parent.tags["zero.ledger"])
+        # After the check above, which protects runs of another lineage with the same name.
         experiment.delete_runs(key)
         run = experiment.create_run(parent)
         for child in children:
@@ -114,6 +115,7 @@ def track_summary(
         experiment = client.open_experiment(uri, lineage)
         run = experiment.create_run(page)
         experiment.fill_run(run, page)
+        # The new run is complete before the old one is deleted, so that the server always has one.
         experiment.delete_runs(key, keep=run.info.run_id)
         url: str = experiment.run_url(run)
         return url

@@ -78,6 +78,7 @@ class Experiment:
 
     def log_points(self, run: Any, points: list[Point], timestamp: int) -> None:
         """Adds metrics to a run."""
+        # One time for all points, that of the run, so that runs that are written again are equal.
         metrics = [Metric(point.name, point.value, timestamp, point.step) for point in points]
         for start in range(0, len(metrics), METRICS_PER_CALL):
             self._client.log_batch(run.info.run_id, metrics=metrics[start : start + METRICS_PER_CALL])
@@ -186,6 +187,7 @@ class Experiment:
             run_id=run_id,
             tags=version.tags,
             description=version.note,
+            # A version is ready at once here; by default the client polls for up to five minutes.
             await_creation_for=0,
             model_id=model.model_id,
         )
@@ -236,6 +238,7 @@ def model_weights(uri: str, name: str, alias: str | None, version: str | None) -
     """
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     found = None
+    # MLflow reports a missing alias as an invalid parameter, and a missing model or version as not existing.
     with unless("RESOURCE_DOES_NOT_EXIST"), unless("INVALID_PARAMETER_VALUE"):
         found = client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, version)
     if found is None:

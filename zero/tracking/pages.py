@@ -164,6 +164,7 @@ def cost_points(generation: Generation) -> list[Point]:
     if generation.costs is None:
         return []
     numbers: dict[str, float] = {}
+    # Without a stage in the name: the sum over the stages.
     for prefix, costs in (("", generation.costs.total()), *generation.costs.stages.items()):
         for name in COST_METRICS:
             if (value := getattr(costs, name)) is not None:
@@ -347,6 +348,7 @@ def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
         )
     if entry.decision is None:
         return f"The initial random network of lineage {entry.lineage}."
+    # A decision is never the first line of a ledger, so the entry before it exists.
     champions = {earlier.generation: earlier.champion_generation for earlier in ledger}
     match, (low, high) = entry.decision.match, entry.decision.match.interval
     return (
@@ -443,6 +445,7 @@ def _health_notes(generation: Generation) -> list[str]:
 def _common_tags(generation: Generation) -> dict[str, str]:
     tags = {
         "zero.tag": generation.tag,
+        # Tells runs of another history of the lineage: `backfill` does not delete those.
         "zero.ledger": sha256_bytes(canonical_line(entry_of(generation))),
         "mlflow.source.name": generation.tag,
         "mlflow.source.type": "PROJECT",
@@ -459,6 +462,7 @@ def _stage_points(generation: Generation) -> dict[str, list[Point]]:
     assert decision is not None, "generation 0 has no stages"
     curve, training = training_curve(generation), training_numbers(generation)
     curves = {point.name for point in curve} | {"step"}
+    # The curve has its metrics at every step already; only the others are added at the last step.
     finals = {name: value for name, value in training.items() if name not in curves}
     return {
         "selfplay": _at(generation.number, selfplay_numbers(generation)),
