@@ -3,12 +3,10 @@
 import configparser
 import shutil
 import struct
-import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +18,11 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 from tests.cluster.parts import program
 from tests.cluster.stack import needs_cluster
-from tests.infra.compose import merged
+from tests.infra.compose import HOST, running, wait_until_it_answers
 from tests.infra.servers import free_port
 
 pytestmark = needs_cluster
 
-HOST = "127.0.0.1"
 UNAUTHENTICATED = "16"
 """Of the statuses of gRPC."""
 WEIGHTS = "weights/" + "ab" * 32 + ".safetensors"
@@ -65,38 +62,6 @@ def is_refused(call: Callable[..., Any], **words: str | bytes) -> bool:
     return False
 
 
-@contextmanager
-def run_service(name: str, folder: Path, secrets: Path, places: dict[str, str], *options: str) -> Iterator[int]:
-    """A service of compose.yaml, with its secrets, in other places than a container has; the number of its process."""
-    service = merged()["services"][name]
-    (folder / "secrets").mkdir(parents=True)
-    for secret in service.get("secrets", []):
-        shutil.copy(secrets / secret, folder / "secrets")
-    words: list[str] = service["command"]
-    for there, here in (places | {"/run/secrets": str(folder / "secrets"), "0.0.0.0": HOST}).items():
-        words = [word.replace(there, here) for word in words]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([program("weed"), *words, *options], cwd=folder, stdout=log, stderr=log)
-    try:
-        yield process.pid
-    finally:
-        process.kill()  # politely it would take 15 s
-        process.wait()
-
-
-def wait_for(url: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except OSError as error:
-            if isinstance(error, urllib.error.HTTPError):
-                return  # it answers
-            assert time.monotonic() < deadline, f"{url}: {error}"
-        time.sleep(0.2)
-
-
 @pytest.fixture(scope="module")
 def gateway(secrets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("seaweedfs")
@@ -107,14 +72,15 @@ def gateway(secrets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     options += [f"-{name}.port.grpc={pair[1]}" for name, pair in servers.items()]
     options.append("-master.telemetry=false")
     filer = "{}:{}.{}".format(HOST, *servers["filer"])
+    weed, logs = [program("weed")], (folder / "store.log", folder / "s3.log")
     with ExitStack() as ends:
-        at_store = {"=store": f"={HOST}", "=/data": f"={folder}/data"}
-        ends.enter_context(run_service("store", folder / "store", secrets, at_store, *options))
-        wait_for(f"http://{HOST}:{servers['filer'][0]}/")
-        at_s3 = {"store:8888": filer, "-port=8333": f"-port={s3}"}
-        pid = ends.enter_context(run_service("s3", folder / "s3", secrets, at_s3, f"-port.grpc={s3_grpc}"))
-        wait_for(f"http://{HOST}:{s3}/status")
-        made = Gateway(f"http://{HOST}:{s3}", secrets, psutil.Process(pid), s3_grpc)
+        places = {"=store": f"={HOST}", "=/data": f"={folder}/data", "/run/secrets": str(secrets)}
+        store = ends.enter_context(running("store", weed, logs[0], places, folder, options=options))
+        wait_until_it_answers(f"http://{HOST}:{servers['filer'][0]}/", store, logs[0])
+        places = {"store:8888": filer, "-port=8333": f"-port={s3}", "/run/secrets": str(secrets)}
+        process = ends.enter_context(running("s3", weed, logs[1], places, folder, options=[f"-port.grpc={s3_grpc}"]))
+        wait_until_it_answers(f"http://{HOST}:{s3}/status", process, logs[1])
+        made = Gateway(f"http://{HOST}:{s3}", secrets, psutil.Process(process.pid), s3_grpc)
         for bucket in ("zero-store", "zero-mlflow"):
             made.client("admin").create_bucket(Bucket=bucket)
         for key in (WEIGHTS, SHARD, "quarantine/old"):
