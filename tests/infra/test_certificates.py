@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.x509 import load_pem_x509_certificate
 
 from infra import certificates
-from infra.certificates import ROLES, make_certificates, read_pair
+from infra.certificates import ROLES, make_certificates
 from tests.end_to_end.project import SOURCE_DIR, run
 
 NAMES = ["ca", *ROLES]
@@ -43,5 +44,5 @@ def test_an_expired_certificate_is_made_again(tmp_path: Path, monkeypatch: pytes
     authority = (tmp_path / "ca.pem").read_bytes()
     assert make_certificates(tmp_path) == list(ROLES)
     assert (tmp_path / "ca.pem").read_bytes() == authority
-    pair = read_pair(tmp_path, "worker")
-    assert pair and pair[0].not_valid_after_utc > datetime.now(UTC) + timedelta(days=365)
+    certificate = load_pem_x509_certificate((tmp_path / "worker.pem").read_bytes())
+    assert certificate.not_valid_after_utc > datetime.now(UTC) + timedelta(days=365)
