@@ -17,7 +17,7 @@ import pytest
 
 from tests.end_to_end.project import edit_params, git, zero
 from tests.infra.servers import Servers
-from zero.config.presets import preset_text
+from zero.config.params import preset_text
 from zero.evaluation.held_out import evaluation_dir, read_evaluation
 from zero.lineage.workspace import writer_lock
 from zero.record.costs import read_note
