@@ -36,36 +36,34 @@ def make_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
     """Makes the missing and the expired certificates; returns their names."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = []
-    authority = read_pair(folder, AUTHORITY)
-    if authority is None or not _is_valid(authority[0], authority):
+    authority = _valid_pair(folder, AUTHORITY, None)
+    if authority is None:
         authority = _write_pair(folder, AUTHORITY, None, ())
         made.append(AUTHORITY)
     for role in ROLES:
-        pair = read_pair(folder, role)
-        if pair is None or not _is_valid(pair[0], authority):
+        if _valid_pair(folder, role, authority) is None:
             _write_pair(folder, role, authority, hosts)
             made.append(role)
     return made
 
 
-def read_pair(folder: Path, name: str) -> Pair | None:
-    """A certificate and its key; None if one is missing or they do not belong together."""
+def _valid_pair(folder: Path, name: str, authority: Pair | None) -> Pair | None:
+    """A certificate and its key; without an authority, that of the authority itself.
+
+    Returns:
+      None if one is missing, if they do not belong together, if the authority did not sign the certificate, or if it
+      expires soon.
+    """
     try:
         certificate = x509.load_pem_x509_certificate((folder / f"{name}.pem").read_bytes())
         key = load_pem_private_key((folder / f"{name}-key.pem").read_bytes(), password=None)
-    except (OSError, ValueError):
+        certificate.verify_directly_issued_by(authority[0] if authority else certificate)
+    except (OSError, ValueError, TypeError, InvalidSignature):
         return None
-    is_ours = isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == certificate.public_key()
-    return (certificate, key) if is_ours else None  # type: ignore[return-value]
-
-
-def _is_valid(certificate: x509.Certificate, authority: Pair) -> bool:
-    """True if the authority signed the certificate, and it does not expire soon."""
-    try:
-        certificate.verify_directly_issued_by(authority[0])
-    except (InvalidSignature, ValueError, TypeError):
-        return False
-    return certificate.not_valid_after_utc > datetime.now(UTC) + timedelta(days=RENEWAL_DAYS)
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        return None
+    is_current = certificate.not_valid_after_utc > datetime.now(UTC) + timedelta(days=RENEWAL_DAYS)
+    return (certificate, key) if is_current else None
 
 
 def _write_pair(folder: Path, name: str, authority: Pair | None, hosts: Sequence[str]) -> Pair:

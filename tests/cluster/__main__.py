@@ -3,7 +3,7 @@
     python -m tests.cluster up [N]            starts what does not run; N workers, by default 1 or as many as before
     python -m tests.cluster down              cancels the runs, stops everything; the data stays
     python -m tests.cluster status            shows what runs, the addresses, the logs and the passwords' folder
-    python -m tests.cluster stop|start PART   postgres, store, scheduler, prefect, mlflow, trainer, worker-1, ...
+    python -m tests.cluster stop PART         postgres, store, scheduler, prefect, mlflow, trainer, worker-1, ...
     python -m tests.cluster exec COMMAND...   runs a command as the trainer
 
 For tests, for `tests.faults` and for developers; a lab uses containers. Everything is in `.zero/native-cluster` (of
@@ -251,14 +251,8 @@ def run(home: Home, command: str, words: list[str]) -> int:
         case "stop":
             with locked(home):
                 stop(cluster, part(cluster, words))
-        case "start":
-            with locked(home):
-                names = [name for name in part(cluster, words) if home.record(name) is None]
-                since = datetime.now(UTC)
-                start(cluster, names)
-                wait(cluster, names, since)
         case _:
-            raise LocalError(f"unknown command {command!r}; the commands are up, down, status, stop, start and exec")
+            raise LocalError(f"unknown command {command!r}; the commands are up, down, status, stop and exec")
     return 0
 
 

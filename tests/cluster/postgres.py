@@ -135,10 +135,6 @@ class Postgres(NamedTuple):
         command = [*words, "--username", user, "--dbname", database, "--command", query]
         return run(command, SOURCE_DIR, check=check, **self.environment(), **given)
 
-    def govern(self, query: str) -> None:
-        """Runs SQL as the superuser."""
-        self.ask(OWNER, OWNER, query, (self.secrets / "postgres-password").read_text())
-
 
 @contextmanager
 def postgres_server(secrets: Path) -> Iterator[Postgres]:

@@ -23,7 +23,7 @@ ON_THE_SERVERS = (
     "tests/infra/test_local.py",
 )
 """Files with tests on what `make up` starts."""
-ON_THE_CLUSTER = ("tests/infra/test_access.py", "tests/infra/test_store_roles.py")
+ON_THE_CLUSTER = ("tests/infra/test_access.py",)
 """Files with tests on the cluster of `tests/cluster`."""
 SHARED = {"servers": ON_THE_SERVERS, "stack": ON_THE_CLUSTER}
 """Fixtures that processes cannot share, and the files whose tests use them."""

@@ -170,7 +170,7 @@ def restarted(part: str, seconds: float = 0.0) -> Callable[[Generation], None]:
         generation.playing()
         generation.stack.command("stop", part)
         time.sleep(seconds)
-        generation.stack.command("start", part)
+        generation.stack.command("up")
 
     return fault
 
@@ -207,7 +207,7 @@ def mlflow_away(generation: Generation) -> None:
     """MLflow does not run while the generation is recorded."""
     generation.stack.command("stop", "mlflow")
     generation.wait()
-    generation.stack.command("start", "mlflow")
+    generation.stack.command("up")
 
 
 def foreign_code(generation: Generation) -> None:

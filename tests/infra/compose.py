@@ -1,8 +1,15 @@
-"""The compose files as `docker compose config` would show them, for the parts that the tests look at."""
+"""The compose files as `docker compose config` would show them, and their services as processes of this machine."""
 
 import os
 import re
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -74,3 +81,52 @@ def _merge(below: Any, above: Any, key: str = "") -> Any:
 def host_path(path: str) -> Path:
     """Where a path of a compose file is on the host: relative ones count from its folder."""
     return Path(os.path.normpath(COMPOSE_DIR / path))
+
+
+# Services as processes
+
+HOST = "127.0.0.1"
+
+
+def moved(text: str, places: dict[str, str]) -> str:
+    """A text with the places of a container replaced by those of this machine."""
+    for there, here in places.items():
+        text = text.replace(there, here)
+    return text
+
+
+@contextmanager
+def running(
+    name: str,
+    program: list[str],
+    log: Path,
+    places: dict[str, str],
+    folder: Path,
+    env: Mapping[str, str] = MappingProxyType({}),
+    options: Sequence[str] = (),
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Runs `program` with the words of a service of compose.yaml, in other places than a container has, on loopback."""
+    words = [moved(word, places | {"0.0.0.0": HOST}) for word in merged()["services"][name]["command"]]
+    command = [*program, *(words[1:] if words[0] == "python" else words), *options]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.kill()  # politely SeaweedFS would take 15 s
+        process.wait()
+
+
+def wait_until_it_answers(url: str, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 240.0) -> None:
+    """Waits until a process that starts answers, even if by an error; its log explains a failure."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except urllib.error.HTTPError:
+            return
+        except OSError as error:
+            late = time.monotonic() > deadline
+            assert not late and process.poll() is None, f"{url}: {error}\n{log.read_text()}"
+        time.sleep(0.2)

@@ -18,10 +18,13 @@ def bucket(tmp_path: Path) -> Path:
 
 
 def test_what_was_fetched_can_be_put_back(bucket: Path, tmp_path: Path) -> None:
-    assert fetch(f"file://{bucket}", tmp_path / "copy") == 2
-    assert put(tmp_path / "copy", f"file://{tmp_path}/again") == 2
-    for name in ("weights/a", "shards/ab/b"):
-        assert (tmp_path / "again" / name).read_bytes() == (bucket / name).read_bytes()
+    name = "figures/Größe 囲碁\u202f12  %.png"
+    (bucket / name).parent.mkdir()
+    (bucket / name).write_bytes(b"picture")
+    assert fetch(f"file://{bucket}", tmp_path / "copy") == 3
+    assert put(tmp_path / "copy", f"file://{tmp_path}/again") == 3
+    for one in ("weights/a", "shards/ab/b", name):
+        assert (tmp_path / "again" / one).read_bytes() == (bucket / one).read_bytes()
 
 
 def test_a_copy_that_was_altered_is_not_put_back(bucket: Path, tmp_path: Path) -> None:
@@ -42,21 +45,11 @@ def test_a_name_that_leaves_the_folder_is_refused(name: str) -> None:
         inside(name)
 
 
-@pytest.mark.parametrize("name", ["two\nlines", "two\rlines", "back\\slash", "two\u2028lines"])
-def test_a_name_that_breaks_the_sums_is_told_when_it_is_fetched(bucket: Path, tmp_path: Path, name: str) -> None:
-    (bucket / name).touch()
-    with pytest.raises(BucketError, match=re.escape(repr(name))):
+def test_a_name_that_breaks_the_sums_is_told_when_it_is_fetched(bucket: Path, tmp_path: Path) -> None:
+    (bucket / "two\nlines").touch()
+    with pytest.raises(BucketError, match=re.escape(repr("two\nlines"))):
         fetch(f"file://{bucket}", tmp_path / "copy")
     assert not (tmp_path / "copy/SHA256SUMS").exists()
-
-
-def test_a_name_of_any_language_can_be_put_back(bucket: Path, tmp_path: Path) -> None:
-    name = "figures/Größe 囲碁\u202f12  %.png"
-    (bucket / name).parent.mkdir()
-    (bucket / name).write_bytes(b"picture")
-    fetch(f"file://{bucket}", tmp_path / "copy")
-    assert put(tmp_path / "copy", f"file://{tmp_path}/again") == 3
-    assert (tmp_path / "again" / name).read_bytes() == b"picture"
 
 
 @pytest.mark.parametrize(
@@ -81,14 +74,6 @@ def test_a_fetched_folder_that_could_not_be_put_back_is_told(
     with pytest.raises(BucketError):
         put(tmp_path / "copy", f"file://{tmp_path}/again")
     assert not (tmp_path / "again").exists()
-
-
-def test_sums_that_leave_the_bucket_are_refused(bucket: Path, tmp_path: Path) -> None:
-    fetch(f"file://{bucket}", tmp_path / "copy")
-    (tmp_path / "copy/SHA256SUMS").write_text("0" * 64 + "  ../outside\n")
-    with pytest.raises(BucketError, match="outside"):
-        put(tmp_path / "copy", f"file://{tmp_path}/again")
-    assert not (tmp_path / "outside").exists()
 
 
 def test_a_user_sees_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,12 @@
 """Dask by the commands of compose.yaml, run here: the scheduler and a worker, with certificates."""
 
-import os
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import dask.config
 import psutil
 import pytest
 from distributed import Client
@@ -17,69 +15,49 @@ from distributed.security import Security
 from flows.workers import STAGES, code_resource
 from infra.certificates import make_certificates
 from tests.end_to_end.project import SOURCE_DIR
-from tests.infra.compose import merged
+from tests.infra.compose import HOST, merged, moved, running, wait_until_it_answers
 from tests.infra.servers import free_port
 from zero.stages.spec import code_digest, lock_file_digest
 
-HOST = "127.0.0.1"
+
+def settings_of(name: str, certificates: Path) -> dict[str, str]:
+    """Dask's settings of a service of compose.yaml, with these certificates."""
+    environment = merged()["services"][name]["environment"]
+    places = {"/run/secrets/dask-": f"{certificates}/"}
+    return {key: moved(value, places) for key, value in environment.items() if key.startswith("DASK_")}
 
 
-def start(name: str, folder: Path, certificates: Path, places: dict[str, str]) -> "subprocess.Popen[bytes]":
-    """Starts a service of compose.yaml in other places than a container has, and without Prefect and S3."""
-    service = merged()["services"][name]
-    places = {"/run/secrets/dask-": f"{certificates}/", "/tmp/dask": str(folder / "local"), "0.0.0.0": HOST} | places
-
-    def here(text: str) -> str:
-        for old, new in places.items():
-            text = text.replace(old, new)
-        return text
-
-    environment = {key: here(value) for key, value in service["environment"].items() if key.startswith("DASK_")}
-    with (folder / f"{name}.log").open("wb") as log:
-        python, *words = service["command"]
-        assert python == "python"  # of the image
-        command = [sys.executable, *map(here, words)]
-        return subprocess.Popen(command, cwd=SOURCE_DIR, env=os.environ | environment, stdout=log, stderr=log)
-
-
-def client_security(certificates: Path) -> Security:
-    """What a client knows."""
-    names = {"tls_client_cert": "client.pem", "tls_client_key": "client-key.pem", "tls_ca_file": "ca.pem"}
-    return Security(require_encryption=True, **{key: str(certificates / name) for key, name in names.items()})
-
-
-def answers(url: str, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 240.0) -> bytes:
-    """The first answer of a process that starts; its log explains a failure."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return bytes(answer.read())
-        except OSError as error:
-            late = time.monotonic() > deadline
-            assert not late and process.poll() is None, f"{url}: {error}\n{log.read_text()}"
-        time.sleep(0.2)
+def security_of(name: str, certificates: Path) -> Security:
+    """What Dask reads from the settings of a service, with these certificates."""
+    found = {
+        key.removeprefix("DASK_").lower().replace("__", "."): dask.config.interpret_value(value)
+        for key, value in settings_of(name, certificates).items()
+    }
+    with dask.config.set(found):
+        security = Security()
+    assert security.require_encryption is True
+    return security
 
 
 @contextmanager
 def started(certificates: Path, folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
-    """Address of a scheduler, and the processes: the scheduler and its worker."""
+    """Address of a scheduler, and the processes: the scheduler and its worker, without Prefect and S3."""
     ports = {port: str(free_port()) for port in ("8786", "8787", "8788")}
+    places = {"/tmp/dask": str(folder / "local"), "//scheduler:": f"//{HOST}:"} | ports
     with ExitStack() as ends:
-        running = []
+        processes = []
         for name, port in (("scheduler", "8787"), ("worker", "8788")):
-            process = start(name, folder, certificates, {"//scheduler:": f"//{HOST}:"} | ports)
-            ends.callback(process.wait)
-            ends.callback(process.kill)
-            running.append(process)
-            assert answers(f"http://{HOST}:{ports[port]}/health", process, folder / f"{name}.log") == b"ok"
-        yield f"tls://{HOST}:{ports['8786']}", running
+            log, env = folder / f"{name}.log", settings_of(name, certificates)
+            process = ends.enter_context(running(name, [sys.executable], log, places, SOURCE_DIR, env))
+            processes.append(process)
+            wait_until_it_answers(f"http://{HOST}:{ports[port]}/health", process, log)
+        yield f"tls://{HOST}:{ports['8786']}", processes
 
 
 def test_scheduler_and_worker_work_together_with_certificates(certificates: Path, tmp_path: Path) -> None:
     codes = {code_resource(stage, code_digest(stage), lock_file_digest()): 1 for stage in STAGES}
     with started(certificates, tmp_path) as (address, (scheduler, worker)):
-        with Client(address, security=client_security(certificates), timeout=60) as client:
+        with Client(address, security=security_of("trainer", certificates), timeout=60) as client:
             # The worker announces its code, so that it gets this task.
             assert client.submit(sum, [1, 2], resources=codes).result(timeout=60) == 3
             (found,) = client.scheduler_info()["workers"].values()
@@ -87,11 +65,15 @@ def test_scheduler_and_worker_work_together_with_certificates(certificates: Path
 
         # A certificate of another authority is refused, also if its owner knows ours.
         make_certificates(foreign := tmp_path / "foreign")
-        with pytest.raises(OSError):
-            Client(address, security=client_security(foreign), timeout=5)
+        with pytest.raises(OSError, match="certificate"):
+            Client(address, security=security_of("trainer", foreign), timeout=5)
         (foreign / "ca.pem").write_bytes((certificates / "ca.pem").read_bytes())
         with pytest.raises(OSError):
-            Client(address, security=client_security(foreign), timeout=5)
+            Client(address, security=security_of("trainer", foreign), timeout=5)
+
+        # And without a certificate there is no connection at all.
+        with pytest.raises(OSError, match=r"Timed out|closed|refused"):
+            Client(address.replace("tls", "tcp"), timeout=5, set_as_default=False)
 
         # The worker ends with its scheduler, so that Compose starts it again.
         children = psutil.Process(worker.pid).children(recursive=True)

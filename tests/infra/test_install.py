@@ -48,13 +48,9 @@ def installed(wanted: list[Requirement]) -> dict[str, Version]:
     return found
 
 
-def test_every_package_that_is_needed_is_pinned_to_the_version_that_runs() -> None:
+def test_every_package_that_is_needed_is_pinned_to_the_version_that_runs_and_is_in_its_range() -> None:
     pinned = pins()
     assert {name: version for name, version in installed(requirements()).items() if pinned.get(name) != version} == {}
-
-
-def test_the_pins_are_within_the_ranges() -> None:
-    pinned = pins()
     assert [str(r) for r in requirements() if pinned[canonicalize_name(r.name)] not in r.specifier] == []
 
 
@@ -79,14 +75,11 @@ def test_an_interpreter_that_is_none_is_refused_with_the_remedy(fresh: Path) -> 
     assert len(done.stderr.splitlines()) == 1 and not (fresh / ".venv").exists()
 
 
-def test_a_failed_installation_leaves_no_stamp_and_is_made_again(fresh: Path) -> None:
+def test_a_half_made_installation_is_made_again_and_a_failed_one_leaves_no_stamp(fresh: Path) -> None:
     (fresh / "pyproject.toml").write_text("this is no project file")
-    for expected in (
-        "setting up: installing",
-        "setting up: .venv is half-made or was made elsewhere; it is made again",
-    ):
-        done = run([BASH, "infra/setup"], fresh, check=False)
-        assert done.returncode == 1
-        assert done.stdout.startswith(expected)
-        assert "error: the installation failed, see .zero/logs/setup.log" in done.stderr
-        assert not (fresh / ".venv/zero-stamp").exists()
+    (fresh / ".venv").mkdir()
+    done = run([BASH, "infra/setup"], fresh, check=False)
+    assert done.returncode == 1
+    assert done.stdout.startswith("setting up: .venv is half-made or was made elsewhere; it is made again")
+    assert "error: the installation failed, see .zero/logs/setup.log" in done.stderr
+    assert not (fresh / ".venv/zero-stamp").exists()

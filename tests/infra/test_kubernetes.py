@@ -1,24 +1,31 @@
-"""The Kubernetes manifests: all that can be checked without a cluster. The charts are in test_charts.py."""
+"""The Kubernetes manifests and the values for the Helm charts: all that can be checked without a cluster or helm."""
 
 import base64
-import copy
+import importlib.util
 import json
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.compose import merged
-from tests.infra.schemas.charts import VALUES, at, mlflow
-from tests.infra.schemas.kubernetes import FOLDER, SCHEMAS, Tree, check
+from tests.infra.schemas.charts import VALUES, at, chart_of, mlflow, schema_of
+from tests.infra.schemas.kubernetes import FOLDER, Tree, check, validate
 
 needs_kubectl = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+each_values = pytest.mark.parametrize("path", VALUES, ids=lambda path: path.name)
+
+
+def values(name: str) -> Tree:
+    """Our values for a chart."""
+    tree: Tree = yaml.safe_load((FOLDER / f"{name}-values.yaml").read_text())
+    return tree
 
 
 def manifests() -> list[Tree]:
@@ -29,6 +36,12 @@ def manifests() -> list[Tree]:
 
 def deployment(name: str) -> Tree:
     (tree,) = [tree for tree in manifests() if (tree["kind"], tree["metadata"]["name"]) == ("Deployment", name)]
+    return tree
+
+
+def container_of(name: str) -> Tree:
+    (container,) = deployment(name)["spec"]["template"]["spec"]["containers"]
+    tree: Tree = container
     return tree
 
 
@@ -49,68 +62,71 @@ each_container = pytest.mark.parametrize(
 )
 
 
+# What Kubernetes and the charts take
+
+
 @needs_kubectl
 def test_the_manifests_are_put_together_by_kustomize() -> None:
     done = subprocess.run(["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, check=True)
     trees = list(yaml.safe_load_all(done.stdout))
-    for tree in trees:
-        check(tree)
     assert {tree["kind"] for tree in trees} == {"Deployment", "Namespace", "NetworkPolicy", "Service"}
     assert {tree["metadata"].get("namespace", "zero") for tree in trees} == {"zero"}
 
 
-# What Kubernetes takes
-
-
-@pytest.mark.parametrize(
-    "tree", [*manifests(), mlflow()], ids=lambda tree: f"{tree['kind']}-{tree['metadata']['name']}"
-)
-def test_kubernetes_takes_each_object(tree: Tree) -> None:
-    check(tree)
-
-
-def test_the_objects_are_checked_by_the_version_that_the_namespace_asks_for() -> None:
-    (namespace,) = [tree for tree in manifests() if tree["kind"] == "Namespace"]
-    versions = {value for key, value in namespace["metadata"]["labels"].items() if key.endswith("-version")}
-    assert {f"v{path.stem.partition('-')[2]}" for path in SCHEMAS.glob("kubernetes-*.json")} == versions
-
-
-POD = "spec.template.spec"
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "complaint"),
-    [
-        ("spec.replica", 1, "'replica' was unexpected"),
-        ("spec.replicas", "one", "'one' is not of type"),
-        (f"{POD}.securityContext.runAsNonroot", True, "'runAsNonroot' was unexpected"),
-        (f"{POD}.terminationGracePeriodSeconds", "5m", "'5m' is not of type"),
-        (f"{POD}.containers.0.envs", [], "'envs' was unexpected"),
-        (f"{POD}.containers.0.env", {"HOME": "/tmp"}, "is not of type 'array'"),
-        (f"{POD}.containers.0.livenessProbe.httpGet.ports", 80, "'ports' was unexpected"),
-        (f"{POD}.containers.0.volumeMounts.0", {"mountPath": "/tmp"}, "'name' is a required property"),
-        (f"{POD}.volumes.0.secret.secret", "zero-mlflow", "'secret' was unexpected"),
-    ],
-)
-def test_kubernetes_does_not_take_a_wrong_field(place: str, value: Any, complaint: str) -> None:
-    scheduler = copy.deepcopy(deployment("scheduler"))
-    *path, last = [int(word) if word.isdigit() else word for word in place.split(".")]
-    node: Any = scheduler
-    for word in path:
-        node = node[word]
-    node[last] = value
-    with pytest.raises(jsonschema.ValidationError, match=re.escape(complaint)):
+def test_kubernetes_takes_each_object() -> None:
+    for tree in [*manifests(), mlflow()]:
+        check(tree)
+    scheduler = deployment("scheduler")
+    scheduler["spec"]["template"]["spec"]["containers"][0]["envs"] = []
+    with pytest.raises(jsonschema.ValidationError, match="'envs' was unexpected"):
         check(scheduler)
 
 
+@each_values
+def test_a_chart_takes_its_values(path: Path) -> None:
+    schema = schema_of(chart_of(path)["values"])
+    validate(yaml.safe_load(path.read_text()), schema)
+    with pytest.raises(jsonschema.ValidationError, match="'replicas' was unexpected"):
+        validate({"replicas": 1}, schema)
+
+
+def test_the_docs_install_the_charts_whose_values_are_known() -> None:
+    known = {chart_of(path)["version"] for path in VALUES}
+    told = [path.read_text() for path in (*VALUES, SOURCE_DIR / "docs/kubernetes.md")]
+    assert {version for text in told for version in re.findall(r"--version (\S+)", text)} == known
+
+
+def test_the_charts_run_the_versions_of_the_pinned_set() -> None:
+    pins = dict(line.split("==") for line in (SOURCE_DIR / "constraints.txt").read_text().splitlines() if "==" in line)
+    tags = [tag for path in VALUES for tag in at(yaml.safe_load(path.read_text()), "prefectTag")]
+    assert [tag.split("-")[0] for tag in tags] == [pins["prefect"]]
+    pod = mlflow()["spec"]["template"]["spec"]
+    tags = [body["image"].rpartition(":")[2] for body in [*pod["initContainers"], *pod["containers"]]]
+    assert tags == [pins["mlflow"]] * 2
+    for _, pod in pods():
+        for body in pod["containers"]:
+            assert re.search(r":[\w.-]+$", body["image"]) and "latest" not in body["image"]
+
+
+def test_the_server_of_mlflows_chart_knows_its_options() -> None:
+    program, command, *options = mlflow()["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert (program, command) == ("mlflow", "server")
+    spec = importlib.util.find_spec("mlflow")  # not imported: that takes seconds
+    assert spec is not None and spec.origin is not None
+    folder = Path(spec.origin).parent
+    known = "".join((folder / name).read_text() for name in ("cli/__init__.py", "utils/cli_args.py"))
+    names = {option.partition("=")[0] for option in options}
+    assert not [name for name in names if f'"{name}"' not in known and f'"{name}/' not in known]
+    assert "--port" in names  # for the Service `mlflow` Kubernetes sets MLFLOW_PORT to a URL, which MLflow cannot read
+
+
+# Rights, limits and secrets
+
+
 @each_container
-def test_a_container_asks_for_what_it_needs_and_has_a_limit(pod: Tree, container: Tree) -> None:
+def test_a_container_has_limits_few_rights_and_no_secret_in_its_environment(pod: Tree, container: Tree) -> None:
     for bound in ("requests", "limits"):
         assert {"cpu", "memory"} <= container["resources"][bound].keys()
-
-
-@each_container
-def test_a_container_has_no_rights(pod: Tree, container: Tree) -> None:
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -120,16 +136,8 @@ def test_a_container_has_no_rights(pod: Tree, container: Tree) -> None:
     assert pod["securityContext"]["runAsUser"] > 0
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert pod["automountServiceAccountToken"] is False
-
-
-@each_container
-def test_what_a_container_mounts_is_there(pod: Tree, container: Tree) -> None:
     assert {mount["name"] for mount in container["volumeMounts"]} <= {volume["name"] for volume in pod["volumes"]}
-
-
-@each_container
-def test_no_secret_is_in_the_environment_of_a_pod(pod: Tree, container: Tree) -> None:
-    # One without a value has it from a secret, by reference.
+    # A variable without a value has it from a secret, by reference.
     entries = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
     folders = [path for mount in container["volumeMounts"] if (path := mount["mountPath"]).startswith("/run/secrets/")]
     for name, value in entries.items():
@@ -137,34 +145,84 @@ def test_no_secret_is_in_the_environment_of_a_pod(pod: Tree, container: Tree) ->
             assert str(value).startswith(tuple(folders)), name
 
 
-def test_images_are_pinned() -> None:
-    images = [
-        container["image"] for _, pod in pods() for container in [*pod.get("initContainers", []), *pod["containers"]]
-    ]
+@each_values
+def test_chart_values_give_limits_few_rights_and_no_password(path: Path) -> None:
+    tree = yaml.safe_load(path.read_text())
+    for resources in at(tree, "resources"):
+        assert {"cpu", "memory"} <= resources["requests"].keys() == resources["limits"].keys()
+    for rights in at(tree, "containerSecurityContext"):
+        assert rights["runAsNonRoot"] and rights["readOnlyRootFilesystem"] and not rights["allowPrivilegeEscalation"]
+        assert rights["capabilities"] == {"drop": ["ALL"]}
+    assert not re.search(r"(?i)(password|authString|connection-string)\s*:", path.read_text())
+    assert all(auth == {"enabled": True, "existingSecret": "zero-prefect-auth"} for auth in at(tree, "basicAuth"))
+
+
+@needs_kubectl
+def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(
+    secrets: Path, certificates: Path, tmp_path: Path
+) -> None:
+    script = str(FOLDER / "secrets")
+    shutil.copytree(secrets, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(certificates, tmp_path / "dask")
+    done = subprocess.run([script, str(tmp_path)], capture_output=True, text=True, check=True)
+    made = {tree["metadata"]["name"]: tree["data"] for tree in yaml.safe_load_all(done.stdout) if tree}
+    named = {value["secretName"] for _, pod in pods() for value in at(pod, "secret")}
     for path in VALUES:
-        for image in at(yaml.safe_load(path.read_text()), "image"):
-            if isinstance(image, dict):
-                images.append(f"{image['repository']}:{image.get('prefectTag') or image['tag']}")
-    for image in images:
-        assert re.search(r":[\w.-]+$", image), image
-        assert "latest" not in image, image
+        tree = yaml.safe_load(path.read_text())
+        named |= {*at(tree, "existingSecret"), *(key["name"] for key in at(tree, "secretKeyRef"))}
+        named |= {body["name"] for body in [tree.get("secret", {})] if body}
+    assert set(made) == named
+    assert base64.b64decode(made["zero-prefect-auth"]["auth-string"]) == (secrets / "prefect-auth").read_bytes()
+    assert b"\n" not in base64.b64decode(made["zero-prefect-auth"]["auth-string"])  # it becomes an HTTP header
+    password = (secrets / "prefect-database-password").read_text()
+    url = f"postgresql+asyncpg://prefect:{password}@postgres:5432/prefect"
+    assert base64.b64decode(made["zero-prefect-database"]["connection-string"]).decode() == url
+    for _, pod in pods():
+        told = [body["env"] for body in [*pod.get("initContainers", []), *pod["containers"]]]
+        files = set(re.findall(r"/run/secrets/\w+/([\w.-]+)", json.dumps(told)))
+        given: set[str] = set()
+        for value in at(pod, "secret"):
+            items = value.get("items", [{"key": key, "path": key} for key in made[value["secretName"]]])
+            assert {item["key"] for item in items} <= set(made[value["secretName"]])
+            given |= {item["path"] for item in items}
+        assert all(key["key"] in made[key["name"]] for key in at(pod, "secretKeyRef"))
+        assert given == files
+
+
+# Prefect's servers
+
+
+def environment_of(name: str) -> dict[str, Tree]:
+    """Environment of Prefect's servers by a file of values."""
+    return {entry["name"]: entry for entry in values(name)["global"]["prefect"]["env"]}
+
+
+@pytest.mark.parametrize("names", [["prefect-server"], ["prefect-server", "prefect-server-scaled"]])
+def test_somebody_makes_the_tables_of_prefect(names: list[str]) -> None:
+    """The chart's job, which there is only where background services run apart; else the server itself."""
+    setting = environment_of(names[-1]).get("PREFECT_SERVER_DATABASE_MIGRATE_ON_START", {})
+    apart = values(names[-1])["backgroundServices"]["runAsSeparateDeployment"]
+    assert apart is (setting.get("value") == "false")
+
+
+def test_the_scaled_servers_keep_the_settings_of_the_single_one_and_use_redis_as_the_containers() -> None:
+    scaled = environment_of("prefect-server-scaled")
+    assert environment_of("prefect-server").items() <= scaled.items()
+    containers = yaml.safe_load((SOURCE_DIR / "infra/compose/compose.scaled.yaml").read_text())["x-redis"]
+    for name, value in containers.items():
+        is_secret = value.startswith("/run/secrets/")
+        assert scaled[name.removeprefix("SECRET_")].get("value") == (None if is_secret else value)
 
 
 # Dask
 
 
-def container_of(name: str) -> Tree:
-    (container,) = deployment(name)["spec"]["template"]["spec"]["containers"]
-    tree: Tree = container
-    return tree
-
-
-def test_a_worker_has_one_gpu_and_says_so() -> None:
+def test_a_worker_has_one_gpu_and_a_folder_for_trainings() -> None:
     container = container_of("worker")
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
-    assert container["resources"]["requests"]["nvidia.com/gpu"] == 1
     assert "--resources=GPU=1" in container["args"]
-    assert "nvidia.com/gpu" not in container_of("scheduler")["resources"]["limits"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts["trainings"] == "/srv/zero/.zero/trainings"
 
 
 @pytest.mark.parametrize(("name", "service"), [("scheduler", "scheduler"), ("worker", "gpu-0")])
@@ -184,25 +242,12 @@ def test_dask_has_the_settings_of_the_containers(name: str, service: str) -> Non
         assert Path(settings[key]).name == Path(compose["environment"][key]).name.removeprefix("dask-"), key
 
 
-def test_the_ports_of_a_pod_are_those_that_its_command_opens() -> None:
-    for name in ("scheduler", "worker"):
-        container = container_of(name)
-        opened = set(re.findall(r"(?:port=|:)(\d+)$", "\n".join(container["args"][3:]), re.M)) - {"8786"}
-        opened |= {"8786"} if name == "scheduler" else set()
-        assert {str(port["containerPort"]) for port in container["ports"]} == opened
-
-
 def test_the_service_is_that_of_the_scheduler() -> None:
     (service,) = [tree["spec"] for tree in manifests() if tree["kind"] == "Service"]
     labels = deployment("scheduler")["spec"]["template"]["metadata"]["labels"]
     assert service["selector"].items() <= labels.items()
     assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(8786, "dask")]
     assert "tls://scheduler:8786" in container_of("worker")["args"]
-
-
-def test_a_worker_can_write_where_a_training_works() -> None:
-    mounts = {mount["name"]: mount["mountPath"] for mount in container_of("worker")["volumeMounts"]}
-    assert mounts["trainings"] == "/srv/zero/.zero/trainings"
 
 
 # The network
@@ -261,38 +306,3 @@ POSTGRES, S3 = {"zero/role": "postgres"}, {"zero/role": "s3"}
 )
 def test_who_reaches_whom(source: dict[str, str], target: dict[str, str], port: int, allowed: bool) -> None:
     assert reaches(source, target, port) is allowed
-
-
-# The secrets
-
-
-@needs_kubectl
-def test_the_secrets_of_the_namespace_are_those_that_the_pods_name(
-    secrets: Path, certificates: Path, tmp_path: Path
-) -> None:
-    script = str(FOLDER / "secrets")
-    shutil.copytree(secrets, tmp_path, dirs_exist_ok=True)
-    shutil.copytree(certificates, tmp_path / "dask")
-    done = subprocess.run([script, str(tmp_path)], capture_output=True, text=True, check=True)
-    made = {tree["metadata"]["name"]: tree["data"] for tree in yaml.safe_load_all(done.stdout) if tree}
-    named = {value["secretName"] for _, pod in pods() for value in at(pod, "secret")}
-    for path in VALUES:
-        tree = yaml.safe_load(path.read_text())
-        named |= {*at(tree, "existingSecret"), *(key["name"] for key in at(tree, "secretKeyRef"))}
-        named |= {body["name"] for body in [tree.get("secret", {})] if body}
-    assert set(made) == named
-    assert base64.b64decode(made["zero-prefect-auth"]["auth-string"]) == (secrets / "prefect-auth").read_bytes()
-    assert b"\n" not in base64.b64decode(made["zero-prefect-auth"]["auth-string"])  # it becomes an HTTP header
-    password = (secrets / "prefect-database-password").read_text()
-    url = f"postgresql+asyncpg://prefect:{password}@postgres:5432/prefect"
-    assert base64.b64decode(made["zero-prefect-database"]["connection-string"]).decode() == url
-    for _, pod in pods():
-        told = [body["env"] for body in [*pod.get("initContainers", []), *pod["containers"]]]
-        files = set(re.findall(r"/run/secrets/\w+/([\w.-]+)", json.dumps(told)))
-        given: set[str] = set()
-        for value in at(pod, "secret"):
-            items = value.get("items", [{"key": key, "path": key} for key in made[value["secretName"]]])
-            assert {item["key"] for item in items} <= set(made[value["secretName"]])
-            given |= {item["path"] for item in items}
-        assert all(key["key"] in made[key["name"]] for key in at(pod, "secretKeyRef"))
-        assert given == files

@@ -48,7 +48,7 @@ def prepare(checkout: Path, user: str = USER, python: str = "") -> "subprocess.C
     )
 
 
-def test_the_user_owns_secrets_and_folders(checkout: Path) -> None:
+def test_the_user_owns_secrets_and_folders_which_a_second_run_leaves(checkout: Path) -> None:
     done = prepare(checkout)
     assert done.returncode == 0, done.stderr
     lines = (checkout / "infra/compose/.env").read_text().splitlines()
@@ -64,6 +64,9 @@ def test_the_user_owns_secrets_and_folders(checkout: Path) -> None:
         assert (checkout / ".zero" / name).stat().st_uid == owner.pw_uid
     called = (checkout / ".zero/secrets/dask/worker-key.pem").read_text()
     assert called == "-m infra.certificates ../../.zero/secrets/dask scheduler\n"
+    before = {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
+    assert prepare(checkout).returncode == 0  # a second time changes nothing
+    assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
 
 
 def test_the_trainers_mount_points_are_in_the_project_wherever_the_folders_are(checkout: Path) -> None:
@@ -77,14 +80,6 @@ def test_the_trainers_mount_points_are_in_the_project_wherever_the_folders_are(c
         assert not list((checkout / "project/.zero" / name).iterdir())
         assert (checkout / "project/.zero" / name).stat().st_uid == pwd.getpwnam(USER).pw_uid
     assert (checkout / "elsewhere/secrets/s3-worker").exists() and (checkout / "elsewhere/data/store").exists()
-
-
-def test_a_second_time_changes_nothing(checkout: Path) -> None:
-    prepare(checkout)
-    paths = [path for path in checkout.rglob("*") if path.is_file()]
-    before = {path: path.read_bytes() for path in paths}
-    assert prepare(checkout).returncode == 0
-    assert {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can try")

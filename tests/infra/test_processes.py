@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -78,13 +77,6 @@ def test_a_number_that_was_given_to_another_process_is_not_signalled(home: Home)
     assert is_running(record)
     home.record_path("service").write_text(json.dumps(record._asdict()))
     assert home.stop("service", 10.0)
-
-
-def test_the_remains_of_a_process_do_not_live() -> None:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    while start_time(child.pid) is not None:
-        time.sleep(0.01)
-    assert child.wait() == 0
 
 
 def test_a_half_written_record_is_none(home: Home) -> None:

@@ -133,23 +133,9 @@ def test_our_own_requests_trust_the_root_that_prefect_is_told_of(proxy: Proxy, m
     assert fetch(f"{api}/credentials") == "zero:a/b#c?d@e"
 
 
-def test_a_client_without_it_refuses_the_proxy(proxy: Proxy) -> None:
-    with pytest.raises(ssl.SSLCertVerificationError):
-        proxy.get("prefect.lab.test", ssl.create_default_context())
-
-
 def test_another_host_is_refused(proxy: Proxy) -> None:
     with pytest.raises(ssl.SSLError):
         proxy.get("evil.test", ssl.create_default_context(cafile=str(proxy.root)))
-
-
-def test_an_old_protocol_is_refused(proxy: Proxy) -> None:
-    context = ssl.create_default_context(cafile=str(proxy.root))
-    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-    with pytest.warns(DeprecationWarning, match="TLSv1_1 is deprecated"):
-        context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with pytest.raises((ssl.SSLError, OSError)):
-        proxy.get("prefect.lab.test", context)
 
 
 def test_plain_http_is_sent_to_tls(proxy: Proxy) -> None:
