@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from infra.processes import OPEN_FILES
-from tests.end_to_end.project import SOURCE_DIR
+from tests.end_to_end.project import SOURCE_DIR, run
 from tests.infra.compose import COMPOSE_DIR, Tree, host_path, load, merged, settings
 from zero.network import gpu_lock
 
@@ -367,6 +368,23 @@ def test_the_tags_of_our_images_are_the_versions_in_them() -> None:
     assert tags == servers | {"zero-worker:cpu", "zero-worker:cuda"}
 
 
-def test_programs_write_to_the_folder_in_memory_what_they_would_write_to_their_image() -> None:
-    for role, name in (("worker-cpu", "DVC_SITE_CACHE_DIR"), ("prefect", "PREFECT_SERVER_UI_STATIC_DIRECTORY")):
-        assert image_environment(role)[name].startswith("/tmp/")
+MOUNTED = """
+import prefect
+prefect.__ui_static_subpath__ = prefect.__ui_v2_static_subpath__ = "/proc/nobody-writes-here"
+from prefect.server.api.server import create_ui_app
+(settings,) = [route for route in create_ui_app(ephemeral=False).routes if route.path == "/ui-settings"]
+print("pages:", *settings.endpoint().available_uis)
+"""
+
+
+def test_prefect_has_a_page_where_its_own_folder_cannot_be_written(tmp_path: Path) -> None:
+    given = image_environment("prefect")
+    there = {name: value.replace("/tmp", str(tmp_path)) for name, value in given.items() if name.startswith("PREFECT_")}
+    there["PREFECT_HOME"] = str(tmp_path / "prefect")
+    done = run([sys.executable, "-c", MOUNTED], tmp_path, check=True, **there)
+    assert done.stdout.splitlines()[-1] == "pages: v1 v2"
+
+
+def test_dvc_keeps_its_notes_where_the_trainer_can_write() -> None:
+    """By default it makes /var/tmp/dvc, in the image."""
+    assert image_environment("worker-cpu")["DVC_SITE_CACHE_DIR"] == "/tmp/dvc"
