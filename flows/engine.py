@@ -4,7 +4,9 @@ The local cluster has a worker process per core or GPU, exists as long as the fl
 certificates. A cluster elsewhere is given by the address of its scheduler; Dask's own settings name the certificates.
 """
 
+import asyncio
 import contextlib
+import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +16,7 @@ from typing import Any, TypeVar
 import dask
 from distributed import Nanny, Scheduler, SpecCluster
 from distributed.comm.core import CommClosedError
-from distributed.core import Status
+from distributed.core import rpc
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
 from prefect import Task, get_run_logger
@@ -132,6 +134,9 @@ class Engine:
                 self._runner.client.cancel([run.wrapped_future for run in runs])
 
     def _connect(self) -> DaskTaskRunner:
+        # A client that lost its scheduler may not be closed. If Python collected it while another one starts, both
+        # would need the same lock of Dask (`LoopRunner._lock`), and the flow would stand still.
+        gc.collect()
         if self.is_local:
             runner = DaskTaskRunner(cluster=self._stack.enter_context(self._local_cluster()))
         else:
@@ -223,13 +228,21 @@ class LostError(Exception):
 
 def probe(address: str) -> str | None:
     """Why a scheduler does not answer; None if it does."""
-    from distributed import Client
 
+    async def identity() -> str:
+        arguments = Security().get_connection_args("client")
+        async with rpc(address, timeout=CONNECT_SECONDS, connection_args=arguments) as server:
+            # Twice: the connection has its own limit, whose message says more.
+            return str((await asyncio.wait_for(server.identity(), 2 * CONNECT_SECONDS))["type"])
+
+    # Not a Dask client: one that could not connect is never closed, see `_connect`.
     try:
-        with Client(address, timeout=CONNECT_SECONDS, set_as_default=False) as client:
-            return None if client.status == Status.running.name else f"its client is {client.status}"
-    except Exception as error:  # OSError, TimeoutError, ValueError of an address, RuntimeError of TLS
+        kind = asyncio.run(identity())
+    except TimeoutError:
+        return f"no answer in {2 * CONNECT_SECONDS:.0f} s"
+    except Exception as error:  # OSError, ValueError of an address, RuntimeError of TLS
         return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return None if kind == "Scheduler" else f"it is not a scheduler, but a {kind.lower()}"
 
 
 def _tasks_without_worker(dask_scheduler: Scheduler) -> list[str]:

@@ -1,5 +1,6 @@
 """The engine on a real Dask cluster and a real Prefect server: results, killed processes, clear errors."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -213,6 +214,26 @@ def test_a_scheduler_that_does_not_answer_is_named(params: Params, tmp_path: Pat
 def test_an_address_must_be_known(params: Params, tmp_path: Path) -> None:
     with pytest.raises(ServerError, match=r"no scheduler is known; set executor\.address in params\.yaml"):
         run_all(Engine(params, ExecutorParams(kind="dask"), tmp_path, pytest.fail), tmp_path, 1, [])
+
+
+def test_a_scheduler_that_does_not_answer_leaves_no_client_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python would collect it at any time, and the thread that starts another client then waits for itself."""
+    monkeypatch.setattr("flows.engine.CONNECT_SECONDS", 1.0)
+    gc.collect()
+    gc.disable()
+    try:
+        assert (probe(f"tcp://127.0.0.1:{free_port()}") or "").startswith("OSError")
+        assert not [each for each in gc.get_objects() if isinstance(each, Client) and each.status != "closed"]
+    finally:
+        gc.enable()
+
+
+def test_a_worker_is_not_a_scheduler(cluster: Cluster) -> None:
+    with Client(cluster.address, set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=30)
+        (worker,) = client.scheduler_info()["workers"]
+    assert probe(cluster.address) is None
+    assert probe(worker) == "it is not a scheduler, but a worker"
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:x", "nonsense://127.0.0.1:1"])
