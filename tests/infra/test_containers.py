@@ -370,7 +370,7 @@ def test_the_tags_of_our_images_are_the_versions_in_them() -> None:
 
 MOUNTED = """
 import prefect
-prefect.__ui_static_subpath__ = prefect.__ui_v2_static_subpath__ = "/proc/nobody-writes-here"
+prefect.__ui_static_subpath__ = prefect.__ui_v2_static_subpath__ = "/proc/not-writable"
 from prefect.server.api.server import create_ui_app
 (settings,) = [route for route in create_ui_app(ephemeral=False).routes if route.path == "/ui-settings"]
 print("pages:", *settings.endpoint().available_uis)

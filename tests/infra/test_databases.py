@@ -8,7 +8,7 @@ pytestmark = needs_postgres
 
 
 @pytest.mark.parametrize("user", ["prefect", "mlflow"])
-def test_a_user_owns_its_database_and_rules_nobody(postgres: Postgres, user: str) -> None:
+def test_a_user_owns_its_database_without_rights_over_others(postgres: Postgres, user: str) -> None:
     postgres.ask(user, user, "CREATE TABLE made_here (a int); DROP TABLE made_here")
     if user == "prefect":  # its schema needs this extension
         postgres.ask(user, user, "CREATE EXTENSION IF NOT EXISTS pg_trgm; DROP EXTENSION pg_trgm")

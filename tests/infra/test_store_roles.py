@@ -53,7 +53,7 @@ def client_of(url: str, **key: str) -> Any:
 
 
 def is_refused(call: Callable[..., Any], **words: str | bytes) -> bool:
-    """True where the gateway does not allow that call."""
+    """True if the gateway does not allow that call."""
     try:
         call(**words)
     except ClientError as error:
