@@ -80,7 +80,7 @@ def image_environment(role: str) -> dict[str, str]:
     return dict(pair.split("=") for rest in arguments(role, "ENV") for pair in rest.split())
 
 
-# A stack as a whole
+# A complete stack
 
 
 @each_stack

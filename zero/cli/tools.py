@@ -2,15 +2,17 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from zero.cli.app import TOOLS, Json, app
 from zero.config.params import preset_text, presets
 from zero.config.settings import home_dir
-from zero.data.dataset.manifest import DUPLICATES_FILE, REJECTED_FILE, Dataset
 from zero.errors import ZeroError
+
+if TYPE_CHECKING:
+    from zero.data.dataset.manifest import Dataset
 
 
 @app.command("import", rich_help_panel=TOOLS)
@@ -130,8 +132,10 @@ def export(
     typer.echo(f"{out}: {num_bytes} bytes")
 
 
-def _show_dataset(dataset: Dataset, out: Path) -> None:
+def _show_dataset(dataset: "Dataset", out: Path) -> None:
     """Prints what became of the games."""
+    from zero.data.dataset.manifest import DUPLICATES_FILE, REJECTED_FILE
+
     rejected = sum(dataset.rejected.values())
     lines = [("games read", dataset.num_read, "")]
     lines += [(name, size.num_games, f"{size.num_positions} positions") for name, size in dataset.splits.items()]

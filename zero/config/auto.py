@@ -119,7 +119,7 @@ def _profile_of(text: str) -> dict[str, Any]:
     """Section `profile` as written; empty if the text has none, or is not a parameters file."""
     try:
         tree = yaml.load(text, ParamsLoader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, TypeError, ValueError):  # the last two of values such as `2020-13-45`
         return {}
     profile = tree.get("profile") if isinstance(tree, dict) else None
     return profile if isinstance(profile, dict) else {}

@@ -458,7 +458,7 @@ def parse_game(text: str, source: str = PARAMS_FILE) -> GameParams:
 def _tree(text: str, source: str) -> Any:
     try:
         return yaml.load(text, ParamsLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, TypeError, ValueError) as error:  # the last two of values such as `2020-13-45`
         raise ParamsError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
 
 

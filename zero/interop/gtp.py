@@ -234,8 +234,11 @@ class Engine:
         before_move = None
         if len(args) > 1 and args[-1].isdecimal():
             before_move, args = parse_count(args[-1]), args[:-1]
+        path = Path(" ".join(args))
         try:
-            text = Path(" ".join(args)).read_text(encoding="utf-8", errors="replace")
+            if path.is_char_device() or path.is_fifo():  # reading might never end
+                raise CommandError("cannot load file: not a regular file")
+            text = path.read_text(encoding="utf-8", errors="replace")
             loaded = load_setup(text, self._game.rules.game, before_move)
             self._game = game_of(loaded, self._rules_for(loaded.size))
         except OSError as error:

@@ -63,7 +63,18 @@ def test_ratings(text, expected):
 
 @pytest.mark.parametrize(
     ("text", "komi"),
-    [("6.50", 6.5), ("0", 0.0), ("-5.5", -5.5), ("6,5", 6.5), ("375", 375.0), ("six", None), ("nan", None), ("", None)],
+    [
+        ("6.50", 6.5),
+        ("0", 0.0),
+        ("-5.5", -5.5),
+        ("6,5", 6.5),
+        ("6.500000", 6.5),
+        (".5", 0.5),
+        ("375", 375.0),
+        ("six", None),
+        ("nan", None),
+        ("", None),
+    ],
 )
 def test_komi(text, komi):
     assert parse_komi(text) == komi

@@ -217,3 +217,16 @@ def test_a_long_header_of_a_tar_is_not_read(tmp_path):
     path = tmp_path / "x.tar"
     path.write_bytes(info.tobuf() + b"\0" * 1024)
     assert detail_of(path) == f"unreadable: a header of {1 << 31} bytes"
+
+
+@pytest.mark.parametrize("damage", ["one byte of a header", "a header cut off"])
+def test_a_tar_archive_with_a_damaged_header_is_not_taken_for_a_shorter_one(tmp_path, damage):
+    path = make_tar(tmp_path / "a.tar", "w", *((f"{number}.sgf", GAME) for number in range(5)))
+    data = bytearray(path.read_bytes())
+    third = 2 * 1024  # each member has a header and a block of 512 bytes
+    if damage == "a header cut off":
+        del data[third + 100 :]
+    else:
+        data[third + 3] ^= 1
+    path.write_bytes(data)
+    assert [reason for _, _, reason in read(path)] == ["", "", "unreadable"]

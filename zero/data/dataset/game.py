@@ -92,6 +92,7 @@ class GameReader:
         ratings = header.text("BR"), header.text("WR")
         self._check_ratings(ratings)
         moves = self._checked_moves(actions)
+        self._check_length(len(moves))  # again: passes after the end were dropped
         return ImportedGame(
             digest=canonical_digest(self._rules, moves),
             number=raw.number,
@@ -135,9 +136,12 @@ class GameReader:
                     actions.append(self._action(len(actions), name, values))
                 elif name in SETUP_PROPERTIES:
                     self._check_setup(name, values, len(actions))
-        if len(actions) < self._options.min_moves:
-            raise _RejectedError(TOO_SHORT, f"{len(actions)} moves, at least {self._options.min_moves} are required")
+        self._check_length(len(actions))
         return actions
+
+    def _check_length(self, num_moves: int) -> None:
+        if num_moves < self._options.min_moves:
+            raise _RejectedError(TOO_SHORT, f"{num_moves} moves, at least {self._options.min_moves} are required")
 
     def _action(self, move: int, name: str, values: list[str]) -> int:
         if name != "BW"[move % 2]:

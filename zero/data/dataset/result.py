@@ -22,7 +22,7 @@ NO_SCORE = {
 """Text after `B+` for a result without a margin: FF[4] and the longer forms of KGS."""
 DRAWS = ("0", "draw", "jigo")
 WIN = re.compile(r"([bw])\s*\+\s*(.*?)\.?", re.ASCII)
-MARGIN = re.compile(r"\d{1,3}([.,]\d{1,3})?", re.ASCII)
+MARGIN = re.compile(r"\d{1,3}([.,]\d*)?", re.ASCII)
 
 RANK = re.compile(r"(\d{1,2}(?:\.\d+)?)\s*(k|kyu|d|dan|p|pro|级|段)\s*[?*]?", re.ASCII | re.IGNORECASE)
 NUMBER = re.compile(r"(\d{1,4}(?:\.\d+)?)\s*[?*]?", re.ASCII)
@@ -75,5 +75,5 @@ def parse_rating(text: str) -> Rating | None:
 
 def parse_komi(text: str) -> float | None:
     """The komi in KM; None if it is not a number."""
-    match = re.fullmatch(r"[+-]?\d{1,4}([.,]\d{1,4})?", text.strip(), re.ASCII)
+    match = re.fullmatch(r"[+-]?(\d{1,4}([.,]\d*)?|[.,]\d+)", text.strip(), re.ASCII)
     return float(match[0].replace(",", ".")) if match else None

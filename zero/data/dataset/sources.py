@@ -92,7 +92,11 @@ class _TarInfo(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_TarInfo":
         """As that of its base class."""
-        info = super().frombuf(buf, encoding, errors)
+        try:
+            info = super().frombuf(buf, encoding, errors)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
+            # `tarfile` takes a damaged header for the end of the archive, and the games after it would be lost unseen.
+            raise tarfile.ReadError(f"damaged header: {error}") from None
         if info.type in TAR_HEADERS and info.size > MAX_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {info.size} bytes")
         return info
@@ -152,7 +156,7 @@ def _folder(folder: Path, name: str) -> Iterator[Found | Rejected]:
         return
     for entry in entries:
         path, entry_name = folder / entry, f"{name}/{_printable(entry)}"
-        if path.is_dir() and not path.is_symlink():
+        if os.path.isdir(path) and not path.is_symlink():  # False, not an error, in a folder that cannot be entered
             yield from _folder(path, entry_name)
         else:
             yield _file(path, entry_name, is_named=False)
