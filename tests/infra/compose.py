@@ -105,7 +105,7 @@ def running(
     env: Mapping[str, str] = MappingProxyType({}),
     options: Sequence[str] = (),
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Runs `program` with the arguments of a service of compose.yaml, with other paths than in a container, on loopback."""
+    """Runs `program` with the arguments of a service of compose.yaml, but with other paths and on loopback."""
     words = [moved(word, places | {"0.0.0.0": HOST}) for word in merged()["services"][name]["command"]]
     command = [*program, *(words[1:] if words[0] == "python" else words), *options]
     with log.open("wb") as output:

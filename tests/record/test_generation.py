@@ -89,6 +89,20 @@ def test_a_missing_object_of_the_cache_is_none(folder: Path, tmp_path: Path) -> 
         assert made.window is None and made.data_path("data/window", "manifest.json") is None
 
 
+def test_files_that_only_the_other_clone_has_are_listed(tmp_path: Path) -> None:
+    """A tag may have been fetched into the project, and not into the workspace."""
+    for name in ("workspace", "project"):
+        (tmp_path / name / "zero").mkdir(parents=True)
+        (tmp_path / name / "zero/a.py").write_text(f"# {name}\n")
+        git(tmp_path / name, "init", "--quiet")
+        git(tmp_path / name, "add", "--all")
+        git(tmp_path / name, "commit", "--quiet", "-m", name)
+    commit = git(tmp_path / "project", "rev-parse", "HEAD").strip()
+    with GitReader(tmp_path / "workspace", also=tmp_path / "project") as reader:
+        files = reader.files(f"{commit}:zero")
+    assert files == {"a.py": git(tmp_path / "project", "rev-parse", "HEAD:zero/a.py").strip()}
+
+
 def test_a_generation_in_progress_has_no_entry(folder: Path) -> None:
     write_manifest(folder, GenerationId(lineage="go9", number=2, resign_threshold=-0.9), GENERATION_FILE)
     made = in_progress(folder)

@@ -27,12 +27,14 @@ class GitReader:
           also: another clone, whose objects are found too.
         """
         self.repository = repository
-        other = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _objects_dir(also)} if also else {}
-        # replaced objects would hide what was recorded, and a lazy fetch would need a network
+        # Replaced objects would hide what was recorded, and a lazy fetch would need a network.
+        self._env = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1"}
+        if also:
+            self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _objects_dir(also)
         self._process = subprocess.Popen(
             ["git", "cat-file", "--batch"],
             cwd=repository,
-            env=environment() | {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1"} | other,
+            env=environment() | self._env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -75,7 +77,7 @@ class GitReader:
         if self.object_name(tree) is None:
             return {}
         # `-z`: without it git quotes paths with unusual characters.
-        listed = git(self.repository, "--no-replace-objects", "ls-tree", "-r", "-z", tree)
+        listed = git(self.repository, "ls-tree", "-r", "-z", tree, env=self._env)
         lines = (line.partition("\t") for line in listed.split("\0") if line)  # `<mode> <type> <name>`, tab, path
         return {path: entry.split()[-1] for entry, _, path in lines}
 

@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from configobj import ConfigObj
 
@@ -47,13 +48,13 @@ def environment() -> dict[str, str]:
     return {**outer, **QUIET, **identity, "PATH": path}
 
 
-def git(folder: Path, *arguments: str) -> str:
-    """Output of a git command run in `folder`.
+def git(folder: Path, *arguments: str, env: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Output of a git command run in `folder`, with these environment variables in addition.
 
     Raises:
       LineageError: the command failed; the message has the end of its log.
     """
-    return _run(["git", *arguments], folder)
+    return _run(["git", *arguments], folder, env)
 
 
 def dvc(folder: Path, *arguments: str) -> str:
@@ -65,9 +66,11 @@ def dvc(folder: Path, *arguments: str) -> str:
     return _run([sys.executable, "-m", "dvc", *arguments], folder)
 
 
-def _run(command: list[str], folder: Path) -> str:
+def _run(command: list[str], folder: Path, env: Mapping[str, str] = MappingProxyType({})) -> str:
     try:
-        done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=folder, env={**environment(), **env}, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         raise LineageError(
             f"cannot run `{command[0]}` in {folder}; install it, or check that the folder is there"
