@@ -18,10 +18,10 @@ DYING = """
 import os, sys
 from zero.storage import vcs
 run, (dead_at, *words) = vcs._run, sys.argv[1:]
-def dying(command, folder):
+def dying(command, *others):
     if dead_at in " ".join(map(str, command)):
         os._exit(9)
-    return run(command, folder)
+    return run(command, *others)
 vcs._run = dying
 sys.argv = ["zero", *words]
 from zero.cli import main
