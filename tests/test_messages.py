@@ -147,7 +147,7 @@ COMMANDS: list[tuple[str, str]] = [
         "import params.yaml --out made --params missing.yaml",
         (
             "cannot read missing.yaml: No such file or directory; give --preset, one of go19-paper, "
-            "go5, go9-gpu, go9-laptop, go9-paper, go9-simple, gomoku8, smoke"
+            "go5, go9-gpu, go9-laptop, go9-paper, go9-simple, go9-supervised, gomoku8, smoke"
         ),
     ),
     (
@@ -162,7 +162,7 @@ COMMANDS: list[tuple[str, str]] = [
         "new go9 --preset smoek",
         (
             "unknown preset 'smoek' (did you mean 'smoke'?); presets: go19-paper, go5, go9-gpu, "
-            "go9-laptop, go9-paper, go9-simple, gomoku8, smoke"
+            "go9-laptop, go9-paper, go9-simple, go9-supervised, gomoku8, smoke"
         ),
     ),
     ("new go9 --preset smoke --params params.yaml", "--preset and --params exclude each other; give one of them"),
@@ -170,7 +170,7 @@ COMMANDS: list[tuple[str, str]] = [
         "new go9 --params missing.yaml",
         (
             "cannot read missing.yaml: No such file or directory; give --preset, one of go19-paper, "
-            "go5, go9-gpu, go9-laptop, go9-paper, go9-simple, gomoku8, smoke"
+            "go5, go9-gpu, go9-laptop, go9-paper, go9-simple, go9-supervised, gomoku8, smoke"
         ),
     ),
     (

@@ -105,6 +105,14 @@ def test_key_of_a_shard_changed(record: Record) -> None:
     named(record.mismatches(), "manifests", 1, "shard-0000.parquet: key of its specification", "e" * 12)
 
 
+def test_a_shard_that_is_listed_twice(record: Record) -> None:
+    path = record.cached(1, "data/match", "manifest.json")
+    tree = json.loads(path.read_bytes())
+    tree["shards"][1]["key"] = tree["shards"][0]["key"]
+    record.overwrite(path, canonical_json(tree))
+    named(record.mismatches(), "manifests", 1, "keys that repeat", tree["shards"][0]["key"][:12])
+
+
 def test_missing_object_is_not_a_mismatch(record: Record) -> None:
     record.cached(1, "data/games", "shard-0000.parquet").unlink()
     found = record.audit()

@@ -61,7 +61,17 @@ def test_every_preset_validates(name):
 
 
 def test_the_presets_of_the_design_are_there():
-    assert presets() == ["go19-paper", "go5", "go9-gpu", "go9-laptop", "go9-paper", "go9-simple", "gomoku8", "smoke"]
+    assert presets() == [
+        "go19-paper",
+        "go5",
+        "go9-gpu",
+        "go9-laptop",
+        "go9-paper",
+        "go9-simple",
+        "go9-supervised",
+        "gomoku8",
+        "smoke",
+    ]
 
 
 def test_the_default_is_the_laptop_preset():

@@ -16,6 +16,7 @@ DIGESTS = {
     "go9-laptop": "e83e7e1fe95b6b23",
     "go9-paper": "df1dca4a34dbc56e",
     "go9-simple": "d9d54586c1bb6e6f",
+    "go9-supervised": "af937eb580c528d0",
     "gomoku8": "1d7c6bb3cd229a0e",
     "smoke": "c553f28cca0df679",
 }

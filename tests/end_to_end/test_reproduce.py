@@ -22,7 +22,7 @@ from zero.audit.reproduce import reproduce
 from zero.errors import LineageError, StorageError
 from zero.record.provenance import read_envelope, sign
 from zero.record.signing import public_pem
-from zero.storage.files import sha256_bytes, write_manifest
+from zero.storage.files import canonical_json, sha256_bytes, write_manifest
 from zero.storage.layout import KEY_FILE, PROVENANCE_FILE
 
 OTHER_ISA = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
@@ -183,8 +183,33 @@ def sign_with_another_key(record: Record) -> str:
     return f"attestation: {KEY_FILE}: public key"
 
 
+def put_another_champion_into_the_state(record: Record) -> str:
+    record.rewrite_newest({"state/champion.dvc": record.read(0, "state/champion.dvc")})
+    return "state/champion.dvc"
+
+
+def edit_the_threshold(record: Record) -> str:
+    tree = json.loads(record.read(2, "state/generation.json"))
+    record.rewrite_newest({"state/generation.json": canonical_json(tree | {"resign_threshold": 0.5})})
+    return "parent: state/generation.json: resignation threshold: found 0.5, expected -1.0"
+
+
+def edit_the_window(record: Record) -> str:
+    record.rewrite_newest({"state/replay.dvc": record.read(0, "state/replay.dvc")})
+    return "state/replay"
+
+
 @pytest.mark.parametrize(
-    "corrupt", [edit_lock, empty_pipeline, empty_pipeline_at_the_parent_too, sign_with_another_key]
+    "corrupt",
+    [
+        edit_lock,
+        empty_pipeline,
+        empty_pipeline_at_the_parent_too,
+        sign_with_another_key,
+        put_another_champion_into_the_state,
+        edit_the_threshold,
+        edit_the_window,
+    ],
 )
 def test_a_corrupt_record_is_named_and_nothing_is_computed(lineage: Lineage, corrupt: Callable[[Record], str]) -> None:
     message = corrupt(Record(lineage.home))

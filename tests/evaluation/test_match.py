@@ -12,7 +12,7 @@ from zero.cli.app import app
 from zero.config.params import GoParams, parse_params, preset_text
 from zero.data.sgf import read_collection
 from zero.errors import ParamsError, StorageError
-from zero.evaluation.match import MatchSpec, count_match, match_lines, play_match, run_match
+from zero.evaluation.match import MatchSpec, count_match, match_lines, play_match, read_match, run_match
 from zero.evaluation.referee import MatchGame
 from zero.games.rules import go_rules
 from zero.network.weights import new_network, weights_bytes
@@ -199,6 +199,19 @@ def test_equal_matches_have_one_folder(home):
     assert run_match(home, ("random", "random"), 4).folder == first.folder
     assert run_match(home, ("random", "random"), 4, seed=2).folder != first.folder
     assert run_match(home, ("random", "random"), 4, komi=1.5).folder != first.folder
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{}", "another pair of players"])
+def test_a_damaged_result_is_counted_again_from_the_games(home, damaged):
+    first = run_match(home, ("random", "random"), 4)
+    path, content = first.folder / "result.json", (first.folder / "result.json").read_bytes()
+    if isinstance(damaged, str):
+        damaged = content.replace(b'"name": "random"', b'"name": "another"')
+    path.write_bytes(damaged)
+    with pytest.raises(StorageError, match="result"):
+        read_match(first.folder)
+    assert run_match(home, ("random", "random"), 4).table == first.table
+    assert path.read_bytes() == content
 
 
 def test_every_player_that_is_made_is_closed(home, monkeypatch):

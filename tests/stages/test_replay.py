@@ -99,7 +99,20 @@ def test_the_window_grows_with_the_games_of_the_lineage(fraction, generation, si
         "replay": params.replay.model_copy(update={"window_fraction": fraction}),
         "selfplay": params.selfplay.model_copy(update={"num_games": 10}),
     }
-    assert window_size(params.model_copy(update=sections), generation) == size
+    assert window_size(params.model_copy(update=sections), generation, 0) == size
+
+
+@pytest.mark.parametrize(
+    ("num_games", "fraction", "generation", "imported", "size"),
+    [(0, 1.0, 1, 30, 30), (0, 1.0, 1, 80, 50), (0, 0.5, 1, 30, 15), (10, 1.0, 2, 25, 45), (10, 0.5, 2, 25, 23)],
+)
+def test_imported_games_count_as_games_of_the_lineage(num_games, fraction, generation, imported, size):
+    params = window_of(50)
+    sections = {
+        "replay": params.replay.model_copy(update={"window_fraction": fraction}),
+        "selfplay": params.selfplay.model_copy(update={"num_games": num_games}),
+    }
+    assert window_size(params.model_copy(update=sections), generation, imported) == size
 
 
 def test_a_window_of_a_fraction_drops_the_first_games(tmp_path):

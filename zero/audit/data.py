@@ -1,5 +1,6 @@
 """Checks of the data: every object in DVC's cache against its MD5 and its manifest, and the manifests themselves."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import PurePosixPath
@@ -12,7 +13,8 @@ from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
 from zero.record.generation import MANIFESTS, Generation, read_model
 from zero.record.objects import Out
-from zero.stages.replay import last_games, window_name, window_size
+from zero.record.provenance import DATASET
+from zero.stages.replay import last_games, num_imported, window_name, window_size
 from zero.stages.spec import WITHOUT_TRAINING, ShardSpec, code_digest, plan_shards
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, MATCH_DIR, REPLAY_DIR, STATE_DIRS, TRAINEE_DIR, WINDOW_DIR
@@ -33,6 +35,24 @@ def check_data(generation: Generation) -> Iterator[Mismatch]:
     for out in (*generation.outs.values(), *generation.state_outs.values()):
         if out.cached:
             yield from _check_out(generation, out)
+    if generation.entry is not None and generation.entry.kind == "start":
+        yield from _check_dataset(generation)
+
+
+def _check_dataset(generation: Generation) -> Iterator[Mismatch]:
+    """The dataset with which a lineage starts is stored, and its manifest is the one in the record."""
+    out, window = generation.dataset_out, generation.replay
+    expected = window.origin.inputs.get(DATASET) if window else None
+    if out is not None:
+        yield from _check_out(generation, out)
+        content = generation.data(out.path, MANIFEST_FILE)
+        if content is not None:
+            remedy = RESTORE_OBJECT.format(tag=generation.tag)
+            where = f"{out.path}/{MANIFEST_FILE}"
+            yield from differs(where, "SHA-256 against the first window", sha256_bytes(content), expected, remedy)
+    elif expected is not None:
+        remedy = f"restore it from the recorded tag: `git checkout {generation.tag} -- .`"
+        yield Mismatch("the file of DVC of the dataset", "dataset", "none that can be read", expected, remedy)
 
 
 def _check_out(generation: Generation, out: Out) -> Iterator[Mismatch]:
@@ -52,7 +72,7 @@ def _check_out(generation: Generation, out: Out) -> Iterator[Mismatch]:
     missing = [name for name, md5 in files.items() if cache.digests(md5) is None]
     if missing:
         yield _missing(generation, out.path, f"{missing[0]}", len(missing), len(files))
-    named = {ref.path: ref for ref in generation.file_refs(out.path)}
+    named = {ref.path: ref for ref in generation.file_refs(out.path)} if out.path in MANIFESTS else {}
     for name, md5 in files.items():
         found = cache.digests(md5)
         if found is None:
@@ -96,6 +116,8 @@ def _check_games(generation: Generation, path: str, games: GameSet, params: Para
     for name in ("num_games", "num_positions"):
         total = sum(getattr(each, name) for each in games.shards)
         yield from differs(where, f"{name} of its shards", total, getattr(games, name), remedy)
+    repeated = [key[:12] for key, count in Counter(each.key for each in games.shards).items() if count > 1]
+    yield from differs(where, "keys that repeat", ", ".join(repeated), "", remedy)
     first = 0
     for ref in games.shards:
         yield from differs(f"{path}/{ref.file.path}", "first game", ref.first_game, first, remedy)
@@ -197,7 +219,7 @@ def _check_window(generation: Generation, params: Params) -> Iterator[Mismatch]:
         )
         for ref in games.shards
     )
-    expected = last_games((*before, *entered), window_size(params, generation.number))
+    expected = last_games((*before, *entered), window_size(params, generation.number, num_imported(before)))
     yield from _compare_rows(where, window.shards, expected, remedy)
     num_games = sum(row.shard.num_games - row.skip_games for row in window.shards)
     yield from differs(where, "num_games of its rows", num_games, window.num_games, remedy)

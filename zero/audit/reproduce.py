@@ -19,6 +19,7 @@ import yaml
 from zero.audit.attestation import check_attestation, check_signature
 from zero.audit.differences import file_difference, first_difference
 from zero.audit.findings import Check, Finding
+from zero.audit.match import check_parent
 from zero.audit.recompute import (
     check_stages,
     clone_at,
@@ -34,7 +35,7 @@ from zero.audit.recompute import (
 )
 from zero.audit.record import check_code, check_constraints, check_lock, check_tag
 from zero.audit.results import Compared, MatchComparison, Reproduction, Score, StageResult, compare_scores
-from zero.config.params import PARAMS_FILE
+from zero.config.params import PARAMS_FILE, load_params
 from zero.errors import LineageError, StorageError
 from zero.lineage.rollback import entry_at, restore_next_state, rewrite_window_manifest
 from zero.lineage.workspace import current_generation
@@ -53,7 +54,7 @@ from zero.storage.layout import (
     workspace_dir,
 )
 from zero.storage.manifests import MANIFEST_FILE, GameSet, LedgerEntry
-from zero.storage.vcs import dvc, git
+from zero.storage.vcs import configure_dvc, dvc, git
 
 SAMPLED = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 CHECKS = (
@@ -64,7 +65,8 @@ CHECKS = (
     (Check.ATTESTATION, check_signature),
     (Check.ATTESTATION, check_attestation),
 )
-"""Checks of an audit that must find nothing. The others read outputs, which are recomputed."""
+"""Checks of an audit that must find nothing before anything is computed. The others read outputs."""
+FORGED = "the files are equal, but the record has another digest"
 LOST = "the recorded data is neither on this machine nor on the remote, so the place is unknown"
 PROFILE_PROGRAM = """
 import json
@@ -149,7 +151,9 @@ def _check_inputs(home: Path, clone: Path, tag: str, listen: Listener) -> Inputs
         generation = record.generation(tag)
         if missing := [out for out in STATE_DIRS if not (clone / out / MANIFEST_FILE).exists()]:
             dvc(clone, "pull", "--quiet", *missing)
-        for check, function in CHECKS:
+        # Champion, trainee and window are inputs of the stages. Without stages they are what is made again.
+        parent = ((Check.PARENT, check_parent),) if recorded_lock(clone) is not None else ()
+        for check, function in (*CHECKS, *parent):
             for mismatch in function(generation):
                 finding = Finding(tag=tag, check=check, **mismatch._asdict())
                 raise StorageError(f"{finding.line()}; nothing is computed from it")
@@ -208,7 +212,7 @@ def _stages_again(home: Path, clone: Path, lock: str, tag: str, listen: Listener
                 first = None
                 if then.get(out) != now.get(out):
                     recorded = fetch_recorded(home, tag, out, Path(scratch) / "clone")
-                    first = LOST if recorded is None else first_difference(recorded, clone / out)
+                    first = LOST if recorded is None else first_difference(recorded, clone / out) or FORGED
                 compared.append(Compared(path=out, then=then.get(out, ""), now=now.get(out, ""), first=first))
             result = StageResult(stage=stage, seconds=seconds, outs=tuple(compared))
             note_done(clone, result)
@@ -255,6 +259,10 @@ def _new_start(home: Path, clone: Path, entry: LedgerEntry, tag: str, folder: Pa
     git(clone, "clone", "--quiet", "--single-branch", "--branch", tag, str(home), str(folder))
     git(folder, "checkout", "--quiet", "--detach", "HEAD^")
     git(folder, "tag", "--delete", *git(folder, "tag", "--list", f"{entry.lineage}/gen-*").split())
+    if dataset := load_params(clone).dataset.rstrip("/"):
+        configure_dvc(folder, home)
+        dvc(folder, "pull", "--quiet", f"{dataset}.dvc")
+        git(folder, "checkout", "--quiet", "--", ".dvc")  # the remote, which the project does not have
     run_python(folder, "-m", "zero", "new", entry.lineage, "--params", str(clone / PARAMS_FILE))
     return workspace_dir(folder, entry.lineage)
 

@@ -69,6 +69,54 @@ def match(
 
 
 @app.command(rich_help_panel=PLAYERS)
+def tournament(
+    players: Annotated[list[str], typer.Argument(metavar="PLAYER...", help=PLAYER_HELP)],
+    games: Annotated[int, typer.Option(min=2, help="Games of each match, an even number.")] = 100,
+    openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of openings, searches and engines.")] = 1,
+    komi: Annotated[float | None, typer.Option(help=KOMI_HELP)] = None,
+    size: Annotated[int | None, typer.Option(help="Board size; by default that of the player's parameters.")] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="Games in play at the same time.")] = 32,
+    as_json: Json = False,
+) -> None:
+    """Plays a round robin: a match between every two players, and ratings with intervals.
+
+    The same command continues an interrupted tournament; matches that were played before are not played again. A match
+    that fails is listed, and the others are played.
+    """
+    from rich.console import Console
+
+    from zero.config.settings import STATE_FOLDER
+    from zero.evaluation.match import MATCHES_DIR, track_matches
+    from zero.evaluation.tournament import play_tournament, tournament_lines, tournament_table, write_tournament
+    from zero.progress import progress_of
+
+    home = home_dir()
+    with progress_of("tournament", "games") as progress:
+        played = play_tournament(
+            home,
+            players,
+            games,
+            opening_moves=openings,
+            seed=seed,
+            komi=komi,
+            size=size,
+            games_at_once=at_once,
+            progress=progress,
+        )
+    folder = write_tournament(home, played)
+    if as_json:
+        typer.echo(played.model_dump_json(indent=1))
+    else:
+        Console().print(tournament_table(played))
+        for line in [*tournament_lines(played), f"result: {folder}"]:
+            typer.echo(line)
+    if uri := Settings().tracking_uri:
+        with tracking_is_optional("the matches are on disk; run the same command again later"):
+            track_matches([home / STATE_FOLDER / MATCHES_DIR / pairing.folder for pairing in played.pairings], uri)
+
+
+@app.command(rich_help_panel=PLAYERS)
 def elo(
     lineage: Lineage,
     games: Annotated[
@@ -117,11 +165,17 @@ def elo(
 
 
 @app.command(rich_help_panel=PLAYERS)
-def evaluate(lineage: Lineage, as_json: Json = False) -> None:
+def evaluate(
+    lineage: Lineage,
+    dataset: Annotated[
+        Path | None, typer.Option(help="Dataset whose test split is evaluated, instead of the lineage's own.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Evaluates the networks of each generation on held-out games; see docs/strength.md.
 
-    The games are self-play of the same and of later generations, and games of GNU Go. Only missing results are
-    computed, in seconds per generation; no games are played.
+    The games are self-play of the same and of later generations, games of GNU Go, and the test split of a dataset. Only
+    missing results are computed, in seconds per generation; no games are played.
     """
     from rich.console import Console
 
@@ -130,7 +184,7 @@ def evaluate(lineage: Lineage, as_json: Json = False) -> None:
 
     home = home_dir()
     with progress_of("evaluate", "networks") as progress:
-        results = backfill(home, lineage, progress)
+        results = backfill(home, lineage, progress, dataset)
     if as_json:
         typer.echo(json.dumps([each.model_dump(mode="json") for each in results], indent=1))
     else:

@@ -32,6 +32,9 @@ def import_games(
         str | None, typer.Option(help="Rating that both players must have: a rank (`3d`, `5k`, `1p`) or a number.")
     ] = None,
     min_moves: Annotated[int, typer.Option(min=1, help="Shortest game.")] = 10,
+    opening_moves: Annotated[
+        int, typer.Option(min=0, help="Moves at the start of a game that were drawn at random: not to be learned.")
+    ] = 0,
     split: Annotated[str, typer.Option(help="Fractions for train, validation and test.")] = "0.8,0.1,0.1",
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 1,
     jobs: Annotated[int, typer.Option(min=0, help="Processes that check games; 0: one per core.")] = 0,
@@ -59,7 +62,7 @@ def import_games(
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ZeroError(f"cannot read {path}: {reason}; give --preset, one of {', '.join(presets())}") from None
     game = parse_game(text, source)
-    options = parse_options(game, komi, min_rating, min_moves, split, seed)
+    options = parse_options(game, komi, min_rating, min_moves, split, seed, opening_moves)
     with progress_of("import", "kB") as progress:
         dataset = build_dataset(
             paths,

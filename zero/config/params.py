@@ -143,8 +143,8 @@ class PlayParams(Section):
 class SelfplayParams(PlayParams):
     """Self-play of the champion."""
 
-    num_games: PositiveInt = 25_000
-    """Games per generation: 25,000 in the paper."""
+    num_games: Annotated[int, Field(ge=0)] = 25_000
+    """Games per generation: 25,000 in the paper. 0: no self-play, the network learns from the games in the window."""
     games_per_shard: PositiveInt = 100
     """Games in a shard, the unit of distribution; choose it so that a shard takes 60 seconds or more."""
     false_positive_target: Fraction = 0.05
@@ -368,6 +368,9 @@ class Params(Section):
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Root of every random stream of the lineage."""
+    dataset: Annotated[str, Field(exclude_if=not_)] = ""
+    """Folder of imported games, relative to the project (`zero import`). The games of its training split are the window
+    with which the lineage starts. Empty: the window starts without games."""
     game: GameParams
     network: NetworkParams = NetworkParams()
     search: SearchParams = SearchParams()
@@ -378,6 +381,15 @@ class Params(Section):
     verification: VerificationParams = VerificationParams()
     profile: ProfileParams = ProfileParams()
     executor: ExecutorParams = ExecutorParams()
+
+    @model_validator(mode="after")
+    def _first_window_has_games(self) -> Self:
+        if not self.selfplay.num_games:
+            if not self.dataset:
+                raise ValueError("selfplay.num_games 0 leaves no games to learn from; raise it, or set dataset")
+            if self.selfplay.overlap:
+                raise ValueError("selfplay.overlap has no effect with selfplay.num_games 0; set it to false")
+        return self
 
     @model_validator(mode="after")
     def _shards_and_trees_fit(self) -> Self:

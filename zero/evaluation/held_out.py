@@ -1,12 +1,13 @@
 """Held-out evaluation (`zero evaluate`): networks of a lineage on positions of games that exist anyway.
 
-For each generation the challenger and the champion predict moves and outcomes of four sets of games:
+For each generation the challenger and the champion predict moves and outcomes of these sets of games:
 
 | games | content |
 |---|---|
 | `own` | the generation's own self-play, on which the challenger was trained |
 | `later-1`, `later-5` | self-play of one and five generations later, which the network cannot have seen |
 | `gnugo` | games of GNU Go against itself, 9x9 Go only |
+| `test` | the test split of the lineage's dataset (`zero import`), or of another one |
 
 Results are stored in `<home>/.zero/evaluation/go9/gen-0012.json`. They are not part of the record: each one names its
 network and its games by SHA-256 and can be computed again. This module also shows them, as tables and as a run in
@@ -23,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -31,9 +32,10 @@ from rich.table import Table
 
 from zero.config.params import GameParams, Params, ProfileParams
 from zero.config.settings import STATE_FOLDER
+from zero.data.dataset.reader import files_of, parts_of, read_dataset
 from zero.data.records import GameColumns, read_records
 from zero.data.sgf import SgfGame, read_collection
-from zero.errors import StorageError
+from zero.errors import ParamsError, StorageError
 from zero.games.planes import write_sample
 from zero.games.position import GO, NUM_PLANES, Rules, new_history, new_position
 from zero.games.rules import rules_of
@@ -43,18 +45,19 @@ from zero.players.networks import weights_of, weights_path
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
-from zero.storage.files import canonical_json, sha256_bytes, write_atomic
+from zero.storage.files import canonical_json, sha256_bytes, sha256_file, write_atomic
 from zero.storage.layout import GAMES_DIR
-from zero.storage.manifests import GameSet, Manifest, Sha256
+from zero.storage.manifests import MANIFEST_FILE, GameSet, Manifest, Sha256
 from zero.tracking.backfill import track_summary
 from zero.tracking.pages import Point
 
 AHEAD = (1, 5)
 """Distances, in generations, of the later games."""
 OWN, GNUGO = "own", "gnugo"
-GAME_SETS = (OWN, *(f"later-{ahead}" for ahead in AHEAD), GNUGO)
-NUM_POSITIONS = 2048
-"""Positions per set of games. The standard error of an accuracy of one half is then 1.1 %."""
+TEST: Final = "test"
+GAME_SETS = (OWN, *(f"later-{ahead}" for ahead in AHEAD), GNUGO, TEST)
+NUM_POSITIONS, NUM_TEST_POSITIONS = 2048, 8192
+"""Positions per set of games. The standard error of an accuracy of one half is then 1.1 %, for the test split 0.6 %."""
 BATCH = 256
 """Positions per call of the network. The last batch is padded, so that every call has the same shape."""
 MIN_PRIOR = 1e-8
@@ -109,6 +112,16 @@ class GameStatistics(Manifest):
     """Number of different openings, by number of moves."""
     first_moves: tuple[int, ...]
     """Number of games that started with each action, [A]."""
+
+
+NO_GAMES = GameStatistics(
+    num_games=0,
+    start_value=0.0,
+    target_entropy=0.0,
+    unique_openings=dict.fromkeys(OPENING_LENGTHS, 0),
+    first_moves=(),
+)
+"""Of a generation without self-play."""
 
 
 class Evaluation(Manifest):
@@ -180,6 +193,14 @@ class Played(NamedTuple):
     """SHA-256 of the weights; without the champion if it is the challenger."""
 
 
+class TestGames(NamedTuple):
+    """A dataset whose test split is a set of games."""
+
+    folder: Path
+    digest: str
+    """SHA-256 of its manifest."""
+
+
 class Request(NamedTuple):
     """A result that is missing and can be computed."""
 
@@ -188,24 +209,34 @@ class Request(NamedTuple):
     weights: str
     games: str
     played_in: int | None
-    """Generation of the games; None for GNU Go's."""
+    """Generation of the games; None for GNU Go's and for the test split."""
     games_digest: str
 
 
-def backfill(home: Path, lineage: str, progress: Progress | None = None) -> list[GenerationEvaluation]:
+def backfill(
+    home: Path, lineage: str, progress: Progress | None = None, dataset: Path | None = None
+) -> list[GenerationEvaluation]:
     """Computes and stores the missing results of a lineage; returns all results, oldest generation first.
 
     Generations whose games or networks are not on this machine are skipped.
 
+    Args:
+      home: the project's folder.
+      lineage: its name.
+      progress: see `Progress`.
+      dataset: folder of the dataset whose test split is evaluated; by default that of the lineage's parameters.
+
     Raises:
       LineageError: the lineage does not exist.
+      ParamsError: the dataset is of another game.
       StorageError: a shard or a network is missing or corrupt, or a result cannot be written.
     """
     folder = evaluation_dir(home, lineage)
     with ProjectRecord(home) as record:
         available = {each.number: played for each in record.generations(lineage) if (played := _played(each))}
         results = {number: _load_or_start(folder, played) for number, played in available.items()}
-        requests = [each for number in available for each in missing_requests(number, available, results[number])]
+        test = _test_games(home, [*available.values()], dataset)
+        requests = [each for number in available for each in missing_requests(number, available, results[number], test)]
 
         @lru_cache(1)  # the requests of a network follow one another
         def network(number: int, sha256: str) -> Evaluator:
@@ -215,12 +246,19 @@ def backfill(home: Path, lineage: str, progress: Progress | None = None) -> list
         def positions(number: int) -> Positions:
             return _self_play_positions(available[number])
 
-        gnugo = lru_cache(1)(gnugo_positions)
+        @lru_cache(2)
+        def foreign(games: str, game: GameParams) -> Positions:
+            if games == GNUGO:
+                return gnugo_positions(game)
+            assert test is not None
+            return test_positions(test.folder, game)
+
         for done, request in enumerate(requests):
             if progress:
                 progress(done, len(requests))
             result = results[request.generation]
-            games = gnugo(result.game) if request.played_in is None else positions(request.played_in)
+            played_in = request.played_in
+            games = foreign(request.games, result.game) if played_in is None else positions(played_in)
             evaluation = Evaluation(
                 network=request.network,
                 weights=request.weights,
@@ -235,15 +273,20 @@ def backfill(home: Path, lineage: str, progress: Progress | None = None) -> list
     return [results[number] for number in sorted(results)]
 
 
-def missing_requests(number: int, available: Mapping[int, Played], result: GenerationEvaluation) -> Iterator[Request]:
+def missing_requests(
+    number: int, available: Mapping[int, Played], result: GenerationEvaluation, test: TestGames | None = None
+) -> Iterator[Request]:
     """The results of generation `number` that can be computed and are missing or belong to other games or weights."""
     known = {(each.network, each.weights, each.games, each.games_digest) for each in result.evaluations}
-    games: list[tuple[str, int | None, str]] = [(OWN, number, result.games_digest)]
-    for ahead in AHEAD:
-        if number + ahead in available:
-            games.append((f"later-{ahead}", number + ahead, available[number + ahead].games_digest))
+    games: list[tuple[str, int | None, str]] = []
+    for name, ahead in ((OWN, 0), *((f"later-{ahead}", ahead) for ahead in AHEAD)):
+        later = available.get(number + ahead)
+        if later is not None and later.games.num_games:  # a generation may have no self-play
+            games.append((name, number + ahead, later.games_digest))
     if has_gnugo_games(rules_of(result.game)):
         games.append((GNUGO, None, sha256_bytes(GNUGO_FILE.read_bytes())))
+    if test is not None:
+        games.append((TEST, None, test.digest))
     for network, weights in available[number].networks.items():
         if weights_path(available[number].generation, weights) is None:  # not on this machine
             continue
@@ -315,6 +358,21 @@ def gnugo_positions(game: GameParams) -> Positions:
     return encode_positions(rules, [targets[k] for k in chosen])
 
 
+def test_positions(folder: Path, game: GameParams) -> Positions:
+    """Positions of a dataset's test split, as many from each file; the move that was played is the policy target.
+
+    Raises:
+      ParamsError: it is of another game.
+      StorageError: it is corrupt, or has no games for the test.
+    """
+    dataset, rules = read_dataset(folder), rules_of(game)
+    if dataset.game != game:
+        raise ParamsError(f"{folder} has games of {dataset.game}, but the lineage plays {game}; name another dataset")
+    shares = _shares(NUM_TEST_POSITIONS, len(files_of(folder, dataset, TEST)))
+    parts = zip(parts_of(folder, dataset, TEST), shares, strict=True)
+    return _joined(sample_positions(rules, games, share) for games, share in parts)
+
+
 def sgf_outcome(game: SgfGame, komi: float) -> int | None:
     """Outcome for Black with another komi; None if the file has no result. Komi does not change a resignation."""
     winner, _, how = game.result.partition("+")
@@ -344,6 +402,8 @@ def game_statistics(shards: Iterable[GameColumns]) -> GameStatistics:
             first_moves[int(games.actions[first])] += 1
             for moves, seen in openings.items():
                 seen.add(games.actions[first : min(first + moves, end)].tobytes())
+    if not start_values:
+        return NO_GAMES
     values, entropy = np.concatenate(start_values), np.concatenate(entropies)
     return GameStatistics(
         num_games=len(values),
@@ -397,9 +457,12 @@ def evaluation_tables(results: Sequence[GenerationEvaluation]) -> Iterator[Table
     for each in results[-MAX_ROWS:]:
         for network in NETWORKS[:1] if each.is_promoted else NETWORKS:
             found = [each.find(network, games) for games in GAME_SETS]
-            entropy = MISSING if found[0] is None else f"{found[0].entropy:.2f}"
+            first = next((metrics for metrics in found if metrics is not None), None)
+            entropy = MISSING if first is None else f"{first.entropy:.2f}"
             networks.add_row(str(each.generation), network, *map(_cell, found), entropy)
         shown = each.statistics
+        if not shown.num_games:
+            continue
         statistics.add_row(
             *(str(each.generation), str(shown.num_games), f"{shown.start_value:+.2f}", f"{shown.target_entropy:.2f}"),
             *(str(shown.unique_openings[moves]) for moves in OPENING_LENGTHS),
@@ -422,12 +485,14 @@ def track_evaluation(uri: str, lineage: str, results: Sequence[GenerationEvaluat
 def evaluation_points(result: GenerationEvaluation) -> list[Point]:
     """Metrics of one generation, such as `challenger/later-1/policy_accuracy` and `games/start_value`."""
     statistics = result.statistics
-    numbers: dict[str, float] = {
-        "games/start_value": statistics.start_value,
-        "games/target_entropy": statistics.target_entropy,
-        "games/first_move_share": max(statistics.first_moves) / statistics.num_games,
-    }
-    numbers |= {f"games/unique_openings_{moves}": number for moves, number in statistics.unique_openings.items()}
+    numbers: dict[str, float] = {}
+    if statistics.num_games:
+        numbers = {
+            "games/start_value": statistics.start_value,
+            "games/target_entropy": statistics.target_entropy,
+            "games/first_move_share": max(statistics.first_moves) / statistics.num_games,
+        }
+        numbers |= {f"games/unique_openings_{moves}": number for moves, number in statistics.unique_openings.items()}
     for network in NETWORKS:
         for games in GAME_SETS:
             if (metrics := result.find(network, games)) is not None:
@@ -485,11 +550,30 @@ def _load_network(played: Played, sha256: str) -> Evaluator:
 
 def _self_play_positions(played: Played) -> Positions:
     """Positions of a generation's self-play, as many from each shard."""
-    rules, num = rules_of(played.params.game), len(played.games.shards)
-    shares = [NUM_POSITIONS * (k + 1) // num - NUM_POSITIONS * k // num for k in range(num)]
+    rules, shares = rules_of(played.params.game), _shares(NUM_POSITIONS, len(played.games.shards))
     shards = zip(_shards_of(played), shares, strict=True)
-    parts = [sample_positions(rules, games, share) for games, share in shards]
+    return _joined(sample_positions(rules, games, share) for games, share in shards)
+
+
+def _shares(total: int, num: int) -> list[int]:
+    """A total divided into `num` nearly equal parts."""
+    return [total * (k + 1) // num - total * k // num for k in range(num)]
+
+
+def _joined(parts: Iterable[Positions]) -> Positions:
     return Positions(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _test_games(home: Path, available: Sequence[Played], dataset: Path | None) -> TestGames | None:
+    """The dataset with the test games: the given one, or that of the newest parameters; None if there is none."""
+    named = available[-1].params.dataset if available else ""
+    folder = dataset or (home / named if named else None)
+    if folder is None:
+        return None
+    if dataset is None and not (folder / MANIFEST_FILE).exists():
+        log.warning("%s is not here, so its test games are left out; get it with `dvc pull %s.dvc`", folder, named)
+        return None
+    return TestGames(folder, sha256_file(folder / MANIFEST_FILE))
 
 
 def _shards_of(played: Played) -> Iterator[GameColumns]:

@@ -14,7 +14,7 @@ and part of the record.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -145,8 +145,10 @@ def run_match(
     ]
     folder = folder or home / STATE_FOLDER / MATCHES_DIR / spec.key()[:KEY_DIGITS]
     # A finished match is read without its lock: several programs may start the same player at once.
-    if (folder / RESULT_FILE).exists() and (finished := read_match(folder)).spec == spec:
-        return finished
+    # A damaged result is counted again from the games.
+    with suppress(StorageError):
+        if (folder / RESULT_FILE).exists() and (finished := read_match(folder)).spec == spec:
+            return finished
     return FinishedMatch(folder, spec, play_match(folder, spec, makers, games_at_once, progress))
 
 
@@ -208,6 +210,8 @@ def read_match(folder: Path) -> FinishedMatch:
       StorageError: the folder does not contain a finished match.
     """
     spec, table = read_manifest(folder, MatchSpec, SPEC_FILE), read_manifest(folder, MatchTable, RESULT_FILE)
+    if table.players != spec.players:
+        raise StorageError(f"{folder / RESULT_FILE} is of other players than {SPEC_FILE}; delete it and play again")
     return FinishedMatch(folder, spec, table)
 
 

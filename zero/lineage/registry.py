@@ -36,6 +36,7 @@ from zero.storage.layout import (
     GATING_METRICS,
     GENERATION_FILE,
     LEDGER_FILE,
+    PIPELINE_FILE,
     PLAYER_DIR,
     REPLAY_DIR,
     SELFPLAY_METRICS,
@@ -229,8 +230,10 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     if generation.number != number or not (workspace / GATING_METRICS).exists():
         raise unfinished
     decision = required(generation.decision, workspace / GATING_METRICS)
-    # `dvc status` finds stages that ran with other code, parameters or inputs than the commit would contain.
-    if decision.generation != number or dvc(workspace, "status").strip() != UP_TO_DATE:
+    # `dvc status` finds stages that ran with other code, parameters or inputs than the commit would contain. Other data
+    # of the project, such as a dataset, need not be in the workspace.
+    status = dvc(workspace, "status", PIPELINE_FILE, *(f"{out}.dvc" for out in STATE_DIRS))
+    if decision.generation != number or status.strip() != UP_TO_DATE:
         raise unfinished
     text = committed_ledger(workspace)
     previous = parse_ledger(text, LEDGER_FILE)[-1]

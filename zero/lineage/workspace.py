@@ -14,6 +14,7 @@ from pathlib import Path
 
 from zero.config.params import PARAMS_FILE, Params, params_digest, params_text, parse_params
 from zero.errors import LineageError
+from zero.lineage.imported import copy_dataset, write_first_window
 from zero.lineage.recovery import recover_from_crash
 from zero.record.costs import fetch_notes
 from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, generation_tag, parse_ledger, read_ledger
@@ -23,7 +24,6 @@ from zero.storage.layout import (
     GENERATION_FILE,
     LEDGER_FILE,
     OPTIMIZER_FILE,
-    REPLAY_DIR,
     STATE_DIRS,
     TRAINEE_DIR,
     WEIGHTS_FILE,
@@ -36,7 +36,6 @@ from zero.storage.manifests import (
     GenerationId,
     LedgerEntry,
     Origin,
-    Window,
 )
 from zero.storage.vcs import configure_dvc, dvc, git
 
@@ -158,7 +157,8 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
 
     Raises:
       LineageError: the name is invalid or taken, or the project has no commit.
-      ParamsError: the parameters are invalid.
+      ParamsError: the parameters are invalid, or their dataset has another game.
+      StorageError: their dataset is missing or corrupt.
     """
     check_name(lineage)
     params = parse_params(text, source)
@@ -180,6 +180,8 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
         git(building, "checkout", "--quiet", "-b", f"lineage/{lineage}")
         configure_dvc(building, home)
         write_atomic(building / PARAMS_FILE, params_text(params).encode())
+        if params.dataset:
+            copy_dataset(home, building, params)
         _write_first_state(building, lineage, params)
         dvc(building, "add", "--quiet", *STATE_DIRS)
         git(building, "add", "--all")
@@ -316,7 +318,7 @@ def _write_first_state(folder: Path, lineage: str, params: Params) -> None:
         optimizer=file_ref(trainee_dir / OPTIMIZER_FILE, trainee_dir),
     )
     write_manifest(trainee_dir, checkpoint)
-    write_manifest(folder / REPLAY_DIR, Window(origin=origin, shards=(), num_games=0, num_positions=0))
+    write_first_window(folder, params, origin)
     first = GenerationId(lineage=lineage, number=1, resign_threshold=NO_RESIGNATION)
     write_manifest(folder, first, GENERATION_FILE)
     entry = LedgerEntry(

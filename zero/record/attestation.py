@@ -12,6 +12,7 @@ from zero.record.history import open_history
 from zero.record.ledger import generation_tag, parse_ledger
 from zero.record.provenance import (
     BUILD_TYPE,
+    DATASET,
     PARENT,
     PLAYER,
     Attestation,
@@ -160,8 +161,15 @@ def decision_parts(generation: Generation, parent: str | None, champion: str, pl
 def state_parts(generation: Generation) -> Parts:
     """What the attestation of a generation without stages names, beside its source and the attestation before."""
     subject = (*_files(generation, CHAMPION_DIR), *_files(generation, TRAINEE_DIR))
-    shards = generation.replay.shards if generation.replay else ()
-    return Parts(subject, tuple(_window_shard(REPLAY_DIR, each) for each in shards))
+    window = generation.replay
+    dataset = window.origin.inputs.get(DATASET) if window else None
+    return Parts(
+        subject,
+        (
+            *((Resource(name=DATASET, digest={"sha256": dataset}),) if dataset else ()),
+            *(_window_shard(REPLAY_DIR, each) for each in (window.shards if window else ())),
+        ),
+    )
 
 
 def recorded_attestation(home: Path, tag: str, key: Path | None = None) -> tuple[bytes, bool]:

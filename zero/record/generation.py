@@ -202,14 +202,23 @@ class Generation:
         return found
 
     @cached_property
+    def dataset_out(self) -> Out | None:
+        """The dataset of its parameters in DVC; None if there is none, or its file of DVC cannot be read."""
+        path = self.params.dataset.rstrip("/") if self.params else ""
+        return self._tracked(path) if path else None
+
+    @cached_property
     def state_outs(self) -> Mapping[str, Out]:
         """Champion, trainee and window by path: what the stages started from, or what a rollback or branch restored."""
-        found = {}
-        for path in STATE_DIRS:
-            tree = _yaml(self.file(f"{path}.dvc"))
-            with suppress(TypeError, LookupError):  # not a file of DVC: the audit of the data reports it
-                found[path] = Out(path, str(tree["outs"][0]["md5"]), cached=True)
-        return found
+        found = {path: self._tracked(path) for path in STATE_DIRS}
+        return {path: out for path, out in found.items() if out is not None}
+
+    def _tracked(self, path: str) -> Out | None:
+        """A folder that DVC tracks by a file beside it; None if that is not a file of DVC, which the audit reports."""
+        tree = _yaml(self.file(f"{path}.dvc"))
+        with suppress(TypeError, LookupError):
+            return Out(path, str(tree["outs"][0]["md5"]), cached=True)
+        return None
 
     def read_params(self) -> Params:
         """Its parameters.
@@ -301,7 +310,8 @@ class Generation:
 
     def out(self, path: str) -> Out | None:
         """An output of a stage, or a folder of the state."""
-        return self.outs.get(path) or self.state_outs.get(path)
+        found = self.outs.get(path) or self.state_outs.get(path)
+        return self.dataset_out if found is None and self.dataset_out and self.dataset_out.path == path else found
 
     def md5_of(self, folder: str, name: str) -> str | None:
         """MD5 of a file in a folder that DVC tracks; None if it is not listed, or the list is not on this machine."""

@@ -32,6 +32,8 @@ PARENT = "parent-provenance"
 """Name of the attestation of the generation before, among the dependencies."""
 SOURCE = "source-provenance"
 """Name of the attestation of the generation that a rollback or a branch restores."""
+DATASET = "dataset"
+"""Name of the input that is the manifest of the imported games with which a lineage started."""
 PLAYER = "player"
 """Name of the weights that played the games, if self-play overlapped and the state named them."""
 

@@ -8,7 +8,7 @@ shard that does not is quarantined, and the next `dvc repro` plays it again.
 import logging
 import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,6 +82,20 @@ class GameStatistics(Manifest):
     """The same for the last quarter of each game that was played out."""
 
 
+NO_GAMES = GameStatistics(
+    num_games=0,
+    num_positions=0,
+    resigned_games=0,
+    unique_games=0,
+    known_games=0,
+    target_positions=0,
+    plane_positions=0,
+    value_agreement=0.0,
+    late_value_agreement=0.0,
+)
+"""Of a generation without self-play."""
+
+
 class ReplayMetrics(GameStatistics):
     """`metrics/replay.json`: statistics of the new games and the size of the window."""
 
@@ -116,7 +130,8 @@ def run(folder: Path, store: Store) -> Window:
     statistics = check_games(folder, params, generation, games, old, store)
     new_files = {window_name(ref): folder / GAMES_DIR / ref.file.path for ref in games.shards}
     new = tuple(WindowShard(shard=_renamed(ref, window_name(ref)), skip_games=0) for ref in games.shards)
-    shards = last_games((*old.shards, *new), window_size(params, generation.number))
+    num_games = window_size(params, generation.number, num_imported(old.shards))
+    shards = last_games((*old.shards, *new), num_games)
     window = _write_window(folder, params, generation, shards, old_files | new_files)
 
     metrics = ReplayMetrics(
@@ -132,10 +147,16 @@ def run(folder: Path, store: Store) -> Window:
     return window
 
 
-def window_size(params: Params, generation: int) -> int:
-    """Number of games that fit into the window of a generation."""
+def window_size(params: Params, generation: int, imported: int) -> int:
+    """Number of games that fit into the window of a generation; imported games count as games of the lineage."""
     num_games, replay = params.selfplay.num_games, params.replay
-    return min(replay.window_games, max(num_games, math.ceil(replay.window_fraction * num_games * generation)))
+    all_games = num_games * generation + imported
+    return min(replay.window_games, max(num_games, math.ceil(replay.window_fraction * all_games)))
+
+
+def num_imported(shards: Iterable[WindowShard]) -> int:
+    """Number of the window's games that were imported: self-play begins with generation 1."""
+    return sum(row.shard.num_games - row.skip_games for row in shards if row.shard.generation == 0)
 
 
 def last_games(shards: tuple[WindowShard, ...], window_games: int) -> tuple[WindowShard, ...]:
@@ -166,6 +187,8 @@ def check_games(
     Raises:
       StorageError: names the first shard that fails; all that fail have been quarantined.
     """
+    if not (params.selfplay.num_games or games.shards):
+        return NO_GAMES
     if not games.num_positions or not games.shards:
         raise StorageError(f"{folder / GAMES_DIR} holds no games; run `dvc repro` in the lineage's workspace")
     rejected: list[RejectedShard] = []

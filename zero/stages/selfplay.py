@@ -5,6 +5,7 @@ The games of the next generation can then be planned and played as soon as the g
 The games depend on their specification alone, not on where or when they are played.
 """
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from zero.stages.resignation import calibrate
 from zero.stages.spec import ShardSpec, origin_of, plan_shards
 from zero.storage.files import checked_path, read_manifest, write_manifest
 from zero.storage.layout import CHAMPION_DIR, GAMES_DIR, GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
-from zero.storage.manifests import RESIGNATION, Champion, GameSet, GenerationId
+from zero.storage.manifests import RESIGNATION, Champion, GameSet, GenerationId, Origin
 from zero.storage.store import Store
 
 if TYPE_CHECKING:
@@ -44,8 +45,11 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
     params = load_params(folder)
     generation = read_manifest(folder, GenerationId, GENERATION_FILE)
 
+    player = read_manifest(find_player(folder, params, generation), Champion)
+    origin = origin_of(STAGE, params, generation, {"champion": player.weights.sha256})
     specs = plan(folder, params, generation, store)
-    origin = origin_of(STAGE, params, generation, {"champion": specs[0].weights[0]})
+    if not specs:
+        return _write_no_games(folder, origin)
     collected = collect_games(folder, params, specs, store, origin, folder / GAMES_DIR, progress)
     metrics = selfplay_metrics(collected.games, params.selfplay, generation.resign_threshold)
 
@@ -130,6 +134,29 @@ def selfplay_metrics(games: "GameColumns", selfplay: SelfplayParams, resign_thre
         target_positions=int((np.diff(games.visit_offsets) > 0).sum()),
         resignation=resignation,
     )
+
+
+def _write_no_games(folder: Path, origin: Origin) -> GameSet:
+    """Writes the output of a generation without self-play."""
+    shutil.rmtree(folder / GAMES_DIR, ignore_errors=True)
+    games = GameSet(origin=origin, shards=(), num_games=0, num_positions=0)
+    metrics = SelfplayMetrics(
+        num_games=0,
+        num_positions=0,
+        unique_games=0,
+        mean_length=0.0,
+        black_wins=0,
+        white_wins=0,
+        draws=0,
+        ended={},
+        mean_abs_margin=0.0,
+        root_value_error=0.0,
+        target_positions=0,
+        resignation=None,
+    )
+    write_manifest(folder / GAMES_DIR, games)
+    write_manifest(folder, metrics, SELFPLAY_METRICS)
+    return games
 
 
 def _plan(params: Params, number: int, player_dir: Path, threshold: float, store: Store) -> list[ShardSpec]:

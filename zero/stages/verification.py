@@ -156,6 +156,8 @@ def _sample(folder: Path, params: Params, stage: Kind, specs: Sequence[ShardSpec
     Raises:
       LineageError: the recorded shards were played to other specifications than this machine plans.
     """
+    if not specs:  # a generation without self-play
+        return []
     refs = read_manifest(folder / SHARD_DIRS[stage], GameSet).shards
     # A stream per stage, so that the sample of one does not depend on the number of shards of the other.
     stream = stream_of(params.seed, specs[0].generation, STAGE, 0 if stage == "selfplay" else 1)

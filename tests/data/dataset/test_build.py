@@ -317,6 +317,24 @@ def test_bad_options(arguments, message):
         parse_options(GAME, komi, rating, 1, split, 1)
 
 
+def test_random_moves_of_an_opening_are_no_targets(tmp_path):
+    (tmp_path / "games.sgf").write_text("".join(made_games(40)))
+    options = parse_options(GAME, "", None, 10, "0.6,0.2,0.2", 1, opening_moves=4)
+    dataset = imported(tmp_path / "out", tmp_path / "games.sgf", options=options)
+    games = all_games(tmp_path / "out")
+    move = np.arange(games.num_positions) - np.repeat(games.move_offsets[:-1], np.diff(games.move_offsets))
+    assert np.array_equal(np.diff(games.visit_offsets), (move >= 4).astype(int))
+    assert np.array_equal(games.visit_actions, games.actions[move >= 4])
+    assert dataset_violations(games, RULES, 4) == []
+    assert {violation.clause for violation in dataset_violations(games, RULES)} == {"targets"}
+    assert dataset.options.opening_moves == 4
+
+
+def test_a_game_must_be_longer_than_its_opening():
+    with pytest.raises(ZeroError, match="--opening-moves 10 leaves no move"):
+        parse_options(GAME, "", None, 10, "0.6,0.2,0.2", 1, opening_moves=10)
+
+
 def test_memory_does_not_grow_with_the_number_of_games(tmp_path):
     with tarfile.open(tmp_path / "many.tgz", "w:gz", compresslevel=1) as archive:
         for number, text in enumerate(made_games(6000)):

@@ -138,7 +138,7 @@ def _build(
         _flush(rejected_file)
     if num_accepted == 0:
         raise StorageError(_nothing_imported(reasons, first_rejected))
-    writers = [_SplitWriter(dataset_dir, index, rules) for index in range(len(SPLITS))]
+    writers = [_SplitWriter(dataset_dir, index, rules, options.opening_moves) for index in range(len(SPLITS))]
     with duplicates_path.open("wb") as duplicates:
         for digits in sorted(buckets):
             for imported in _without_duplicates(work / digits, duplicates):
@@ -169,8 +169,9 @@ def _build(
 class _SplitWriter:
     """Writes the games of a split into Parquet files."""
 
-    def __init__(self, folder: Path, index: int, rules: Rules) -> None:
+    def __init__(self, folder: Path, index: int, rules: Rules, opening_moves: int) -> None:
         self._folder, self._split, self._rules = folder, SPLITS[index], rules
+        self._opening_moves = opening_moves
         self._games: list[ImportedGame] = []
         self.files: list[DatasetFile] = []
         self.num_games = 0
@@ -190,7 +191,7 @@ class _SplitWriter:
             return
         name = f"{self._split}-{len(self.files):05d}"
         games, origins = self._folder / f"{name}.parquet", self._folder / f"{name}-origins.parquet"
-        columns = columns_of(self._rules, self._games, self.num_games - len(self._games))
+        columns = columns_of(self._rules, self._games, self.num_games - len(self._games), self._opening_moves)
         write_atomic(games, write_columns(columns))
         write_atomic(origins, write_origins(self._games))
         self.files.append(

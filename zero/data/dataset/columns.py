@@ -1,8 +1,9 @@
 """Imported games as columns of `zero.data.records`, their origins, and the check of both.
 
-A game has no search. Its policy target is the move that was played, with one visit: so every reader of records sees one
-target per move, and training draws from all moves. The values of the search are the result of the game, seen by the
-player to move, so that a mix of both is the result. Ownership is empty: the area was counted by the players.
+A game has no search. The policy target of a position is the move that was played, with one visit: so every reader of
+records sees one target per move, and training draws from all moves but the random ones of an opening. The values of the
+search are the result of the game, seen by the player to move, so that a mix of both is the result. Ownership is empty:
+the area was counted by the players.
 """
 
 import io
@@ -37,13 +38,14 @@ MOVE_VIOLATIONS = (ILLEGAL_MOVE, ILLEGAL_TARGET, MOVE_AFTER_END)
 """Violations by moves. The other ones compare the result with the board, and people agree on results."""
 
 
-def columns_of(rules: Rules, games: Sequence[ImportedGame], first_game: int) -> GameColumns:
-    """One or more games as columns, numbered from `first_game`."""
+def columns_of(rules: Rules, games: Sequence[ImportedGame], first_game: int, opening_moves: int = 0) -> GameColumns:
+    """One or more games as columns, numbered from `first_game`. The first `opening_moves` have no policy target."""
     lengths = np.array([len(game.actions) for game in games])
     actions = np.concatenate([np.array(game.actions, np.int16) for game in games])
     move_offsets = np.concatenate([[0], np.cumsum(lengths)])
     outcome = np.array([game.outcome for game in games], np.int8)
     move = np.arange(len(actions)) - np.repeat(move_offsets[:-1], lengths)
+    is_target = move >= opening_moves
     values = (np.repeat(outcome, lengths) * np.where(move % 2 == 0, 1, -1)).astype(np.float32)
     return GameColumns(
         num_actions=rules.num_actions,
@@ -60,9 +62,9 @@ def columns_of(rules: Rules, games: Sequence[ImportedGame], first_game: int) -> 
         actions=actions,
         root_values=values,
         best_values=values,
-        visit_offsets=np.arange(len(actions) + 1),
-        visit_actions=actions,
-        visit_counts=np.ones(len(actions), np.uint16),
+        visit_offsets=np.concatenate([[0], np.cumsum(is_target)]),
+        visit_actions=actions[is_target],
+        visit_counts=np.ones(np.count_nonzero(is_target), np.uint16),
     )
 
 
@@ -75,7 +77,7 @@ def write_origins(games: Sequence[ImportedGame]) -> bytes:
     return file.getvalue()
 
 
-def dataset_violations(games: GameColumns, rules: Rules) -> list[Violation]:
+def dataset_violations(games: GameColumns, rules: Rules, opening_moves: int = 0) -> list[Violation]:
     """Violations of the rules by moves, and targets other than the played move; empty if there are none."""
     if games.num_actions != rules.num_actions:
         text = f"its moves are out of {games.num_actions} actions, the game has {rules.num_actions}"
@@ -88,7 +90,8 @@ def dataset_violations(games: GameColumns, rules: Rules) -> list[Violation]:
         for i in np.flatnonzero(np.isin(found.violation, MOVE_VIOLATIONS))
     ]
     moves = moves_of(games)
-    for index in np.flatnonzero((moves.total != 1) | (moves.played != 1)):
+    expected = (moves.move >= opening_moves).astype(moves.total.dtype)
+    for index in np.flatnonzero((moves.total != expected) | (moves.played != expected)):
         text = "the policy target is not the played move"
         violations.append(Violation("targets", int(games.game[moves.game[index]]), int(moves.move[index]), text))
     return violations

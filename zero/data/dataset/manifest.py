@@ -1,5 +1,6 @@
 """The manifest of a dataset of imported games, and the options of an import. See docs/import.md for the format."""
 
+from operator import not_
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
@@ -34,6 +35,8 @@ class ImportOptions(Manifest):
     split: SplitFractions
     seed: int
     """Seed of the split."""
+    opening_moves: int = Field(default=0, ge=0, exclude_if=not_)
+    """Moves at the start of each game that were drawn at random; they have no policy target."""
 
 
 class DatasetFile(Manifest):

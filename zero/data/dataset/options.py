@@ -13,7 +13,13 @@ SUM_SLACK = 1e-6
 
 
 def parse_options(
-    game: GameParams, komi: str, min_rating: str | None, min_moves: int, split: str, seed: int
+    game: GameParams,
+    komi: str,
+    min_rating: str | None,
+    min_moves: int,
+    split: str,
+    seed: int,
+    opening_moves: int = 0,
 ) -> ImportOptions:
     """The options.
 
@@ -24,14 +30,24 @@ def parse_options(
       min_moves: shortest game.
       split: three fractions, separated by commas.
       seed: seed of the split.
+      opening_moves: moves at the start that were drawn at random.
 
     Raises:
       ZeroError: a text is not an option.
     """
     if min_rating is not None and parse_rating(min_rating) is None:
         raise ZeroError(f"--min-rating {min_rating!r} is not a rating; give a rank (3d, 5k, 1p) or a number (2000)")
+    if opening_moves >= min_moves:
+        raise ZeroError(
+            f"--opening-moves {opening_moves} leaves no move of a game of --min-moves {min_moves}; raise the latter"
+        )
     return ImportOptions(
-        komi=_komi(game, komi), min_rating=min_rating, min_moves=min_moves, split=_fractions(split), seed=seed
+        komi=_komi(game, komi),
+        min_rating=min_rating,
+        min_moves=min_moves,
+        split=_fractions(split),
+        seed=seed,
+        opening_moves=opening_moves,
     )
 
 

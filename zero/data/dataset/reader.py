@@ -29,8 +29,7 @@ def read_split(folder: Path, dataset: Dataset, split: SplitName) -> GameColumns:
     Raises:
       StorageError: a file is missing or corrupt, or the split holds no games.
     """
-    if not any(file.split == split for file in dataset.files):
-        raise StorageError(f"{folder} has no games for {split}; import more games, or with another --split")
+    files_of(folder, dataset, split)
     return concatenate(parts_of(folder, dataset, split))
 
 
@@ -44,6 +43,18 @@ def parts_of(folder: Path, dataset: Dataset, split: SplitName) -> Iterator[GameC
     for file in dataset.files:
         if file.split == split:
             yield _part(folder, file, rules)
+
+
+def files_of(folder: Path, dataset: Dataset, split: SplitName) -> tuple[DatasetFile, ...]:
+    """The files of a split.
+
+    Raises:
+      StorageError: the split holds no games.
+    """
+    files = tuple(file for file in dataset.files if file.split == split)
+    if not files:
+        raise StorageError(f"{folder} has no games for {split}; import more games, or with another --split")
+    return files
 
 
 def _part(folder: Path, file: DatasetFile, rules: Rules) -> GameColumns:

@@ -15,6 +15,12 @@ HEAD_BYTES = 4096
 """Bytes at the start of a game that are searched for its character set."""
 TAIL_BYTES = 256
 """Bytes that are kept when a gap between two games is skipped, since they may be the first bytes of a game."""
+MAX_SEARCHES = 20
+"""Broken games make a file be searched again from their second byte on: so many times its length in total.
+
+Then the search goes on behind the bytes that were searched. Without a limit, a damaged file in which every few bytes
+look like the start of a game would take days.
+"""
 
 GAME_START = re.compile(rb"\(\s*;")
 NEW_GAME = re.compile(rb"\(\s*;\s*(?:GM|FF|SZ|CA|AP|PB|PW)\s*\[")
@@ -54,6 +60,8 @@ class BrokenGame(NamedTuple):
     """A part of a file that is not a complete game."""
 
     detail: str
+    num_bytes: int
+    """Bytes that were searched for its end."""
     is_too_large: bool = False
 
 
@@ -64,12 +72,14 @@ class _Window:
         self._read = read
         self.data = b""
         self.position = 0
+        self.num_dropped = 0  # bytes of the stream before `data`
         self.at_end = False  # the stream has ended; `data` has its last bytes
 
     def fill(self, num_bytes: int) -> None:
         """Reads until so many bytes follow the position, or the stream ends."""
         while not self.at_end and len(self.data) - self.position < num_bytes:
             rest = self.data[self.position :]
+            self.num_dropped += self.position
             chunk = self._read(max(CHUNK_BYTES, num_bytes - len(rest)))
             self.data, self.position, self.at_end = rest + chunk, 0, not chunk
 
@@ -97,10 +107,19 @@ def games_of(read: Callable[[int], bytes]) -> Iterator[bytes | BrokenGame]:
     """
     window = _Window(read)
     pattern, offset = GAME_START, 0
+    num_searched = searched_to = 0  # by broken games
     while window.skip_to(pattern, offset):
+        start = window.num_dropped + window.position
         game = _next_game(window)
         yield game
-        pattern, offset = (NEW_GAME, 1) if isinstance(game, BrokenGame) else (GAME_START, len(game))
+        if not isinstance(game, BrokenGame):
+            pattern, offset = GAME_START, len(game)
+            continue
+        pattern, offset = NEW_GAME, 1
+        num_searched += game.num_bytes
+        searched_to = max(searched_to, start + game.num_bytes)
+        if num_searched > MAX_SEARCHES * (start + MAX_GAME_BYTES):
+            offset = max(1, searched_to - TAIL_BYTES - start)
 
 
 def _next_game(window: _Window) -> bytes | BrokenGame:
@@ -108,15 +127,16 @@ def _next_game(window: _Window) -> bytes | BrokenGame:
     size = CHUNK_BYTES
     while True:
         window.fill(size)
-        found = _end_of_game(window.data, window.position, window.at_end)
-        if isinstance(found, int) and found - window.position <= MAX_GAME_BYTES:
-            return window.data[window.position : found]
-        if isinstance(found, int) or size > MAX_GAME_BYTES:
-            return BrokenGame(f"the game has more than {MAX_GAME_BYTES >> 20} MiB", is_too_large=True)
-        if found:
-            return BrokenGame(found)
+        end, fault = _end_of_game(window.data, window.position, window.at_end)
+        num_bytes = end - window.position
+        if fault is None and num_bytes <= MAX_GAME_BYTES:
+            return window.data[window.position : end]
+        if fault is None or size > MAX_GAME_BYTES:
+            return BrokenGame(f"the game has more than {MAX_GAME_BYTES >> 20} MiB", num_bytes, is_too_large=True)
+        if fault:
+            return BrokenGame(fault, num_bytes)
         if window.at_end:
-            return BrokenGame("the game is incomplete: its end is missing")
+            return BrokenGame("the game is incomplete: its end is missing", num_bytes)
         size *= 2  # doubled, so that the cost of searching stays linear
 
 
@@ -153,30 +173,31 @@ def _charset(data: bytes) -> str | None:
     return SINGLE_BYTE.get(name) or DOUBLE_BYTE.get(name)
 
 
-def _end_of_game(data: bytes, start: int, at_end: bool) -> int | str:
-    """The end of the game at `start`, or why it is broken; an empty text if the data end before it."""
+def _end_of_game(data: bytes, start: int, at_end: bool) -> tuple[int, str | None]:
+    """The end of the game at `start`, and why it is broken: None if it is not, "" if the data end before the game."""
     is_double = _charset(data[start : start + HEAD_BYTES]) in DOUBLE_BYTE.values()
-    found = _scan(data, start, BETWEEN_MARKS_DOUBLE if is_double else BETWEEN_MARKS)
-    if found == "" and at_end and not is_double:
+    end, fault = _scan(data, start, BETWEEN_MARKS_DOUBLE if is_double else BETWEEN_MARKS)
+    if fault == "" and at_end and not is_double:
         # Perhaps Shift-JIS that is not named: a character then hides the end of a value.
         again = _scan(data, start, BETWEEN_MARKS_DOUBLE)
-        found = again if isinstance(again, int) else found
-    return found
+        if again[1] is None:
+            return again
+    return end, fault
 
 
-def _scan(data: bytes, start: int, between: re.Pattern[bytes]) -> int | str:
+def _scan(data: bytes, start: int, between: re.Pattern[bytes]) -> tuple[int, str | None]:
     depth, position = 0, start
     while True:
         position = between.match(data, position).end()  # type: ignore[union-attr]
         mark = data[position : position + 1]
         if mark == b"(":
             if depth and NEW_GAME.match(data, position):
-                return "the game is incomplete: another game starts before its end"
+                return position, "the game is incomplete: another game starts before its end"
             depth += 1
         elif mark == b")":
             depth -= 1
             if depth == 0:
-                return position + 1
+                return position + 1, None
         else:
-            return ""  # the end of the data, perhaps inside of a value
+            return len(data), ""  # the end of the data, perhaps inside of a value
         position += 1

@@ -1,0 +1,117 @@
+"""A round robin: all pairs, ratings, continuation, players that fail."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from zero.cli.app import app
+from zero.config.params import preset_text
+from zero.errors import ParamsError, WorkerError, ZeroError
+from zero.evaluation import tournament as module
+from zero.evaluation.ladder import ANCHORS
+from zero.evaluation.match import run_match
+from zero.evaluation.tournament import play_tournament, tournament_lines, tournament_table, write_tournament
+
+PLAYERS = ("rollout:60", "rollout:12", "random")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A project folder with parameters."""
+    (tmp_path / "params.yaml").write_text(preset_text("smoke"))
+    return tmp_path
+
+
+def shown(table: object) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
+
+
+def test_every_player_meets_every_other_one(home: Path) -> None:
+    found = play_tournament(home, PLAYERS, 20, opening_moves=2)
+    assert [row.text for row in found.standings] == [*PLAYERS]
+    assert len(found.pairings) == 3 and all(row.games == 40 for row in found.standings)
+    assert sum(row.points for row in found.standings) == 60
+    by_text = {row.text: row for row in found.standings}
+    # Rollouts are an anchor of the ladders, and the better one is preferred.
+    reference = by_text["rollout:60"]
+    assert found.reference == reference.name and reference.elo == reference.low == ANCHORS["rollout"]
+    assert by_text["random"].low < by_text["random"].elo < by_text["random"].high < reference.elo
+
+
+def test_the_table_has_the_scores_of_the_matches(home: Path) -> None:
+    found = play_tournament(home, PLAYERS, 20, opening_moves=2)
+    rows = [line for line in shown(tournament_table(found)).splitlines() if re.search(r"rollout|random", line)][1:]
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in rows]
+    for i, one in enumerate(found.standings):
+        assert cells[i][:3] == [str(i + 1), one.name, f"{one.elo:.0f}"]
+        assert cells[i][4] == f"{one.points / one.games:.1%}" and cells[i][5 + i] == "·"
+        for j in range(i + 1, 3):
+            pairing = next(each for each in found.pairings if {*each.players} == {one.key, found.standings[j].key})
+            won = pairing.wins if pairing.players[0] == one.key else pairing.losses
+            assert cells[i][5 + j] == f"{(won + pairing.draws / 2) / 20:.0%}"
+
+
+def test_matches_that_exist_are_not_played_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = play_tournament(home, PLAYERS[1:], 4)
+    made: list[int] = []
+    with_another = play_tournament(home, PLAYERS, 4, progress=lambda done, total: made.append(done))
+    assert {pairing.folder for pairing in first.pairings} <= {pairing.folder for pairing in with_another.pairings}
+    assert max(made) == 8, "the third match was played before, so nothing is reported of it"
+    assert write_tournament(home, with_another) == write_tournament(home, play_tournament(home, PLAYERS, 4))
+
+
+def test_a_match_that_fails_is_listed_and_the_others_are_played(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(home: Path, players: tuple[str, str], *others: object, **options: object) -> object:
+        if players == ("rollout:60", "random"):
+            raise WorkerError("the engine has died")
+        return run_match(home, players, *others, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "run_match", failing)
+    found = play_tournament(home, PLAYERS, 4)
+    assert len(found.pairings) == 2
+    assert "not played: " in tournament_lines(found)[0] and "the engine has died" in tournament_lines(found)[0]
+    monkeypatch.setattr(module, "run_match", lambda *others, **options: failing(home, ("rollout:60", "random")))
+    with pytest.raises(ZeroError, match="no match could be played; the first error: the engine has died"):
+        play_tournament(home, PLAYERS, 4)
+
+
+def test_repeated_games_are_said(home: Path) -> None:
+    found = play_tournament(home, PLAYERS[1:], 4)
+    few = found.model_copy(update={"pairings": (found.pairings[0].model_copy(update={"unique_games": 1}),)})
+    assert tournament_lines(few) == ["3 of 4 games repeat another one; give --openings 4 for different games"]
+
+
+@pytest.mark.parametrize(
+    ("players", "message"),
+    [
+        (["random"], "a tournament needs two players or more, got 1"),
+        (["random", "rollout:12", "random"], "'random' and 'random' are the same player"),
+        (["random", "rollouts:2"], "rollouts"),
+    ],
+)
+def test_bad_players(home: Path, players: list[str], message: str) -> None:
+    with pytest.raises(ZeroError, match=message):
+        play_tournament(home, players, 4)
+
+
+def test_an_odd_number_of_games(home: Path) -> None:
+    with pytest.raises(ParamsError, match="games = 3 is odd"):
+        play_tournament(home, PLAYERS, 3)
+
+
+def test_the_command(home: Path) -> None:
+    environment = {"ZERO_HOME": str(home), "MLFLOW_TRACKING_URI": "", "COLUMNS": "200"}
+    words = ["tournament", *PLAYERS, "--games", "4", "--openings", "2"]
+    done = CliRunner().invoke(app, words, env=environment)
+    assert done.exit_code == 0, done.output
+    folder = Path(done.stdout.splitlines()[-1].removeprefix("result: "))
+    assert json.loads((folder / "tournament.json").read_text())["opening_moves"] == 2
+    found = CliRunner().invoke(app, [*words, "--json"], env=environment)
+    assert json.loads(found.stdout)["games_per_match"] == 4

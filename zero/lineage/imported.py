@@ -1,0 +1,88 @@
+"""The imported games that a lineage starts with: the training split of a dataset of the project (`zero import`).
+
+The dataset must be committed with DVC, because `zero reproduce` makes the lineage again from its commit. The games
+become the first window, as shards of generation 0. From then on they are games like those of self-play, and older than
+all of them.
+"""
+
+from pathlib import Path
+
+from zero.config.params import Params
+from zero.errors import LineageError, ParamsError
+from zero.record.provenance import DATASET
+from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest
+from zero.storage.layout import REPLAY_DIR
+from zero.storage.manifests import MANIFEST_FILE, FileRef, Origin, ShardRef, Window, WindowShard
+from zero.storage.vcs import dvc, git
+
+
+def copy_dataset(home: Path, workspace: Path, params: Params) -> None:
+    """Puts the dataset of the parameters into a new workspace, and its files into the shared cache of DVC.
+
+    Raises:
+      ParamsError: the dataset is not inside the project, or has games of another kind.
+      LineageError: it is not committed, or has changed since.
+      StorageError: it is not a dataset, or a file cannot be read or written.
+    """
+    from zero.data.dataset.manifest import Dataset  # imports the kernels
+
+    name, file = params.dataset, f"{params.dataset.rstrip('/')}.dvc"
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ParamsError(f"dataset = {name!r}: must be a folder inside the project, relative to it")
+    if not (home / name / MANIFEST_FILE).exists():
+        raise LineageError(
+            f"dataset = {name!r}: there is no such dataset in {home}; make it with `zero import`, or get it with "
+            f"`dvc pull {file}`"
+        )
+    dataset = read_manifest(home / name, Dataset)
+    if dataset.game != params.game:
+        raise ParamsError(
+            f"dataset = {name!r} has games of {dataset.game}, but the parameters have {params.game}; import the games "
+            "with the game of these parameters (`zero import --params` or `--preset`)"
+        )
+    remedy = f"run `dvc add {name} && git add {file} && git commit`"
+    if not (workspace / file).exists():
+        raise LineageError(f"{name} is not committed, so nobody could make this lineage again; {remedy}")
+    for path in sorted((home / name).iterdir()):
+        link_or_copy(path, workspace / name / path.name)
+    dvc(workspace, "add", "--quiet", name)
+    if git(workspace, "status", "--porcelain", "--", file).strip():
+        raise LineageError(f"{name} has changed since {file} was committed; {remedy}, or `dvc checkout {file}`")
+
+
+def write_first_window(workspace: Path, params: Params, origin: Origin) -> None:
+    """Writes `state/replay` of a new lineage: the training split of the dataset, or no games.
+
+    Raises:
+      StorageError: a file of the dataset is missing or corrupt, or there are no games for training.
+    """
+    rows: list[WindowShard] = []
+    if params.dataset:
+        from zero.data.dataset.reader import files_of, read_dataset
+
+        folder = workspace / params.dataset
+        origin = origin.model_copy(update={"inputs": {DATASET: sha256_file(folder / MANIFEST_FILE)}})
+        for file in files_of(folder, read_dataset(folder), "train"):
+            link_or_copy(checked_path(file.games, folder), workspace / REPLAY_DIR / file.games.path)
+            rows.append(
+                WindowShard(shard=_shard(file.games, file.first_game, file.num_games, file.num_positions), skip_games=0)
+            )
+    window = Window(
+        origin=origin,
+        shards=tuple(rows),
+        num_games=sum(row.shard.num_games for row in rows),
+        num_positions=sum(row.shard.num_positions for row in rows),
+    )
+    write_manifest(workspace / REPLAY_DIR, window)
+
+
+def _shard(file: FileRef, first_game: int, num_games: int, num_positions: int) -> ShardRef:
+    """A file of imported games as a shard of generation 0, which has no games of its own."""
+    return ShardRef(
+        file=file,
+        key=file.sha256,
+        generation=0,
+        first_game=first_game,
+        num_games=num_games,
+        num_positions=num_positions,
+    )
