@@ -13,7 +13,7 @@ from prefect.plugins import HookContext, SetupResult, register_hook
 
 from zero.config.settings import STATE_FOLDER, home_dir
 
-DEPLOYMENTS = ("zero-generation", "zero-campaign")
+DEPLOYMENTS = ("zero-generation", "zero-campaign", "zero-ablation")
 PROGRAMS = ("prefect", "-m")
 """Names that the command line starts with: the program, or `python -m prefect` while it is being imported."""
 

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 POOL = "zero"
-FLOWS = ("zero-generation", "zero-campaign")
+FLOWS = ("zero-generation", "zero-campaign", "zero-ablation")
 OPEN_STATES = ("RUNNING", "PENDING", "CANCELLING")
 BUSY_SECONDS = 30.0
 """Time for which a request is repeated if Prefect answers 503: another writer has locked its SQLite file."""

@@ -20,7 +20,7 @@ ON_ONE_SERVER = tuple(f"tests/tracking/test_{name}.py" for name in ("catalogue",
 """Files with tests on the MLflow server that `tests/tracking/conftest.py` starts."""
 ON_THE_SERVERS = (
     *("tests/flows/test_generation.py", "tests/flows/test_plugin.py", "tests/flows/test_engine.py"),
-    "tests/infra/test_local.py",
+    *("tests/infra/test_local.py", "tests/flows/test_ablation.py"),
 )
 """Files with tests on what `make up` starts."""
 ON_THE_CLUSTER = ("tests/infra/test_access.py",)

@@ -131,6 +131,23 @@ def test_a_changed_object_of_the_dataset_is_reported(learned: Lineage, tmp_path:
     assert any(f"{DATASET}/manifest.json: SHA-256 against the first window" in line for line in lines)
 
 
+def test_networks_of_two_lineages_are_compared(learned: Lineage, tmp_path: Path) -> None:
+    lineage = copy_of(learned, tmp_path)
+    zero(lineage.home, "branch", "tiny", "tiny/gen-0001", "kid")
+    words = ("compare", "tiny", "kid", "--games", "4", "--simulations", "2")
+    found = json.loads(zero(lineage.home, *words, "--json").stdout)
+    rows = {each["lineage"]: each for each in found["networks"]}
+    assert {name: each["generation"] for name, each in rows.items()} == {"tiny": 2, "kid": 1}
+    assert rows["tiny"]["num_weights"] == rows["kid"]["num_weights"] > 1000
+    assert rows["tiny"]["test"]["num_positions"] > 0 and rows["kid"]["test"] is None  # it made no generation itself
+    shown = zero(lineage.home, *words).stdout
+    folder = Path(shown.splitlines()[-1].removeprefix("table and picture: "))
+    assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((folder / "comparison.json").read_text()) == found
+    done = zero(lineage.home, "compare", "tiny", "tiny", check=False)
+    assert done.returncode == 1 and "a tournament needs two players" in done.stderr
+
+
 def refusal(home: Path) -> str:
     """The error of `zero new`, which leaves nothing behind."""
     done = zero(home, "new", "tiny", "--params", "smoke.yaml", check=False)

@@ -5,9 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from prefect.plugins import HookContext
 
-from flows.plugin import server_address, setup_environment, with_slash
+from flows.plugin import DEPLOYMENTS, server_address, setup_environment, with_slash
+from infra.pools import FLOWS
+from tests.end_to_end.project import SOURCE_DIR
 from tests.infra.servers import Servers
 
 RUN = ["/some/bin/prefect", "deployment", "run", "zero-generation"]
@@ -27,6 +30,11 @@ def context(api_url: str | None = None) -> HookContext:
 
 def test_a_bare_name_is_written_in_full() -> None:
     assert with_slash([*RUN, "--watch"]) == [*RUN[:3], "zero-generation/zero-generation", "--watch"]
+
+
+def test_every_deployment_has_a_bare_name() -> None:
+    deployments = yaml.safe_load((SOURCE_DIR / "prefect.yaml").read_text())["deployments"]
+    assert [deployment["name"] for deployment in deployments] == [*DEPLOYMENTS] == [*FLOWS]
 
 
 def test_a_bare_name_after_options_is_written_in_full() -> None:

@@ -71,7 +71,7 @@ def test_servers_and_pages_are_at_the_addresses_written_down(servers: Servers) -
 def test_a_worker_serves_the_flows_of_this_folder(servers: Servers) -> None:
     workers = servers.api("/work_pools/zero/workers/filter", {})
     assert "ONLINE" in [worker["status"] for worker in workers]
-    for name in ("zero-generation", "zero-campaign"):
+    for name in ("zero-generation", "zero-campaign", "zero-ablation"):
         deployment = servers.api(f"/deployments/name/{name}/{name}")
         assert deployment["work_pool_name"] == "zero"
         step = deployment["pull_steps"][0]["prefect.deployments.steps.set_working_directory"]

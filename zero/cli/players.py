@@ -196,6 +196,112 @@ def evaluate(
 
 
 @app.command(rich_help_panel=PLAYERS)
+def compare(
+    lineages: Annotated[list[str], typer.Argument(metavar="LINEAGE...", help="Names of lineages, two or more.")],
+    games: Annotated[int, typer.Option(min=2, help="Games of each match, an even number.")] = 100,
+    openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
+    simulations: Annotated[
+        int | None, typer.Option(min=0, help="Simulations per move; by default those of gating, 0: the raw networks.")
+    ] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="Dataset whose test split is used, instead of each lineage's own.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compares the newest champions of lineages: ratings of a round robin, and predictions of held-out games.
+
+    So one compares architectures (an ablation), recipes or seeds. The same command continues an interrupted one.
+    """
+    from rich.console import Console
+
+    from zero.evaluation.comparison import compare as compare_lineages
+    from zero.evaluation.comparison import comparison_table, write_comparison
+    from zero.evaluation.tournament import tournament_lines
+    from zero.progress import progress_of
+    from zero.tracking.backfill import comparison_url
+
+    home = home_dir()
+    with progress_of("compare", "games") as progress:
+        found = compare_lineages(home, lineages, games, openings, simulations, dataset, progress)
+    folder = write_comparison(home, found)
+    if as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        Console().print(comparison_table(found))
+        for line in [*tournament_lines(found.tournament), f"table and picture: {folder}"]:
+            typer.echo(line)
+    if uri := Settings().tracking_uri:
+        with tracking_is_optional("the comparison is on disk"):
+            generations = [(each.lineage, each.generation) for each in found.networks]
+            typer.echo(f"training curves in MLflow: {comparison_url(uri, generations, 'training')}", err=as_json)
+
+
+@app.command(rich_help_panel=PLAYERS)
+def tune(
+    player: Annotated[str, typer.Argument(help="A network that searches, such as `go9` or `go9,simulations=100`.")],
+    parameter: Annotated[str, typer.Argument(help="c_puct (PUCT root) or value_scale (Gumbel root).")],
+    low: Annotated[float, typer.Argument(help="Lowest value.")],
+    high: Annotated[float, typer.Argument(help="Highest value.")],
+    games: Annotated[int, typer.Option(min=2, help="Games of all trials, those of earlier calls included.")] = 4000,
+    per_trial: Annotated[int, typer.Option(min=2, help="Games of each trial, an even number.")] = 200,
+    logarithmic: Annotated[bool, typer.Option("--log", help="Search the range by the logarithm of the value.")] = False,
+    openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of the search for values and of the matches.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Tunes a search parameter of a player by matches against the player as it is, with a Gaussian process.
+
+    It shows the response curve and whether a value is better than the player's own. The same command continues an
+    interrupted one. No lineage is changed.
+
+    `zero tune go9,root=puct c_puct 0.5 4 --log`
+    """
+    from zero.evaluation.match import track_matches
+    from zero.evaluation.tuning import response_lines, trials_folders
+    from zero.evaluation.tuning import tune as tune_player
+    from zero.progress import progress_of
+
+    home = home_dir()
+    with progress_of("tune", "games") as progress:
+        tuning, response, folder = tune_player(
+            home, player, parameter, low, high, games, per_trial, logarithmic, openings, seed, progress
+        )
+    if as_json:
+        typer.echo(json.dumps({"tuning": tuning.model_dump(mode="json"), "response": response.model_dump(mode="json")}))
+    else:
+        for line in [*response_lines(tuning, response), f"trials, curve and picture: {folder}"]:
+            typer.echo(line)
+    if uri := Settings().tracking_uri:
+        with tracking_is_optional("the trials are on disk; run the same command again later"):
+            track_matches(trials_folders(home, tuning.trials), uri)
+
+
+@app.command(rich_help_panel=PLAYERS)
+def openings(
+    lineage: Lineage,
+    moves: Annotated[int, typer.Option(min=1, help="Moves of a sequence.")] = 4,
+    top: Annotated[int, typer.Option(min=1, help="Number of sequences of each kind.")] = 12,
+    as_json: Json = False,
+) -> None:
+    """Shows the openings of a lineage's self-play over its generations, up to symmetry: a table, a plot, a page."""
+    from rich.console import Console
+
+    from zero.evaluation.openings import lineage_openings, openings_tables, write_openings
+    from zero.progress import progress_of
+
+    home = home_dir()
+    with progress_of("openings", "generations") as progress:
+        found = lineage_openings(home, lineage, moves, top, progress)
+    folder = write_openings(home, found)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    for table in openings_tables(found):
+        Console().print(table)
+    typer.echo(f"data, plot and page of boards: {folder}")
+
+
+@app.command(rich_help_panel=PLAYERS)
 def play(
     player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
     colour: Annotated[

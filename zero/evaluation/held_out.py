@@ -233,7 +233,7 @@ def backfill(
     """
     folder = evaluation_dir(home, lineage)
     with ProjectRecord(home) as record:
-        available = {each.number: played for each in record.generations(lineage) if (played := _played(each))}
+        available = {each.number: played for each in record.generations(lineage) if (played := played_of(each))}
         results = {number: _load_or_start(folder, played) for number, played in available.items()}
         test = _test_games(home, [*available.values()], dataset)
         requests = [each for number in available for each in missing_requests(number, available, results[number], test)]
@@ -509,7 +509,7 @@ def _path(folder: Path, generation: int) -> Path:
     return folder / f"gen-{generation:04d}.json"
 
 
-def _played(generation: Generation) -> Played | None:
+def played_of(generation: Generation) -> Played | None:
     """What the evaluation of a generation needs; None if it has no decision, or a part is not on this machine."""
     entry, params, games = generation.entry, generation.params, generation.games
     manifest = generation.manifest_bytes(GAMES_DIR)
@@ -533,7 +533,7 @@ def _load_or_start(folder: Path, played: Played) -> GenerationEvaluation:
         game=played.params.game,
         games_digest=played.games_digest,
         is_promoted="champion" not in played.networks,
-        statistics=game_statistics(_shards_of(played)),
+        statistics=game_statistics(shards_of(played)),
         evaluations=(),
     )
     _write_evaluation(folder, result)
@@ -551,7 +551,7 @@ def _load_network(played: Played, sha256: str) -> Evaluator:
 def _self_play_positions(played: Played) -> Positions:
     """Positions of a generation's self-play, as many from each shard."""
     rules, shares = rules_of(played.params.game), _shares(NUM_POSITIONS, len(played.games.shards))
-    shards = zip(_shards_of(played), shares, strict=True)
+    shards = zip(shards_of(played), shares, strict=True)
     return _joined(sample_positions(rules, games, share) for games, share in shards)
 
 
@@ -576,7 +576,7 @@ def _test_games(home: Path, available: Sequence[Played], dataset: Path | None) -
     return TestGames(folder, sha256_file(folder / MANIFEST_FILE))
 
 
-def _shards_of(played: Played) -> Iterator[GameColumns]:
+def shards_of(played: Played) -> Iterator[GameColumns]:
     """The shards of a generation's self-play from DVC's cache; only one is in memory at a time.
 
     Raises:

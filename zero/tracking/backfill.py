@@ -1,10 +1,12 @@
 """Writes the missing generations of a lineage to MLflow, from git and DVC, and runs over all its generations."""
 
 import fcntl
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from zero.errors import LineageError
 from zero.record.generation import Generation
@@ -119,6 +121,28 @@ def track_summary(
         experiment.delete_runs(key, keep=run.info.run_id)
         url: str = experiment.run_url(run)
         return url
+
+
+def comparison_url(uri: str, tags: Sequence[tuple[str, int]], stage: str) -> str:
+    """Address of the page that compares the runs of a stage, for generations by lineage and number.
+
+    Generations that are not on the server are left out.
+
+    Raises:
+      ServerError: the server does not answer.
+    """
+    runs, experiments = [], []
+    with open_client(uri) as client:
+        for lineage, number in tags:
+            experiment = client.find_experiment(uri, lineage)
+            found = experiment.finished_runs(pages.run_key(lineage, number, stage)) if experiment else []
+            if found:
+                runs.append(found[-1].info.run_id)
+                experiments.append(experiment.experiment_id)
+    chosen = {
+        name: json.dumps(ids, separators=(",", ":")) for name, ids in (("runs", runs), ("experiments", experiments))
+    }
+    return f"{uri.rstrip('/')}/#/compare-runs?{urlencode(chosen)}"
 
 
 def _erase_lineage(lineage: str, uri: str) -> None:

@@ -1,0 +1,89 @@
+"""The flow `zero-ablation`: networks of several architectures learn from the same games, and are compared."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from pydantic import Field
+
+from flows.commands import Event, run_zero
+from flows.generation import generation
+from zero.config.params import ExecutorKind, preset_text
+from zero.config.settings import STATE_FOLDER, home_dir
+from zero.record.ledger import read_ledger
+from zero.storage.files import write_atomic
+from zero.storage.layout import workspace_dir
+
+Architecture = Literal["dual-res", "sep-res", "dual-conv", "sep-conv", "shallow"]
+# Without the additions that the paper does not have.
+HEADS = {"pooled_heads": False, "global_pooling": False}
+ARCHITECTURES: dict[Architecture, dict[str, Any]] = {
+    "dual-res": {"tower": "residual", "heads": "joint"},
+    "sep-res": {"tower": "residual", "heads": "separate"},
+    "dual-conv": {"tower": "plain", "heads": "joint"},
+    "sep-conv": {"tower": "plain", "heads": "separate"},
+    "shallow": {"tower": "shallow", "heads": "joint", "num_blocks": 2},
+}
+"""The four networks of the paper's figure 4, and the two convolutions of small reproductions."""
+
+
+@flow(name="zero-ablation", flow_run_name="{name}", persist_result=True, result_serializer="json")
+def ablation(
+    name: str = "ablation",
+    preset: str = "go9-supervised",
+    architectures: tuple[Architecture, ...] = tuple(ARCHITECTURES),
+    games: Annotated[int, Field(ge=2, multiple_of=2)] = 100,
+    executor: ExecutorKind | None = None,
+) -> Event:
+    """Makes a lineage for each architecture with one generation, and compares their networks.
+
+    What an earlier run made is kept: the same run again goes on where it was interrupted.
+    """
+    home = home_dir()
+    lineages = [make_lineage(home, f"{name}-{architecture}", preset, architecture) for architecture in architectures]
+    for lineage in lineages:
+        if read_ledger(workspace_dir(home, lineage))[-1].generation == 0:
+            generation(lineage, executor)
+    found = compare(home, lineages, games)
+    create_markdown_artifact(
+        markdown=comparison_text(found), key=f"{name}-comparison", description="the networks compared"
+    )
+    return found
+
+
+@task(task_run_name="new-{lineage}", cache_policy=NO_CACHE)
+def make_lineage(home: Path, lineage: str, preset: str, architecture: Architecture) -> str:
+    """Makes the lineage of an architecture, unless it exists."""
+    if not workspace_dir(home, lineage).exists():
+        tree = yaml.safe_load(preset_text(preset))
+        tree["network"] = tree["network"] | HEADS | ARCHITECTURES[architecture]
+        tree["gating"] = tree["gating"] | {"threshold": 0.0}  # the network is compared, however it did in its match
+        params = home / STATE_FOLDER / "ablations" / f"{lineage}.yaml"
+        write_atomic(params, yaml.safe_dump(tree, sort_keys=False).encode())
+        run_zero(home, "new", lineage, "--params", str(params), listen=get_run_logger().info)
+    return lineage
+
+
+@task(task_run_name="compare", cache_policy=NO_CACHE)
+def compare(home: Path, lineages: list[str], games: int) -> Event:
+    """The table of `zero compare`."""
+    arguments = ("compare", *lineages, "--games", str(games), "--json")
+    return run_zero(home, *arguments, listen=get_run_logger().info)[-1]
+
+
+def comparison_text(comparison: Event) -> str:
+    """The table as a page."""
+    rows = ["| network | weights | rating | 95 % interval | accuracy | value error |", "|---|---|---|---|---|---|"]
+    for each in comparison["networks"]:
+        standing, test = each["standing"], each["test"]
+        interval = (
+            "given" if standing["low"] == standing["high"] else f"{standing['low']:.0f} to {standing['high']:.0f}"
+        )
+        predicted = f"{test['policy_accuracy']:.1%} | {test['value_error']:.3f}" if test else "· | ·"
+        rows.append(
+            f"| {each['lineage']} | {each['num_weights']:,} | {standing['elo']:.0f} | {interval} | {predicted} |"
+        )
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,108 @@
+"""Openings and corners up to symmetry, their shares over generations, the page and the command."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.end_to_end.lineages import Lineage
+from zero.cli.app import app
+from zero.data.dataset.columns import columns_of
+from zero.data.dataset.manifest import ImportedGame
+from zero.data.records import GameColumns
+from zero.errors import LineageError, ParamsError
+from zero.evaluation.openings import (
+    board_svg,
+    corners_of,
+    lineage_openings,
+    most_frequent,
+    openings_of,
+    openings_page,
+    openings_png,
+)
+from zero.games.coordinates import name_to_action
+from zero.games.rules import go_rules
+
+RULES = go_rules(9, 9, 7.0)
+
+
+def games_of(*texts: str) -> GameColumns:
+    """Games by the names of their moves."""
+    games = []
+    for number, text in enumerate(texts):
+        actions = [name_to_action(RULES, name) for name in text.split()]
+        strings = ["", "", "", "", "B+R"]
+        games.append(ImportedGame("d" * 64, number, "f", 1, actions, 1, 0.0, "resignation", *strings, 7.0, "", "", ""))
+    return columns_of(RULES, games, 0)
+
+
+def named(moves: tuple[tuple[int, int], ...]) -> str:
+    return most_frequent(RULES, "opening", [Counter([moves])], [1], 1)[0].names
+
+
+def test_openings_are_equal_up_to_symmetry() -> None:
+    games = games_of("C3 G7 G3", "G3 C7 C3", "G7 C3 C7", "C3 G7 E5", "C3 G7")
+    counts = Counter(openings_of(RULES, games, 3))
+    assert sorted(counts.values()) == [1, 3], "the last game has too few moves"
+
+
+def test_moves_in_a_corner_are_seen_as_in_the_upper_left_one() -> None:
+    # lower right: Black G3, White G2, Black F3; upper left: White C7, Black D7, White C6; E5 and pass are in no corner
+    games = games_of("G3 C7 D7 G2 F3 C6 E5 pass")
+    found = {named(moves) for moves in corners_of(RULES, games, 3)}
+    assert found == {"BC7 WC8 BD7", "BC7 WD7 BC6"}, "White began in the second corner, and counts as Black there"
+
+
+def test_a_corner_is_mirrored_to_its_smallest_image() -> None:
+    one, other = games_of("C7 E5 D7 E4 C6"), games_of("G3 E5 G4 E4 F3")
+    assert [*corners_of(RULES, one, 3)] == [*corners_of(RULES, other, 3)] != []
+
+
+def test_a_corner_with_too_few_moves_does_not_count() -> None:
+    assert [*corners_of(RULES, games_of("C7 G3 C6 G4"), 3)] == []
+
+
+def test_the_most_frequent_have_the_highest_mean_share() -> None:
+    a, b, c = (((0, action),) for action in (1, 2, 3))
+    tables = [Counter({a: 3, b: 1}), Counter({b: 10, c: 10}), Counter({b: 1, c: 3})]
+    found = most_frequent(RULES, "opening", tables, [1, 2, 4], 2)
+    assert [each.moves for each in found] == [c, b], "1.25 and 1.0 of 3"
+    of_c = next(each for each in found if each.moves == c)
+    assert (of_c.shares, of_c.first, of_c.peak) == ((0.0, 0.5, 0.75), 2, 4)
+
+
+def test_a_board_has_numbered_stones_of_both_colours() -> None:
+    svg = board_svg(RULES, [(0, 0), (1, 81), (1, 10)], "a & b")
+    assert svg.count("<circle") == 2, "a pass is not drawn"
+    assert ">1<" in svg and ">3<" in svg and "a &amp; b" in svg
+
+
+def test_the_command_shows_the_openings_of_a_lineage(recorded: Lineage) -> None:
+    environment = {"ZERO_HOME": str(recorded.home), "COLUMNS": "150"}
+    done = CliRunner().invoke(app, ["openings", "tiny", "--moves", "2", "--top", "3"], env=environment)
+    assert done.exit_code == 0, done.output
+    folder = Path(done.stdout.splitlines()[-1].removeprefix("data, plot and page of boards: "))
+    assert {path.name for path in folder.iterdir()} == {"openings.json", "openings.png", "index.html"}
+    found = json.loads((folder / "openings.json").read_text())
+    assert found["generations"] == [1, 2] and found["num_games"] == [24, 24]
+    assert {each["kind"] for each in found["frequencies"]} == {"opening", "corner"}
+    assert "first in generation 1" in (folder / "index.html").read_text()
+
+
+def test_shares_are_of_all_games(recorded: Lineage) -> None:
+    found = lineage_openings(recorded.home, "tiny", num_moves=1, top=100)
+    openings = [each for each in found.frequencies if each.kind == "opening"]
+    assert len(openings) <= 7, "a 5x5 board has six first moves up to symmetry, and the pass"
+    for index in range(2):
+        assert sum(each.shares[index] for each in openings) == pytest.approx(1.0)
+    assert openings_png(found).startswith(b"\x89PNG")
+    assert openings_page(found).count("<svg") == len(found.frequencies)
+
+
+def test_bad_input(recorded: Lineage) -> None:
+    with pytest.raises(ParamsError, match="0 moves and 3 sequences"):
+        lineage_openings(recorded.home, "tiny", 0, 3)
+    with pytest.raises(LineageError):
+        lineage_openings(recorded.home, "unknown")

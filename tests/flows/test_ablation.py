@@ -1,0 +1,44 @@
+"""The flow of an ablation on real servers: two architectures of the `smoke` preset, and the same run again."""
+
+from typing import Any
+
+import pytest
+
+from tests.flows.test_generation import RUN, artifacts, last_run
+from tests.infra.servers import Servers
+from zero.config.params import load_params
+from zero.record.ledger import read_ledger
+from zero.storage.layout import workspace_dir
+
+WORDS = (
+    *(*RUN, "zero-ablation", "--watch", "--param", "name=arch", "--param", "preset=smoke"),
+    *("--param", 'architectures=["sep-conv", "shallow"]', "--param", "games=4"),
+)
+
+
+@pytest.fixture(scope="module")
+def runs(servers: Servers) -> list[dict[str, Any]]:
+    """Two runs of the flow."""
+    found = []
+    for _ in range(2):
+        servers.typed(*WORDS)
+        found.append(last_run(servers, "zero-ablation"))
+    return found
+
+
+def test_each_architecture_has_one_generation(servers: Servers, runs: list[dict[str, Any]]) -> None:
+    assert [run["state"]["type"] for run in runs] == ["COMPLETED"] * 2
+    workspaces = {name: workspace_dir(servers.home, f"arch-{name}") for name in ("sep-conv", "shallow")}
+    assert {name: read_ledger(path)[-1].generation for name, path in workspaces.items()} == {
+        "sep-conv": 1,
+        "shallow": 1,
+    }
+    networks = {name: load_params(path).network for name, path in workspaces.items()}
+    assert (networks["sep-conv"].tower, networks["sep-conv"].heads) == ("plain", "separate")
+    assert (networks["shallow"].tower, networks["shallow"].num_blocks) == ("shallow", 2)
+
+
+def test_the_table_is_on_the_page_of_the_run(servers: Servers, runs: list[dict[str, Any]]) -> None:
+    pages = [artifacts(servers, run)["arch-comparison"]["data"] for run in runs]
+    assert pages[0] == pages[1], "the second run plays no game"
+    assert {line.split(" | ")[0] for line in pages[0].splitlines()[2:]} == {"| arch-sep-conv", "| arch-shallow"}

@@ -1,0 +1,190 @@
+"""Compares the newest networks of lineages (`zero compare`): strength, moves and outcomes of held-out games.
+
+This is figure 4 of the paper for any networks: the rating in a round robin, and on the test split of a dataset the
+accuracy of predicted moves and the squared error of predicted outcomes. The lineages of an ablation learned from the
+same games for the same number of steps.
+"""
+
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from zero.config.params import NetworkParams
+from zero.config.settings import STATE_FOLDER
+from zero.errors import LineageError
+from zero.evaluation.held_out import TEST, Metrics, backfill
+from zero.evaluation.match import Progress
+from zero.evaluation.tournament import Standing, Tournament, play_tournament
+from zero.network.weights import new_network
+from zero.record.generation import Generation
+from zero.record.lineages import ProjectRecord
+from zero.statistics import NORMAL_95
+from zero.storage.files import canonical_json, sha256_bytes, write_atomic
+from zero.storage.manifests import Manifest
+
+COMPARISONS_DIR, COMPARISON_FILE, PLOT_FILE = "comparisons", "comparison.json", "comparison.png"
+KEY_DIGITS = 16
+PANEL_WIDTH, HEIGHT, DPI = 3.4, 3.4, 120
+"""Size of a panel in inches, and dots per inch."""
+
+
+class Compared(Manifest):
+    """The newest champion of a lineage."""
+
+    lineage: str
+    generation: int
+    network: NetworkParams
+    num_weights: int
+    """Trained numbers of the network."""
+    num_steps: int
+    """Optimiser steps since generation 0."""
+    standing: Standing
+    test: Metrics | None
+    """On the test split; None without a dataset."""
+
+
+class Comparison(Manifest):
+    """Networks of several lineages, the strongest first."""
+
+    networks: tuple[Compared, ...]
+    tournament: Tournament
+
+
+class Newest(NamedTuple):
+    """The newest generation of a lineage, and how its champion predicts the test split."""
+
+    generation: Generation
+    test: Metrics | None
+
+
+def compare(
+    home: Path,
+    lineages: Sequence[str],
+    num_games: int,
+    opening_moves: int = 4,
+    simulations: int | None = None,
+    dataset: Path | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Evaluates the champions of the newest generations, and plays a round robin between them.
+
+    What an earlier call computed or played is used again.
+
+    Args:
+      home: the project's folder.
+      lineages: names; each needs a generation after generation 0.
+      num_games: games of each match, an even number.
+      opening_moves: random moves at the start of each pair of games.
+      simulations: of each move; by default those of each lineage's gating. 0: the raw networks.
+      dataset: whose test split is used; by default that of each lineage's parameters.
+      progress: receives (games done, all games).
+
+    Raises:
+      LineageError: a lineage is unknown, or has no generation with a network that learned.
+      ParamsError: two lineages have the same network, or they play different games.
+    """
+    with ProjectRecord(home) as record:
+        newest = {name: _newest(home, record, name, dataset) for name in lineages}
+        option = "" if simulations is None else f",simulations={simulations}"
+        texts = {f"{each.generation.tag}{option}": name for name, each in newest.items()}
+        played = play_tournament(home, [*texts], num_games, opening_moves, progress=progress)
+        networks = tuple(_compared(row, texts[row.text], newest[texts[row.text]]) for row in played.standings)
+    return Comparison(networks=networks, tournament=played)
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """A row for each network, the strongest first."""
+    table = Table(title=f"networks compared, {comparison.tournament.reference} is the reference", title_justify="left")
+    table.add_column("lineage")
+    for column in ("heads", "tower", "weights", "steps", "rating", "95 % interval", "accuracy", "value error"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for each in comparison.networks:
+        row, test = each.standing, each.test
+        table.add_row(
+            *(
+                each.lineage,
+                each.network.heads,
+                f"{each.network.tower} {each.network.num_blocks}x{each.network.num_channels}",
+            ),
+            *(f"{each.num_weights:,}", f"{each.num_steps:,}", f"{row.elo:.0f}"),
+            "given" if row.low == row.high else f"{row.low:.0f} to {row.high:.0f}",
+            *("·", "·") if test is None else (f"{test.policy_accuracy:.1%}", f"{test.value_error:.3f}"),
+        )
+    return table
+
+
+def write_comparison(home: Path, comparison: Comparison) -> Path:
+    """Writes data and picture below `.zero/comparisons`, and returns their folder.
+
+    Raises:
+      StorageError: a file cannot be written.
+    """
+    key = sha256_bytes(canonical_json(sorted((each.lineage, each.generation) for each in comparison.networks)))[
+        :KEY_DIGITS
+    ]
+    folder = home / STATE_FOLDER / COMPARISONS_DIR / key
+    write_atomic(folder / COMPARISON_FILE, canonical_json(comparison))
+    write_atomic(folder / PLOT_FILE, comparison_png(comparison))
+    return folder
+
+
+def comparison_png(comparison: Comparison) -> bytes:
+    """Ratings, accuracies and value errors as a PNG; the first two with intervals of 95 %."""
+    networks = comparison.networks[::-1]  # from below, so that the strongest is at the top
+    names = [each.lineage for each in networks]
+    tests = [each.test for each in networks]
+    figure = Figure((PANEL_WIDTH * 3, HEIGHT), dpi=DPI, layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
+    rows = [each.standing for each in networks]
+    spread = [[row.elo - row.low for row in rows], [row.high - row.elo for row in rows]]
+    axes[0].errorbar([row.elo for row in rows], names, xerr=spread, fmt="o", capsize=3)
+    axes[0].set_xlabel("rating")
+    for panel, label in ((axes[1], "accuracy of moves (%)"), (axes[2], "squared error of outcomes")):
+        panel.set_xlabel(label)
+    for name, test in zip(names, tests, strict=True):
+        if test is not None:
+            percent, half = 100 * test.policy_accuracy, 100 * _half_width(test)
+            axes[1].errorbar([percent], [name], xerr=[half], fmt="o", color="C0", capsize=3)
+            axes[2].plot([test.value_error], [name], "o", color="C0")
+    for panel in axes:
+        panel.grid(alpha=0.3)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", metadata={"Software": None})  # without the library's version: equal bytes
+    return file.getvalue()
+
+
+def _half_width(test: Metrics) -> float:
+    """Half the width of the 95 % interval of an accuracy."""
+    share = test.policy_accuracy
+    return NORMAL_95 * math.sqrt(share * (1 - share) / test.num_positions)
+
+
+def _newest(home: Path, record: ProjectRecord, lineage: str, dataset: Path | None) -> Newest:
+    generation = record.ancestry(lineage)[-1]
+    if generation.entry is None or generation.entry.champion_generation == 0:
+        raise LineageError(
+            f"{lineage} has no network that learned yet; make one with `make generation LINEAGE={lineage}`"
+        )
+    results = {each.generation: each for each in backfill(home, lineage, dataset=dataset)}
+    result = results.get(generation.number)
+    return Newest(generation, result.find("champion", TEST) if result else None)
+
+
+def _compared(row: Standing, lineage: str, newest: Newest) -> Compared:
+    generation = newest.generation
+    params, challenger = generation.read_params(), generation.challenger
+    network = new_network(params.network, params.game, params.seed)
+    return Compared(
+        lineage=lineage,
+        generation=generation.number,
+        network=params.network,
+        num_weights=sum(weight.numel() for weight in network.parameters()),
+        num_steps=challenger.step if challenger else 0,
+        standing=row,
+        test=newest.test,
+    )

@@ -1,0 +1,313 @@
+"""The openings of a lineage's self-play over its generations (`zero openings`), as in figure 5 of the paper.
+
+Two kinds of sequences are counted, both up to the symmetries of the board:
+
+- **openings**: the first moves of a game;
+- **corners**: the first moves in a corner of the board, in their order; the first stone counts as Black's. Only Go has
+  them.
+
+Shards are read one after the other from DVC's cache. The result is a table, a plot, and a page of small boards.
+"""
+
+import html
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from rich.table import Table
+
+from zero.config.params import GameParams
+from zero.config.settings import STATE_FOLDER
+from zero.data.records import GameColumns
+from zero.errors import LineageError, ParamsError
+from zero.evaluation.held_out import played_of, shards_of
+from zero.games.coordinates import action_to_name
+from zero.games.position import GO, Rules
+from zero.games.rules import rules_of
+from zero.record.lineages import ProjectRecord
+from zero.storage.files import canonical_json, write_atomic
+from zero.storage.manifests import Manifest
+
+OPENINGS_DIR, OPENINGS_FILE, PLOT_FILE, PAGE_FILE = "openings", "openings.json", "openings.png", "index.html"
+WIDTH, HEIGHT, DPI = 5.6, 4.0, 120
+"""Size of a panel in inches, and dots per inch."""
+CELL = 14
+"""Distance of two lines of a small board, in pixels."""
+
+Move = tuple[int, int]
+"""Colour (0 Black, 1 White) and action; the corners of a board are seen as the upper left one."""
+Moves = tuple[Move, ...]
+Progress = Callable[[int, int], None]
+
+
+class Frequency(Manifest):
+    """A sequence of moves and how often it was played."""
+
+    kind: str
+    """opening or corner."""
+    moves: tuple[tuple[int, int], ...]
+    """Colour (0 Black, 1 White) and action of each move."""
+    names: str
+    """The moves as text."""
+    shares: tuple[float, ...]
+    """Share of the games (openings) or of the corners with so many moves, for each generation."""
+    first: int
+    """Generation in which it was played first."""
+    peak: int
+    """Generation in which it was played most often."""
+
+
+class Openings(Manifest):
+    """The most frequent sequences of a lineage."""
+
+    lineage: str
+    game: GameParams
+    num_moves: int
+    generations: tuple[int, ...]
+    num_games: tuple[int, ...]
+    """Self-play games of each generation."""
+    frequencies: tuple[Frequency, ...]
+    """The most frequent first, the openings before the corners."""
+
+
+def lineage_openings(
+    home: Path, lineage: str, num_moves: int = 4, top: int = 12, progress: Progress | None = None
+) -> Openings:
+    """Counts the openings of all generations whose games are on this machine.
+
+    Args:
+      home: the project's folder.
+      lineage: its name.
+      num_moves: moves of a sequence.
+      top: sequences of each kind to keep: those with the highest mean share over the generations.
+      progress: receives (generations done, all generations).
+
+    Raises:
+      LineageError: the lineage does not exist, or has no games on this machine.
+      ParamsError: a number is below 1.
+      StorageError: a shard is corrupt.
+    """
+    if num_moves < 1 or top < 1:
+        raise ParamsError(f"{num_moves} moves and {top} sequences: both must be 1 or more")
+    counts: dict[str, dict[int, Counter[Moves]]] = {"opening": {}, "corner": {}}
+    num_games: dict[int, int] = {}
+    with ProjectRecord(home) as record:
+        found = [played for each in record.generations(lineage) if (played := played_of(each)) and played.games.shards]
+        if not found:
+            raise LineageError(f"{lineage} has no games on this machine; make a generation, or `dvc pull` its data")
+        game = found[-1].params.game
+        rules = rules_of(game)
+        for done, played in enumerate(found):
+            if progress:
+                progress(done, len(found))
+            number = played.generation.number
+            if played.params.game != game:
+                continue
+            num_games[number] = played.games.num_games
+            tables = {kind: counts[kind].setdefault(number, Counter()) for kind in counts}
+            for games in shards_of(played):
+                tables["opening"].update(openings_of(rules, games, num_moves))
+                if rules.game == GO:
+                    tables["corner"].update(corners_of(rules, games, num_moves))
+        if progress:
+            progress(len(found), len(found))
+    generations = tuple(sorted(num_games))
+    frequencies = [
+        each
+        for kind, tables in counts.items()
+        for each in most_frequent(rules, kind, [tables[number] for number in generations], generations, top)
+    ]
+    return Openings(
+        lineage=lineage,
+        game=game,
+        num_moves=num_moves,
+        generations=generations,
+        num_games=tuple(num_games[number] for number in generations),
+        frequencies=tuple(frequencies),
+    )
+
+
+def openings_of(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
+    """The first moves of each game that has so many, under the symmetry that makes them the smallest."""
+    for first, end in zip(games.move_offsets[:-1], games.move_offsets[1:], strict=True):
+        if end - first >= num_moves:
+            images = rules.symmetries[:, games.actions[first : first + num_moves]]
+            smallest = min(tuple(int(action) for action in image) for image in images)
+            yield tuple((move % 2, action) for move, action in enumerate(smallest))
+
+
+def corners_of(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
+    """The first moves in each corner that has so many, as in the upper left one, mirrored to the smallest.
+
+    A corner is the square of the points that are nearer to it than to any other corner.
+    """
+    side = rules.rows // 2
+    rows, columns = np.divmod(np.arange(rules.num_points), rules.columns)
+    down, right = rows >= rules.rows - side, columns >= rules.columns - side
+    inside = (down | (rows < side)) & (right | (columns < side))
+    corner = np.where(inside, 2 * down + right, -1)
+    row = np.where(down, rules.rows - 1 - rows, rows)
+    column = np.where(right, rules.columns - 1 - columns, columns)
+    for first, end in zip(games.move_offsets[:-1], games.move_offsets[1:], strict=True):
+        moves = np.arange(end - first)
+        actions = games.actions[first:end].astype(np.int64)
+        on_board = actions < rules.num_points
+        moves, actions = moves[on_board], actions[on_board]
+        for which in range(4):
+            chosen = np.flatnonzero(corner[actions] == which)[:num_moves]
+            if len(chosen) < num_moves:
+                continue
+            colours = (moves[chosen] + moves[chosen[0]]) % 2  # the first stone counts as Black's
+            y, x = row[actions[chosen]], column[actions[chosen]]
+            images = (y * rules.columns + x, x * rules.columns + y)
+            smallest = min(tuple(int(action) for action in image) for image in images)
+            yield tuple((int(colour), action) for colour, action in zip(colours, smallest, strict=True))
+
+
+def most_frequent(
+    rules: Rules, kind: str, tables: Sequence[Counter[Moves]], generations: Sequence[int], top: int
+) -> list[Frequency]:
+    """The sequences with the highest mean share over the generations."""
+    totals = [max(1, table.total()) for table in tables]
+    means: Counter[Moves] = Counter()
+    for table, total in zip(tables, totals, strict=True):
+        for moves, count in table.items():
+            means[moves] += count / total  # type: ignore[assignment] # shares, not counts
+    chosen = sorted(means, key=lambda moves: (-means[moves], moves))[:top]
+    found = []
+    for moves in chosen:
+        shares = [table[moves] / total for table, total in zip(tables, totals, strict=True)]
+        found.append(
+            Frequency(
+                kind=kind,
+                moves=moves,
+                names=" ".join(f"{'BW'[colour]}{action_to_name(rules, action)}" for colour, action in moves),
+                shares=tuple(shares),
+                first=next(number for number, share in zip(generations, shares, strict=True) if share),
+                peak=generations[int(np.argmax(shares))],
+            )
+        )
+    return found
+
+
+def openings_tables(openings: Openings) -> Iterator[Table]:
+    """A table for each kind."""
+    newest = openings.generations[-1]
+    for kind in ("opening", "corner"):
+        rows = [each for each in openings.frequencies if each.kind == kind]
+        if not rows:
+            continue
+        table = Table(
+            title=f"{kind}s of {openings.lineage}: share of the games with so many moves", title_justify="left"
+        )
+        table.add_column("moves")
+        for column in ("first in", "most in", "share there", f"in generation {newest}"):
+            table.add_column(column, justify="right")
+        for each in rows:
+            table.add_row(
+                *(each.names, str(each.first), str(each.peak), f"{max(each.shares):.1%}", f"{each.shares[-1]:.1%}")
+            )
+        yield table
+
+
+def write_openings(home: Path, openings: Openings) -> Path:
+    """Writes data, plot and page below `.zero/openings`, and returns their folder.
+
+    Raises:
+      StorageError: a file cannot be written.
+    """
+    folder = home / STATE_FOLDER / OPENINGS_DIR / openings.lineage
+    write_atomic(folder / OPENINGS_FILE, canonical_json(openings))
+    write_atomic(folder / PLOT_FILE, openings_png(openings))
+    write_atomic(folder / PAGE_FILE, openings_page(openings).encode())
+    return folder
+
+
+def openings_png(openings: Openings) -> bytes:
+    """Share of each sequence over the generations as a PNG, a panel for each kind."""
+    kinds = [kind for kind in ("opening", "corner") if any(each.kind == kind for each in openings.frequencies)]
+    figure = Figure((WIDTH * len(kinds), HEIGHT), dpi=DPI, layout="constrained")
+    panels = figure.subplots(1, len(kinds), squeeze=False)[0]
+    for kind, axes in zip(kinds, panels, strict=True):
+        for each in openings.frequencies:
+            if each.kind == kind:
+                shares = [100 * share for share in each.shares]
+                axes.plot(openings.generations, shares, marker="o", ms=2, lw=1, label=each.names)
+        axes.set(title=f"{kind}s", xlabel="generation", ylabel="share (%)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=5)
+    figure.suptitle(openings.lineage, fontsize=11)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", metadata={"Software": None})
+    return file.getvalue()
+
+
+def openings_page(openings: Openings) -> str:
+    """A page of small boards, which needs no other file."""
+    rules = rules_of(openings.game)
+    name, newest = html.escape(openings.lineage), openings.generations[-1]
+    parts = [PAGE_HEAD.format(name=name)]
+    for kind in ("opening", "corner"):
+        rows = [each for each in openings.frequencies if each.kind == kind]
+        if rows:
+            parts.append(f"<h2>{kind.capitalize()}s</h2>\n<div class=boards>\n")
+            parts += [_figure(rules, each, newest) for each in rows]
+            parts.append("</div>\n")
+    games = sum(openings.num_games)
+    parts.append(f"<p>{games} games of self-play in {len(openings.generations)} generations.</p>\n</body></html>\n")
+    return "".join(parts)
+
+
+def board_svg(rules: Rules, moves: Iterable[tuple[int, int]], label: str) -> str:
+    """A board with numbered stones as SVG."""
+    rows, columns = rules.rows, rules.columns
+    width, height = CELL * (columns + 1), CELL * (rows + 1)
+    lines = [f"M{CELL} {CELL * (y + 1)}H{CELL * columns}" for y in range(rows)]
+    lines += [f"M{CELL * (x + 1)} {CELL}V{CELL * rows}" for x in range(columns)]
+    parts = [
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}">'
+        f'<rect width="{width}" height="{height}" fill="#dcb35c"/><path d="{"".join(lines)}" stroke="#5b4213"/>'
+    ]
+    for number, (colour, action) in enumerate(moves, 1):
+        if action >= rules.num_points:
+            continue  # a pass
+        y, x = divmod(action, columns)
+        fill, text = ("#111", "#fff") if colour == 0 else ("#fff", "#111")
+        cx, cy = CELL * (x + 1), CELL * (y + 1)
+        parts.append(
+            f'<circle cx="{cx}" cy="{cy}" r="{CELL * 0.46:.1f}" fill="{fill}" stroke="#111"/>'
+            f'<text x="{cx}" y="{cy + CELL * 0.22:.1f}" font-size="{CELL * 0.6:.1f}" fill="{text}" '
+            f'text-anchor="middle">{number}</text>'
+        )
+    return "".join([*parts, "</svg>"])
+
+
+def _figure(rules: Rules, each: Frequency, newest: int) -> str:
+    text = (
+        f"first in generation {each.first}, most often in {each.peak} ({max(each.shares):.1%}), "
+        f"in {newest}: {each.shares[-1]:.1%}"
+    )
+    board = board_svg(rules, each.moves, each.names)
+    return f"<figure>{board}<figcaption><b>{html.escape(each.names)}</b><br>{text}</figcaption></figure>\n"
+
+
+PAGE_HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Openings of {name}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.4 system-ui, sans-serif; margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; }}
+.boards {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 1rem; }}
+figure {{ margin: 0; }}
+svg {{ width: 100%; display: block; }}
+figcaption {{ font-size: 0.85rem; }}
+</style></head><body>
+<h1>Openings of {name}</h1>
+<p>The most frequent first moves of its self-play, up to the symmetries of the board. Corners: the first moves in a
+corner, seen as the upper left one; the first stone counts as Black's.</p>
+"""
