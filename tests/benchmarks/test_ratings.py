@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from benchmarks import ratings
@@ -51,8 +52,8 @@ def test_a_picture_of_two_ladders(tmp_path: Path) -> None:
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def ratings_app() -> "ratings.typer.Typer":
-    app = ratings.typer.Typer()
+def ratings_app() -> typer.Typer:
+    app = typer.Typer()
     app.command()(ratings.main)
     return app
 

@@ -33,8 +33,27 @@ def games_of(*texts: str) -> GameColumns:
     games = []
     for number, text in enumerate(texts):
         actions = [name_to_action(RULES, name) for name in text.split()]
-        strings = ["", "", "", "", "B+R"]
-        games.append(ImportedGame("d" * 64, number, "f", 1, actions, 1, 0.0, "resignation", *strings, 7.0, "", "", ""))
+        games.append(
+            ImportedGame(
+                digest="d" * 64,
+                number=number,
+                file="f",
+                game=1,
+                actions=actions,
+                outcome=1,
+                margin=0.0,
+                end="resignation",
+                black="",
+                white="",
+                black_rating="",
+                white_rating="",
+                result="B+R",
+                komi=7.0,
+                rules="",
+                date="",
+                place="",
+            )
+        )
     return columns_of(RULES, games, 0)
 
 
@@ -66,7 +85,11 @@ def test_a_corner_with_too_few_moves_does_not_count() -> None:
 
 def test_the_most_frequent_have_the_highest_mean_share() -> None:
     a, b, c = (((0, action),) for action in (1, 2, 3))
-    tables = [Counter({a: 3, b: 1}), Counter({b: 10, c: 10}), Counter({b: 1, c: 3})]
+    tables: list[Counter[tuple[tuple[int, int], ...]]] = [
+        Counter({a: 3, b: 1}),
+        Counter({b: 10, c: 10}),
+        Counter({b: 1, c: 3}),
+    ]
     found = most_frequent(RULES, "opening", tables, [1, 2, 4], 2)
     assert [each.moves for each in found] == [c, b], "1.25 and 1.0 of 3"
     of_c = next(each for each in found if each.moves == c)

@@ -124,9 +124,7 @@ def write_comparison(home: Path, comparison: Comparison) -> Path:
     Raises:
       StorageError: a file cannot be written.
     """
-    key = sha256_bytes(canonical_json(sorted((each.lineage, each.generation) for each in comparison.networks)))[
-        :KEY_DIGITS
-    ]
+    key = sha256_bytes(canonical_json({each.lineage: each.generation for each in comparison.networks}))[:KEY_DIGITS]
     folder = home / STATE_FOLDER / COMPARISONS_DIR / key
     write_atomic(folder / COMPARISON_FILE, canonical_json(comparison))
     write_atomic(folder / PLOT_FILE, comparison_png(comparison))
