@@ -54,10 +54,13 @@ def ratings_png(ladders: Sequence[Ladder]) -> bytes:
         grid = np.linspace(begin, end, GRID_POINTS)
         rows = np.array([np.interp(grid, hours, elo) for hours, elo in curves])
         axes.fill_between(grid, rows.min(axis=0), rows.max(axis=0), color="C7", alpha=0.2, lw=0)
-    opponents = {row.entry.name: row.elo for ladder in ladders for row in ladder.rows if row.entry.kind != "network"}
-    for name, rating in sorted(opponents.items(), key=lambda item: item[1]):
+    # A random player has another rating in each ladder, far from all others.
+    shown = [row for ladder in ladders for row in ladder.rows if row.entry.kind not in ("network", "random")]
+    opponents = {row.entry.name: row.elo for row in shown}
+    for number, (name, rating) in enumerate(sorted(opponents.items(), key=lambda item: -item[1])):
         axes.axhline(rating, color="black", lw=0.8, ls="--")
-        axes.annotate(name, (1.0, rating), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
+        place, side = ("axes fraction", "data"), "top" if number % 2 else "bottom"
+        axes.annotate(name, (0.01, rating), xycoords=place, ha="left", va=side, fontsize=7)
     axes.set(xlabel="hours of generations", ylabel="rating (95 % interval)", xlim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, loc="lower right")
