@@ -18,8 +18,10 @@ story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel
 
 .PHONY: help setup generation campaign up down status bench drill faults test rules bounds check format clean
 
-help: ## show this list
+help: ## show where the project stands, and this list
 	@echo 'Trains AlphaGo Zero players. Every generation can be rebuilt bit for bit and audited.'
+	@echo
+	@if [ -e .venv/zero-stamp ]; then $(python) -m zero; else echo 'Nothing is installed yet. First: make generation'; fi
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
@@ -36,13 +38,13 @@ generation: up ## make one generation of LINEAGE: play, train, gate, record (cre
 	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
 	@echo 'Watching the run. Ctrl-C stops watching; `make down` cancels the run.'
 	@$(watch) zero-generation --param 'lineage="$(LINEAGE)"' --watch | $(story)
-	@$(run) zero status $(LINEAGE)
+	@echo; $(run) zero status --last $(LINEAGE)
 
 campaign: up ## make N generations of LINEAGE in a row
 	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
 	@echo 'Watching the run. Ctrl-C stops watching; `make down` cancels the run.'
 	@$(watch) zero-campaign --param 'lineage="$(LINEAGE)"' --param num_generations=$(N) --watch | $(story)
-	@$(run) zero status $(LINEAGE)
+	@echo; $(run) zero status --last $(LINEAGE)
 
 status: setup ## show the servers and the state of each lineage
 	@$(local) status; true
