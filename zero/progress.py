@@ -55,7 +55,8 @@ def progress_of(stage: str, unit: str, stream: TextIO | None = None) -> Iterator
         redirect_stdout=sys.stdout.isatty(),
         speed_estimate_period=ESTIMATE_SECONDS,
     ) as bar:
-        task = bar.tasks[bar.add_task(stage, total=None)]
+        bar.add_task(stage, total=None)
+        task = bar.tasks[0]
         write_line = (lambda: None) if sys.stderr.isatty() else _line_writer(task, unit)
 
         def report(done: int, total: int) -> None:
