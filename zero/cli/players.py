@@ -241,7 +241,10 @@ def compare(
 
 @app.command(rich_help_panel=PLAYERS)
 def curves(
-    lineages: Annotated[list[str], typer.Argument(metavar="LINEAGE...", help="Names of lineages.")],
+    lineages: Annotated[
+        list[str],
+        typer.Argument(metavar="LINEAGE...", help="Names of lineages.", autocompletion=complete_lineage),
+    ],
     over: Annotated[Literal["hours", "games", "generations"], typer.Option(help="Horizontal axis.")] = "hours",
     simulations: Annotated[
         int | None, typer.Option(min=0, help="Simulations of the rated champions; by default the most frequent number.")

@@ -25,27 +25,32 @@ def overview_lines(home: Path) -> list[str]:
     """The lineages, the servers that answer, and the next commands."""
     zero, names = zero_command(), lineages(home)
     shipped = (f"{zero} play shipped:go9", "play 9x9 Go now, against a player that is included")
-    commands = (f"{zero} --help", "all commands")
+    page, commands = (f"{zero} web", "play and look at games in the browser"), (f"{zero} --help", "all commands")
     if not names and not (home / PARAMS_FILE).exists():
         here = ("cd PROJECT", f"change into the project's folder, which has a {PARAMS_FILE}, or set ZERO_HOME")
         return [f"{home} is not a project: it has no {PARAMS_FILE}", *_steps(here, shipped, commands)]
     if not names:
         first = ("make generation", "start the servers, create the lineage go9, make its first generation")
-        return [f"project {home}: no lineage yet", *_steps(first, shipped, commands)]
+        return [f"project {home}: no lineage yet", *_steps(first, page, shipped, commands)]
     newest = max(names, key=lambda name: (workspace_dir(home, name) / LEDGER_FILE).stat().st_mtime)
     writers = {name: writer for name in names if (writer := writer_of(workspace_dir(home, name)))}
     following = (f"make generation LINEAGE={newest}", "make the next generation")
     if newest in writers:
         following = (f"{zero} stop {newest}", "end its campaign after the current generation")
+    addresses = answering_servers(home)
     return [
         f"project {home}",
         "",
         *_table([HEADINGS, *(_row(home, name) for name in names)]),
         *(f"process {writer} is writing {name} now" for name, writer in writers.items()),
         "",
-        *_server_lines(home),
+        *(
+            _table([(SERVER_NAMES[name], address) for name, address in addresses.items()])
+            or ["the servers do not run; `make up` starts them"]
+        ),
         *_steps(
             following,
+            *([] if "web" in addresses else [page]),
             (f"{zero} play {newest}", "play against it"),
             (f"{zero} status {newest}", "all decisions, costs and warnings"),
             commands,
@@ -95,12 +100,6 @@ def answering_servers(home: Path) -> dict[str, str]:
             continue
         found[name] = address
     return found
-
-
-def _server_lines(home: Path) -> list[str]:
-    addresses = answering_servers(home)
-    lines = _table([(SERVER_NAMES[name], address) for name, address in addresses.items()])
-    return lines or ["the servers do not run; `make up` starts them"]
 
 
 def _row(home: Path, lineage: str) -> tuple[str, str, str, str]:
