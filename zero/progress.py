@@ -57,11 +57,12 @@ def progress_of(stage: str, unit: str, stream: TextIO | None = None) -> Iterator
     ) as bar:
         bar.add_task(stage, total=None)
         task = bar.tasks[0]
-        write_line = (lambda: None) if sys.stderr.isatty() else _line_writer(task, unit)
+        write_line = None if sys.stderr.isatty() else _line_writer(task, unit)
 
         def report(done: int, total: int) -> None:
             bar.update(task.id, completed=done, total=total)
-            write_line()
+            if write_line:
+                write_line()
 
         yield report
 
