@@ -26,9 +26,17 @@ NOT_WRITABLE = {
 """Remedies for the errors that any write can raise."""
 
 
+class StderrHandler(logging.Handler):
+    """Writes log lines to the present standard error, which a progress bar replaces while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a line."""
+        print(self.format(record), file=sys.stderr)
+
+
 def main() -> Any:
     """Runs the command. An error that a user can cause is one line on standard error and exit status 1."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[StderrHandler()])
     try:
         app()
     except ZeroError as error:
