@@ -61,7 +61,10 @@ def commands_page() -> str:
             text = text.replace(HELP_OPTION, "").replace("**Options**:\n\n\n", "")
             panel = str(command.rich_help_panel)
             panels[panel] = panels.get(panel, "") + text
-    page = f"# Commands\n\n{group.help}\n\n" + "".join(f"## {panel}\n\n{text}" for panel, text in panels.items())
+    records = filter(None, (option.get_help_record(context) for option in group.get_params(context)))
+    options = "".join(f"* `{names}`: {text}\n" for names, text in records)
+    page = f"# Commands\n\n{group.help}\n\n**Options**:\n\n{options}\n"
+    page += "".join(f"## {panel}\n\n{text}" for panel, text in panels.items())
     return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", page)
 
 
