@@ -237,6 +237,42 @@ def compare(
 
 
 @app.command(rich_help_panel=PLAYERS)
+def curves(
+    lineages: Annotated[list[str], typer.Argument(metavar="LINEAGE...", help="Names of lineages.")],
+    over: Annotated[Literal["hours", "games", "generations"], typer.Option(help="Horizontal axis.")] = "hours",
+    simulations: Annotated[
+        int | None, typer.Option(min=0, help="Simulations of the rated champions; by default the most frequent number.")
+    ] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="Dataset whose test split is predicted, instead of each lineage's own.")
+    ] = None,
+    spread: Annotated[
+        bool, typer.Option("--range", help="Draw the range over the lineages, for several seeds.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Draws rating, accuracy of moves and error of outcomes over a training, as in figure 3 of the paper.
+
+    Ratings are those of `zero elo`. Held-out games are the test split of a dataset, games of GNU Go on 9x9, or else the
+    self-play of the next generation; what `zero evaluate` has not computed yet is computed.
+    """
+    from rich.console import Console
+
+    from zero.evaluation.curves import curves_table, lineage_curves, write_curves
+    from zero.progress import progress_of
+
+    home = home_dir()
+    with progress_of("curves", "networks") as progress:
+        found = lineage_curves(home, lineages, simulations, dataset, progress)
+    folder = write_curves(home, found, over, spread)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    Console().print(curves_table(found))
+    typer.echo(f"data and picture: {folder}")
+
+
+@app.command(rich_help_panel=PLAYERS)
 def tune(
     player: Annotated[str, typer.Argument(help="A network that searches, such as `go9` or `go9,simulations=100`.")],
     parameter: Annotated[str, typer.Argument(help="c_puct (PUCT root) or value_scale (Gumbel root).")],
