@@ -37,7 +37,7 @@ def on_config(config: MkDocsConfig) -> None:
 def on_files(files: Files, config: MkDocsConfig) -> None:
     """Adds the results and the pages that are made from the code."""
     files.append(File.generated(config, "results.md", content=(ROOT / "RESULTS.md").read_text()))
-    files.append(File.generated(config, "commands.md", content=commands_page()))
+    files.append(File.generated(config, "all-commands.md", content=commands_page()))
     files.append(File.generated(config, "all-parameters.md", content=parameters_page()))
 
 
@@ -63,7 +63,7 @@ def commands_page() -> str:
             panels[panel] = panels.get(panel, "") + text
     records = filter(None, (option.get_help_record(context) for option in group.get_params(context)))
     options = "".join(f"* `{names}`: {text}\n" for names, text in records)
-    page = f"# Commands\n\n{group.help}\n\n**Options**:\n\n{options}\n"
+    page = f"# All commands\n\n{group.help}\n\n**Options**:\n\n{options}\n"
     page += "".join(f"## {panel}\n\n{text}" for panel, text in panels.items())
     return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", page)
 

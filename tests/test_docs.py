@@ -68,7 +68,7 @@ def test_site_loads_nothing_from_another_host(site: Path) -> None:
 
 
 def test_site_explains_every_command_and_parameter(site: Path) -> None:
-    anchors = _Loads((site / "commands" / "index.html").read_text()).anchors
+    anchors = _Loads((site / "all-commands" / "index.html").read_text()).anchors
     assert {f"zero-{name}" for name, command in COMMANDS.items() if not command.hidden} <= anchors
     assert "zero-worker" not in anchors
     assert (
