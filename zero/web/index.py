@@ -216,6 +216,15 @@ class GameIndex:
         found = self._use(lambda db: db.execute(SELECT_GAMES + where, (kind, lineage, generation, game)).fetchone())
         return _row(*found) if found else None
 
+    def neighbours(self, row: GameRow) -> tuple[int | None, int | None]:
+        """Numbers of the games before and after one, of the same generation and kind."""
+        query = (
+            "SELECT max(game) FILTER (WHERE game < ?4), min(game) FILTER (WHERE game > ?4) FROM games"
+            " WHERE (kind, lineage, generation) = (?1, ?2, ?3)"
+        )
+        before, after = self._use(lambda database: database.execute(query, row[:4]).fetchone())
+        return before, after
+
     def lineages(self) -> list[Lineage]:
         """The lineages with games, by name."""
         query = (
