@@ -1,4 +1,4 @@
-"""The recorded games in the web page's JSON interface: the list, the replay of a game, its SGF, and the network's prior.
+"""The recorded games in the web page's JSON interface: the list, the replay, SGF, and the network's prior.
 
 | path | answer |
 |---|---|
@@ -266,8 +266,8 @@ class RecordedGames:
                 weights = weights_of(generation, sha256)
             if weights is None:
                 raise StorageError(
-                    f"network {sha256[:12]} is not on this machine, so its prior is unknown; run `dvc pull` in a folder "
-                    f"made by `zero checkout {generation.tag}`"
+                    f"network {sha256[:12]} is not on this machine, so it gives no prior; run `dvc pull` in a "
+                    f"folder made by `zero checkout {generation.tag}`"
                 )
             here = local_profile(profile, num_cores(), "cpu", "fp32")
             prepare_torch(here, here.selfplay_threads)

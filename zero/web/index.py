@@ -76,7 +76,7 @@ NAME_OF = (
 SELECT_GAMES = (
     "SELECT g.kind, g.lineage, g.generation, g.game, g.moves, g.result, g.margin, g.end, b.digest, w.digest,"
     f" {NAME_OF.format('b')}, {NAME_OF.format('w')}, g.never_resigns, g.wrong_resignation, g.opening, hex(g.actions),"
-    " g.repeats, s.digest, g.path, g.shard_row, n.commit_id FROM games g JOIN digests b ON b.id = g.black"
+    " g.repeats, s.digest, g.path, g.shard_row, n.commit_id FROM ({games}) g JOIN digests b ON b.id = g.black"
     " JOIN digests w ON w.id = g.white JOIN digests s ON s.id = g.shard"
     " JOIN generations n ON (n.lineage, n.generation) = (g.lineage, g.generation)"
 )
@@ -201,7 +201,8 @@ class GameIndex:
 
         def read(database: sqlite3.Connection) -> tuple[int, list[GameRow]]:
             (total,) = database.execute(f"SELECT count(*) FROM games g{where}", values).fetchone()
-            page = f"{SELECT_GAMES}{where}{ORDER} LIMIT ? OFFSET ?"
+            # The rows before the page are skipped before the joins.
+            page = SELECT_GAMES.format(games=f"SELECT * FROM games g{where}{ORDER} LIMIT ? OFFSET ?") + ORDER
             return total, [_row(*each) for each in database.execute(page, (*values, limit, offset))]
 
         return self._use(read)
@@ -212,8 +213,9 @@ class GameIndex:
         Raises:
           StorageError: the index cannot be read or written.
         """
-        where = " WHERE (g.kind, g.lineage, g.generation, g.game) = (?, ?, ?, ?)"
-        found = self._use(lambda db: db.execute(SELECT_GAMES + where, (kind, lineage, generation, game)).fetchone())
+        where = "SELECT * FROM games WHERE (kind, lineage, generation, game) = (?, ?, ?, ?)"
+        query, values = SELECT_GAMES.format(games=where), (kind, lineage, generation, game)
+        found = self._use(lambda database: database.execute(query, values).fetchone())
         return _row(*found) if found else None
 
     def neighbours(self, row: GameRow) -> tuple[int | None, int | None]:
