@@ -11,6 +11,7 @@
 A recorded value is for the player to move. The replay has each value also for Black.
 """
 
+import re
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
@@ -215,8 +216,8 @@ class RecordedGames:
           StorageError: the network is not on this machine, or damaged.
         """
         recorded = self._read(row)
-        if not move.isascii() or not move.isdigit() or int(move[:10]) >= row.moves:
-            raise ParamsError(f"move={move!r} is not a move of this game; give 0 to {row.moves - 1}")
+        if not re.fullmatch("[0-9]{1,9}", move) or int(move) >= row.moves:
+            raise ParamsError(f"move={move[:20]!r} is not a move of this game; give 0 to {row.moves - 1}")
         with self._network_lock:
             found = self._evaluate(row, recorded, int(move))
         sha256, name = (row.black, row.black_name) if found.to_play > 0 else (row.white, row.white_name)
