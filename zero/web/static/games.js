@@ -275,7 +275,12 @@ class GameList {
   }
 
   row(number, game) {
-    const cells = COLUMNS.map(({ className, cell }) => el("td", { class: className }, game ? cell(game, this) : "…"));
+    // A game that is not here yet has a link too, so that the keyboard can stay on it.
+    const waiting = ({ className }) =>
+      className === "game" ? el("a", { role: "link", "aria-disabled": "true", tabindex: "-1" }, "…") : "…";
+    const cells = COLUMNS.map((column) =>
+      el("td", { class: column.className }, game ? column.cell(game, this) : waiting(column)),
+    );
     return el("tr", { "aria-rowindex": String(number + 2), class: game?.wrong_resignation ? "wrong" : null }, cells);
   }
 
