@@ -11,15 +11,18 @@ import pytest
 from starlette.applications import Starlette
 
 from tests.made_games import MADE_SIMULATIONS
-from tests.web.made_record import PARAMS, RULES, WEIGHTS, MadeLineage, games, network
+from tests.web.made_record import PARAMS, RULES, WEIGHTS, MadeLineage, file_ref, games, network
 from zero.data.records import GameColumns, read_records
 from zero.data.sgf import read_sgf
 from zero.games.planes import write_sample
 from zero.games.position import BLACK, NUM_PLANES, new_history, new_position
 from zero.games.rules import legal_mask
 from zero.network.inference import new_evaluator
-from zero.storage.files import sha256_bytes
-from zero.storage.manifests import GameRecord
+from zero.players.networks import weights_of
+from zero.record.generation import in_progress
+from zero.storage.files import sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import GENERATION_FILE
+from zero.storage.manifests import Champion, GameRecord, GenerationId
 from zero.web import games as games_module
 from zero.web.app import WebSettings, new_app
 
@@ -230,6 +233,19 @@ def test_missing_and_damaged_data_has_a_remedy(tmp_path: Path) -> None:
     weights.unlink()
     found = error_of(app, "/api/games/gating/made/1/0/prior?move=0", 400)
     assert found == f"network {sha256_bytes(network(1))[:12]} is not on this machine, so it gives no prior; {remedy}"
+
+
+def test_the_network_that_plays_with_overlap_is_found(tmp_path: Path) -> None:
+    """It is in a folder of its own inside the champion's."""
+    for folder, number in (("state/champion", 0), ("state/champion/selfplay", 1)):
+        weights = file_ref(WEIGHTS, network(number))
+        write_manifest(tmp_path / folder, Champion(generation=number, network=PARAMS.network, weights=weights))
+        write_atomic(tmp_path / folder / WEIGHTS, network(number))
+    write_manifest(tmp_path, GenerationId(lineage="made", number=2, resign_threshold=-1.0), GENERATION_FILE)
+    generation = in_progress(tmp_path)
+    for number in (0, 1):
+        assert weights_of(generation, sha256_bytes(network(number))) == network(number)
+    assert weights_of(generation, sha256_bytes(network(2))) is None
 
 
 def test_a_game_is_read_once_for_many_requests(recorded, monkeypatch: pytest.MonkeyPatch) -> None:

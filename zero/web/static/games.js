@@ -24,6 +24,11 @@ export function scoreText({ result, margin, end }) {
   return `${result}+${end === "resignation" ? "R" : margin ? Math.abs(margin) : ""}`.replace(/\+$/, "");
 }
 
+/** A number with a noun, such as "1 game". */
+export function counted(number, noun) {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}
+
 export function gameHref({ kind, lineage, generation, game }) {
   return `#/games/${kind}/${lineage}/${generation}/${game}`;
 }
@@ -220,12 +225,11 @@ class GameList {
   show({ total, index }) {
     this.total = total;
     this.table.setAttribute("aria-rowcount", String(total + 1));
-    const games = total === 1 ? "1 game" : `${total.toLocaleString("en")} games`;
-    const reading = index.pending ? `; ${index.pending} generations are being read …` : "";
-    this.count.textContent = games + reading;
+    const reading = index.pending ? `; ${counted(index.pending, "generation")} still to read …` : "";
+    this.count.textContent = counted(total, "game") + reading;
     this.missing.hidden = !index.notes.length;
     this.missing.replaceChildren(
-      el("summary", {}, `The games of ${index.notes.length} generations are incomplete here`),
+      el("summary", {}, `Games are missing here: ${counted(index.notes.length, "generation")}`),
       el("ul", {}, index.notes.map((note) => el("li", {}, note))),
     );
     const removable = [["opening", "first moves"], ["actions", "the same moves as"]].filter(([name]) => this.query.get(name));
@@ -278,9 +282,10 @@ class GameList {
     // A game that is not here yet has a link too, so that the keyboard can stay on it.
     const waiting = ({ className }) =>
       className === "game" ? el("a", { role: "link", "aria-disabled": "true", tabindex: "-1" }, "…") : "…";
-    const cells = COLUMNS.map((column) =>
-      el("td", { class: column.className }, game ? column.cell(game, this) : waiting(column)),
-    );
+    const cells = COLUMNS.map((column) => {
+      const content = game ? column.cell(game, this) : waiting(column);
+      return el("td", { class: column.className, title: typeof content === "string" ? content : null }, content);
+    });
     return el("tr", { "aria-rowindex": String(number + 2), class: game?.wrong_resignation ? "wrong" : null }, cells);
   }
 

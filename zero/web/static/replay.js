@@ -2,7 +2,7 @@
 
 import { announce, api, el } from "./app.js";
 import { Board } from "./board.js";
-import { networkName } from "./games.js";
+import { counted, networkName } from "./games.js";
 
 const PLAY_MS = 700; // between two moves of the automatic replay
 const PRIOR_MS = 150; // waits this long before it requests a prior, so that a moving slider requests only the last one
@@ -132,7 +132,7 @@ class Replay {
       `Black ${player("black")}, White ${player("white")}: `, el("strong", {}, game.score),
       ` after ${game.moves} moves (${game.end}). ${title} ${board.rows}×${board.columns}${rules}. `,
       badges.map(([text, className]) => [el("span", { class: `badge ${className}` }, text), " "]),
-      same > 0 && el("a", { href: `#/games?actions=${game.actions}` }, `${same} other games have the same moves`),
+      same > 0 && el("a", { href: `#/games?actions=${game.actions}` }, `${counted(same, "other game")} with the same moves`),
     );
   }
 
@@ -300,7 +300,7 @@ class Replay {
     });
     const key = el("p", { class: "muted curve-key" },
       el("span", { class: "key root" }), " root of the search ", el("span", { class: "key best" }), " most visited move; for Black, +1 is a win",
-      this.resignsAt >= 0 && `. ▼ the threshold ${this.data.resign_threshold} would have ended the game`,
+      this.resignsAt >= 0 && `. ▼ the threshold ${signed(this.data.resign_threshold)} would have ended the game`,
     );
     return el("div", {}, curve, key);
   }
