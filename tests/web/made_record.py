@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from hashlib import md5
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -43,7 +44,7 @@ def network(number: int) -> bytes:
     return weights_bytes(new_network(PARAMS.network, PARAMS.game, number))
 
 
-def games(num_games: int, seed: int, first_game: int = 0, **fields: object) -> list[GameRecord]:
+def games(num_games: int, seed: int, first_game: int = 0, **fields: Any) -> list[GameRecord]:
     """Calibration games of random moves; `fields` change the rest."""
     return [each._replace(**fields) for each in made_records(RULES, num_games, seed, first_game)]
 

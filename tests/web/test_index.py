@@ -8,12 +8,12 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.end_to_end.project import git
+from tests.made_games import plain_record
 from tests.web.made_record import RULES, MadeLineage, games, network
-from zero.data.records import GameColumns, read_records, write_records
+from zero.data.records import GameColumns, read_records, read_summaries, write_records
 from zero.errors import StorageError
 from zero.evaluation import openings
 from zero.games.coordinates import action_to_name
@@ -169,8 +169,7 @@ def test_openings_are_those_of_the_command() -> None:
 
 
 def test_a_short_game_has_no_opening() -> None:
-    long, short = games(1, 9)[0], games(1, 10)[0]
-    short = GameRecord(*(values[:3] if isinstance(values, np.ndarray) else values for values in short))
+    short, long = plain_record([1, 2, 3], RULES.num_actions), games(1, 9)[0]
     found = openings_of(RULES, read_records(write_records([short, long]), "made"))
     assert found[0] is None and found[1]
 
@@ -179,11 +178,10 @@ def test_a_short_game_has_no_opening() -> None:
 def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts the shards that are read, by name."""
     counts: Counter[str] = Counter()
-    original = index_module.read_summaries
 
     def counted(data: bytes, source: str) -> GameColumns:
         counts[source] += 1
-        return original(data, source)
+        return read_summaries(data, source)
 
     monkeypatch.setattr(index_module, "read_summaries", counted)
     return counts
