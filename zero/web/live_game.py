@@ -262,6 +262,23 @@ class LiveGame:
             head = SgfHead("a game on the page of zero", self.name, seats["black"].title, seats["white"].title, "")
             return moves_to_sgf(rules, head, board.actions, winner, board.margin(), end)
 
+    def position(self, num_moves: int) -> dict[str, Any]:
+        """The stones after the first moves of the game, to look back.
+
+        Raises:
+          MoveError: the game has fewer moves.
+        """
+        with self._changed:
+            rules, actions = self._rules, self._board.actions
+        if not 0 <= num_moves <= len(actions):
+            raise MoveError(f"the game has {len(actions)} moves, not {num_moves}")
+        board = Board(rules, actions[:num_moves])
+        return {
+            "moves": num_moves,
+            "stones": board.stones.tolist(),
+            "last": actions[num_moves - 1] if num_moves else None,
+        }
+
     def score(self) -> dict[str, Any]:
         """The areas as the board is now.
 

@@ -5,6 +5,7 @@
 | `GET /api/sessions` | the open games |
 | `POST /api/sessions` | starts a game, see `NewGame` |
 | `GET /api/sessions/ID` | its state and newest analysis |
+| `GET /api/sessions/ID/positions/N` | the stones after N moves |
 | `GET /api/sessions/ID/events` | server-sent events `state`, `analysis`, `hint`, `closed` |
 | `GET /api/sessions/ID/sgf` | the game as an SGF file |
 | `POST /api/sessions/ID/play` | plays `{"action": 40, "moves": 2}`; `moves` on the page are optional |
@@ -215,6 +216,9 @@ def routes(sessions: Sessions) -> list[Route]:
         events = game_of(request).events
         return JSONResponse({"state": events.newest("state"), "analysis": events.newest("analysis")})
 
+    def position(request: Request) -> Response:
+        return JSONResponse(game_of(request).position(request.path_params["moves"]))
+
     def events(request: Request) -> Response:
         return StreamingResponse(
             game_of(request).events.stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
@@ -245,6 +249,7 @@ def routes(sessions: Sessions) -> list[Route]:
         Route("/api/sessions", listed, methods=["GET"]),
         Route("/api/sessions", opened, methods=["POST"]),
         Route("/api/sessions/{name}", shown),
+        Route("/api/sessions/{name}/positions/{moves:int}", position),
         Route("/api/sessions/{name}/events", events),
         Route("/api/sessions/{name}/sgf", saved),
         command("play", Move, lambda game, move: game.play(move.action, move.moves)),
