@@ -6,16 +6,19 @@ record lacks, or this version of the program cannot read, is None. The page (`st
 """
 
 import csv
+import html
 import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
 import numpy as np
 
+from zero.config.params import PARAMS_FILE
 from zero.data.records import GameColumns, concatenate, read_records
 from zero.errors import LineageError
 from zero.evaluation.openings import most_frequent, openings_of
@@ -32,14 +35,48 @@ from zero.network.health import (
 )
 from zero.record.costs import GenerationCosts
 from zero.record.generation import Generation
-from zero.record.ledger import line_digest
+from zero.record.history import TAG_PATTERN
+from zero.record.ledger import NAME_PATTERN, line_digest
+from zero.record.lineages import ProjectRecord, workspace_generations
 from zero.record.metrics import Resignation
+from zero.record.objects import CommittedFiles
 from zero.record.provenance import attestation_digest
-from zero.storage.layout import GAMES_DIR, MATCH_DIR, TRAINING_CURVE, TRAINING_METRICS
+from zero.storage.layout import GAMES_DIR, LEDGER_FILE, MATCH_DIR, TRAINING_CURVE, TRAINING_METRICS, workspace_dir
 from zero.storage.manifests import GameSet, LedgerEntry, Manifest, PromotionDecision
+from zero.web.assets import STATIC_DIR, inlined_modules, vega_bundle
 
 OPENING_MOVES, OPENINGS = 4, 8
 """Moves of an opening, and number of openings in a report."""
+TRAINING_VALUES = (
+    *("step", "loss", "policy_loss", "value_loss", "constant_value_loss", "saturated_values", "value_deviation"),
+    *("policy_accuracy", "policy_entropy", "learning_rate", "window_games"),
+)
+"""Numbers of metrics/training.json that a report has."""
+REPORT_MODULES = ("report.js", "charts.js", "board.js", "app.js")
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>{style}</style>
+<script type="importmap">{modules}</script>
+</head>
+<body>
+<main id="report"></main>
+<noscript><p class="error">This report needs JavaScript.</p></noscript>
+<script type="application/json" id="data">{data}</script>
+<script type="module">{vega}</script>
+<script type="module">
+import {{ render }} from "zero/report.js";
+render(document.getElementById("report"), JSON.parse(document.getElementById("data").textContent));
+</script>
+</body>
+</html>
+"""
 Kind = Literal["start", "decision", "rollback", "branch"]
 Outcome = Literal["B", "W", "D"]
 
@@ -192,7 +229,7 @@ def generation_report(home: Path, generations: Sequence[Generation], number: int
     numbers = [each.number for each in generations]
     if number not in numbers:
         raise LineageError(
-            f"lineage {generations[0].lineage} has no generation {number}; it has {numbers[0]} to {numbers[-1]}"
+            f"unknown generation {number} of lineage {generations[0].lineage}; it has {numbers[0]} to {numbers[-1]}"
         )
     index = numbers.index(number)
     generation, previous = generations[index], generations[index - 1] if index else None
@@ -228,6 +265,58 @@ def generation_report(home: Path, generations: Sequence[Generation], number: int
     )
 
 
+def report_of(home: Path, target: str) -> GenerationReport:
+    """The report of a generation, given by its tag; of a lineage its newest one.
+
+    Raises:
+      LineageError: the lineage or generation is unknown.
+      StorageError: a file of the generation is corrupt.
+    """
+    if TAG_PATTERN.match(target):
+        lineage, _, name = target.partition("/gen-")
+        number = int(name)
+    elif NAME_PATTERN.match(target):
+        lineage, number = target, None
+    else:
+        raise LineageError(f"unknown generation {target!r}; `git tag --list '*/gen-*'` lists the known ones")
+    with open_generations(home, lineage) as generations:
+        return generation_report(home, generations, generations[-1].number if number is None else number)
+
+
+@contextmanager
+def open_generations(home: Path, lineage: str) -> Iterator[list[Generation]]:
+    """The recorded generations of a lineage, oldest first, from its workspace or else from the project's git.
+
+    Raises:
+      LineageError: the lineage is unknown, or its ledger is broken.
+    """
+    workspace = workspace_dir(home, lineage)
+    if NAME_PATTERN.match(lineage) and (workspace / LEDGER_FILE).exists():
+        with workspace_generations(workspace) as generations:
+            # `zero advance` writes the line of the ledger before the commit and the tag.
+            yield [each for each in generations if each.file(PARAMS_FILE) is not None]
+    else:
+        with ProjectRecord(home) as record:
+            yield [each for each in record.generations(lineage) if each.entry is not None]
+
+
+def report_html(report: GenerationReport) -> bytes:
+    """A report as one HTML file that needs no other file.
+
+    Raises:
+      StorageError: the cache folder cannot be written.
+    """
+    page = PAGE.format(
+        title=html.escape(report.tag),
+        style=(STATIC_DIR / "style.css").read_text(),
+        modules=inlined_modules(*REPORT_MODULES),
+        # Within a script element no text ends the element without this character.
+        data=report.model_dump_json().replace("<", "\\u003c"),
+        vega=vega_bundle().read_text().replace("</script", "<\\/script"),
+    )
+    return page.encode()
+
+
 def recorded_entry(generation: Generation) -> LedgerEntry:
     """The ledger entry of a generation.
 
@@ -252,34 +341,18 @@ def numbers_of(generation: Generation) -> Numbers:
         match, selfplay, costs = entry.decision.match, generation.selfplay_metrics, generation.costs
         values |= {
             "score": match.score,
-            "match length": match.mean_length,
+            "match_length": match.mean_length,
             "games": selfplay.num_games if selfplay else None,
             "positions": selfplay.num_positions if selfplay else None,
-            "unique games": selfplay.unique_games if selfplay else None,
-            "game length": selfplay.mean_length if selfplay else None,
-            "root value error": selfplay.root_value_error if selfplay else None,
+            "unique_games": selfplay.unique_games if selfplay else None,
+            "game_length": selfplay.mean_length if selfplay else None,
+            "root_value_error": selfplay.root_value_error if selfplay else None,
             **training_values(generation),
-            "wall clock seconds": costs.total().seconds if costs else None,
-            "processor seconds": costs.total().cpu_seconds if costs else None,
+            "seconds": costs.total().seconds if costs else None,
+            "cpu_seconds": costs.total().cpu_seconds if costs else None,
         }
         curve = _curve(generation)
     return Numbers(tag=generation.tag, generation=generation.number, values=values, curve=curve)
-
-
-TRAINING_VALUES = {
-    "steps": "step",
-    "loss": "loss",
-    "policy loss": "policy_loss",
-    "value loss": "value_loss",
-    "constant predictor's value loss": "constant_value_loss",
-    "policy accuracy": "policy_accuracy",
-    "policy entropy": "policy_entropy",
-    "saturated values": "saturated_values",
-    "standard deviation of the values": "value_deviation",
-    "learning rate": "learning_rate",
-    "window games": "window_games",
-}
-"""Names of the numbers of a training, and their names in metrics/training.json."""
 
 
 def training_values(generation: Generation) -> dict[str, float | None]:
@@ -290,8 +363,8 @@ def training_values(generation: Generation) -> dict[str, float | None]:
     """
     health = generation.health  # first: it reports a corrupt file
     metrics = json.loads(generation.file(TRAINING_METRICS) or b"{}")
-    values = {name: _number(metrics.get(key)) for name, key in TRAINING_VALUES.items()}
-    return values | {"explained variance": health.explained_variance if health else None}
+    values = {name: _number(metrics.get(name)) for name in TRAINING_VALUES}
+    return values | {"explained_variance": health.explained_variance if health else None}
 
 
 def _number(value: object) -> float | None:
@@ -382,10 +455,13 @@ def _openings(rules: Rules, games: GameColumns) -> tuple[Opening, ...]:
 
 
 def _provenance(generation: Generation, entry: LedgerEntry) -> Provenance:
+    files = generation.files
+    # Of a workspace the generations are read by tag.
+    commit = files.reader.object_name(f"{files.commit}^{{commit}}") if isinstance(files, CommittedFiles) else None
     envelope, decision = generation.envelope, entry.decision
     attestation = envelope.attestation if envelope else None
     return Provenance(
-        commit=generation.commit,
+        commit=commit,
         parent=generation.parent,
         ledger_line=line_digest(entry),
         previous_line=entry.previous,
