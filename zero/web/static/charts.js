@@ -19,19 +19,20 @@ function vegaEmbed() {
 }
 
 function config() {
+  const palette = PALETTE[DARK.matches ? "dark" : "light"];
   const style = getComputedStyle(document.documentElement);
   const [fg, muted, line] = ["--fg", "--muted", "--line"].map((name) => style.getPropertyValue(name).trim());
   return {
     background: "transparent",
     font: "system-ui, sans-serif",
-    aria: false, // the container has the text
     view: { stroke: null },
     axis: { labelColor: muted, titleColor: muted, gridColor: line, domainColor: line, tickColor: line, titleFontWeight: "normal", labelFontSize: 11 },
-    legend: { labelColor: fg, titleColor: muted, orient: "top", title: null, labelLimit: 260, symbolStrokeWidth: 2.5 },
+    legend: { labelColor: fg, titleColor: muted, orient: "top", title: null, labelLimit: 260, symbolStrokeWidth: 2.5, symbolOpacity: 1 },
     text: { color: fg },
     rule: { color: muted },
     line: { strokeWidth: 1.8 },
-    range: { category: PALETTE[DARK.matches ? "dark" : "light"] },
+    mark: { color: palette[0] },
+    range: { category: palette },
   };
 }
 
@@ -43,12 +44,14 @@ export async function chart(container, spec, altText) {
   container.classList.add("chart");
   container.setAttribute("role", "img");
   container.setAttribute("aria-label", altText);
+  const drawing = el("div", { "aria-hidden": "true" }); // the container has the text
+  container.replaceChildren(drawing);
   const full = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", height: 220, autosize: { type: "fit-x", contains: "padding" }, ...spec };
   const draw = async () => {
     try {
       const embed = await vegaEmbed();
       // `ast`: expressions are interpreted, because the page forbids eval.
-      await embed(container, full, { renderer: "svg", actions: false, ast: true, config: config() });
+      await embed(drawing, full, { renderer: "svg", actions: false, ast: true, config: config() });
     } catch (error) {
       container.removeAttribute("role");
       container.replaceChildren(el("p", { class: "muted" }, `The chart cannot be drawn (${error.message}). The table has its numbers.`));

@@ -36,7 +36,7 @@ function curvesCard(ladders) {
       height: 380,
       data: { values },
       encoding: {
-        x: { field: "x", type: "quantitative", title, scale: { zero: false, nice: false } },
+        x: { field: "x", type: "quantitative", title, scale: { zero: false, nice: false }, axis: axis === "hours" ? {} : { tickMinStep: 1, format: ",d" } },
         color: { field: "lineage", type: "nominal", scale: { domain: lineages } },
       },
       layer: [

@@ -36,7 +36,7 @@ async function showList(root) {
     root.append(el("p", {}, "This project has no lineage yet. Make one with ", el("code", {}, "zero new go9"), "."));
     return;
   }
-  const columns = ["lineage", { title: "generations", num: true }, { title: "champion of generation", num: true }, "newest", "", { title: "score", num: true, format: percent }, "branched from"];
+  const columns = ["lineage", { title: "generations", num: true }, { title: "champion of generation", num: true }, "newest", "result", { title: "score", num: true, format: percent }, "branched from"];
   const rows = lineages.map((each) => [
     lineageLink(each.lineage),
     each.num_generations,
@@ -199,7 +199,7 @@ function curves(nodes, ladder) {
   ]).filter(({ loss }) => loss !== null);
   const lines = (values, field, title, format) => ({
     data: { values },
-    mark: { type: "line", point: true },
+    mark: { type: "line", point: { size: 18 } },
     encoding: { x, y: { field, type: "quantitative", title, scale: { zero: false }, ...(format ? { axis: { format } } : {}) }, color: { field: "line", type: "nominal", sort: null }, strokeDash: { field: "line", type: "nominal", sort: null }, tooltip: [{ field: "generation" }, { field: "line" }, { field, format: ".4f" }] },
   });
   const lengths = nodes.filter((node) => node.game_length !== null).map(({ generation, game_length: moves }) => ({ generation, line: "self-play", moves }));
@@ -209,7 +209,7 @@ function curves(nodes, ladder) {
     encoding: { x },
     layer: [
       { mark: { type: "area", opacity: 0.2 }, encoding: { y: { field: "low", type: "quantitative", title: "rating", scale: { zero: false } }, y2: { field: "high" } } },
-      { mark: { type: "line", point: true }, encoding: { y: { field: "elo", type: "quantitative" }, tooltip: [{ field: "tag" }, { field: "elo", format: ".0f" }, { field: "low", format: ".0f" }, { field: "high", format: ".0f" }] } },
+      { mark: { type: "line", point: { size: 18 } }, encoding: { y: { field: "elo", type: "quantitative" }, tooltip: [{ field: "tag" }, { field: "elo", format: ".0f" }, { field: "low", format: ".0f" }, { field: "high", format: ".0f" }] } },
     ],
   };
   return [
@@ -225,19 +225,19 @@ function curves(nodes, ladder) {
 }
 
 function compareForm({ lineage, nodes }) {
-  const choice = (label, chosen) => el("label", {}, label, el("select", {}, nodes.map(({ generation }) => el("option", { value: generation, selected: generation === chosen }, String(generation)))));
+  const choice = (label, chosen) => el("select", { "aria-label": label }, nodes.map(({ generation }) => el("option", { value: generation, selected: generation === chosen }, String(generation))));
   const newest = nodes.at(-1).generation;
-  const [one, other] = [choice("Compare generation", newest), choice("with", nodes.at(-2)?.generation ?? newest)];
+  const [one, other] = [choice("generation", newest), choice("generation to compare with", nodes.at(-2)?.generation ?? newest)];
   const compare = (event) => {
     event.preventDefault();
-    location.hash = `#/lineages/${lineage}/${one.querySelector("select").value}?compare=${other.querySelector("select").value}`;
+    location.hash = `#/lineages/${lineage}/${one.value}?compare=${other.value}`;
   };
-  return el("form", { class: "toolbar", onsubmit: compare }, one, other, el("button", {}, "Compare"));
+  return el("form", { class: "toolbar", onsubmit: compare }, "Generation", one, "and", other, el("button", {}, "Compare"));
 }
 
 function generationTable(nodes) {
   const number = (title, format) => ({ title, num: true, format });
-  const columns = ["generation", "", number("score", percent), number("95 % interval"), number("champion of", null), number("value loss", digits), number("constant", digits), "training", number("games", integer), number("moves", digits)];
+  const columns = ["generation", "result", number("score", percent), number("95 % interval"), number("champion"), number("value loss", digits), number("constant", digits), "training", number("games", integer), number("moves", digits)];
   const rows = [...nodes].reverse().map((node) => {
     const value = (found) => (node.kind === "decision" ? found : ""); // other kinds have no stages
     return [

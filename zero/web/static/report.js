@@ -72,7 +72,7 @@ export function render(root, report, other = null) {
     ...report.warnings.map((line) => el("p", { class: "error" }, `Warning: ${line}`)),
     el(
       "div",
-      { class: "report" },
+      { class: other ? "report pairs" : "report" },
       both.filter((each) => each.decision).map((each) => decisionCard(each, other && each.tag)),
       numbersCard(report.numbers, other ? other.numbers : report.previous),
       lossCard(both, "Value loss", ["value_loss", "constant_value_loss"]),
@@ -155,7 +155,9 @@ function numbersCard(own, other) {
   };
   const columns = ["number", { title: own.tag, num: true }, ...(other ? [{ title: other.tag, num: true }] : [])];
   const rows = names.map((name) => [NUMBERS[name][0], value(own, name), ...(other ? [value(other, name)] : [])]);
-  return card("Numbers", dataTable("numbers of the generation", columns, rows), el("p", { class: "muted" }, "Numbers of the training are those of its last step."));
+  const made = card("Numbers", dataTable("numbers of the generation", columns, rows), el("p", { class: "muted" }, "Numbers of the training are those of its last step."));
+  made.classList.add("numbers");
+  return made;
 }
 
 const LINES = { loss: "total loss", policy_loss: "policy loss", value_loss: "value loss", constant_value_loss: "constant predictor" };
@@ -208,7 +210,7 @@ function endsCard(reports) {
   if (!known.length) return card("How the games ended", missing("The ends of the games"));
   const ends = [...new Set(known.flatMap(({ games }) => Object.keys(games.ended)))].sort();
   const spec = {
-    height: { step: 34 },
+    height: 34 * known.length,
     data: { values: known.flatMap(({ name, games }) => ends.map((end) => ({ name, end, games: games.ended[end] ?? 0 }))) },
     mark: { type: "bar" },
     encoding: {
@@ -224,7 +226,7 @@ function endsCard(reports) {
     ...[["B", "Black won"], ["W", "White won"], ["D", "draw"]].map(([key, text]) => [text, ...sets.map(({ games }) => (games?.results ? counted(games, games.results[key]) : null))]),
   ];
   const text = known.map(({ name, games }) => `${name}: ${Object.entries(games.ended).map(([end, count]) => `${count} by ${end}`).join(", ")}`).join("; ");
-  return chartCard("How the games ended", spec, `How the games ended. ${text}.`, null, dataTable("ends and results of the games", ["", ...sets.map(({ name }) => ({ title: name, num: true }))], rows));
+  return chartCard("How the games ended", spec, `How the games ended. ${text}.`, null, dataTable("ends and results of the games", ["result", ...sets.map(({ name }) => ({ title: name, num: true }))], rows));
 }
 
 function lengthsCard(reports) {
@@ -307,7 +309,7 @@ function costsCard({ costs }, tag) {
   const columns = ["stage", ...["wall clock", "processor time", "GPU time"].map((name) => ({ title: name, num: true, format: duration })), ...["games", "evaluations"].map((name) => ({ title: name, num: true, format: integer }))];
   const rows = [...stages.map(([stage, found]) => [stage, ...names.map((name) => found[name])]), ["all", ...names.map(sum)]];
   const spec = {
-    height: { step: 24 },
+    height: 26 * stages.length,
     data: { values: stages.map(([stage, found]) => ({ stage, minutes: found.seconds / 60 })) },
     mark: { type: "bar" },
     encoding: { y: { field: "stage", type: "nominal", sort: null, title: null }, x: { field: "minutes", type: "quantitative", title: "wall clock, minutes" } },
