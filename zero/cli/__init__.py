@@ -15,6 +15,7 @@ from zero.cli import (  # each module adds its commands to the app
     shards,  # noqa: F401
     stages,  # noqa: F401
     tools,  # noqa: F401
+    web,  # noqa: F401
 )
 from zero.cli.app import app
 from zero.errors import ZeroError

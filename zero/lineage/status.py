@@ -28,7 +28,7 @@ def servers(home: Path) -> dict[str, str]:
         addresses: dict[str, str] = json.loads((home / STATE_FOLDER / "servers.json").read_text())
     except (OSError, ValueError):
         return {}
-    return {name: addresses[name] for name in ("prefect", "mlflow") if name in addresses}
+    return {name: addresses[name] for name in ("prefect", "mlflow", "web") if name in addresses}
 
 
 def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:

@@ -1,14 +1,16 @@
-"""The application of `zero web`: the page, its JSON interface, and the server.
+"""The application of `zero web`: the page and its JSON interface.
 
 Nothing here imports torch; `zero.web.sessions` does when a network is to play.
 """
 
-import logging
+import contextlib
+from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -18,13 +20,14 @@ from starlette.staticfiles import StaticFiles
 
 from zero.errors import ZeroError
 from zero.lineage.status import servers
+from zero.web import players
 from zero.web.security import Guard
+from zero.web.sessions import IDLE_SECONDS, MAX_GAMES, Sessions
+from zero.web.sessions import routes as session_routes
 
 STATIC_DIR = Path(__file__).with_name("static")
 UNKNOWN = "unknown "
 """Begins the message of an error about something that does not exist, such as `unknown lineage 'x'`."""
-
-log = logging.getLogger(__name__)
 
 
 class WebSettings(NamedTuple):
@@ -33,10 +36,20 @@ class WebSettings(NamedTuple):
     host: str = "127.0.0.1"
     token: str = ""
     """Secret that requests must have; empty: none."""
+    max_games: int = MAX_GAMES
+    """Number of games that are open at once."""
+    idle_seconds: float = IDLE_SECONDS
+    """A game is closed after this time without a page that shows it."""
 
 
 def new_app(home: Path, settings: WebSettings) -> Starlette:
-    """The application for the project in `home`."""
+    """The application for the project in `home`; `app.state.sessions` has its games."""
+    sessions = Sessions(home, settings.max_games, settings.idle_seconds)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(sessions.close)
 
     def index(_: Request) -> Response:
         return FileResponse(STATIC_DIR / "index.html", headers={"Cache-Control": "no-cache"})
@@ -57,16 +70,21 @@ def new_app(home: Path, settings: WebSettings) -> Starlette:
         Route("/api/health", health),
         Route("/api/servers", server_addresses),
         Route("/static/vega.js", vega),
+        *players.routes(home),
+        *session_routes(sessions),
     ]
     for name in ("games", "lineages"):
         if find_spec(f"zero.web.{name}"):
             routes += __import__(f"zero.web.{name}", fromlist=["routes"]).routes(home)
     routes.append(Mount("/static", StaticFiles(directory=STATIC_DIR)))
-    return Starlette(
+    app = Starlette(
         routes=routes,
+        lifespan=lifespan,
         middleware=[Middleware(Guard, host=settings.host, token=settings.token)],
         exception_handlers={ZeroError: _zero_error, HTTPException: _http_error, Exception: _failure},
     )
+    app.state.sessions = sessions
+    return app
 
 
 def _zero_error(_: Request, error: Exception) -> Response:

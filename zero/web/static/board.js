@@ -61,7 +61,7 @@ function surface({ game, rows, columns }, labels) {
     : [margin + CELL / 2, margin + CELL / 2, width - margin - CELL / 2, height - margin - CELL / 2];
   for (let x = left; x <= right + 1; x += CELL) lines.push(`M${x} ${top}V${bottom}`);
   for (let y = top; y <= bottom + 1; y += CELL) lines.push(`M${left} ${y}H${right}`);
-  root.append(svg("path", { class: "grid", d: lines.join("") }));
+  root.append(svg("path", { class: "rules", d: lines.join("") }));
   if (!inCells) {
     for (const [row, column] of starPoints(rows, columns)) {
       const [x, y] = centre(row * columns + column);
