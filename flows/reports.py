@@ -14,6 +14,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.runtime import flow_run
 
+from zero.config.settings import home_dir
+from zero.lineage.status import servers
 from zero.record.costs import GenerationCosts
 from zero.storage.manifests import Colours, Manifest, MatchResult, PromotionDecision
 
@@ -226,8 +228,10 @@ The challenger `{decision.challenger[:12]}` {verdict}.
 
 def links(recorded: Recorded) -> list[str]:
     """Where to look next, one line of Markdown each."""
-    page = recorded.mlflow_url
+    page, web = recorded.mlflow_url, servers(home_dir()).get("web")
+    report = f"{web}/#/lineages/{recorded.lineage}/{recorded.generation}"
     return [
+        f"[report]({report})" if web else f"report: `zero report {recorded.tag}` writes it",
         f"[MLflow run]({page})" if page else f"MLflow: not written; `zero track {recorded.lineage}` writes it",
         f"play against it: `zero play {recorded.tag}`",
         f"the next generation: `make generation LINEAGE={recorded.lineage}`",

@@ -1,6 +1,7 @@
 """What a person sees in Prefect: the report and the table of the progress."""
 
 import json
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from flows import reports
 from flows.reports import Progress, headline, report_generation, report_text
 from tests.flows.examples import costs, decision, recorded
 from zero.errors import WorkerError
+from zero.storage.files import write_atomic
 
 ARTIFACT = UUID(int=7)
 
@@ -65,6 +67,14 @@ def test_the_report_has_the_costs_of_each_stage_and_their_sum_if_they_are_known(
         and "| total | 0:02:30 | 0:04:00 | 24 | 2,400 |" in text
     )
     assert "Costs" not in report_text(decision(), recorded(None), None)
+
+
+def test_the_report_links_to_the_web_page_if_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZERO_HOME", str(tmp_path))
+    assert "- report: `zero report tiny/gen-0003` writes it\n" in report_text(decision(), recorded(None), None)
+    write_atomic(tmp_path / ".zero/servers.json", b'{"web": "http://127.0.0.1:8100"}')
+    link = "- [report](http://127.0.0.1:8100/#/lineages/tiny/3)\n"
+    assert link in report_text(decision(), recorded(None), None)
 
 
 def test_the_log_says_what_happened_and_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_the_graph_leads_to_reports_by_keyboard(url, page):
         "go9/gen-0004, promoted, score 70.0 %",
         "lineage kid branches from go9/gen-0001",
     ]
-    assert graph.locator(".edge.champion").count() == 2 and graph.locator(".edge.source").count() == 2
+    assert graph.locator(".edge.champion").count() == 2 and graph.locator(".edge.restored").count() == 2
     assert all(marks(page, card) for card in ("Score against the champion", "Value loss", "Rating"))
     assert_accessible(page)
     graph.get_by_role("link").nth(3).focus()

@@ -129,7 +129,7 @@ export function graph({ lineage, nodes, branches }) {
     const parent = byTag.get(node.parent);
     if (parent && node.kind === "rollback") {
       const [from, to] = [x(parent.generation), here[0]];
-      edges.push(svg("path", { class: "edge source", d: `M${from} ${y(parent)}C${from} ${LANES.arcs - 20} ${to} ${LANES.arcs - 20} ${to} ${here[1]}` }));
+      edges.push(svg("path", { class: "edge restored", d: `M${from} ${y(parent)}C${from} ${LANES.arcs - 20} ${to} ${LANES.arcs - 20} ${to} ${here[1]}` }));
     } else if (parent) edges.push(svg("path", { class: "edge", d: `M${x(parent.generation)} ${y(parent)}L${here}` }));
     if (node.promoted !== false && index > 0) {
       if (node.kind === "decision") edges.push(svg("path", { class: "edge champion", d: `M${x(champion.generation)} ${LANES.promoted}H${here[0]}` }));
@@ -138,7 +138,7 @@ export function graph({ lineage, nodes, branches }) {
     marks.push(mark(lineage, node, here));
   });
   if (isBranch) {
-    edges.push(svg("path", { class: "edge source", d: `M${STEP / 2} ${LANES.promoted}H${x(first)}` }));
+    edges.push(svg("path", { class: "edge restored", d: `M${STEP / 2} ${LANES.promoted}H${x(first)}` }));
     marks.push(foreign(nodes[0].parent, address(nodes[0].parent), [STEP / 2, LANES.promoted - 14], `${lineage} branched from ${nodes[0].parent}`));
   }
   let depth = 0;
@@ -148,12 +148,12 @@ export function graph({ lineage, nodes, branches }) {
     const row = level(Math.floor(node.generation / 4)); // names of neighbours would overlap
     depth = Math.max(depth, row + 1);
     const at = [x(node.generation), LANES.branches + ROW * row];
-    edges.push(svg("path", { class: "edge source", d: `M${x(node.generation)} ${y(node)}L${at[0]} ${at[1] - 12}` }));
+    edges.push(svg("path", { class: "edge restored", d: `M${x(node.generation)} ${y(node)}L${at[0]} ${at[1] - 12}` }));
     marks.push(foreign(name, `#/lineages/${name}`, at, `lineage ${name} branches from ${source}`));
   }
   const width = x(nodes.at(-1).generation) + STEP;
   const height = LANES.refused + 40 + (depth ? 16 + ROW * depth : 0);
-  return svg("svg", { class: "graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `generations of ${lineage}` }, ...edges, ...marks);
+  return svg("svg", { class: "lineage-graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `generations of ${lineage}` }, ...edges, ...marks);
 }
 
 function mark(lineage, node, [x, y]) {
