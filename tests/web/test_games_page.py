@@ -72,7 +72,7 @@ def page(browser, address: str):
 
 def open_list(page, query: str = "") -> None:
     page.goto(f"/#/games{query}")
-    page.wait_for_selector("td.game a")
+    page.wait_for_selector("td.g-game a")
 
 
 def open_game(page, path: str) -> None:
@@ -121,12 +121,12 @@ def test_an_opening_and_unique_games_are_filters(page) -> None:
     open_list(page, "?generation=2&kind=selfplay")
     page.get_by_label("unique games").check()
     wait_for_count(page, "10 games")
-    opening = page.locator("td.opening button").first
+    opening = page.locator("td.g-opening button").first
     text = opening.inner_text()
     opening.click()
     page.wait_for_selector(".chosen .badge")
     assert text in page.locator(".chosen").inner_text()
-    assert {row for row in page.locator("td.opening").all_inner_texts()} == {text}
+    assert {row for row in page.locator("td.g-opening").all_inner_texts()} == {text}
     page.get_by_role("button", name="Remove the filter first moves").click()
     wait_for_count(page, "10 games")
 
@@ -150,7 +150,7 @@ def test_ten_thousand_games_scroll(page) -> None:
 
 def test_the_keyboard_moves_through_the_list_and_opens_a_game(page) -> None:
     open_list(page, "?generation=2&kind=selfplay")
-    page.locator("td.game a").first.focus()
+    page.locator("td.g-game a").first.focus()
     focus = page.locator(":focus")
     for key, expected in (("ArrowDown", "#1"), ("ArrowDown", "#2"), ("ArrowUp", "#1"), ("Home", "#0")):
         page.keyboard.press(key)

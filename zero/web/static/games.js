@@ -39,17 +39,17 @@ export function networkName(name, sha256) {
 }
 
 const COLUMNS = [
-  { title: "game", short: "no.", className: "game", cell: (row) => link(row) },
-  { title: "lineage", className: "lineage", cell: (row) => row.lineage },
-  { title: "generation", short: "gen.", className: "num generation", cell: (row) => String(row.generation) },
-  { title: "kind", className: "kind", cell: (row) => row.kind },
-  { title: "result", className: "result", cell: (row) => scoreText(row) },
-  { title: "moves", className: "num moves", cell: (row) => String(row.moves) },
-  { title: "end", className: "end wide", cell: (row) => row.end },
-  { title: "Black", className: "player wide", cell: (row) => networkName(row.black_name, row.black) },
-  { title: "White", className: "player wide", cell: (row) => networkName(row.white_name, row.white) },
-  { title: "first moves", className: "opening wide", cell: (row, list) => openingButton(row, list) },
-  { title: "notes", className: "notes wide", cell: (row) => notes(row) },
+  { title: "game", short: "no.", className: "g-game", cell: (row) => link(row) },
+  { title: "lineage", className: "g-lineage", cell: (row) => row.lineage },
+  { title: "generation", short: "gen.", className: "num g-generation", cell: (row) => String(row.generation) },
+  { title: "kind", className: "g-kind", cell: (row) => row.kind },
+  { title: "result", className: "g-result", cell: (row) => scoreText(row) },
+  { title: "moves", className: "num g-moves", cell: (row) => String(row.moves) },
+  { title: "end", className: "g-end wide", cell: (row) => row.end },
+  { title: "Black", className: "g-player wide", cell: (row) => networkName(row.black_name, row.black) },
+  { title: "White", className: "g-player wide", cell: (row) => networkName(row.white_name, row.white) },
+  { title: "first moves", className: "g-opening wide", cell: (row, list) => openingButton(row, list) },
+  { title: "notes", className: "g-notes wide", cell: (row) => notes(row) },
 ];
 
 function link(row) {
@@ -266,7 +266,7 @@ class GameList {
     this.before.style.height = `${first * ROW_HEIGHT}px`;
     this.after.style.height = `${(this.total - end) * ROW_HEIGHT}px`;
     // The link of one row is in the order of the Tab key: the active one, or the first if that is out of view.
-    const links = [...this.rows.querySelectorAll("td.game a")];
+    const links = [...this.rows.querySelectorAll("td.g-game a")];
     const current = links.find((each) => this.rowOf(each) === this.active) ?? links[0];
     current?.setAttribute("tabindex", "0");
     if (focused) current?.focus({ preventScroll: true });
@@ -281,7 +281,7 @@ class GameList {
   row(number, game) {
     // A game that is not here yet has a link too, so that the keyboard can stay on it.
     const waiting = ({ className }) =>
-      className === "game" ? el("a", { role: "link", "aria-disabled": "true", tabindex: "-1" }, "…") : "…";
+      className === "g-game" ? el("a", { role: "link", "aria-disabled": "true", tabindex: "-1" }, "…") : "…";
     const cells = COLUMNS.map((column) => {
       const content = game ? column.cell(game, this) : waiting(column);
       return el("td", { class: column.className, title: typeof content === "string" ? content : null }, content);
@@ -294,13 +294,13 @@ class GameList {
   }
 
   focused(target) {
-    if (target.closest("td.game a")) this.active = this.rowOf(target);
+    if (target.closest("td.g-game a")) this.active = this.rowOf(target);
   }
 
   /** A click anywhere in a row opens its game; text can still be selected. */
   clicked(event) {
     if (event.target.closest("a, button") || String(getSelection())) return;
-    event.target.closest("tr")?.querySelector("td.game a")?.click();
+    event.target.closest("tr")?.querySelector("td.g-game a")?.click();
   }
 
   key(event) {
