@@ -7,7 +7,7 @@ import { counted, networkName } from "./games.js";
 const PLAY_MS = 700; // between two moves of the automatic replay
 const PRIOR_MS = 150; // waits this long before it requests a prior, so that a moving slider requests only the last one
 const TOP_MOVES = 10;
-const CURVE = { width: 600, height: 180, left: 34, right: 8, top: 8, bottom: 22 };
+const CURVE = { width: 600, height: 190, left: 38, right: 8, top: 16, bottom: 24 };
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = { 1: "Black", [-1]: "White" };
 
