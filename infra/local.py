@@ -1,4 +1,4 @@
-"""The servers of one machine: Prefect, MLflow and a worker on loopback; everything that they keep is in `.zero/`.
+"""The servers of one machine: Prefect, MLflow, a worker and the web page, on loopback; all that they keep is in `.zero/`.
 
     python -m infra.local up       starts what does not run, deploys the flows, writes .zero/servers.json
     python -m infra.local down     cancels the runs, stops everything
@@ -17,7 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -29,10 +29,12 @@ from infra.processes import Home, LocalError, log_end, title, write_json
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
-USUAL_PORTS = {"prefect": 4200, "mlflow": 5000}
+REQUIRED = ("prefect", "mlflow")
+"""Servers that the flows need. The web page is optional: if it fails, the others still start."""
+USUAL_PORTS = {"prefect": 4200, "mlflow": 5000, "web": 8100}
 PORTS_TRIED = 100
-SERVICES = ("prefect", "mlflow", "worker")
-HEALTH_PATHS = {"prefect": "/api/health", "mlflow": "/health"}
+SERVICES = ("prefect", "mlflow", "worker", "web")
+HEALTH_PATHS = {"prefect": "/api/health", "mlflow": "/health", "web": "/api/health"}
 WORKER_NAME = "this machine"
 CANCEL_SECONDS = 45.0
 """Time that runs have to end before their worker is stopped."""
@@ -59,16 +61,8 @@ def up(home: Home) -> None:
         (home.state / folder).mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker that inherits "ignored" could not be stopped
 
-    given = {name: given_port(name) for name in USUAL_PORTS}
-    before = {name: home.last_record(name) for name in USUAL_PORTS}
-    running = {name: record.port for name in USUAL_PORTS if (record := home.record(name))}
-    for name in before.keys() - running.keys():
-        home.stop(name)  # orphans of a killed server still hold its port
-    ports = {name: port for name, port in running.items() if given[name] in (None, port)}
-    missing = [name for name in USUAL_PORTS if name not in ports]
-    for name in missing:
-        record = before[name]
-        ports[name] = choose_port(name, given[name], record.port if record else None, set(ports.values()))
+    before = {name: home.last_record(name) for name in REQUIRED}
+    ports, missing = chosen_ports(home, REQUIRED)
 
     if missing:
         say("starting " + " and ".join(title(name) for name in missing) + " ...")
@@ -78,7 +72,7 @@ def up(home: Home) -> None:
     for name in missing:
         home.stop(name)  # it runs at another port than the given one
         home.start(name, server_command(home, name, ports[name]), env, ports[name])
-    for name in USUAL_PORTS:
+    for name in REQUIRED:
         url = address(ports[name]) + HEALTH_PATHS[name]
         home.wait_for(name, lambda url=url: answers(url), remedy=REMEDY)  # type: ignore[misc]
 
@@ -93,7 +87,47 @@ def up(home: Home) -> None:
         home.start("worker", [*command, "--name", WORKER_NAME], env, ports["prefect"])
         home.wait_for("worker", lambda: worker_is_online(api, WORKER_NAME, since), remedy=REMEDY)
     deploy(home, api, env)
+    write_addresses(home, ports)  # now: the web page may fail after minutes, and the flows do not need it
+    write_addresses(home, ports | start_web(home, env))
+
+
+def write_addresses(home: Home, ports: Mapping[str, int]) -> None:
+    """Writes the addresses of the servers for `zero status` and for the flows."""
     write_json(home.state / "servers.json", {name: address(port) for name, port in ports.items()})
+
+
+def start_web(home: Home, env: dict[str, str]) -> dict[str, int]:
+    """Starts the web page and returns its port by its name. A failure is a warning, and returns nothing."""
+    try:
+        ports, missing = chosen_ports(home, ("web",))
+        if missing:
+            say("starting the web page ...")
+            home.stop("web")
+            home.start("web", server_command(home, "web", ports["web"]), env, ports["web"])
+        home.wait_for("web", lambda: answers(address(ports["web"]) + HEALTH_PATHS["web"]), remedy=REMEDY)
+    except LocalError as error:
+        say(f"warning: the web page is not available: {error}")
+        return {}
+    return ports
+
+
+def chosen_ports(home: Home, names: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """Ports of servers by name, and the names of those that have to be started.
+
+    Raises:
+      LocalError: a given port is not a port or in use, or none is free.
+    """
+    given = {name: given_port(name) for name in names}
+    before = {name: home.last_record(name) for name in names}
+    running = {name: record.port for name in names if (record := home.record(name))}
+    for name in before.keys() - running.keys():
+        home.stop(name)  # orphans of a killed server still hold its port
+    ports = {name: port for name, port in running.items() if given[name] in (None, port)}
+    missing = [name for name in names if name not in ports]
+    for name in missing:
+        record = before[name]
+        ports[name] = choose_port(name, given[name], record.port if record else None, set(ports.values()))
+    return ports, missing
 
 
 def down(home: Home) -> None:
@@ -125,8 +159,8 @@ def execute(home: Home, command: list[str]) -> NoReturn:
     Raises:
       LocalError: the servers do not run, or the command does not exist.
     """
-    ports = {name: record.port for name in USUAL_PORTS if (record := home.record(name))}
-    if len(ports) < len(USUAL_PORTS):
+    ports = {name: record.port for name in REQUIRED if (record := home.record(name))}
+    if len(ports) < len(REQUIRED):
         raise LocalError("the servers do not run; start them with `make up`")
     env = client_env(home, ports)
     try:
@@ -199,6 +233,8 @@ def server_command(home: Home, name: str, port: int) -> list[str]:
     place = ["--host", HOST, "--port", str(port)]
     if name == "prefect":
         return [sys.executable, "-m", "prefect", "server", "start", *place]
+    if name == "web":
+        return [sys.executable, "-m", "zero", "web", *place]
     folder = home.state / "mlflow"
     stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
     hosts = ["--allowed-hosts", f"{HOST}:{port},localhost:{port}"]

@@ -27,7 +27,7 @@ OPEN_FILES = 65_536
 """Open files of a service within its hard limit, as in infra/compose: hundreds of workers need more than 1,024."""
 WITH_OPEN_FILES = f'ulimit -S -n {OPEN_FILES} 2>/dev/null || ulimit -S -n "$(ulimit -H -n)"; exec "$@"'
 LOG_LINES = 12
-TITLES = {"prefect": "Prefect", "mlflow": "MLflow", "postgres": "PostgreSQL", "store": "SeaweedFS"}
+TITLES = {"prefect": "Prefect", "mlflow": "MLflow", "postgres": "PostgreSQL", "store": "SeaweedFS", "web": "web page"}
 """Names of services in messages, if they differ from the names of their files."""
 
 _children: list["subprocess.Popen[bytes]"] = []

@@ -63,7 +63,10 @@ def processes_of(home: Path) -> list[psutil.Process]:
 
 def test_servers_and_pages_are_at_the_addresses_written_down(servers: Servers) -> None:
     addresses = json.loads((servers.home / ".zero/servers.json").read_text())
+    web = addresses.pop("web")
     assert addresses == {"prefect": servers.prefect, "mlflow": servers.mlflow}
+    assert "<title>zero</title>" in answer_of(web + "/")
+    assert json.loads(answer_of(web + "/api/servers"))["prefect"] == servers.prefect
     assert "<title>Prefect Server</title>" in answer_of(servers.prefect + "/")
     assert "<title>MLflow</title>" in answer_of(servers.mlflow + "/")
 
@@ -104,9 +107,19 @@ def test_what_was_killed_is_started_again_at_its_port(servers: Servers) -> None:
     assert answer_of(servers.mlflow + "/health") == "OK"
 
 
+def test_a_web_page_that_cannot_start_does_not_hinder_the_others(servers: Servers, occupied: int) -> None:
+    before = servers.pids()
+    said = servers.local("up", ZERO_WEB_PORT=str(occupied)).stdout
+    assert f"warning: the web page is not available: port {occupied} for web page is in use by another program" in said
+    assert "web" not in json.loads((servers.home / ".zero/servers.json").read_text())
+    servers.local("up")
+    assert "web" in json.loads((servers.home / ".zero/servers.json").read_text())
+    assert servers.pids() == before
+
+
 def test_down_leaves_no_process_and_up_brings_all_back(servers: Servers) -> None:
     assert len(processes_of(servers.home)) >= 3
-    assert servers.local("down").stdout.endswith("stopped: worker, MLflow, Prefect\n")
+    assert servers.local("down").stdout.endswith("stopped: web page, worker, MLflow, Prefect\n")
     assert processes_of(servers.home) == []
     assert not (servers.home / ".zero/servers.json").exists()
     assert servers.local("status", check=False).returncode == 1

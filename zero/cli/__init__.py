@@ -11,9 +11,11 @@ from zero.cli import (  # each module adds its commands to the app
     audit,  # noqa: F401
     lineages,  # noqa: F401
     players,  # noqa: F401
+    report,  # noqa: F401
     shards,  # noqa: F401
     stages,  # noqa: F401
     tools,  # noqa: F401
+    web,  # noqa: F401
 )
 from zero.cli.app import app
 from zero.errors import ZeroError

@@ -309,10 +309,11 @@ def _report(lineage: str, made: str, commit: str, source: str, verb: str, as_jso
 
 
 def _track(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
-    """Writes the missing generations to MLflow; returns the address of the newest generation's run."""
+    """Writes the missing generations to MLflow with their reports; returns the address of the newest one's run."""
+    from zero.cli.report import report_file
     from zero.tracking.backfill import backfill
 
-    return backfill(home, workspace, uri, rebuild)
+    return backfill(home, workspace, uri, rebuild, lambda generation: report_file(home, generation.tag))
 
 
 def _names(home: Path, lineage: str) -> list[str]:

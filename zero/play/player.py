@@ -9,6 +9,7 @@ short search of a well-visited reused tree (`MAX_KEPT_RATIO`).
 """
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -125,12 +126,18 @@ class SingleGamePlayer:
         self._roots.state[TREE, NUM_PASSES] = 0
         self._clear_tree()
 
-    def search(self, num_simulations: int | None = None, seconds: float | None = None) -> SearchResult:
+    def search(
+        self,
+        num_simulations: int | None = None,
+        seconds: float | None = None,
+        interrupted: Callable[[], bool] | None = None,
+    ) -> SearchResult:
         """Adds simulations to the tree of the position, up to their number, the time limit or the capacity of the tree.
 
         Args:
           num_simulations: number of simulations; by default the player's own number.
           seconds: time limit, checked after each batch: the search always waits for a batch in flight.
+          interrupted: called after each batch; True ends the search. It may call `result_so_far`.
         """
         assert not self.is_over, "a finished game has no move to search"
         requested = self._num_simulations if num_simulations is None else num_simulations
@@ -153,6 +160,8 @@ class SingleGamePlayer:
                 # After the backup: a break before it would leave leaves without a prior in the tree.
                 if seconds is not None and time.perf_counter() - started >= seconds:
                     break
+                if interrupted is not None and interrupted():
+                    break
         finally:
             if pending.num_pending[0]:  # the evaluator failed; the pending leaves have no prior
                 self._clear_tree()
@@ -165,6 +174,10 @@ class SingleGamePlayer:
         result = read_tree(trees, TREE, done, time.perf_counter() - started, choice)
         self._result = result
         return result
+
+    def result_so_far(self) -> SearchResult:
+        """The tree of the position, for `interrupted` in a running search; without the numbers of the search itself."""
+        return read_tree(self._trees, TREE, 0, 0.0)
 
     def choose(self) -> int:
         """The best action, see `SearchResult.ranking`; searches first if the position has no result yet."""

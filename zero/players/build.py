@@ -278,27 +278,51 @@ def open_session(
     Raises:
       ZeroError: the player is unknown, its network is corrupt, or it plays another game.
     """
-    from zero.players.session import NetworkSession, PlayerSession
-
     player = resolve_player(home, parse_player(text), for_session=True)
     rules = rules_of(common_game(home, [player], komi, size))
+    return new_session(player, rules, seed, num_leaves, seconds), rules
+
+
+def new_session(
+    player: ResolvedPlayer,
+    rules: Rules,
+    seed: int = 1,
+    num_leaves: int = 1,
+    seconds: float | None = None,
+    evaluator: Evaluator | None = None,
+) -> "Session":
+    """A session of a player that was resolved for one, see `open_session`.
+
+    Args:
+      player: the player.
+      rules: the game and the first board.
+      seed: seed of all random numbers.
+      num_leaves: leaves of the tree that a network evaluates in one batch.
+      seconds: time limit of every search.
+      evaluator: of the player's network, if several sessions share it; by default a new one.
+
+    Raises:
+      ZeroError: the network is corrupt.
+    """
+    from zero.players.session import NetworkSession, PlayerSession
+
     network = player.network
     if network is None:
-        return PlayerSession(text, lambda board: make_player(player, board, 1, seed), rules), rules
+        return PlayerSession(player.spec.text, lambda board: make_player(player, board, 1, seed), rules)
     from zero.play.player import SingleGamePlayer
 
-    evaluator, num_simulations = network.evaluator(num_cores()), network.num_simulations
+    used, num_simulations = evaluator or network.evaluator(num_cores()), network.num_simulations
     max_nodes = max(MIN_SESSION_NODES, 4 * num_simulations)
 
     # called for each new board, komi or length of the game; the evaluator is loaded once
     def new_player(board: Rules) -> SingleGamePlayer:
-        made = SingleGamePlayer(board, evaluator, network.search, num_simulations, max_nodes, num_leaves, seed)
+        made = SingleGamePlayer(board, used, network.search, num_simulations, max_nodes, num_leaves, seed)
         made.search(WARM_UP_SIMULATIONS)  # compiles and loads the kernels before the clock of the first move runs
         made.new_game()
         return made
 
     name, threshold = network.id.name, network.resign_threshold
-    return NetworkSession(name, new_player, rules, num_simulations, threshold, seconds), rules
+    return NetworkSession(name, new_player, rules, num_simulations, threshold, seconds)
 
 
 def num_cores() -> int:

@@ -92,9 +92,15 @@ class NetworkSession:
         self._player.search(seconds=self.limit(seconds))
         return self.best_action()
 
-    def search(self, num_simulations: int, seconds: float | None) -> SearchResult:
-        """Adds simulations to the tree of the position, for at most `seconds`."""
-        return self._player.search(num_simulations, self.limit(seconds))
+    def search(
+        self, num_simulations: int, seconds: float | None, interrupted: Callable[[], bool] | None = None
+    ) -> SearchResult:
+        """Adds simulations to the tree of the position, for at most `seconds`; see `SingleGamePlayer.search`."""
+        return self._player.search(num_simulations, self.limit(seconds), interrupted)
+
+    def result_so_far(self) -> SearchResult:
+        """The tree of the position, for `interrupted` in a search that is running."""
+        return self._player.result_so_far()
 
     def best_action(self) -> int:
         """The action to play after the searches so far, or RESIGN."""

@@ -1,0 +1,101 @@
+"""The application of `zero web`: the page and its JSON interface.
+
+Nothing here imports torch; `zero.web.sessions` does when a network is to play.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from zero.errors import ZeroError
+from zero.lineage.status import servers
+from zero.web import players
+from zero.web.security import Guard
+from zero.web.sessions import IDLE_SECONDS, MAX_GAMES, Sessions
+from zero.web.sessions import routes as session_routes
+
+STATIC_DIR = Path(__file__).with_name("static")
+UNKNOWN = "unknown "
+"""Begins the message of an error about something that does not exist, such as `unknown lineage 'x'`."""
+
+
+class WebSettings(NamedTuple):
+    """Settings of a server."""
+
+    host: str = "127.0.0.1"
+    token: str = ""
+    """Secret that requests must have; empty: none."""
+    max_games: int = MAX_GAMES
+    """Number of games that are open at once."""
+    idle_seconds: float = IDLE_SECONDS
+    """A game is closed after this time without a page that shows it."""
+
+
+def new_app(home: Path, settings: WebSettings) -> Starlette:
+    """The application for the project in `home`; `app.state.sessions` has its games."""
+    sessions = Sessions(home, settings.max_games, settings.idle_seconds)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(sessions.close)
+
+    def index(_: Request) -> Response:
+        return FileResponse(STATIC_DIR / "index.html", headers={"Cache-Control": "no-cache"})
+
+    def health(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    def server_addresses(_: Request) -> Response:
+        return JSONResponse(servers(home))
+
+    def vega(_: Request) -> Response:
+        from zero.web.assets import vega_bundle
+
+        return FileResponse(vega_bundle(), media_type="text/javascript", headers={"Cache-Control": "max-age=86400"})
+
+    routes: list[Route | Mount] = [
+        Route("/", index),
+        Route("/api/health", health),
+        Route("/api/servers", server_addresses),
+        Route("/static/vega.js", vega),
+        *players.routes(home),
+        *session_routes(sessions),
+    ]
+    for name in ("games", "lineages"):
+        if find_spec(f"zero.web.{name}"):
+            routes += __import__(f"zero.web.{name}", fromlist=["routes"]).routes(home)
+    routes.append(Mount("/static", StaticFiles(directory=STATIC_DIR)))
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(Guard, host=settings.host, token=settings.token)],
+        exception_handlers={ZeroError: _zero_error, HTTPException: _http_error, Exception: _failure},
+    )
+    app.state.sessions = sessions
+    return app
+
+
+def _zero_error(_: Request, error: Exception) -> Response:
+    text = " ".join(str(error).split())
+    return JSONResponse({"error": text}, 404 if text.startswith(UNKNOWN) else 400)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": f"{request.url.path}: {error.detail}"}, error.status_code, error.headers)
+
+
+def _failure(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": f"the server failed ({type(error).__name__}); its log has the cause"}, 500)

@@ -1,0 +1,95 @@
+"""Engines of the games on the page: sessions of players, whose networks are loaded once and shared."""
+
+import secrets
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+
+from zero.config.params import GameParams, GoParams
+from zero.errors import ParamsError
+from zero.games.position import Rules
+from zero.players.build import ResolvedPlayer, common_game, difference, new_session, num_cores, resolve_player
+from zero.players.session import Session
+from zero.search.evaluator import Evaluator
+from zero.web.players import board_title, check_spec
+
+NUM_LEAVES = 4
+"""Leaves per network call, as in `zero play`: more are faster and weaker."""
+MAX_NETWORKS = 4
+"""Networks that stay loaded for the next game."""
+SEEDS = 1 << 31
+
+
+class SharedEvaluator:
+    """A network that several games use, each in its thread: one batch at a time."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.spec = getattr(evaluator, "spec", None)
+        self._evaluator, self._lock = evaluator, threading.Lock()
+
+    def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+        """Evaluates a batch. Writes into `prior` and `value`; see `zero.search.evaluator`."""
+        with self._lock:
+            self._evaluator.evaluate(planes, prior, value)
+
+
+class Engines:
+    """Finds players and makes their sessions. Thread-safe."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._evaluators: OrderedDict[tuple[str, str], SharedEvaluator] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def resolve(self, text: str) -> ResolvedPlayer:
+        """Finds a player; its network is read now, so that the lineage may change later.
+
+        Raises:
+          ZeroError: there is no such player, or the page may not start it.
+        """
+        return resolve_player(self._home, check_spec(text), for_session=True)
+
+    def game_of(self, players: list[ResolvedPlayer], given: GameParams | None) -> GameParams:
+        """The game of the networks of `players`, with the komi of `given`; without a network `given` itself.
+
+        Raises:
+          ParamsError: the players play different games, or another one than `given`.
+        """
+        networks = [player for player in players if player.network is not None]
+        if not networks and given is not None:
+            return given
+        komi = given.komi if isinstance(given, GoParams) else None
+        game = common_game(self._home, networks[:1])
+        for other in [given, *(common_game(self._home, [player]) for player in networks[1:])]:
+            if isinstance(other, GoParams) and isinstance(game, GoParams):
+                other = other.model_copy(update={"komi": game.komi})
+            if other is not None and other != game:
+                raise ParamsError(
+                    f"the players are for different games: {difference(game, other)}; choose players for "
+                    f"{board_title(game)}"
+                )
+        return game.model_copy(update={"komi": komi}) if komi is not None else game
+
+    def open(self, player: ResolvedPlayer, rules: Rules) -> Session:
+        """A session of a player. The first one of a network loads it, and torch, in seconds.
+
+        Raises:
+          ZeroError: the network is corrupt, or the player cannot be started.
+        """
+        evaluator = self._evaluator(player) if player.network is not None else None
+        session = new_session(player, rules, secrets.randbelow(SEEDS), NUM_LEAVES, evaluator=evaluator)
+        session.new_game(rules)
+        return session
+
+    def _evaluator(self, player: ResolvedPlayer) -> SharedEvaluator:
+        assert player.network is not None
+        key = str(player.network.id.settings["weights"]), player.network.profile.model_dump_json()
+        with self._lock:  # also while it loads: a second game of the network waits for it
+            if key not in self._evaluators:
+                self._evaluators[key] = SharedEvaluator(player.network.evaluator(num_cores()))
+            self._evaluators.move_to_end(key)
+            while len(self._evaluators) > MAX_NETWORKS:
+                self._evaluators.popitem(last=False)
+            return self._evaluators[key]

@@ -1,0 +1,621 @@
+"""A game on the page: its board, the people and engines that play it, and one thread that does all engine work.
+
+Commands change the game at once, from any thread. Each change of the position makes a new `_version`. The thread stops
+a search as soon as the version is another one, and drops its result.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from zero.config.params import GameParams
+from zero.data.sgf import SgfHead, moves_to_sgf, read_sgf, result
+from zero.errors import MoveError, ZeroError
+from zero.games.coordinates import action_to_name
+from zero.games.position import BLACK, GO, WHITE, Rules
+from zero.games.rules import rules_of
+from zero.play.search_result import SearchResult
+from zero.players.board import Board
+from zero.players.build import ResolvedPlayer
+from zero.players.player import RESIGN
+from zero.players.session import NetworkSession, PlayerSession, Session
+from zero.storage.manifests import RESIGNATION
+from zero.web.broadcast import LAST_TOPIC, Broadcast
+from zero.web.engines import Engines
+from zero.web.players import HUMAN, board_title, player_title
+
+REPORT_SECONDS = 0.2
+"""Interval between two reports of a search."""
+MAX_REPORTED_MOVES = 8
+MAX_VARIATION_MOVES = 16
+ANALYSIS_SECONDS = 3600.0
+"""Time limit of an analysis, which its simulations end much earlier. With a limit the root follows PUCT, as in GTP."""
+COLOURS: dict[int, Literal["black", "white"]] = {BLACK: "black", WHITE: "white"}
+ANALYSIS = "analysis"
+Role = Literal["black", "white", "analysis"]
+
+log = logging.getLogger(__name__)
+
+
+class Seat(NamedTuple):
+    """Who plays a colour, or analyses."""
+
+    spec: str
+    title: str
+    player: ResolvedPlayer | None
+    """None for a person."""
+
+
+def seat_of(engines: Engines, spec: str) -> Seat:
+    """The seat of a person (`human`) or a player.
+
+    Raises:
+      ZeroError: as `Engines.resolve`.
+    """
+    if spec == HUMAN:
+        return Seat(HUMAN, "Human", None)
+    player = engines.resolve(spec)
+    return Seat(spec, player.network.id.name if player.network else player_title(player.spec), player)
+
+
+class Opened(NamedTuple):
+    """An engine of the game's thread, for one seat and one set of rules."""
+
+    seat: Seat
+    rules: Rules
+    session: Session
+
+
+class LiveGame:
+    """One game."""
+
+    def __init__(
+        self,
+        name: str,
+        engines: Engines,
+        game: GameParams,
+        seats: dict[Role, Seat],
+        seconds: float | None = None,
+        idle_seconds: float = math.inf,
+    ) -> None:
+        """Sets up the empty board and starts the thread.
+
+        Args:
+          name: identifies the game in its address.
+          engines: makes the sessions of the players.
+          game: the game and board.
+          seats: of both colours, and `analysis` if positions are analysed while a person is to move.
+          seconds: time limit of each move of a network; None without one.
+          idle_seconds: the game is closed after this time without a page that shows it.
+        """
+        self.name, self.events = name, Broadcast()
+        self._used = time.monotonic()
+        self._idle_seconds = idle_seconds
+        self._engines, self._game, self._rules = engines, game, rules_of(game)
+        self._seats, self._seconds = dict(seats), seconds
+        self._board = Board(self._rules)
+        self._changed = threading.Condition()
+        self._opened: dict[Role, Opened] = {}  # used by the thread alone
+        self._version = 0
+        self._stopped = -1  # version whose search ends as soon as it can
+        self._analysed = -1  # version whose analysis is done
+        self._hinted = -1  # version that a hint is requested for
+        self._is_closed = self._is_paused = False
+        self._work_name = ""  # what the thread does: "move", "hint", "analysis", "loading" or nothing
+        self._choosing: PlayerSession | None = None  # engine that cannot be interrupted
+        self._resigned: int | None = None
+        self._error = ""
+        self._source: dict[str, str] | None = None  # of a loaded file
+        self._chances: dict[int, float] = {}  # Black's chance to win by number of moves
+        self.events.publish("state", self._state())
+        self._thread = threading.Thread(target=self._work, name=f"game {name}", daemon=True)
+        self._thread.start()
+
+    # commands
+
+    def play(self, action: int, num_moves: int | None = None) -> None:
+        """Plays for the person to move; for an engine too while the game is paused.
+
+        Args:
+          action: the action.
+          num_moves: moves of the position that the person saw; the move is refused if the game has gone on since.
+
+        Raises:
+          MoveError: it is illegal, or it is not the person's turn.
+        """
+        with self._changed:
+            board = self._board
+            if num_moves not in (None, len(board.actions)):
+                raise MoveError(f"move {num_moves} was played already, perhaps in another tab; look at the board again")
+            if self._resigned is not None:
+                raise MoveError("the game is over by resignation; undo continues it")
+            seat = self._seats[COLOURS[board.to_play]]
+            if seat.player is not None and not self._is_paused and not board.is_over:
+                raise MoveError(f"{COLOURS[board.to_play]} is played by {seat.title}; wait for its move")
+            board.play(action)
+            self._is_paused = False
+            self._change()
+
+    def undo(self) -> None:
+        """Takes back the last move of a person and what followed; without people, one move.
+
+        Raises:
+          MoveError: there is none.
+        """
+        with self._changed:
+            people = self._people()
+            if self._resigned in people:
+                self._resigned = None
+                self._change()
+                return
+            turns = [turn for turn in range(len(self._board.actions)) if not people or _colour(turn) in people]
+            if not turns:
+                raise MoveError("no move can be taken back; play one first")
+            self._set_moves(self._board.actions[: turns[-1]])
+
+    def hint(self) -> None:
+        """Requests the move that the analysis, or else an engine of the game, would play.
+
+        Raises:
+          ZeroError: the game is over, an engine is to move, or there is no engine.
+        """
+        with self._changed:
+            self._check_not_over()
+            if self._is_engines_turn():
+                raise MoveError("an engine is to move; hints are for people")
+            if self._adviser() is None:
+                raise ZeroError("two people play without an engine; choose an analysis, which also gives hints")
+            self._hinted = self._version
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Ends the search: a network plays its best move so far, an analysis ends. Two engines pause after the move.
+
+        Raises:
+          ZeroError: the engine that is to move cannot be interrupted.
+        """
+        with self._changed:
+            if self._choosing is not None:
+                raise ZeroError(f"{self._choosing.name} cannot be interrupted; wait for its move, or undo")
+            self._stopped = self._version
+            if not self._people():
+                self._is_paused = True
+            self._publish()
+
+    def resume(self) -> None:
+        """Lets the engine to move play again, after an error, an undo or a loaded file."""
+        with self._changed:
+            self._is_paused, self._error = False, ""
+            self._publish()
+
+    def resign(self) -> None:
+        """The person to move resigns, or the other person in an engine's turn.
+
+        Raises:
+          MoveError: the game is over, or no person plays.
+        """
+        with self._changed:
+            self._check_not_over()
+            people = self._people()
+            if not people:
+                raise MoveError("no person plays in this game, so no one can resign")
+            colour = self._board.to_play
+            self._resigned = colour if colour in people else -colour
+            self._change()
+
+    def seat(self, role: Role, seat: Seat | None) -> None:
+        """Gives a colour to another player, or sets the analysis engine; None ends the analysis.
+
+        Raises:
+          ZeroError: the player is for another game.
+        """
+        if seat is not None and seat.player is not None:
+            self._engines.game_of([seat.player], self._game)
+        with self._changed:
+            if seat is None:
+                self._seats.pop(role, None)
+            else:
+                self._seats[role] = seat
+            self._is_paused, self._error = False, ""
+            self._change()
+
+    def load(self, text: str) -> None:
+        """Replaces the moves by those of an SGF file. If an engine is to move, the game is paused.
+
+        Raises:
+          ZeroError: the file cannot be read, is of another game or board, or has an illegal move.
+        """
+        loaded, rules = read_sgf(text), self._rules
+        if (loaded.game, loaded.rows, loaded.columns) != (rules.game, rules.rows, rules.columns):
+            raise ZeroError(
+                f"the file has a game on a {loaded.rows}x{loaded.columns} board, this is {board_title(self._game)}; "
+                "start a game on the board of the file"
+            )
+        if "KM[" in text and rules.game == GO:
+            rules = rules._replace(komi=loaded.komi)
+        board = Board(rules)
+        for number, action in enumerate(loaded.actions, 1):
+            try:
+                board.play(action)
+            except MoveError as error:
+                raise MoveError(f"move {number} of the file: {error}") from None
+        names = ("black", loaded.black_name), ("white", loaded.white_name), ("event", loaded.event)
+        with self._changed:
+            self._rules, self._resigned = rules, None
+            self._source = {
+                name: value for name, value in (*names, ("result", loaded.result), ("comment", loaded.comment)) if value
+            }
+            self._chances.clear()
+            self._set_moves(loaded.actions)
+
+    def sgf(self) -> str:
+        """The game as SGF."""
+        with self._changed:
+            board, rules, resigned = self._board, self._rules, self._resigned
+            is_over, seats = self._is_over(), self._seats
+            end = None if not is_over else RESIGNATION if resigned is not None else board.end
+            winner = -resigned if resigned is not None else board.outcome() if is_over else 0
+            head = SgfHead("a game on the page of zero", self.name, seats["black"].title, seats["white"].title, "")
+            return moves_to_sgf(rules, head, board.actions, winner, board.margin(), end)
+
+    def position(self, num_moves: int) -> dict[str, Any]:
+        """The stones after the first moves of the game, to look back.
+
+        Raises:
+          MoveError: the game has fewer moves.
+        """
+        with self._changed:
+            rules, actions = self._rules, self._board.actions
+        if not 0 <= num_moves <= len(actions):
+            raise MoveError(f"the game has {len(actions)} moves, not {num_moves}")
+        board = Board(rules, actions[:num_moves])
+        return {
+            "moves": num_moves,
+            "stones": board.stones.tolist(),
+            "last": actions[num_moves - 1] if num_moves else None,
+        }
+
+    def score(self) -> dict[str, Any]:
+        """The areas as the board is now.
+
+        Raises:
+          ZeroError: the game has no score.
+        """
+        with self._changed:
+            if self._rules.game != GO:
+                raise ZeroError(f"{self._game.name} has no score before its end")
+            area = _margin_text(self._board.margin())
+            return {"score": area, "komi": self._rules.komi, "note": "All stones count as alive."}
+
+    def close(self, reason: str) -> None:
+        """Ends the game and its engines; the pages are told the reason. Later calls do nothing."""
+        with self._changed:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._version += 1
+            self._changed.notify()
+            choosing = self._choosing
+        self.events.publish(LAST_TOPIC, {"reason": reason})
+        if choosing is not None:
+            choosing.close()  # ends its program, for whose answer the thread waits
+
+    def join(self, seconds: float) -> None:
+        """Waits for the end of the thread after `close`."""
+        self._thread.join(seconds)
+
+    def last_use(self) -> float:
+        """Time (monotonic) of the last command, or of the last change of the number of pages."""
+        return max(self._used, self.events.last_change)
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._is_closed
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no engine works."""
+        return not self._work_name
+
+    # state; the caller holds `_changed`
+
+    def _people(self) -> list[int]:
+        return [colour for colour, role in COLOURS.items() if self._seats[role].player is None]
+
+    def _is_over(self) -> bool:
+        return self._board.is_over or self._resigned is not None
+
+    def _check_not_over(self) -> None:
+        if self._is_over():
+            raise MoveError("the game is over; undo takes a move back")
+
+    def _is_engines_turn(self) -> bool:
+        seat = self._seats[COLOURS[self._board.to_play]]
+        return seat.player is not None and not self._is_over() and not self._is_paused
+
+    def _adviser(self) -> Role | None:
+        """Role of the engine that gives hints; None without an engine."""
+        roles: tuple[Role, ...] = ("analysis", "black", "white")
+        return next((role for role in roles if role in self._seats and self._seats[role].player is not None), None)
+
+    def _set_moves(self, actions: tuple[int, ...]) -> None:
+        """Replaces the moves; an engine that is to move then waits for `resume`."""
+        self._board = Board(self._rules, actions)
+        self._resigned = None
+        self._is_paused = self._seats[COLOURS[self._board.to_play]].player is not None and not self._board.is_over
+        self._chances = {moves: chance for moves, chance in self._chances.items() if moves <= len(actions)}
+        self._change()
+
+    def _change(self) -> None:
+        """Begins a new version: searches for the old one end."""
+        self._version += 1
+        self._error = ""
+        self._used = time.monotonic()
+        self._publish()
+
+    def _publish(self) -> None:
+        """Publishes the state and wakes the thread."""
+        self.events.publish("state", self._state())
+        self._changed.notify()
+
+    def _state(self) -> dict[str, Any]:
+        board, rules = self._board, self._rules
+        is_over = self._is_over()
+        state = {
+            "id": self.name,
+            "version": self._version,
+            "game": {
+                **self._game.model_dump(),
+                "title": board_title(self._game),
+                "rows": rules.rows,
+                "columns": rules.columns,
+                "pass_action": rules.num_points if rules.num_actions > rules.num_points else None,
+            },
+            "players": {role: {"spec": seat.spec, "title": seat.title} for role, seat in self._seats.items()},
+            "seconds": self._seconds,
+            "moves": [{"action": action, "name": action_to_name(rules, action)} for action in board.actions],
+            "stones": board.stones.tolist(),
+            "to_play": board.to_play,
+            "legal": [] if is_over else board.legal_actions().tolist(),
+            "captures": {"black": board.num_captured(WHITE), "white": board.num_captured(BLACK)},
+            "over": is_over,
+            "result": self._result() if is_over else "",
+            "end": "" if not is_over else RESIGNATION if self._resigned is not None else board.end,
+            "engine_turn": self._is_engines_turn(),
+            "paused": self._is_paused and not is_over,
+            "thinking": self._work_name,
+            "error": self._error,
+            "source": self._source,
+            "chances": [self._chances.get(moves) for moves in range(len(board.actions) + 1)],
+        }
+        if rules.game == GO:
+            state["game"]["komi"] = rules.komi
+            state["area"] = _margin_text(board.margin())
+        return state
+
+    def _result(self) -> str:
+        if self._resigned is not None:
+            return result(self._rules, -self._resigned, 0.0, RESIGNATION)
+        return result(self._rules, self._board.outcome(), self._board.margin(), "")
+
+    # the thread
+
+    def _work(self) -> None:
+        try:
+            while (task := self._next_task()) is not None:
+                task()
+        finally:
+            for opened in self._opened.values():
+                opened.session.close()
+
+    def _next_task(self) -> Callable[[], None] | None:
+        """Waits for engine work; None once the game is closed."""
+        with self._changed:
+            while not self._is_closed:
+                if (found := self._wanted()) is not None:
+                    name, role, task = found
+                    self._set_work(name)
+                    return partial(self._guarded, role, self._version, partial(task, self._version))
+                self._set_work("")
+                if not self._changed.wait(self._idle_seconds) and self._is_abandoned():
+                    self.close(f"no page has shown the game for {self._idle_seconds / 60:.0f} minutes")
+            return None
+
+    def _wanted(self) -> tuple[str, Role, Callable[[int], None]] | None:
+        """The engine work that the position needs: its name, the seat of the engine, and the method."""
+        if self._is_over():
+            return None
+        if self._is_engines_turn():
+            return "move", COLOURS[self._board.to_play], self._move
+        adviser = self._adviser()
+        if self._hinted == self._version and adviser is not None:
+            return "hint", adviser, partial(self._give_hint, adviser)
+        if ANALYSIS in self._seats and self._version not in (self._analysed, self._stopped):
+            return "analysis", "analysis", self._analyse
+        return None
+
+    def _set_work(self, name: str) -> None:
+        """Publishes what the thread does."""
+        if name != self._work_name:
+            self._work_name = name
+            self.events.publish("state", self._state())
+
+    def _is_abandoned(self) -> bool:
+        return not self.events.num_pages and time.monotonic() - self.last_use() >= self._idle_seconds
+
+    def _guarded(self, role: Role, version: int, task: Callable[[], None]) -> None:
+        """Does engine work. After a failure the game stays and the engine is made again for its next work."""
+        try:
+            task()
+        except Exception as error:
+            if not isinstance(error, ZeroError):
+                log.exception("game %s: the engine of %s failed", self.name, role)
+            if (opened := self._opened.pop(role, None)) is not None:
+                opened.session.close()
+            with self._changed:
+                if version != self._version:
+                    return
+                self._hinted, self._analysed = -1, version
+                self._is_paused = self._is_engines_turn()
+                text = str(error) if isinstance(error, ZeroError) else f"{type(error).__name__}, see the server's log"
+                self._error = f"{self._seats[role].title}: {text}"
+                self._publish()
+
+    def _engine(self, role: Role, version: int) -> Session | None:
+        """The engine of a seat at the present position; None if the version is over."""
+        with self._changed:
+            seat, rules, actions = self._seats.get(role), self._rules, self._board.actions
+            if version != self._version or seat is None or seat.player is None:
+                return None
+        opened = self._opened.get(role)
+        if opened is None or opened.seat is not seat:
+            if opened is not None:
+                del self._opened[role]
+                opened.session.close()
+            with self._changed:
+                work = self._work_name
+                self._set_work("loading")
+            opened = Opened(seat, rules, self._engines.open(seat.player, rules))
+            with self._changed:
+                self._set_work(work)
+        elif opened.rules is not rules:  # the komi of a loaded file
+            opened.session.new_game(rules)
+            opened = opened._replace(rules=rules)
+        self._opened[role] = opened
+        opened.session.set_position(actions)
+        return opened.session
+
+    def _move(self, version: int) -> None:
+        """Lets the engine to move play."""
+        role = COLOURS[self._board.to_play]
+        action = self._chosen(role, version)
+        with self._changed:
+            if action is None or version != self._version:
+                return
+            if action == RESIGN:
+                self._resigned = self._board.to_play
+            else:
+                self._board.play(action)
+            self._change()
+
+    def _give_hint(self, role: Role, version: int) -> None:
+        action = self._chosen(role, version)
+        with self._changed:
+            if action is None or version != self._version:
+                return
+            self._hinted = -1
+            name = "resign" if action == RESIGN else action_to_name(self._rules, action)
+            hint = {"moves": len(self._board.actions), "action": action, "name": name, "by": self._seats[role].title}
+        self.events.publish("hint", hint)
+
+    def _chosen(self, role: Role, version: int) -> int | None:
+        """The move of an engine; None if the version is over."""
+        session = self._engine(role, version)
+        if session is None:
+            return None
+        if isinstance(session, NetworkSession):
+            self._search(session, role, version, self._seconds)
+            return session.best_action()
+        with self._changed:
+            if version != self._version:
+                return None
+            self._choosing = session
+        try:
+            return session.choose(self._seconds)
+        finally:
+            with self._changed:
+                self._choosing = None
+
+    def _analyse(self, version: int) -> None:
+        session = self._engine("analysis", version)
+        if isinstance(session, NetworkSession):
+            self._search(session, "analysis", version, ANALYSIS_SECONDS)
+        with self._changed:
+            if version == self._version:
+                self._analysed = version
+
+    def _search(self, session: NetworkSession, role: Role, version: int, seconds: float | None) -> None:
+        """Searches to the end of the simulations, the time or the version, or to `stop`; reports on the way."""
+        next_report = 0.0
+        with self._changed:
+            actions, title = self._board.actions, self._seats[role].title
+            if version != self._version:
+                return
+
+        def report(result: SearchResult, is_done: bool) -> None:
+            analysis = analysis_of(self._rules, len(actions), result, session.principal_variation)
+            self.events.publish("analysis", {"by": title, "done": is_done, **analysis})
+
+        def interrupted() -> bool:
+            nonlocal next_report
+            now = time.monotonic()
+            if now >= next_report:
+                report(session.result_so_far(), False)
+                next_report = now + REPORT_SECONDS
+            return version != self._version or version == self._stopped
+
+        result = session.search(session.num_simulations, seconds, interrupted)
+        with self._changed:
+            if version != self._version:
+                return
+            report(result, True)
+            self._chances[len(actions)] = black_chance(result, len(actions))
+
+
+def analysis_of(
+    rules: Rules, num_moves: int, result: SearchResult, variation: Callable[[int], tuple[int, ...]]
+) -> dict[str, Any]:
+    """A search for the page: chances to win are Black's, in [0, 1]; visits and priors are fractions by point.
+
+    Args:
+      rules: the game.
+      num_moves: moves before the position.
+      result: the search.
+      variation: returns the principal variation that begins with an action.
+    """
+    visits, colour = result.visit_counts, _colour(num_moves)
+    most = max(1, int(visits.max()))
+    moves = []
+    for action in [action for action in result.ranking() if visits[action]][:MAX_REPORTED_MOVES]:
+        line = variation(action)[:MAX_VARIATION_MOVES]
+        moves.append(
+            {
+                "action": action,
+                "name": action_to_name(rules, action),
+                "visits": int(visits[action]),
+                "chance": _chance(float(result.q_values[action]), colour),
+                "prior": round(float(result.prior[action]), 4),
+                "line": [{"action": each, "name": action_to_name(rules, each)} for each in line],
+            }
+        )
+    return {
+        "moves": num_moves,
+        "to_play": colour,
+        "chance": black_chance(result, num_moves),
+        "simulations": int(visits.sum()),
+        "best": moves,
+        "visits": [round(int(count) / most, 3) for count in visits[: rules.num_points]],
+        "prior": [round(float(share), 4) for share in result.prior[: rules.num_points]],
+    }
+
+
+def black_chance(result: SearchResult, num_moves: int) -> float:
+    """Black's chance to win, in [0, 1], after a search of the position after `num_moves`."""
+    return _chance(result.best_value, _colour(num_moves))
+
+
+def _chance(value: float, colour: int) -> float:
+    return round(min(1.0, max(0.0, (1.0 + value * colour) / 2.0)), 4)
+
+
+def _colour(turn: int) -> int:
+    return BLACK if turn % 2 == 0 else WHITE
+
+
+def _margin_text(margin: float) -> str:
+    return f"{'B' if margin > 0 else 'W'}+{abs(margin):g}" if margin else "0"

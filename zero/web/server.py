@@ -1,0 +1,88 @@
+"""The server of `zero web`: its port, its token, its start and its end."""
+
+import secrets
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+from starlette.concurrency import run_in_threadpool
+
+from zero.errors import ServerError
+from zero.web.app import WebSettings, new_app
+from zero.web.security import LOOPBACK_NAMES, WILDCARDS
+from zero.web.sessions import Sessions
+
+FIRST_PORT, PORTS_TRIED = 8100, 100
+SHUTDOWN_SECONDS = 10
+"""Time that requests have to end after a signal."""
+
+
+class WebServer(uvicorn.Server):
+    """The server. It closes the games before it stops: their event streams would keep connections open."""
+
+    def __init__(self, config: uvicorn.Config, sessions: Sessions, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._sessions, self._started = sessions, started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts to serve."""
+        await super().startup(sockets)
+        self._started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stops to serve."""
+        await run_in_threadpool(self._sessions.close)
+        await super().shutdown(sockets)
+
+
+def serve(home: Path, host: str, port: int, token: str, started: Callable[[str], None]) -> None:
+    """Serves the page of a project until a signal.
+
+    Args:
+      home: the project's folder.
+      host: name or address to listen on. One that other machines can reach gets a token.
+      port: the port; 0: the first free one from `FIRST_PORT`.
+      token: secret that requests must have; empty: a new one if the host needs one.
+      started: receives the address of the page once it answers.
+
+    Raises:
+      ServerError: the server cannot listen there.
+    """
+    if not token and host not in LOOPBACK_NAMES:
+        token = secrets.token_urlsafe(24)
+    listener = listen(host, port)
+    shown = socket.gethostname() if host in WILDCARDS else f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    app = new_app(home, WebSettings(host=host, token=token))
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        proxy_headers=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    WebServer(config, app.state.sessions, lambda: started(url)).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound to the host and the port; 0: the first free port from `FIRST_PORT`.
+
+    Raises:
+      ServerError: the port is in use, or the host is not one of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    reason = ""
+    for each in [port] if port else range(FIRST_PORT, FIRST_PORT + PORTS_TRIED):
+        bound = socket.socket(family)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, each))
+            return bound
+        except OSError as error:
+            bound.close()
+            reason = error.strerror or str(error)
+    ports = f"port {port}" if port else f"ports {FIRST_PORT} to {FIRST_PORT + PORTS_TRIED - 1}"
+    raise ServerError(f"cannot listen on {host}, {ports}: {reason}; give another --port or --host")

@@ -1,0 +1,98 @@
+// The router and what all views share: requests, DOM nodes, announcements, errors.
+
+const VIEWS = {
+  play: { title: "Play", load: () => import("./play.js") },
+  games: { title: "Games", load: () => import("./games.js") },
+  lineages: { title: "Lineages", load: () => import("./lineages.js") },
+  ladder: { title: "Ladder", load: () => import("./ladder.js") },
+};
+
+/** Requests JSON. `options`: {method, body: an object that is sent as JSON}. Throws Error with the server's message. */
+export async function api(path, { method = "GET", body } = {}) {
+  const request = { method, headers: { Accept: "application/json" } };
+  if (method !== "GET") {
+    request.headers["Content-Type"] = "application/json";
+    request.body = JSON.stringify(body ?? {});
+  }
+  let response;
+  try {
+    response = await fetch(path, request);
+  } catch {
+    throw new Error("The server does not answer. Start it again with `zero web`, then reload this page.");
+  }
+  const answer = await response.json().catch(() => null);
+  if (!response.ok) throw new Error(answer?.error ?? `${path}: status ${response.status}`);
+  return answer;
+}
+
+/**
+ * Makes a DOM node. Children are nodes or strings; strings become text nodes, so nothing from a record is HTML.
+ * Attributes: `onclick` and other functions become listeners, true is an empty attribute, null and false are left out.
+ */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (typeof value === "function") node.addEventListener(name.replace(/^on/, ""), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+/** Lets screen readers say a text. */
+export function announce(text) {
+  document.getElementById("announcements").textContent = text;
+}
+
+/** Shows an error at the top of a view, in place of an earlier one. */
+export function showError(root, error) {
+  root.querySelector(":scope > .error")?.remove();
+  root.prepend(el("p", { class: "error", role: "alert" }, error?.message ?? String(error)));
+}
+
+let leave = null; // cleans up the view that is shown
+let navigation = 0;
+
+async function showRoute() {
+  const current = ++navigation;
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const name = parts[0] in VIEWS ? parts[0] : "play";
+  leave?.();
+  leave = null;
+  for (const link of document.querySelectorAll("header nav a[href^='#']")) {
+    if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${VIEWS[name].title} · zero`;
+  const root = el("div", { class: "view", "data-view": name });
+  document.getElementById("main").replaceChildren(root);
+  try {
+    const view = await VIEWS[name].load();
+    const cleanUp = await view.show(root, { path: parts.slice(1), query: new URLSearchParams(query) });
+    if (current === navigation) leave = cleanUp ?? null;
+    else cleanUp?.();
+  } catch (error) {
+    if (current === navigation) showError(root, new Error(`The view “${VIEWS[name].title}” cannot be shown: ${error.message}`));
+  }
+}
+
+async function showServers() {
+  const found = await api("/api/servers").catch(() => ({}));
+  const links = ["prefect", "mlflow"].filter((name) => /^https?:/.test(found[name] ?? ""));
+  const titles = { prefect: "Prefect", mlflow: "MLflow" };
+  document
+    .getElementById("servers")
+    .replaceChildren(...links.map((name) => el("a", { href: found[name], target: "_blank", rel: "noopener" }, `${titles[name]} ↗`)));
+}
+
+if (document.getElementById("main")) {
+  window.addEventListener("hashchange", showRoute);
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address is the route
+    document.getElementById("main").focus();
+  });
+  showServers();
+  showRoute();
+}

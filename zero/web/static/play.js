@@ -1,0 +1,489 @@
+// Play: the form for a new game, and the page of a game, which follows the events of the server.
+
+import { announce, api, el, showError } from "./app.js";
+import { Board } from "./board.js";
+
+const COLOURS = { 1: "black", [-1]: "white" };
+const NAMES = { 1: "Black", [-1]: "White" };
+const DISCS = { 1: "●", [-1]: "○" };
+const HUMAN = "human";
+const SHOWN_MOVES = 6; // of a variation in the table; the board shows all
+const percent = (fraction) => `${Math.round(100 * fraction)} %`;
+
+export async function show(root, route) {
+  return route.path.length ? showGame(root, route.path[0]) : showForm(root);
+}
+
+// ---- a new game
+
+async function showForm(root) {
+  const [{ boards, errors }, { games }] = await Promise.all([api("/api/players"), api("/api/sessions")]);
+  root.append(el("h1", {}, "Play"));
+  for (const text of errors) root.append(el("p", { class: "error" }, text));
+  if (games.length) root.append(openGames(games));
+  root.append(el("section", { class: "card new-game" }, el("h2", {}, "New game"), form(root, boards)));
+}
+
+function openGames(games) {
+  const card = ({ id, game, players, moves, over }) =>
+    el(
+      "li",
+      {},
+      el("a", { href: `#/play/${id}` }, `${game.title}: ${players.black.title} – ${players.white.title}`),
+      el("span", { class: "muted" }, ` ${moves.length} moves${over ? ", over" : ""}`),
+    );
+  return el("section", { class: "card" }, el("h2", {}, "Open games"), el("ul", { class: "plain" }, games.map(card)));
+}
+
+function field(text, input) {
+  return el("label", { class: "field" }, el("span", {}, text), input);
+}
+
+function playerOptions(players, first) {
+  const groups = new Map();
+  for (const player of players) groups.set(player.group, [...(groups.get(player.group) ?? []), player]);
+  const option = ({ spec, title }) => el("option", { value: spec }, title);
+  return [
+    el("option", { value: first[0] }, first[1]),
+    ...[...groups].map(([group, members]) => el("optgroup", { label: group }, members.map(option))),
+  ];
+}
+
+function form(root, boards) {
+  const board = el("select", { name: "board" }, boards.map(({ id, title }) => el("option", { value: id }, title)));
+  const [black, white, analysis] = ["black", "white", "analysis"].map((name) => el("select", { name }));
+  const komi = el("input", { name: "komi", type: "number", step: 0.5, min: -400, max: 400 });
+  const komiField = field("Komi", komi);
+  const limit = el("select", { name: "limit" }, el("option", { value: "simulations" }, "simulations"), el("option", { value: "seconds" }, "seconds"));
+  const amount = el("input", { name: "amount", type: "number", min: 0, max: 20000, step: "any", value: 400, required: true });
+  const start = el("button", { class: "primary", type: "submit" }, "Start");
+  const chosen = () => boards.find(({ id }) => id === board.value);
+  const networkOf = (spec) => chosen().players.find((player) => player.spec === spec && player.has_network);
+
+  function fill() {
+    const { players, game } = chosen();
+    black.replaceChildren(...playerOptions(players, [HUMAN, "Human"]));
+    white.replaceChildren(...playerOptions(players, [HUMAN, "Human"]));
+    analysis.replaceChildren(...playerOptions(players.filter((player) => player.has_network), ["", "No analysis"]));
+    white.value = players[0].spec;
+    komiField.hidden = game.komi === undefined;
+    komi.value = players[0].komi ?? game.komi ?? "";
+  }
+
+  function withAmount(spec) {
+    return limit.value === "simulations" && networkOf(spec) ? `${spec},simulations=${Math.round(amount.value)}` : spec;
+  }
+
+  async function submit(event) {
+    event.preventDefault();
+    const game = { ...chosen().game };
+    if (game.komi !== undefined) game.komi = Number(komi.value);
+    const seconds = limit.value === "seconds" ? Number(amount.value) : null;
+    start.disabled = true;
+    start.textContent = "Starting …";
+    try {
+      const made = await api("/api/sessions", {
+        method: "POST",
+        body: {
+          game,
+          seconds,
+          black: withAmount(black.value),
+          white: withAmount(white.value),
+          analysis: analysis.value ? withAmount(analysis.value) : null,
+        },
+      });
+      location.hash = `#/play/${made.id}`;
+    } catch (error) {
+      showError(root, error);
+      start.disabled = false;
+      start.textContent = "Start";
+    }
+  }
+
+  function swap() {
+    [black.value, white.value] = [white.value, black.value];
+  }
+
+  board.addEventListener("change", fill);
+  limit.addEventListener("change", () => (amount.value = limit.value === "seconds" ? 5 : 400));
+  fill();
+  return el(
+    "form",
+    { onsubmit: submit },
+    el("div", { class: "row" }, field("Game", board), komiField),
+    el("div", { class: "row seats" }, field("● Black", black), el("button", { type: "button", onclick: swap }, "⇄ Swap"), field("○ White", white)),
+    el("div", { class: "row" }, field("A network’s move takes", el("span", { class: "pair" }, amount, limit)), field("Analysis while you think", analysis)),
+    start,
+  );
+}
+
+// ---- a game
+
+async function showGame(root, id) {
+  const page = new GamePage(root, id, await api(`/api/sessions/${encodeURIComponent(id)}`), (await api("/api/players")).boards);
+  return () => page.leave();
+}
+
+class GamePage {
+  constructor(root, id, { state, analysis }, boards) {
+    this.root = root;
+    this.path = `/api/sessions/${encodeURIComponent(id)}`;
+    this.players = boards.find(({ game }) => isSameBoard(game, state.game))?.players ?? [];
+    this.analysis = analysis;
+    this.overlay = "visits";
+    this.review = null; // a past position that is shown
+    this.line = null; // variation that is shown on the board
+    this.build(state);
+    this.update(state);
+    this.onKey = (event) => this.key(event);
+    this.onVisibility = () => (document.hidden ? this.disconnect() : this.connect());
+    document.addEventListener("keydown", this.onKey);
+    document.addEventListener("visibilitychange", this.onVisibility);
+    this.connect();
+  }
+
+  leave() {
+    document.removeEventListener("keydown", this.onKey);
+    document.removeEventListener("visibilitychange", this.onVisibility);
+    this.disconnect();
+  }
+
+  // Hidden pages disconnect: a browser opens six connections to a server at most, for all tabs together.
+  connect() {
+    if (this.source || this.isClosed) return;
+    const source = (this.source = new EventSource(`${this.path}/events`));
+    source.addEventListener("open", () => (this.parts.connection.hidden = true));
+    source.addEventListener("state", (event) => this.update(JSON.parse(event.data)));
+    source.addEventListener("analysis", (event) => this.showAnalysis(JSON.parse(event.data)));
+    source.addEventListener("hint", (event) => this.showHint(JSON.parse(event.data)));
+    source.addEventListener("closed", (event) => this.closed(`This game was closed: ${JSON.parse(event.data).reason}.`));
+    source.addEventListener("error", async () => {
+      this.parts.connection.hidden = false;
+      if (source.readyState !== EventSource.CLOSED) return; // the browser connects again by itself
+      const error = await api(this.path).then(() => null, (caught) => caught);
+      if (error) this.closed(error.message);
+    });
+  }
+
+  disconnect() {
+    this.source?.close();
+    this.source = null;
+  }
+
+  closed(text) {
+    this.isClosed = true;
+    this.disconnect();
+    this.parts.connection.hidden = true;
+    this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, text, " ", el("a", { href: "#/play" }, "New game")));
+    for (const button of this.root.querySelectorAll("button, select, input")) button.disabled = true;
+    this.board.draw({ ...this.shown, legal: null });
+  }
+
+  async command(name, body = {}) {
+    try {
+      const answer = await api(`${this.path}/${name}`, { method: "POST", body });
+      this.parts.message.replaceChildren();
+      return answer;
+    } catch (error) {
+      this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, error.message));
+      return null;
+    }
+  }
+
+  build(state) {
+    const { game } = state;
+    const button = (text, onclick, attributes = {}) => el("button", { type: "button", onclick, ...attributes }, text);
+    const hasPass = game.pass_action !== null;
+    const parts = (this.parts = {
+      status: el("p", { class: "status" }),
+      message: el("div"),
+      connection: el("p", { class: "muted", hidden: true, role: "status" }, "The server does not answer; trying again …"),
+      seats: el("div", { class: "seat-list" }),
+      chance: el("div", { class: "chance", role: "meter", "aria-label": "Black’s chance to win", "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": 50 }, el("div", { class: "black-share" }), el("span", {})),
+      graph: el("div", { class: "graph" }),
+      pass: button("Pass", () => this.play(game.pass_action), { hidden: !hasPass, "aria-keyshortcuts": "p" }),
+      undo: button("Undo", () => this.command("undo"), { "aria-keyshortcuts": "u" }),
+      hint: button("Hint", () => this.command("hint"), { "aria-keyshortcuts": "h" }),
+      stop: button("Stop thinking", () => this.command("stop")),
+      resume: button("Continue", () => this.command("resume"), { class: "primary" }),
+      score: button("Score", () => this.score(), { hidden: game.name !== "go" }),
+      resign: button("Resign", () => this.command("resign")),
+      analyst: el("select", { onchange: (event) => this.command("analyse", { player: event.target.value || null }) }),
+      overlays: el("div", { class: "toolbar", role: "group", "aria-label": "Shown on the board" }),
+      best: el("div", { class: "scroll" }),
+      slider: el("input", { type: "range", min: 0, oninput: (event) => this.look(Number(event.target.value)), "aria-label": "Position of the game" }),
+      moves: el("ol", { class: "moves" }),
+      source: el("dl", { class: "source" }),
+    });
+    for (const [name, text] of [["visits", "Visits"], ["prior", "Prior"], ["", "Nothing"]]) {
+      parts.overlays.append(button(text, () => this.setOverlay(name), { "data-overlay": name }));
+    }
+    const file = el("input", { type: "file", accept: ".sgf", class: "sr-only", onchange: (event) => this.load(event.target) });
+    const boardBox = el("div", { class: "board-box" });
+    this.board = new Board(boardBox, { game: game.name, rows: game.rows, columns: game.columns }, { onPlay: (action) => this.play(action), name: `Board of ${game.title}` });
+    parts.analyst.append(...playerOptions(this.players.filter((player) => player.has_network), ["", "No analysis"]));
+    const steps = [["«", "first", () => 0], ["‹", "previous", (at) => at - 1], ["›", "next", (at) => at + 1], ["»", "last", () => Infinity]];
+    this.root.append(
+      el("h1", {}, game.title),
+      el(
+        "div",
+        { class: "game" },
+        boardBox,
+        el(
+          "div",
+          { class: "side" },
+          el("section", { class: "card", "aria-label": "Game" }, parts.seats, parts.status, parts.message, parts.connection, parts.chance, parts.graph,
+            el("div", { class: "toolbar" }, parts.pass, parts.undo, parts.hint, parts.stop, parts.resume, parts.score, parts.resign),
+            el("p", { class: "muted keys" }, "Keys: arrows and ", el("kbd", {}, "Enter"), " play, ", hasPass ? [el("kbd", {}, "p"), " passes, "] : null, el("kbd", {}, "u"), " takes back, ", el("kbd", {}, "h"), " asks for a hint.")),
+          el("section", { class: "card", "aria-labelledby": "analysis-title" }, el("h2", { id: "analysis-title" }, "Analysis"),
+            el("div", { class: "toolbar" }, el("label", {}, "Network ", parts.analyst)), parts.overlays, parts.best),
+          el("section", { class: "card", "aria-labelledby": "moves-title" }, el("h2", { id: "moves-title" }, "Moves"), parts.source,
+            el("div", { class: "toolbar steps" }, steps.map(([sign, name, next]) => button(sign, () => this.look(next(this.review?.moves ?? this.state.moves.length)), { "aria-label": `${name} position` })), parts.slider),
+            parts.moves,
+            el("div", { class: "toolbar" }, el("a", { class: "button", href: `${this.path}/sgf`, download: "" }, "Save SGF"), el("label", { class: "button" }, "Load SGF", file))),
+        ),
+      ),
+    );
+    this.setOverlay("visits");
+    this.board.svg.focus({ preventScroll: true });
+  }
+
+  /** Shows a new state of the game. */
+  update(state) {
+    const before = this.state;
+    this.state = state;
+    const { game, players, moves, to_play: toPlay } = state;
+    const isNew = !before || before.version !== state.version;
+    const isPerson = players[COLOURS[toPlay]].spec === HUMAN;
+    this.canPlay = !state.over && (isPerson || state.paused);
+    if (isNew) {
+      this.review = this.line = this.hint = null;
+      this.showSeats();
+      this.showMoves();
+      const last = moves.at(-1);
+      if (before && moves.length > before.moves.length) announce(`${NAMES[-toPlay]} plays ${last.name}. ${this.statusText()}`);
+      else if (before) announce(this.statusText());
+    }
+    this.parts.status.replaceChildren(this.statusText());
+    this.parts.status.classList.toggle("busy", Boolean(state.thinking) && state.thinking !== "analysis");
+    if (state.error) this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, state.error, this.replacement()));
+    else if (before?.error) this.parts.message.replaceChildren();
+    const { parts } = this;
+    parts.pass.disabled = !this.canPlay || !state.legal.includes(game.pass_action);
+    parts.undo.disabled = !moves.length;
+    parts.hint.disabled = !this.canPlay || state.thinking === "hint" || Object.values(players).every(({ spec }) => spec === HUMAN);
+    parts.resign.disabled = state.over || ![players.black, players.white].some(({ spec }) => spec === HUMAN);
+    parts.stop.hidden = !["move", "analysis"].includes(state.thinking);
+    parts.stop.textContent = state.thinking === "analysis" ? "Stop analysis" : "Stop thinking";
+    parts.resume.hidden = !state.paused;
+    parts.slider.max = moves.length;
+    parts.slider.value = this.review?.moves ?? moves.length;
+    parts.analyst.value = players.analysis?.spec.split(",")[0] ?? "";
+    this.showChance();
+    this.draw();
+  }
+
+  statusText() {
+    const { state } = this;
+    const name = NAMES[state.to_play];
+    if (state.over) return resultText(state);
+    if (state.thinking === "loading") return "Loading the player. The first time, kernels are compiled, which takes a minute.";
+    if (state.thinking === "move") return `${name} is thinking …`;
+    if (state.thinking === "hint") return "Looking for a hint …";
+    if (state.paused) return `Paused. ${name} is to move; continue, or play for ${name} yourself.`;
+    return `${name} to move${state.game.pass_action !== null && state.moves.at(-1)?.action === state.game.pass_action ? " after a pass" : ""}.`;
+  }
+
+  /** A choice of another player, after an engine failed. */
+  replacement() {
+    const colour = COLOURS[this.state.to_play];
+    if (this.state.players[colour].spec === HUMAN) return null;
+    const choice = el("select", { "aria-label": `Player of ${colour}` }, playerOptions(this.players, [HUMAN, "Human"]));
+    const go = () => this.command("seat", { colour, player: choice.value });
+    return el("span", { class: "toolbar" }, choice, el("button", { type: "button", onclick: go }, "Play on with this player"));
+  }
+
+  showSeats() {
+    const { players, captures, to_play: toPlay, over, game, area } = this.state;
+    const seat = (colour) =>
+      el(
+        "div",
+        { class: `seat ${!over && toPlay === colour ? "to-play" : ""}` },
+        el("span", { class: `disc ${COLOURS[colour]}`, "aria-hidden": "true" }),
+        el("span", { class: "sr-only" }, `${NAMES[colour]}: `),
+        el("span", { class: "name" }, players[COLOURS[colour]].title),
+        game.name === "go" ? el("span", { class: "muted num" }, `${captures[COLOURS[colour]]} captured`) : null,
+      );
+    const terms = game.name === "go" ? [el("p", { class: "muted" }, `Komi ${game.komi}. Area now: ${area}.`)] : [];
+    this.parts.seats.replaceChildren(seat(1), seat(-1), ...terms);
+  }
+
+  showMoves() {
+    const { moves, source } = this.state;
+    this.parts.moves.replaceChildren(
+      ...moves.map(({ name }, index) =>
+        el("li", {}, el("button", { type: "button", class: "move", onclick: () => this.look(index + 1) }, el("span", { class: "muted" }, `${index + 1} ${DISCS[index % 2 ? -1 : 1]} `), name)),
+      ),
+    );
+    this.parts.moves.scrollTop = this.parts.moves.scrollHeight;
+    this.parts.source.replaceChildren(...Object.entries(source ?? {}).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+    this.parts.source.hidden = !source;
+  }
+
+  showChance() {
+    const { chances, moves } = this.state;
+    const isCurrent = this.analysis && this.analysis.moves <= moves.length && this.analysis.moves >= moves.length - 1;
+    const known = isCurrent ? this.analysis.chance : chances.findLast((chance) => chance !== null);
+    this.parts.chance.hidden = known === undefined || known === null;
+    if (this.parts.chance.hidden) return;
+    this.parts.chance.setAttribute("aria-valuenow", Math.round(100 * known));
+    this.parts.chance.firstChild.style.width = percent(known).replace(" ", "");
+    this.parts.chance.lastChild.textContent = `Black ${percent(known)} · White ${percent(1 - known)}`;
+    this.parts.graph.replaceChildren(...(chances.filter((chance) => chance !== null).length > 1 ? [chanceGraph(chances)] : []));
+  }
+
+  showAnalysis(analysis) {
+    this.analysis = analysis;
+    if (!this.state) return;
+    this.showChance();
+    this.draw();
+    const { moves, to_play: toPlay, simulations, by, best, done } = analysis;
+    const rows = best.map((move) => {
+      const line = move.line.slice(0, SHOWN_MOVES).map(({ name }) => name).join(" ");
+      const show = () => this.showLine(move.line, toPlay, moves);
+      const hide = () => this.showLine(null);
+      const shown = el("button", { type: "button", class: "line", "data-action": move.action, onmouseenter: show, onmouseleave: hide, onfocus: show, onblur: hide, onclick: show }, line);
+      return el("tr", {}, el("td", {}, shown), el("td", { class: "num" }, percent(toPlay > 0 ? move.chance : 1 - move.chance)), el("td", { class: "num" }, String(move.visits)), el("td", { class: "num" }, percent(move.prior)));
+    });
+    const focused = this.parts.best.contains(document.activeElement) ? document.activeElement.dataset.action : null;
+    this.parts.best.replaceChildren(
+      el("p", { class: "muted" }, `${by}: move ${moves + 1}, ${NAMES[toPlay]}, ${simulations} visits${done ? "" : " …"}`),
+      el("table", { class: "data" }, el("thead", {}, el("tr", {}, el("th", {}, "Expected moves"), ["Wins", "Visits", "Prior"].map((name) => el("th", { class: "num" }, name)))), el("tbody", {}, rows)),
+    );
+    if (focused) this.parts.best.querySelector(`[data-action="${focused}"]`)?.focus();
+  }
+
+  showHint(hint) {
+    if (hint.moves !== this.state.moves.length || this.state.over) return;
+    this.hint = hint;
+    const text = hint.action < 0 ? `${hint.by} would resign.` : `Hint of ${hint.by}: ${hint.name}.`;
+    this.parts.message.replaceChildren(el("p", { class: "hint" }, text));
+    announce(text);
+    this.draw();
+  }
+
+  showLine(line, toPlay, moves) {
+    if (line && moves !== this.state.moves.length) line = null; // of an earlier position
+    this.line = line?.map(({ action }, index) => ({ action, colour: index % 2 ? -toPlay : toPlay, text: String(index + 1) })) ?? null;
+    this.draw();
+  }
+
+  setOverlay(name) {
+    this.overlay = name;
+    for (const each of this.parts.overlays.children) each.setAttribute("aria-pressed", String(each.dataset.overlay === name));
+    if (this.state) this.draw();
+  }
+
+  draw() {
+    const { state, analysis, hint } = this;
+    const isNow = this.review === null;
+    const isAnalysed = isNow && analysis && analysis.moves === state.moves.length && !state.over;
+    const greatest = isAnalysed ? Math.max(...analysis.prior, 0.01) : 1;
+    this.shown = {
+      stones: isNow ? state.stones : this.review.stones,
+      last: isNow ? (state.moves.at(-1)?.action ?? null) : this.review.last,
+      legal: isNow && this.canPlay && !this.isClosed ? state.legal : null,
+      toPlay: state.to_play,
+      heat: isAnalysed && this.overlay === "visits" ? analysis.visits : null,
+      prior: isAnalysed && this.overlay === "prior" ? analysis.prior.map((share) => share / greatest) : null,
+      ghosts: isNow ? (this.line ?? (hint && hint.action >= 0 ? [{ action: hint.action, colour: state.to_play, text: "?" }] : null)) : null,
+      win: isNow && state.end === "line" ? winningLine(state) : null,
+    };
+    this.board.draw(this.shown);
+  }
+
+  async play(action) {
+    if (!this.canPlay || this.review) return;
+    await this.command("play", { action, moves: this.state.moves.length });
+  }
+
+  async score() {
+    const answer = await this.command("score");
+    if (!answer) return;
+    const text = `Area now: ${answer.score} with komi ${answer.komi}. ${answer.note}`;
+    this.parts.message.replaceChildren(el("p", { class: "hint" }, text));
+    announce(text);
+  }
+
+  /** Shows the position after a number of moves; the newest one can be played on. */
+  async look(moves) {
+    const last = this.state.moves.length;
+    moves = Math.min(last, Math.max(0, moves));
+    const wanted = (this.wanted = moves);
+    const found = moves === last ? null : await api(`${this.path}/positions/${moves}`).catch(() => null);
+    if (wanted !== this.wanted) return; // another one was requested meanwhile
+    this.review = found;
+    this.parts.slider.value = moves;
+    [...this.parts.moves.children].forEach((item, index) => item.classList.toggle("shown", found !== null && index === moves - 1));
+    this.draw();
+  }
+
+  async load(input) {
+    const text = await input.files[0].text();
+    input.value = "";
+    await this.command("load", { sgf: text });
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    const button = { u: this.parts.undo, h: this.parts.hint, p: this.parts.pass }[event.key];
+    if (!button || button.disabled || button.hidden) return;
+    event.preventDefault();
+    button.click();
+  }
+}
+
+function isSameBoard(one, other) {
+  return Object.keys(one).every((name) => name === "komi" || one[name] === other[name]);
+}
+
+function resultText({ result, end, game }) {
+  if (result === "0") return "The game is over: a draw.";
+  const winner = result.startsWith("B") ? "Black" : "White";
+  const loser = winner === "Black" ? "White" : "Black";
+  if (end === "resignation" || result.endsWith("R")) return `${winner} wins: ${loser} resigned.`;
+  const margin = result.slice(2);
+  const note = game.name === "go" ? " All stones count as alive." : "";
+  return margin ? `${winner} wins by ${margin} points.${note}` : `${winner} wins.`;
+}
+
+/** Actions of the line through the last stone, in games that are won by a line. */
+function winningLine({ moves, stones, game: { rows, columns, in_a_row: length } }) {
+  const last = moves.at(-1)?.action;
+  const row = Math.floor(last / columns);
+  const column = last % columns;
+  for (const [down, right] of [[0, 1], [1, 0], [1, 1], [1, -1]]) {
+    const line = [last];
+    for (const way of [1, -1]) {
+      for (let step = 1; ; step++) {
+        const [r, c] = [row + way * step * down, column + way * step * right];
+        if (r < 0 || c < 0 || r >= rows || c >= columns || stones[r * columns + c] !== stones[last]) break;
+        line.push(r * columns + c);
+      }
+    }
+    if (line.length >= length) return line;
+  }
+  return null;
+}
+
+/** Black's chance to win over the moves of the game. */
+function chanceGraph(chances) {
+  const width = Math.max(1, chances.length - 1);
+  const points = chances.map((chance, move) => (chance === null ? null : `${(100 * move) / width},${30 * (1 - chance)}`)).filter(Boolean);
+  const box = el("div");
+  box.innerHTML = '<svg viewBox="0 0 100 30" preserveAspectRatio="none" role="img"><path d="M0 15H100"/><polyline/></svg>';
+  const graph = box.firstChild;
+  graph.setAttribute("aria-label", "Black’s chance to win over the moves of the game");
+  graph.querySelector("polyline").setAttribute("points", points.join(" "));
+  return graph;
+}
