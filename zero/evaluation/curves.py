@@ -6,7 +6,7 @@ one point, such as one that learned from imported games alone, is drawn as a lin
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -146,7 +146,7 @@ def write_curves(home: Path, curves: Curves, over: Axis = "hours", spread: bool 
       ParamsError: no generation of a lineage has a known position on the axis.
       StorageError: a file cannot be written.
     """
-    names = [curve.lineage for curve in curves.curves]
+    names = {"lineages": [curve.lineage for curve in curves.curves]}
     folder = home / STATE_FOLDER / CURVES_DIR / sha256_bytes(canonical_json(names))[:KEY_DIGITS]
     write_atomic(folder / PLOT_FILE, curves_png(curves, over, spread))
     write_atomic(folder / CURVES_FILE, canonical_json(curves))
@@ -243,7 +243,7 @@ def _common_games(results: dict[str, list[GenerationEvaluation]]) -> str:
     return NEXT_GAMES
 
 
-def _common_scale(ladders: Iterator[Ladder] | Sequence[Ladder]) -> str:
+def _common_scale(ladders: Iterable[Ladder]) -> str:
     """The reference of all ladders and their simulations; empty without ratings."""
     rated = [ladder for ladder in ladders if ladder.curve]
     scales = {
