@@ -104,6 +104,12 @@ def is_audited(lineage: Lineage, name: str, server: Server) -> bool:
     return "no mismatches" in zero(lineage.home, "audit", name, MLFLOW_TRACKING_URI=server.uri).stdout
 
 
+def test_the_run_of_each_generation_has_its_report(tracked: Tracked) -> None:
+    runs = tracked.dumps["tiny"]["runs"]
+    with_report = {name for name, run in runs.items() if "report.html" in run["files"]}
+    assert with_report == {name for name in runs if name.endswith(" generation")} != set()
+
+
 def test_two_concurrent_processes_fill_an_empty_server(gone_on: Lineage, tracked: Tracked, tmp_path: Path) -> None:
     """Another server with another database and folder gets each run once."""
     server = Server(tmp_path)

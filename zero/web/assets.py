@@ -29,7 +29,7 @@ def vega_bundle() -> Path:
         import vl_convert
 
         try:
-            write_atomic(path, vl_convert.javascript_bundle(None).encode())
+            write_atomic(path, vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").encode())
         except StorageError as error:
             raise StorageError(f"{error}; set XDG_CACHE_HOME to a folder that can be written") from None
     return path

@@ -22,7 +22,7 @@ from zero.play.search_result import SearchResult
 from zero.players.board import Board
 from zero.players.build import ResolvedPlayer
 from zero.players.player import RESIGN
-from zero.players.session import NetworkSession, PlayerSession, Session
+from zero.players.session import NetworkSession, Session
 from zero.storage.manifests import RESIGNATION
 from zero.web.broadcast import LAST_TOPIC, Broadcast
 from zero.web.engines import Engines
@@ -69,6 +69,11 @@ class Opened(NamedTuple):
     rules: Rules
     session: Session
 
+    @property
+    def is_program(self) -> bool:
+        """True if it is another program, which can be ended."""
+        return self.seat.player is not None and self.seat.player.spec.kind == "gnugo"
+
 
 class LiveGame:
     """One game."""
@@ -106,7 +111,7 @@ class LiveGame:
         self._hinted = -1  # version that a hint is requested for
         self._is_closed = self._is_paused = False
         self._work_name = ""  # what the thread does: "move", "hint", "analysis", "loading" or nothing
-        self._choosing: PlayerSession | None = None  # engine that cannot be interrupted
+        self._choosing: Opened | None = None  # engine that chooses a move and cannot be interrupted
         self._resigned: int | None = None
         self._error = ""
         self._source: dict[str, str] | None = None  # of a loaded file
@@ -180,7 +185,7 @@ class LiveGame:
         """
         with self._changed:
             if self._choosing is not None:
-                raise ZeroError(f"{self._choosing.name} cannot be interrupted; wait for its move, or undo")
+                raise ZeroError(f"{self._choosing.seat.title} cannot be interrupted; wait for its move, or undo")
             self._stopped = self._version
             if not self._people():
                 self._is_paused = True
@@ -301,8 +306,8 @@ class LiveGame:
             self._changed.notify()
             choosing = self._choosing
         self.events.publish(LAST_TOPIC, {"reason": reason})
-        if choosing is not None:
-            choosing.close()  # ends its program, for whose answer the thread waits
+        if choosing is not None and choosing.is_program:
+            choosing.session.close()  # ends the program, for whose answer the thread waits
 
     def join(self, seconds: float) -> None:
         """Waits for the end of the thread after `close`."""
@@ -524,7 +529,7 @@ class LiveGame:
         with self._changed:
             if version != self._version:
                 return None
-            self._choosing = session
+            self._choosing = self._opened[role]
         try:
             return session.choose(self._seconds)
         finally:

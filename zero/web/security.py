@@ -10,6 +10,7 @@ import socket
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 WILDCARDS = ("0.0.0.0", "::")
 MAX_BODY_BYTES = 1 << 20
+TOO_LARGE = f"the request is too large; it may have {MAX_BODY_BYTES:,} bytes"
 SAFE_METHODS = ("GET", "HEAD")
 HEADERS = {
     # Vega runs without eval: charts.js gives it the interpreter of expressions.
@@ -28,10 +30,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-class BodyTooLargeError(Exception):
-    """A request has a body of more than `MAX_BODY_BYTES`."""
 
 
 class Guard:
@@ -59,12 +57,10 @@ class Guard:
         if scope["type"] != "http":  # the page has no WebSocket
             await send({"type": "websocket.close"})
             return
-        is_started, num_bytes = False, 0
+        num_bytes = 0
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal is_started
             if message["type"] == "http.response.start":
-                is_started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -77,18 +73,13 @@ class Guard:
             message = await receive()
             num_bytes += len(message.get("body", b""))
             if num_bytes > MAX_BODY_BYTES:
-                raise BodyTooLargeError
+                raise HTTPException(413, TOO_LARGE)  # inside the application, which turns it into a response
             return message
 
         if response := self._refusal(scope):
             await response(scope, receive, send_with_headers)
             return
-        try:
-            await self._app(scope, receive_limited, send_with_headers)
-        except BodyTooLargeError:
-            if is_started:
-                raise
-            await _too_large()(scope, receive, send_with_headers)
+        await self._app(scope, receive_limited, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """The response to a request that is not passed on; None if it is."""
@@ -111,7 +102,7 @@ class Guard:
                 return _error(415, f"{scope['method']} needs the content type application/json")
             length = headers.get("content-length", "0")
             if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-                return _too_large()
+                return _error(413, TOO_LARGE)
         return None
 
     def _is_served(self, host: str) -> bool:
@@ -138,10 +129,6 @@ class Guard:
 def _cookie_name(host: str) -> str:
     """Name of the cookie. It has the port: browsers share cookies between all ports of a host."""
     return f"zero-{urlsplit(f'//{host}').port or 80}"
-
-
-def _too_large() -> Response:
-    return _error(413, f"the request is too large; it may have {MAX_BODY_BYTES:,} bytes")
 
 
 def _error(status: int, text: str) -> Response:

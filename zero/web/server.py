@@ -54,7 +54,12 @@ def serve(home: Path, host: str, port: int, token: str, started: Callable[[str],
     listener = listen(host, port)
     shown = socket.gethostname() if host in WILDCARDS else f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={token}" if token else "")
-    app = new_app(home, WebSettings(host=host, token=token))
+    new_server(home, WebSettings(host=host, token=token), lambda: started(url)).run(sockets=[listener])
+
+
+def new_server(home: Path, settings: WebSettings, started: Callable[[], None]) -> WebServer:
+    """A server that calls `started` once it answers."""
+    app = new_app(home, settings)
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -64,11 +69,11 @@ def serve(home: Path, host: str, port: int, token: str, started: Callable[[str],
         proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    WebServer(config, app.state.sessions, lambda: started(url)).run(sockets=[listener])
+    return WebServer(config, app.state.sessions, started)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound to the host and the port; 0: the first free port from `FIRST_PORT`.
+    """A socket that listens on the host and the port; 0: the first free port from `FIRST_PORT`.
 
     Raises:
       ServerError: the port is in use, or the host is not one of this machine.
@@ -80,6 +85,7 @@ def listen(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((host, each))
+            bound.listen()  # at once: with SO_REUSEADDR two programs can bind a port, but only one can listen
             return bound
         except OSError as error:
             bound.close()

@@ -277,5 +277,5 @@ async def body_of(request: Request, model: type[AnyBody]) -> AnyBody:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = ".".join(map(str, fault["loc"]))
-        value = "" if fault["type"] == "json_invalid" else f" {str(fault['input'])[:80]!r}"
+        value = "" if fault["type"] == "json_invalid" else f" {fault['input']!r:.80}"
         raise ParamsError(f"{place or 'the request'}{value}: {fault['msg']}; see the page of `zero web`") from None

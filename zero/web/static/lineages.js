@@ -116,7 +116,7 @@ function svg(tag, attributes = {}, ...children) {
 export function graph({ lineage, nodes, branches }) {
   const first = nodes[0].generation;
   const isBranch = nodes[0].kind === "branch";
-  const x = (generation) => (generation - first + (isBranch ? 2 : 1)) * STEP;
+  const x = (generation) => (generation - first + (isBranch ? 3 : 1)) * STEP;
   const y = (node) => (node.promoted === false ? LANES.refused : LANES.promoted);
   const byTag = new Map(nodes.map((node) => [node.tag, node]));
   const levels = new Map();
@@ -138,8 +138,8 @@ export function graph({ lineage, nodes, branches }) {
     marks.push(mark(lineage, node, here));
   });
   if (isBranch) {
-    edges.push(svg("path", { class: "edge restored", d: `M${STEP / 2} ${LANES.promoted}H${x(first)}` }));
-    marks.push(foreign(nodes[0].parent, address(nodes[0].parent), [STEP / 2, LANES.promoted - 14], `${lineage} branched from ${nodes[0].parent}`));
+    edges.push(svg("path", { class: "edge restored", d: `M${STEP} ${LANES.promoted}H${x(first)}` }));
+    marks.push(foreign(nodes[0].parent, address(nodes[0].parent), [1.5 * STEP, LANES.promoted - 14], `${lineage} branched from ${nodes[0].parent}`));
   }
   let depth = 0;
   for (const { lineage: name, source } of branches) {
@@ -148,7 +148,7 @@ export function graph({ lineage, nodes, branches }) {
     const row = level(Math.floor(node.generation / 4)); // names of neighbours would overlap
     depth = Math.max(depth, row + 1);
     const at = [x(node.generation), LANES.branches + ROW * row];
-    edges.push(svg("path", { class: "edge restored", d: `M${x(node.generation)} ${y(node)}L${at[0]} ${at[1] - 12}` }));
+    edges.push(svg("path", { class: "edge restored", d: `M${at[0]} ${y(node) + 30}V${at[1] - 12}` }));
     marks.push(foreign(name, `#/lineages/${name}`, at, `lineage ${name} branches from ${source}`));
   }
   const width = x(nodes.at(-1).generation) + STEP;
@@ -218,7 +218,7 @@ function curves(nodes, ladder) {
       ? chartCard("Value loss", lines(losses, "loss", "loss at the last step"), `Value loss at the end of each training, and the loss of the best constant value; the newest is ${last.value_loss === null ? "not recorded" : digits(last.value_loss)}.`, dataTable("value loss", columns(number("value loss", digits), number("constant predictor", digits)), nodes.map((node) => [node.generation, node.value_loss, node.constant_value_loss])))
       : card("Value loss", el("p", { class: "muted" }, "The value loss: not recorded.")),
     points.length
-      ? chartCard("Rating", elo, `Rating of the champion after each generation with its 95 % interval; the newest is ${points.at(-1).elo.toFixed(0)}.`, dataTable("ratings", columns(number("rating", integer), number("from", integer), number("to", integer)), points.map((point) => [point.generation, point.elo, point.low, point.high])), el("p", { class: "muted" }, `Of ${points.at(-1).tag} and before, as zero elo rated them.`))
+      ? chartCard("Rating", elo, `Rating of the champion after each generation with its 95 % interval; the newest is ${points.at(-1).elo.toFixed(0)}.`, dataTable("ratings", columns(number("rating", integer), number("from", integer), number("to", integer)), points.map((point) => [point.generation, point.elo, point.low, point.high])), el("p", { class: "muted" }, `Ratings of zero elo up to ${points.at(-1).tag}.`))
       : card("Rating", el("p", { class: "muted" }, "Not rated yet; ", el("code", {}, "zero elo"), " rates the champions.")),
     lengths.length ? chartCard("Length of the games", lines(lengths, "moves", "mean moves of self-play"), `Mean number of moves in self-play; the newest is ${digits(lengths.at(-1).moves)}.`, dataTable("length of the games", columns(number("moves", digits)), lengths.map((each) => [each.generation, each.moves]))) : null,
   ];

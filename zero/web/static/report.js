@@ -26,7 +26,7 @@ const NUMBERS = {
   policy_entropy: ["policy entropy, nats", digits],
   learning_rate: ["learning rate", digits],
   seconds: ["wall clock", duration],
-  cpu_seconds: ["processor time", duration],
+  cpu_seconds: ["CPU time", duration],
 };
 const STAGES = ["selfplay", "replay", "training", "gating", "verification"];
 const WORDS = { start: "random network", rollback: "rollback", branch: "branch" };
@@ -69,7 +69,7 @@ export function render(root, report, other = null) {
   const both = other ? [report, other] : [report];
   root.append(
     header(report, other),
-    ...report.warnings.map((line) => el("p", { class: "error" }, `Warning: ${line}`)),
+    ...both.flatMap(({ tag, warnings }) => warnings.map((line) => el("p", { class: "error" }, `${other ? tag : "Warning"}: ${line}`))),
     el(
       "div",
       { class: other ? "report pairs" : "report" },
@@ -306,7 +306,7 @@ function costsCard({ costs }, tag) {
   const stages = STAGES.filter((stage) => stage in costs.stages).map((stage) => [stage, costs.stages[stage]]);
   const sum = (name) => stages.reduce((total, [, stage]) => total + stage[name], 0);
   const names = ["seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations"];
-  const columns = ["stage", ...["wall clock", "processor time", "GPU time"].map((name) => ({ title: name, num: true, format: duration })), ...["games", "evaluations"].map((name) => ({ title: name, num: true, format: integer }))];
+  const columns = ["stage", ...["wall clock", "CPU", "GPU"].map((name) => ({ title: name, num: true, format: duration })), ...["games", "evaluations"].map((name) => ({ title: name, num: true, format: integer }))];
   const rows = [...stages.map(([stage, found]) => [stage, ...names.map((name) => found[name])]), ["all", ...names.map(sum)]];
   const spec = {
     height: 26 * stages.length,

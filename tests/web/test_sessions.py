@@ -1,0 +1,338 @@
+"""Games of people and engines on a real server: moves, analysis, several pages, failures, limits, the end."""
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.oracle.gnugo import needs_gnugo
+from tests.web.serving import GO5, GOMOKU5, Page, serving
+from zero.data.sgf import read_sgf
+
+NETWORK = "shipped:go9,simulations=40"
+LONG = "shipped:go9,simulations=20000"
+C3, D3, PASS = 12, 13, 25
+"""Actions on a 5x5 board."""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Iterator[Page]:
+    with serving(tmp_path_factory.mktemp("home")) as served:
+        yield served
+
+
+def test_two_people_play_to_the_end_score_and_take_back(page):
+    game = page.start(black="human", white="human", game=GO5)
+    game.post("play", action=C3, moves=0)
+    assert game.post("score") == {"score": "B+24.5", "komi": 0.5, "note": "All stones count as alive."}
+    game.post("play", action=PASS)
+    game.post("play", action=PASS)
+    state = game.state()
+    assert (state["over"], state["result"], state["end"], state["legal"]) == (True, "B+24.5", "passes", [])
+    assert "the game is over after 3 moves" in game.refused("play", action=D3)
+    game.post("undo")
+    assert [move["name"] for move in game.state()["moves"]] == ["C3", "pass"]
+    assert game.state()["to_play"] == 1 and not game.state()["over"]
+
+
+def test_illegal_moves_and_moves_of_an_old_page_are_refused(page):
+    game = page.start(black="human", white="human", game=GOMOKU5)
+    game.post("play", action=C3, moves=0)
+    assert game.refused("play", action=D3, moves=0) == (
+        "move 0 was played already, perhaps in another tab; look at the board again"
+    )
+    assert game.refused("play", action=C3).startswith("illegal move C3: there is a black stone")
+    assert game.refused("play", action=999).startswith("illegal move 999")
+    assert game.refused("score") == "gomoku has no score before its end"
+    assert len(game.state()["moves"]) == 1
+
+
+def test_a_network_answers_and_shows_what_it_thinks(page):
+    game = page.start(white=NETWORK)
+    assert game.state()["players"]["white"]["title"] == "shipped:go9, 40 simulations"
+    with game.events() as events:
+        assert next(events).topic == "state"
+        game.post("play", action=40)
+        seen = []
+        for event in events:
+            seen.append(event)
+            if event.topic == "state" and len(event.data["moves"]) == 2 and not event.data["thinking"]:
+                break
+    states = [event.data for event in seen if event.topic == "state"]
+    assert states[0]["engine_turn"] and len(states[0]["moves"]) == 1
+    assert "move" in [state["thinking"] for state in states]
+    last = [event.data for event in seen if event.topic == "analysis"][-1]
+    assert (last["moves"], last["to_play"], last["simulations"], last["done"]) == (1, -1, 40, True)
+    assert len(last["visits"]) == len(last["prior"]) == 81
+    assert max(last["visits"]) == 1.0 and last["visits"][40] == 0.0
+    assert sum(last["prior"]) == pytest.approx(1.0, abs=0.02)
+    assert last["best"][0]["line"][0]["action"] == last["best"][0]["action"]
+    assert 0.0 < last["chance"] < 1.0
+    assert states[-1]["chances"] == [None, last["chance"], None]
+
+
+def test_the_analysis_works_while_a_person_thinks_and_can_be_ended(page):
+    game = page.start(black="human", white="human", analysis=NETWORK)
+    game.until(lambda state: state["chances"][0] is not None)
+    analysis = page.http.get(game.path).json()["analysis"]
+    assert (analysis["moves"], analysis["simulations"], analysis["done"]) == (0, 40, True)
+    game.post("hint")
+    with game.events() as events:
+        hint = next(event.data for event in events if event.topic == "hint")
+    assert 0 <= hint["action"] <= 81 and hint["moves"] == 0
+    game.post("analyse", player=None)
+    assert "analysis" not in game.state()["players"]
+    assert game.refused("hint").startswith("two people play without an engine")
+    assert game.refused("analyse", player="random").startswith("'random' cannot analyse")
+    game.post("analyse", player=NETWORK)
+    game.until(lambda state: state["chances"][0] is not None)
+
+
+def test_undo_ends_a_search_and_drops_its_move(page):
+    game = page.start(white=LONG)
+    game.post("play", action=40)
+    game.until(lambda state: state["thinking"] == "move")
+    game.post("undo")
+    state = game.until(lambda state: not state["thinking"])
+    assert state["moves"] == [] and state["to_play"] == 1
+
+
+def test_stop_plays_the_best_move_so_far(page):
+    game = page.start(black=LONG, white="human")
+    game.until(lambda state: state["thinking"] == "move")
+    game.post("stop")
+    game.until(lambda state: len(state["moves"]) == 1)
+    assert page.http.get(game.path).json()["analysis"]["simulations"] < 20_000
+
+
+def test_seconds_limit_a_move(page):
+    game = page.start(black=LONG, white="human", seconds=0.2)
+    game.until(lambda state: len(state["moves"]) == 1)
+    assert page.http.get(game.path).json()["analysis"]["simulations"] < 20_000
+
+
+def test_two_pages_see_the_same_and_one_that_vanishes_does_not_block(page):
+    game = page.start(black="human", white="human", game=GOMOKU5)
+    live = page.sessions.get(game.name)
+    with game.events() as first:
+        next(first)
+        with game.events() as second:
+            next(second)
+            assert live.events.num_pages == 2
+            game.post("play", action=C3)
+            assert next(first) == next(second)
+        for action in range(8):
+            game.post("play", action=action)
+        while len(next(first).data["moves"]) < 9:
+            pass
+    deadline = time.monotonic() + 30
+    while live.events.num_pages and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert live.events.num_pages == 0
+
+
+def test_a_slow_page_skips_to_the_newest_state(page):
+    game = page.start(black="human", white="human", game=GOMOKU5)
+    for action in range(6):
+        game.post("play", action=action)
+    with game.events() as events:
+        assert len(next(events).data["moves"]) == 6
+
+
+def test_two_engines_play_without_a_page(page):
+    game = page.start(black="random", white="random", game=GOMOKU5)
+    state = game.until(lambda state: state["over"])
+    assert state["end"] in ("line", "full")
+    assert game.refused("resign") == "the game is over; undo takes a move back"
+    game.post("undo")
+    assert game.until(lambda state: state["paused"])["moves"]
+    game.post("resume")
+    game.until(lambda state: state["over"])
+
+
+def test_resignation_and_taking_it_back(page):
+    game = page.start(white="random", game=GO5)
+    game.post("resign")
+    assert (game.state()["result"], game.state()["end"]) == ("W+R", "resignation")
+    assert game.refused("play", action=C3) == "the game is over by resignation; undo continues it"
+    assert read_sgf(page.http.get(f"{game.path}/sgf").text).result == "W+R"
+    game.post("undo")
+    assert not game.state()["over"]
+    assert game.refused("undo") == "no move can be taken back; play one first"
+
+
+def test_a_game_is_saved_and_loaded_and_looked_at(page):
+    game = page.start(black="human", white="human", game=GO5)
+    for action in (C3, D3, PASS):
+        game.post("play", action=action)
+    answer = page.http.get(f"{game.path}/sgf")
+    assert answer.headers["content-disposition"] == f'attachment; filename="zero-{game.name}.sgf"'
+    assert read_sgf(answer.text).actions == (C3, D3, PASS)
+    other = page.start(black="human", white="human", game=GO5)
+    other.post("load", sgf=answer.text.replace("KM[0.5]", "KM[2.5]").replace("GC[]", "GC[<script>alert(1)</script>]"))
+    state = other.state()
+    assert [move["action"] for move in state["moves"]] == [C3, D3, PASS]
+    assert state["game"]["komi"] == 2.5 and state["source"]["comment"] == "<script>alert(1)</script>"
+    past = page.http.get(f"{other.path}/positions/1").json()
+    assert (past["last"], past["stones"].count(0)) == (C3, 24)
+    assert page.http.get(f"{other.path}/positions/4").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("nothing", "not an SGF file"),
+        ("(;GM[1]SZ[9];B[ee])", "the file has a game on a 9x9 board, this is Go 5×5; start a game on the board of"),
+        ("(;GM[4]SZ[5];B[cc])", "the file has a game on a 5x5 board, this is Go 5×5"),
+        ("(;GM[1]SZ[5];B[cc];W[cc])", "move 2 of the file: illegal move C3: there is a black stone"),
+        ("(;GM[1]SZ[5]AB[cc])", "set-up stones or handicap"),
+        ("(;GM[1]SZ[5];B[cc", "SGF syntax error in line 1"),
+    ],
+)
+def test_a_file_that_does_not_fit_changes_nothing(page, text, message):
+    game = page.start(black="human", white="human", game=GO5)
+    game.post("play", action=C3)
+    assert message in game.refused("load", sgf=text)
+    assert len(game.state()["moves"]) == 1
+
+
+def test_an_engine_waits_after_a_file_was_loaded(page):
+    game = page.start(white="random", game=GO5)
+    game.post("load", sgf="(;GM[1]SZ[5]KM[0.5];B[cc])")
+    assert game.state()["paused"]
+    game.post("resume")
+    game.until(lambda state: len(state["moves"]) == 2)
+
+
+@needs_gnugo
+def test_an_engine_that_dies_leaves_the_game_to_another_player(page):
+    game = page.start(white="gnugo:1", game=GO5)
+    game.post("play", action=C3)
+    game.until(lambda state: len(state["moves"]) == 2)
+    game.post("hint")
+    with game.events() as events:
+        assert next(event for event in events if event.topic == "hint").data["by"] == "GNU Go, level 1"
+    for child in psutil.Process().children(recursive=True):
+        if child.name() == "gnugo":
+            child.kill()
+    action = game.state()["legal"][0]
+    game.post("play", action=action)
+    state = game.until(lambda state: state["error"])
+    assert state["error"].startswith("GNU Go, level 1: gnugo:1 failed: gnugo was killed by signal 9")
+    assert state["paused"] and len(state["moves"]) == 3
+    game.post("seat", colour="white", player="random")
+    assert game.until(lambda state: len(state["moves"]) == 4)["error"] == ""
+
+
+@needs_gnugo
+def test_a_dead_engine_is_started_again(page):
+    game = page.start(black="gnugo:1", white="human", game=GO5)
+    game.until(lambda state: len(state["moves"]) == 1)
+    for child in psutil.Process().children(recursive=True):
+        if child.name() == "gnugo":
+            child.kill()
+    game.post("play", action=game.state()["legal"][0])
+    game.until(lambda state: state["error"])
+    game.post("resume")
+    assert game.until(lambda state: len(state["moves"]) == 3)["error"] == ""
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *(
+            "gtp:sh -c 'touch /tmp/x'",
+            "leelaz:weights.txt",
+            "/etc/passwd",
+            "weights.safetensors",
+            "models:/zero-go9@champion",
+        ),
+        *("raw:/etc/passwd", "raw:../x", "shipped:../go9", "tiny/gen-0000/../x"),
+    ],
+)
+def test_commands_and_files_are_no_players_of_the_page(page, spec):
+    assert "cannot play on the page" in page.refused("/api/sessions", {"white": spec})
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ({"white": "rollout:999999", "game": GO5}, "rollout must be an integer from 1 to 10000, got '999999'"),
+        ({"white": "shipped:go9,simulations=20001"}, "simulations must be an integer from 0 to 20000, got '20001'"),
+        ({"white": "shipped:nobody"}, "unknown shipped player 'nobody'"),
+        ({"white": "nobody"}, "unknown lineage 'nobody'"),
+        ({"black": "shipped:go9", "white": "shipped:gomoku8"}, "the players are for different games: go and gomoku"),
+        ({"white": "shipped:go9", "game": GO5}, "the players are for different games: size 9 and 5"),
+        ({"white": "random", "game": {"name": "go", "size": 50}}, "game.go.size 50: Input should be less than"),
+        ({"white": "random", "seconds": 0}, "seconds 0: Input should be greater than 0"),
+        ({}, "white"),
+    ],
+)
+def test_a_game_that_cannot_be_started_is_one_line(page, body, message):
+    error = page.refused("/api/sessions", body)
+    assert message in error and "\n" not in error
+
+
+def test_a_game_goes_on_when_its_lineage_disappears(begun):
+    with serving(begun.home) as page:
+        game = page.start(white="tiny/gen-0000,simulations=8")
+        assert page.refused("/api/sessions", {"white": "tiny/gen-0007"}).startswith(
+            "unknown generation 'tiny/gen-0007'"
+        )
+        shutil.move(begun.workspace, begun.home / "moved")
+        shutil.rmtree(begun.home / ".zero/dvc-cache")
+        game.post("play", action=C3)
+        game.until(lambda state: len(state["moves"]) == 2)
+        assert page.refused("/api/sessions", {"white": "tiny"}).startswith("unknown lineage 'tiny'")
+
+
+def test_the_least_recently_used_game_makes_room(tmp_path):
+    with serving(tmp_path, max_games=2) as page:
+        first, second = (page.start(black="human", white="human", game=GO5) for _ in range(2))
+        with second.events() as events:
+            next(events)
+            first.post("play", action=C3)
+            page.start(black="human", white="human", game=GO5)
+            reason = next(events).data["reason"]
+        assert reason == "more than 2 games are open, and this one was not used for the longest time"
+        assert second.refused("undo").startswith(f"unknown game '{second.name}': a game is closed after 60 minutes")
+        names = [game["id"] for game in page.http.get("/api/sessions").json()["games"]]
+        assert len(names) == 2 and first.name in names
+
+
+def test_a_game_without_a_page_is_closed_and_one_with_a_page_is_not(tmp_path):
+    with serving(tmp_path, idle_seconds=0.5) as page:
+        game = page.start(black="human", white="human", game=GO5)
+        with game.events() as events:
+            next(events)
+            time.sleep(1.2)
+            assert page.http.get(game.path).status_code == 200
+        deadline = time.monotonic() + 30
+        while page.http.get(game.path).status_code == 200 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert page.http.get(game.path).status_code == 404
+
+
+def test_nothing_is_left_when_the_server_ends(tmp_path):
+    before = set(threading.enumerate())
+    with serving(tmp_path) as page:
+        for spec, game in ((LONG, None), ("random", GO5), ("human", GO5)):
+            page.start(black=spec, white="human", game=game).until(
+                lambda state: state["moves"] or state["thinking"] == "move" or not state["engine_turn"]
+            )
+        assert len(set(threading.enumerate()) - before) > 3
+    assert set(threading.enumerate()) <= before
+
+
+@needs_gnugo
+def test_engines_that_think_are_ended_with_the_server(tmp_path):
+    threads, before = set(threading.enumerate()), set(psutil.Process().children(recursive=True))
+    with serving(tmp_path) as page:
+        game = page.start(black="gnugo:10", white="gnugo:10", game={"name": "go", "size": 19, "komi": 7.5})
+        game.until(lambda state: len(state["moves"]) > 1 and state["thinking"] == "move")
+    left = {child for child in psutil.Process().children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE}
+    assert left <= before
+    assert set(threading.enumerate()) <= threads
