@@ -12,6 +12,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from zero.errors import ParamsError, ZeroError
@@ -22,7 +23,10 @@ SECONDS_PER_HOUR = 3600
 WIDTH, HEIGHT, DPI = 7.2, 4.4, 120
 """Size in inches, and dots per inch."""
 GRID_POINTS = 200
-"""Hours at which the range of the ratings is computed."""
+"""Hours at which a band is computed."""
+
+Curve = tuple[Sequence[float], Sequence[float]]
+"""Hours in ascending order, and a number for each of them."""
 
 
 def ratings_png(ladders: Sequence[Ladder]) -> bytes:
@@ -34,7 +38,7 @@ def ratings_png(ladders: Sequence[Ladder]) -> bytes:
     first = ladders[0]
     figure = Figure((WIDTH, HEIGHT), dpi=DPI, layout="constrained")
     axes = figure.subplots()
-    curves = []
+    curves: list[Curve] = []
     for number, ladder in enumerate(ladders):
         if _scale(ladder) != _scale(first):
             raise ParamsError(
@@ -49,11 +53,7 @@ def ratings_png(ladders: Sequence[Ladder]) -> bytes:
         spread = [[point.elo - point.low for point in points], [point.high - point.elo for point in points]]
         axes.errorbar(hours, elo, spread, color=f"C{number}", marker="o", ms=3, lw=1, capsize=2, label=ladder.lineage)
         curves.append((hours, elo))
-    begin, end = max(hours[0] for hours, _ in curves), min(hours[-1] for hours, _ in curves)
-    if len(curves) > 1 and end > begin:
-        grid = np.linspace(begin, end, GRID_POINTS)
-        rows = np.array([np.interp(grid, hours, elo) for hours, elo in curves])
-        axes.fill_between(grid, rows.min(axis=0), rows.max(axis=0), color="C7", alpha=0.2, lw=0)
+    draw_band(axes, curves, min(hours[-1] for hours, _ in curves))
     # A random player has another rating in each ladder, far from all others.
     shown = [row for ladder in ladders for row in ladder.rows if row.entry.kind not in ("network", "random")]
     opponents = {row.entry.name: row.elo for row in shown}
@@ -65,6 +65,20 @@ def ratings_png(ladders: Sequence[Ladder]) -> bytes:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, loc="lower right")
     figure.suptitle(f"{first.simulations} simulations per move", fontsize=10)
+    return png_of(figure)
+
+
+def draw_band(axes: Axes, curves: Sequence[Curve], end: float) -> None:
+    """Draws the range of the curves from where all have begun to `end`. One that has ended keeps its last number."""
+    begin = max((hours[0] for hours, _ in curves), default=end)
+    if len(curves) > 1 and end > begin:
+        grid = np.linspace(begin, end, GRID_POINTS)
+        rows = np.array([np.interp(grid, hours, numbers) for hours, numbers in curves])
+        axes.fill_between(grid, rows.min(axis=0), rows.max(axis=0), color="C7", alpha=0.2, lw=0)
+
+
+def png_of(figure: Figure) -> bytes:
+    """The picture without the library's version, so that equal pictures have equal bytes."""
     file = io.BytesIO()
     figure.savefig(file, format="png", metadata={"Software": None})
     return file.getvalue()
