@@ -6,7 +6,7 @@ It plays against itself over GTP (version 2), one game after another.
 import itertools
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from benchmarks.harness import Work, rate
@@ -31,7 +31,7 @@ def leelaz(params: Params) -> Work:
     return lambda seconds: rate(lambda: next(done), seconds)
 
 
-def searches(weights: bytes, num_playouts: int) -> Iterator[int]:
+def searches(weights: bytes, num_playouts: int) -> Generator[int, None, None]:
     """Searches and plays moves without end; yields the simulations of each search.
 
     Raises:

@@ -5,16 +5,15 @@ import io
 import operator
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import psutil
 import yaml
 from llvmlite.binding import get_host_cpu_name
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -41,7 +40,7 @@ class Side(Manifest):
 
     work: str
     preset: str = "go9-paper"
-    changes: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    changes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     cores: tuple[int, ...] = (1,)
 
 
@@ -66,7 +65,7 @@ class Row(Manifest, extra="ignore"):  # files of older versions have other field
     """What the ratio compares with; None for a row without a ratio."""
     rival: str = ""
     """Description of it."""
-    needs: Mapping[str, str] = MappingProxyType({})
+    needs: dict[str, str] = Field(default_factory=dict)
     """Programs and packages, and how to get them."""
     target: str = ""
     """Such as `figure >= 200000 and ratio >= 0.85`."""

@@ -7,11 +7,11 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
+from pydantic import Field
 from rich.table import Table
 
 from zero.config.params import Params
@@ -24,6 +24,8 @@ SECONDS_PER_HOUR = 3600
 WIDTH, HEIGHT, DPI = 5.6, 4.2, 120
 """Size of a panel in inches, and dots per inch."""
 COSTS = ("cpu_hours", "games", "evaluations")
+GOAL = 0.55
+"""Score in a probe and in a confirmation at which an opponent counts as reached."""
 NONE = "–"
 
 
@@ -40,8 +42,6 @@ class Strength(Manifest):
     """Generations between two probes."""
     probe_games: int
     confirmation_games: int
-    goal: float
-    """Score of both matches at which an opponent counts as reached."""
 
 
 class Generation(Manifest):
@@ -108,10 +108,10 @@ class Seed(Manifest):
         made = [getattr(each, name) for each in self.generations if each.number <= generation]
         return None if None in made else sum(made)
 
-    def reached(self, opponent: str, goal: float) -> Measurement | None:
-        """The first confirmation that reaches the goal; None if there is none."""
+    def reached(self, opponent: str) -> Measurement | None:
+        """The first confirmation that reaches `GOAL`; None if there is none."""
         confirmations = (m for m in self.measurements if m.kind == "confirmation" and m.opponent == opponent)
-        return next((each for each in confirmations if each.score >= goal), None)
+        return next((each for each in confirmations if each.score >= GOAL), None)
 
     def score(self, opponent: str, generation: int) -> float | None:
         """Score of a generation's champion in its last match against an opponent; None without one."""
@@ -160,7 +160,7 @@ class Experiment(Manifest):
     """By seed, in ascending order."""
     levels: tuple[Level, ...] = ()
     """When each opponent was reached."""
-    problems: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    problems: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     """Seeds with each kind of problem."""
 
     def seed(self, seed: int) -> Seed:
@@ -173,13 +173,13 @@ class Experiment(Manifest):
         seeds = tuple(sorted([*others, seed], key=lambda each: each.seed))
         kinds = {problem for each in seeds for problem in each.problems()}
         problems = {kind: tuple(each.seed for each in seeds if kind in each.problems()) for kind in sorted(kinds)}
-        levels = tuple(level_of(seeds, opponent, self.strength.goal) for opponent in self.strength.opponents)
+        levels = tuple(level_of(seeds, opponent) for opponent in self.strength.opponents)
         return self.model_copy(update={"seeds": seeds, "levels": levels, "problems": problems})
 
 
-def level_of(seeds: Sequence[Seed], opponent: str, goal: float) -> Level:
+def level_of(seeds: Sequence[Seed], opponent: str) -> Level:
     """When an opponent was reached."""
-    matches = [(seed, seed.reached(opponent, goal)) for seed in seeds]
+    matches = [(seed, seed.reached(opponent)) for seed in seeds]
     hours = sorted(seed.hours(match.generation) if match else math.inf for seed, match in matches)
     spread = (hours[0], statistics.median(hours), hours[-1])
     fastest, median, slowest = (hour if math.isfinite(hour) else None for hour in spread)
@@ -244,7 +244,7 @@ def strength_png(experiment: Experiment) -> bytes:
                 curves.append(([row["hours"] for row in met], [100 * row[f"score {opponent}"] for row in met]))
                 axes.plot(*curves[-1], marker="o", markersize=3, lw=1, label=str(seed.seed))
         draw_band(axes, curves, max((hours[-1] for hours, _ in curves), default=0.0))
-        axes.axhline(100 * experiment.strength.goal, color="black", lw=1, ls="--")
+        axes.axhline(100 * GOAL, color="black", lw=1, ls="--")
         axes.set(title=f"against {opponent}", xlabel="hours of generations", xlim=(0, None), ylim=(-2, 102))
         axes.grid(alpha=0.3)
         if curves:
@@ -257,12 +257,12 @@ def strength_png(experiment: Experiment) -> bytes:
 def seeds_table(experiment: Experiment) -> Table:
     """A row per seed, then the distribution of the hours to each level."""
     strength, levels = experiment.strength, experiment.levels
-    table = Table(title=f"{experiment.name}, commit {experiment.commit[:12]}, goal {strength.goal:.0%}")
+    table = Table(title=f"{experiment.name}, commit {experiment.commit[:12]}, goal {GOAL:.0%}")
     titles = [f"hours to {opponent}" for opponent in strength.opponents]
     for column in ("seed", "generations", "hours", *titles, "CPU hours", "games", "evaluations", "problems"):
         table.add_column(column, justify="left" if column == "problems" else "right")
     for seed in experiment.seeds:
-        reached = [_level_cell(seed, opponent, strength.goal) for opponent in strength.opponents]
+        reached = [_level_cell(seed, opponent) for opponent in strength.opponents]
         costs = [_shown(seed.costs(name, seed.newest), ",.2f" if name == "cpu_hours" else ",.0f") for name in COSTS]
         problems = ", ".join(seed.problems()) or "none"
         table.add_row(str(seed.seed), str(seed.newest), f"{seed.hours():.2f}", *reached, *costs, problems)
@@ -274,8 +274,8 @@ def seeds_table(experiment: Experiment) -> Table:
     return table
 
 
-def _level_cell(seed: Seed, opponent: str, goal: float) -> str:
-    if found := seed.reached(opponent, goal):
+def _level_cell(seed: Seed, opponent: str) -> str:
+    if found := seed.reached(opponent):
         return f"{seed.hours(found.generation):.2f} (gen {found.generation}, {found.score:.0%})"
     scores = [match.score for match in seed.measurements if match.opponent == opponent]
     return f"{NONE} (best {max(scores):.0%})" if scores else NONE

@@ -28,6 +28,7 @@ from rich.console import Console
 
 from benchmarks.results import PROJECT_DIR, describe_machine
 from benchmarks.seed_report import (
+    GOAL,
     RESULTS_FILE,
     SECONDS_PER_HOUR,
     Experiment,
@@ -141,17 +142,15 @@ class SeedRun:
 
     def _measure_strength(self) -> None:
         """Probes the weakest opponent that is not reached; after a good probe and confirmation also the next one."""
-        goal = self.experiment.strength.goal
         while (opponent := self._next_opponent()) is not None:
             if self._was_met(opponent):
                 self._say("no probe, because this champion was probed before")
                 return
-            if self._match("probe", opponent).score < goal or self._match("confirmation", opponent).score < goal:
+            if self._match("probe", opponent).score < GOAL or self._match("confirmation", opponent).score < GOAL:
                 return
 
     def _next_opponent(self) -> str | None:
-        strength = self.experiment.strength
-        return next((each for each in strength.opponents if not self.record.reached(each, strength.goal)), None)
+        return next((each for each in self.experiment.strength.opponents if not self.record.reached(each)), None)
 
     def _was_met(self, opponent: str) -> bool:
         """True if an earlier generation with the same champion was probed: another try would only add chance."""
@@ -361,14 +360,13 @@ def main(
     probe_every: Annotated[int, typer.Option(min=1, help="Generations between two probes of strength.")] = 3,
     probe_games: Annotated[int, typer.Option(min=2, help="Games of a probe.")] = 100,
     confirmation_games: Annotated[int, typer.Option(min=2, help="Games of a confirmation or final match.")] = 400,
-    goal: Annotated[float, typer.Option(min=0.0, max=1.0, help="Score at which an opponent is reached.")] = 0.55,
     no_stop: Annotated[bool, typer.Option("--no-stop", help="Do not stop when all opponents are reached.")] = False,
     final_match: Annotated[bool, typer.Option("--final-match", help="As --no-stop, and one match at the end.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Run nothing; report the results so far.")] = False,
 ) -> None:
     """Trains a preset from nothing with several seeds, and reports how long each takes to the levels of GNU Go.
 
-    An opponent is reached when the champion scores --goal both in a probe and in a confirmation, which is a match with
+    An opponent is reached when the champion scores 55 % both in a probe and in a confirmation, which is a match with
     another seed. Only the weakest opponent that is not reached is probed. The clock of a seed has the wall time of its
     generations; matches do not count.
 
@@ -383,7 +381,6 @@ def main(
         probe_every=probe_every,
         probe_games=probe_games,
         confirmation_games=confirmation_games,
-        goal=goal,
     )
     try:
         if not report:
