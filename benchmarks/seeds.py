@@ -304,7 +304,10 @@ def read_experiment(folder: Path) -> Experiment:
     """
     if not (folder / RESULTS_FILE).exists():
         raise StorageError(f"{folder} has no {RESULTS_FILE}; give the --folder of an experiment")
-    return read_manifest(folder, Experiment, RESULTS_FILE)
+    try:
+        return read_manifest(folder, Experiment, RESULTS_FILE)
+    except StorageError as error:
+        raise StorageError(f"{error}; give another --folder") from None
 
 
 def open_experiment(folder: Path, wanted: Experiment) -> None:
