@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def spread(median: float) -> Spread:
     return Spread(median=median, low=0.9 * median, high=1.2 * median)
 
 
-def row(name: str, figure: float | None, ratio: float | None = None, **fields: str) -> Row:
+def row(name: str, figure: float | None, ratio: float | None = None, **fields: Any) -> Row:
     return Row(
         name=name,
         work=f"work of {name}",
@@ -42,8 +43,8 @@ def row(name: str, figure: float | None, ratio: float | None = None, **fields: s
 
 
 def run_of(*rows: Row, cpu: str = "Zen 4", seconds: float = 5.0) -> Results:
-    machine = {"cpu": cpu, "cores": 2, "gpu": "", "load": 0.25, "libraries": {"numba": "0.68.1"}}
-    settings = {"backend": "openvino", "precision": "fp32", "seconds": seconds, "repeats": 3}
+    machine: dict[str, Any] = {"cpu": cpu, "cores": 2, "gpu": "", "load": 0.25, "libraries": {"numba": "0.68.1"}}
+    settings: dict[str, Any] = {"backend": "openvino", "precision": "fp32", "seconds": seconds, "repeats": 3}
     return Results(machine=machine, settings=settings, rows=rows)
 
 
@@ -111,7 +112,7 @@ def test_the_work_and_the_targets_of_the_rows():
         if row.name == "leela-zero":
             network, selfplay = ours.network, ours.selfplay
             assert (network.num_blocks, network.num_channels, network.value_hidden) == (6, 64, 256)
-            assert (ours.game.size, selfplay.num_simulations, selfplay.num_slots) == (19, 200, 32)  # type: ignore[union-attr]
+            assert (ours.game.size, selfplay.num_simulations, selfplay.num_slots) == (19, 200, 32)
         if row.name.startswith("memory"):
             assert ours.selfplay.num_simulations == (200 if row.name == "memory-9x9" else 1600)
         assert (ours.profile.device == "cuda") is (row.name == "gpu-10x128")

@@ -24,7 +24,7 @@ def workspace(tmp_path):
 
 def test_variants_train_for_the_same_time_and_play_a_match(workspace, tmp_path):
     table = compare(workspace, [VARIANT], 0.3, 4, 2, tmp_path / "out")
-    cells = {str(column.header): list(column.cells) for column in table.columns}
+    cells = {str(column.header): [str(cell) for cell in column.cells] for column in table.columns}
     assert cells["variant"] == [AS_IT_IS, VARIANT]
     weights, steps = ([int(cell.replace(",", "")) for cell in cells[name]] for name in ("weights", "steps"))
     assert weights[1] > weights[0] and min(steps) > 1

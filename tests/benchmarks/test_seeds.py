@@ -37,7 +37,7 @@ from benchmarks.seeds import (
 from tests.end_to_end.lineages import ALWAYS
 from zero.config.params import parse_params, preset_text
 from zero.errors import LineageError, ParamsError
-from zero.evaluation.match import FinishedMatch, MatchTable
+from zero.evaluation.match import FinishedMatch, MatchSpec, MatchTable
 from zero.players.player import PlayerId
 from zero.storage.files import write_manifest
 from zero.storage.manifests import Colours, MatchResult
@@ -108,7 +108,8 @@ class FakeProject:
             mean_length=30.0,
         )
         ids = (PlayerId(name="a", kind="network", settings={}), PlayerId(name="b", kind="gtp", settings={}))
-        return FinishedMatch(folder, None, MatchTable(players=ids, result=result, forfeits=(0, 0), mean_margin=None))
+        spec = MatchSpec(game=EXPERIMENT.params.game, players=ids, num_games=games, opening_moves=0, seed=1)
+        return FinishedMatch(folder, spec, MatchTable(players=ids, result=result, forfeits=(0, 0), mean_margin=None))
 
     def matches(self):
         """(generation, opponent, games) of the played matches."""

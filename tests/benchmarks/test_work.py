@@ -82,7 +82,7 @@ def test_self_play_goes_on_with_new_games_when_all_have_ended(small):
     evaluator = CountingEvaluator()
     params = changed(small, "selfplay.num_slots=1,selfplay.num_simulations=2,selfplay.fast_simulations=1")
     work = selfplay_with(evaluator, params)
-    most = GAMES_PER_SLOT * 2 * 2 * params.game.size**2 * 2  # type: ignore[union-attr]
+    most = GAMES_PER_SLOT * 2 * 2 * params.game.size**2 * 2
     while evaluator.rows < 2 * most:
         assert work(0.05) > 0
 
