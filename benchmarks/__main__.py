@@ -8,25 +8,27 @@ from typing import Annotated, Literal
 
 import typer
 
-from benchmarks.harness import Context
-from benchmarks.results import Results, Settings, describe_machine, read_results
-from benchmarks.rows import FAILED, ROWS, measure_row, rows_named
-from benchmarks.setting import GO9, params_of
-from benchmarks.table import comparison, table
+from benchmarks.harness import ONE_THREAD, measure
+from benchmarks.results import (
+    FAILED,
+    Results,
+    comparison_text,
+    describe_machine,
+    read_results,
+    results_text,
+    rows_named,
+)
 from zero.errors import ZeroError
 from zero.progress import progress_of
 from zero.storage.files import write_manifest
 
-NAMES = ", ".join(row.name for row in ROWS)
-
 
 def main(
-    rows: Annotated[str, typer.Option(help=f"Rows to measure, separated by commas; by default all: {NAMES}.")] = "",
+    rows: Annotated[str, typer.Option(help="Rows to measure, separated by commas; by default all.")] = "",
     seconds: Annotated[float, typer.Option(min=0.01, help="Seconds per measurement of one side.")] = 5.0,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds; medians are shown.")] = 5,
     out: Annotated[Path | None, typer.Option(help="JSON file to write the results into.")] = None,
     compare: Annotated[Path | None, typer.Option(help="JSON file of an earlier run to compare with.")] = None,
-    show: Annotated[Path | None, typer.Option(help="JSON file of an earlier run to show instead of measuring.")] = None,
     backend: Annotated[
         Literal["torch", "openvino"], typer.Option(help="Library that runs the networks on the CPU.")
     ] = "openvino",
@@ -34,28 +36,23 @@ def main(
 ) -> None:
     """Measures the speed of the project and prints a Markdown table. Exit status 1 if a row fails."""
     earlier = read_results(compare) if compare else None
-    if show:
-        results = read_results(show)
-    else:
-        specs = rows_named(rows)
-        profile = params_of(GO9, None).profile.model_copy(
-            update={"backend": backend, "precision": precision, "isa": "native", "selfplay_threads": 1}
-        )
-        settings = Settings(seconds=seconds, repeats=repeats, backend=backend, precision=precision)
-        machine = describe_machine()
-        cores = tuple(sorted(os.sched_getaffinity(0)))
-        measured = []
-        with progress_of("bench", "rows") as progress:
-            progress(0, len(specs))
-            for spec in specs:
-                measured.append(measure_row(spec, Context(seconds, repeats, profile, cores)))
-                progress(len(measured), len(specs))
-        results = Results(machine=machine, settings=settings, rows=tuple(measured))
-        if out:
-            write_manifest(out.parent, results, out.name)
-    typer.echo(table(results))
+    chosen = rows_named(rows)
+    profile = {"device": "cpu", "backend": backend, "precision": precision, "isa": "native", "selfplay_threads": 1}
+    settings = {"backend": backend, "precision": precision, "seconds": seconds, "repeats": repeats}
+    machine = describe_machine()
+    os.environ.update(ONE_THREAD)  # for the children; this process has no work
+    measured = []
+    with progress_of("bench", "rows") as progress:
+        progress(0, len(chosen))
+        for row in chosen:
+            measured.append(measure(row, profile, seconds, repeats))
+            progress(len(measured), len(chosen))
+    results = Results(machine=machine, settings=settings, rows=tuple(measured))
+    if out:
+        write_manifest(out.parent, results, out.name)
+    typer.echo(results_text(results))
     if earlier:
-        typer.echo("\n" + comparison(earlier, results))
+        typer.echo("\n" + comparison_text(earlier, results))
     if any(row.note.startswith(FAILED) for row in results.rows):
         raise typer.Exit(1)
 

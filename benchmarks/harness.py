@@ -1,160 +1,115 @@
-"""Runs the work of the rows in child processes, and measures it in rounds.
+"""Measures a row of the table: every side of it works in child processes, each on fixed cores.
 
-The sides of a comparison work in turn (A B A B ...), so that a change of the machine's speed affects both. A ratio is
-computed within a round. A round before the first one is discarded.
+The sides of a row take turns (A B A B ...), so that a change of the machine's speed affects both. A ratio is computed
+within a round. A round before the first one is discarded.
 """
 
 import contextlib
 import os
-import time
+import pkgutil
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from importlib.util import find_spec
 from multiprocessing import get_context
-from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from time import perf_counter
+from typing import Any
 
-from benchmarks.results import Detail, Sample, Spread, median_details, spread_of
-from zero.config.params import ProfileParams
-from zero.errors import WorkerError
+from benchmarks.results import FAILED, Row, Side, Spread, gpu_names
+from benchmarks.setting import params_of
+from zero.errors import ZeroError
+from zero.players.gtp_process import program_path
 
 WARM_UP_SECONDS = 0.5
 """Maximum length of a measurement in the round that is discarded."""
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+ONE_THREAD = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"),
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+"""Environment of the children: libraries read it when they are imported. Torch gets its number from the parameters."""
 
-Result = TypeVar("Result")
-Side = Callable[[float], Sample]
-"""Works for about that many seconds and returns what it counted."""
-Sides = dict[str, Side]
-"""Work that is prepared and warm, by name."""
-
-
-class Context(NamedTuple):
-    """Settings of all rows."""
-
-    seconds: float  # per measurement
-    repeats: int  # rounds
-    profile: ProfileParams  # of the networks; one thread
-    cores: tuple[int, ...]  # available to the children
+Work = Callable[[float], float]
+"""Works for about that many seconds and returns its figure, such as evaluations per second."""
+Profile = Mapping[str, Any]
+"""Changed fields of section `profile`, for the sides on the CPU."""
 
 
-class Measured(NamedTuple):
-    """The figures of a row."""
-
-    figure: Spread | None
-    rival_figure: Spread | None = None
-    ratio: Spread | None = None
-    details: tuple[Detail, ...] = ()
-    note: str = ""
-
-
-class Child:
-    """A process on its own cores that does some work. A context manager."""
-
-    def __init__(
-        self,
-        prepare: Callable[..., Sides],
-        *arguments: object,
-        cores: Sequence[int],
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
-        """Starts the process, which calls `prepare(*arguments)`, with as many threads as cores."""
-        self._name = prepare.__module__
-        self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-        # The process inherits both: libraries read their number of threads when they are imported.
-        with _starting_on(cores, thread_environment(len(cores)) | dict(variables or {})):
-            self._ready = self._pool.submit(_prepare, prepare, arguments)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._pool.shutdown(cancel_futures=True)
-
-    def wait_until_ready(self) -> int:
-        """Waits until the work is prepared; returns the process id.
-
-        Raises:
-          WorkerError: the process died.
-          ZeroError: the work cannot be prepared.
-        """
-        return self._result(self._ready)
-
-    def start(self, side: str, seconds: float) -> Callable[[], Sample]:
-        """Starts a measurement; the returned function waits for its result. Raises as `wait_until_ready` does."""
-        self.wait_until_ready()
-        measurement = self._pool.submit(_run, side, seconds)
-        return lambda: self._result(measurement)
-
-    def side(self, side: str) -> Side:
-        """A side of a comparison."""
-        return lambda seconds: self.start(side, seconds)()
-
-    def _result(self, future: "Future[Result]") -> Result:
-        try:
-            return future.result()
-        except BrokenProcessPool:
-            raise WorkerError(f"the process of {self._name} died; see its messages above") from None
+def measure(row: Row, profile: Profile, seconds: float, repeats: int) -> Row:
+    """Measures a row, `seconds` for each side and round. An error becomes its note, so that the others are measured."""
+    if note := missing(row):
+        return row.model_copy(update={"note": note})
+    try:
+        with contextlib.ExitStack() as stack:
+            sides = [stack.enter_context(started(side, profile)) for side in (row.ours, row.against) if side]
+            for side in sides:
+                side(min(seconds, WARM_UP_SECONDS))
+            rounds = [[side(seconds) for side in sides] for _ in range(repeats)]
+    except (ZeroError, BrokenProcessPool) as error:
+        return row.model_copy(update={"note": f"{FAILED}{error}"})
+    figure, *rival = (spread_of(figures) for figures in zip(*rounds, strict=True))
+    changes = {"figure": figure}
+    if rival:
+        changes |= {"rival_figure": rival[0], "ratio": spread_of([mine / theirs for mine, theirs in rounds])}
+    return row.model_copy(update=changes)
 
 
-def thread_environment(num_threads: int) -> dict[str, str]:
-    """Environment variables that limit the threads of libraries."""
-    return dict.fromkeys(THREAD_VARIABLES, str(num_threads))
+def missing(row: Row) -> str:
+    """What this machine lacks to measure a row; empty if nothing."""
+    for name, remedy in row.needs.items():
+        if not (gpu_names() if name == "GPU" else program_path(name) or find_spec(name)):
+            return f"no {name} ({remedy})"
+    needed = max(sum(side.cores) for side in (row.ours, row.against) if side)
+    return f"fewer than {needed} cores" if needed > len(os.sched_getaffinity(0)) else ""
+
+
+@contextlib.contextmanager
+def started(side: Side, profile: Profile) -> Iterator[Work]:
+    """The processes of a side, when their work is prepared.
+
+    Raises:
+      ZeroError: the work cannot be prepared.
+      BrokenProcessPool: a process died; also raised by the work.
+    """
+    free = sorted(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as stack:
+        pools = []
+        for num_cores in side.cores:
+            cores = [free.pop() for _ in range(num_cores or len(free))]
+            pools.append(stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"))))
+            pools[-1].submit(_prepare, side, profile, cores).result()
+
+        def work(seconds: float) -> float:
+            running = [pool.submit(_measure, seconds) for pool in pools]
+            return sum(each.result() for each in running)
+
+        yield work
 
 
 def rate(step: Callable[[], int], seconds: float) -> float:
     """What `step` counts per second, over calls for some seconds, at least one."""
-    count = 0
-    started = time.perf_counter()
+    count, begun = 0, perf_counter()
     while True:
         count += step()
-        if (elapsed := time.perf_counter() - started) >= seconds:
+        if (elapsed := perf_counter() - begun) >= seconds:
             return count / elapsed
 
 
-def not_measured(why: str) -> Measured:
-    """A row that cannot be measured on this machine."""
-    return Measured(None, note=why)
+def spread_of(values: Sequence[float]) -> Spread:
+    """Median and range."""
+    return Spread(median=statistics.median(values), low=min(values), high=max(values))
 
 
-def compare(context: Context, ours: Side, rival: Side | None = None) -> Measured:
-    """Measures a row in rounds. With a rival, the row has the ratio of our figure to the rival's."""
-    sides = [ours] if rival is None else [ours, rival]
-    for side in sides:
-        side(min(context.seconds, WARM_UP_SECONDS))
-    rounds = [[side(context.seconds) for side in sides] for _ in range(context.repeats)]
-    our_samples, *others = zip(*rounds, strict=True)
-    figure, details = spread_of([sample.figure for sample in our_samples]), median_details(our_samples)
-    if not others:
-        return Measured(figure, details=details)
-    rival_figure = spread_of([sample.figure for sample in others[0]])
-    ratio = spread_of([mine.figure / theirs.figure for mine, theirs in rounds])
-    return Measured(figure, rival_figure, ratio, details + median_details(others[0]))
+_prepared: list[Work] = []
+"""The work of a child process."""
 
 
-_sides: Sides = {}
-"""The prepared work of a child process."""
+def _prepare(side: Side, profile: Profile, cores: Sequence[int]) -> None:
+    os.sched_setaffinity(0, cores)  # before there are other threads, which inherit it
+    prepare: Callable[..., Work] = pkgutil.resolve_name(f"benchmarks.{side.work}")
+    _prepared.append(prepare(params_of(side, profile)))
 
 
-def _prepare(prepare: Callable[..., Sides], arguments: tuple[object, ...]) -> int:
-    _sides.update(prepare(*arguments))
-    return os.getpid()
-
-
-def _run(side: str, seconds: float) -> Sample:
-    return _sides[side](seconds)
-
-
-@contextlib.contextmanager
-def _starting_on(cores: Sequence[int], variables: Mapping[str, str]) -> Iterator[None]:
-    """Cores and environment variables for the processes that start in the block."""
-    affinity, environment = os.sched_getaffinity(0), dict(os.environ)
-    os.sched_setaffinity(0, cores)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, affinity)
-        for name in variables.keys() - environment.keys():
-            del os.environ[name]
-        os.environ.update(environment)
+def _measure(seconds: float) -> float:
+    return _prepared[0](seconds)

@@ -4,17 +4,15 @@ It follows the AlphaZero example of pgx, but with the PUCT search of `mctx` inst
 self-play. Only the child process of the row imports this module, because JAX is optional.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import mctx
-import numpy as np
 import pgx
 from pgx.experimental import auto_reset
 
-from benchmarks.harness import Sides, rate
-from benchmarks.results import Detail, Sample
+from benchmarks.harness import Work, rate
 from zero.config.params import Params
 from zero.network.fold import fold
 from zero.network.model import AlphaZeroNetwork
@@ -24,104 +22,61 @@ DIMENSIONS = ("NHWC", "HWIO", "NHWC")
 """Layout of planes, filters and result; channels last is the fastest layout on CPUs."""
 COLOUR_PLANE = 16
 
-
-def prepare(params: Params) -> Sides:
-    """Side `selfplay`: evaluations per second."""
-    network = jax_network(new_network(params.network, params.game, params.seed))
-    num_simulations = params.selfplay.num_simulations
-    games = PgxGames(network, params.game.size, params.selfplay.num_slots, num_simulations, params.seed)
-
-    def run(seconds: float) -> Sample:
-        evaluations = rate(games.step, seconds)
-        simulations = evaluations * num_simulations / (num_simulations + 1)
-        return Sample(evaluations, (Detail(name="simulations of pgx", value=simulations, unit="simulations/s"),))
-
-    return {"selfplay": run}
+Weights = dict[str, Any]
+"""Tensors of a network without normalisations, by their names in PyTorch; filters are [S, S, in, out]."""
 
 
-class Layer(NamedTuple):
-    """A fully connected layer, or a convolution with padding that keeps the board size."""
+def selfplay(params: Params) -> Work:
+    """Evaluations per second: one per simulation and one for the root. The games have no end: new ones replace them."""
+    num_games, num_simulations = params.selfplay.num_slots, params.selfplay.num_simulations
+    weights = jax_weights(new_network(params.network, params.game, params.seed))
+    environment: Any = pgx.make(f"go_{params.game.size}x{params.game.size}")
+    key, start = jax.random.split(jax.random.PRNGKey(params.seed))
+    state = jax.jit(jax.vmap(environment.init))(jax.random.split(start, num_games))
+    move = jax.jit(mover(environment, num_games, num_simulations))
 
-    weights: Any  # [in, out] or [S, S, in, out] float32
-    bias: Any  # [out]
+    def step() -> int:
+        nonlocal state, key
+        state, key = jax.block_until_ready(move(weights, state, key))
+        return num_games * (num_simulations + 1)
+
+    step()  # compiles
+    return lambda seconds: rate(step, seconds)
 
 
-class JaxNetwork(NamedTuple):
-    """A residual network with both heads; normalisations are folded into the convolutions."""
-
-    stem: Layer
-    blocks: list[tuple[Layer, Layer]]
-    policy_reduce: Layer
-    policy_output: Layer
-    value_reduce: Layer
-    value_hidden: Layer
-    value_output: Layer
-
-
-def jax_network(network: AlphaZeroNetwork) -> JaxNetwork:
-    """The network as a function in JAX. It must have the architecture of the paper."""
+def jax_weights(network: AlphaZeroNetwork) -> Weights:
+    """The weights of a network, which must have the architecture of the paper."""
     spec = network.spec.network
     assert spec.tower == "residual" and spec.heads == "joint" and not (spec.global_pooling or spec.pooled_heads)
-    folded: Any = fold(network)
-    points = network.spec.rows * network.spec.columns
-
-    def convolution(module: Any) -> Layer:
-        return Layer(jnp.asarray(module.weight.numpy().transpose(2, 3, 1, 0)), jnp.asarray(module.bias.numpy()))
-
-    def linear(module: Any, points: int) -> Layer:
-        """The inputs are `points` points in channels-last order; in PyTorch the channels come first."""
-        weights = module.weight.numpy()  # [out, channels * points]
-        reordered = weights.reshape(len(weights), -1, points).transpose(2, 1, 0).reshape(-1, len(weights))
-        return Layer(jnp.asarray(np.ascontiguousarray(reordered)), jnp.asarray(module.bias.numpy()))
-
-    stem, *blocks = folded.tower
-    return JaxNetwork(
-        stem=convolution(stem.first),
-        blocks=[(convolution(block.first), convolution(block.second)) for block in blocks],
-        policy_reduce=convolution(folded.policy_head.reduce),
-        policy_output=linear(folded.policy_head.output, points),
-        value_reduce=convolution(folded.value_head.reduce),
-        value_hidden=linear(folded.value_head.hidden, points),
-        value_output=linear(folded.value_head.output, 1),
-    )
+    tensors = {name: tensor.numpy() for name, tensor in fold(network).state_dict().items()}
+    return {
+        name: jnp.asarray(tensor.transpose(2, 3, 1, 0) if tensor.ndim == 4 else tensor)
+        for name, tensor in tensors.items()
+    }
 
 
-def apply_network(network: JaxNetwork, planes: Any) -> tuple[Any, Any]:
+def apply_network(weights: Weights, planes: Any) -> tuple[Any, Any]:
     """Planes [B, S, S, P] float32 -> policy logits [B, A], values [B] for the player to move."""
 
-    def convolve(layer: Layer, x: Any) -> Any:
-        x = jax.lax.conv_general_dilated(x, layer.weights, (1, 1), "SAME", dimension_numbers=DIMENSIONS)
-        return x + layer.bias
+    def convolve(layer: str, x: Any) -> Any:
+        filters, bias = weights[f"{layer}.weight"], weights[f"{layer}.bias"]
+        return jax.lax.conv_general_dilated(x, filters, (1, 1), "SAME", dimension_numbers=DIMENSIONS) + bias
+
+    def connect(layer: str, x: Any) -> Any:
+        return x @ weights[f"{layer}.weight"].T + weights[f"{layer}.bias"]
+
+    def flatten(x: Any) -> Any:
+        return x.transpose(0, 3, 1, 2).reshape(len(x), -1)  # channels first, as in PyTorch
 
     relu = jax.nn.relu
-    x = relu(convolve(network.stem, planes))
-    for first, second in network.blocks:
-        x = relu(x + convolve(second, relu(convolve(first, x))))
-    policy = relu(convolve(network.policy_reduce, x)).reshape(len(x), -1)
-    value = relu(convolve(network.value_reduce, x)).reshape(len(x), -1)
-    hidden = relu(value @ network.value_hidden.weights + network.value_hidden.bias)
-    values = jnp.tanh(hidden @ network.value_output.weights + network.value_output.bias)
-    return policy @ network.policy_output.weights + network.policy_output.bias, values[:, 0]
-
-
-class PgxGames:
-    """Endless games in lock-step."""
-
-    def __init__(self, network: JaxNetwork, size: int, num_games: int, num_simulations: int, seed: int) -> None:
-        """Compiles the step and plays one move."""
-        self.num_evaluations = num_games * (num_simulations + 1)
-        self._network = network
-        environment: Any = pgx.make(f"go_{size}x{size}")
-        key, self._key = jax.random.split(jax.random.PRNGKey(seed))
-        self._state = jax.jit(jax.vmap(environment.init))(jax.random.split(key, num_games))
-        self._move = jax.jit(_mover(environment, num_games, num_simulations))
-        self.step()
-
-    def step(self) -> int:
-        """Plays a move in every game; returns the evaluations: one per simulation and one for the root."""
-        self._state, self._key = self._move(self._network, self._state, self._key)
-        jax.block_until_ready(self._state)
-        return self.num_evaluations
+    x = relu(convolve("tower.0.first", planes))
+    num_blocks = sum(name.endswith("second.weight") for name in weights)
+    for block in range(1, num_blocks + 1):
+        y = relu(convolve(f"tower.{block}.first", x))
+        x = relu(x + convolve(f"tower.{block}.second", y))
+    policy = connect("policy_head.output", flatten(relu(convolve("policy_head.reduce", x))))
+    hidden = relu(connect("value_head.hidden", flatten(relu(convolve("value_head.reduce", x)))))
+    return policy, jnp.tanh(connect("value_head.output", hidden))[:, 0]
 
 
 def planes_of(observation: Any) -> Any:
@@ -130,30 +85,30 @@ def planes_of(observation: Any) -> Any:
     return planes.at[..., COLOUR_PLANE].set(1.0 - planes[..., COLOUR_PLANE])
 
 
-def _mover(environment: Any, num_games: int, num_simulations: int) -> Any:
-    """A function (network, state, key) -> (state, key) that searches and plays a move in every game."""
+def mover(environment: Any, num_games: int, num_simulations: int) -> Any:
+    """A function (weights, state, key) -> (state, key) that searches and plays a move in every game."""
     step, new_game = jax.vmap(environment.step), auto_reset(environment.step, environment.init)
     games = jnp.arange(num_games)
 
-    def evaluate(network: JaxNetwork, state: Any) -> tuple[Any, Any]:
+    def evaluate(weights: Weights, state: Any) -> tuple[Any, Any]:
         """Logits [B, A], the lowest float for illegal actions; values [B], 0 if the game has ended."""
-        logits, value = apply_network(network, planes_of(state.observation))
+        logits, value = apply_network(weights, planes_of(state.observation))
         logits = logits - logits.max(axis=-1, keepdims=True)
         logits = jnp.where(state.legal_action_mask, logits, jnp.finfo(logits.dtype).min)
         return logits, jnp.where(state.terminated, 0.0, value)
 
-    def simulate(network: JaxNetwork, _: Any, action: Any, state: Any) -> tuple[Any, Any]:
+    def simulate(weights: Weights, _: Any, action: Any, state: Any) -> tuple[Any, Any]:
         player = state.current_player
         state = step(state, action)
-        logits, value = evaluate(network, state)
+        logits, value = evaluate(weights, state)
         reward, discount = state.rewards[games, player], jnp.where(state.terminated, 0.0, -1.0)
         return mctx.RecurrentFnOutput(reward=reward, discount=discount, prior_logits=logits, value=value), state
 
-    def move(network: JaxNetwork, state: Any, key: Any) -> tuple[Any, Any]:
+    def move(weights: Weights, state: Any, key: Any) -> tuple[Any, Any]:
         search_key, games_key, key = jax.random.split(key, 3)
-        logits, value = evaluate(network, state)
+        logits, value = evaluate(weights, state)
         found = mctx.muzero_policy(
-            params=network,
+            params=weights,
             rng_key=search_key,
             root=mctx.RootFnOutput(prior_logits=logits, value=value, embedding=state),
             recurrent_fn=simulate,

@@ -14,43 +14,36 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
-import yaml
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from benchmarks.setting import AS_IT_IS, WIDE, changed
-from zero.config.params import PARAMS_FILE, Params, load_params
+from zero.config.params import PARAMS_FILE, Params, load_params, params_text
 from zero.data.window import read_window
 from zero.errors import ZeroError
-from zero.evaluation.match import FinishedMatch, run_match
+from zero.evaluation.match import run_match
 from zero.games.rules import rules_of
 from zero.players.build import num_cores
 from zero.stages.training import SAMPLER_THREADS, sample_games
 from zero.storage.files import read_manifest, write_atomic
-from zero.storage.layout import WINDOW_DIR
+from zero.storage.layout import WEIGHTS_FILE, WINDOW_DIR
 from zero.storage.manifests import Window
 
 LATE, LATE_FACTOR = 0.8, 0.1
 """Share of the time after which the learning rate is reduced, and the factor."""
 MOST_STEPS = 10**7
-WEIGHTS = "weights.safetensors"
 
 
-class Trained(NamedTuple):
-    """The result of the training of a variant."""
+def train_variant(workspace: Path, params: Params, seconds: float, out: Path) -> list[str]:
+    """Trains a new network for some seconds of processor time and writes it as a player folder.
 
-    steps: int
-    samples_per_second: float
-    num_weights: int
-    policy_loss: float  # of the last steps, on the training games
-
-
-def train_variant(workspace: Path, params: Params, seconds: float, out: Path) -> Trained:
-    """Trains a new network for some seconds of processor time and writes it as a player folder."""
+    Returns:
+      Weights, samples per second, steps, and the policy loss of the last steps on the training games, as text.
+    """
     from zero.data.samples import Sampler
     from zero.network.learner import Learner
     from zero.network.profile import flush_denormals, prepare_torch
@@ -75,15 +68,15 @@ def train_variant(workspace: Path, params: Params, seconds: float, out: Path) ->
                 learner.learning_rate_factor = LATE_FACTOR
             if used >= seconds:
                 break
-    write_atomic(out / WEIGHTS, learner.player_weights())
-    write_atomic(out / PARAMS_FILE, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
-    rate = (learner.step - 1) * training.batch_size / used
-    return Trained(learner.step, rate, sum(each.numel() for each in network.parameters()), policy_loss)
+    write_atomic(out / WEIGHTS_FILE, learner.player_weights())
+    write_atomic(out / PARAMS_FILE, params_text(params).encode())
+    rate, num_weights = (learner.step - 1) * training.batch_size / used, sum(w.numel() for w in network.parameters())
+    return [f"{num_weights:,}", f"{rate:,.0f}", str(learner.step), f"{policy_loss:.3f}"]
 
 
 def compare(
     workspace: Path, variants: list[str], seconds: float, num_games: int, simulations: int, folder: Path
-) -> list[tuple[str, Trained, FinishedMatch | None]]:
+) -> Table:
     """Trains all, a process a core, and plays the matches; the first row is that of the parameters as they are.
 
     Raises:
@@ -91,32 +84,23 @@ def compare(
     """
     base = load_params(workspace)
     read_manifest(workspace / WINDOW_DIR, Window)  # there is one
-    names = [AS_IT_IS, *variants]
+    names, stderr = [AS_IT_IS, *variants], Console(stderr=True)
     jobs = [(changed(base, name), folder / str(number)) for number, name in enumerate(names)]
     with ProcessPoolExecutor(num_cores(), get_context("spawn")) as pool:
         futures = [pool.submit(train_variant, workspace, params, seconds, out) for params, out in jobs]
-        trained = [future.result() for future in track(futures, "training", console=Console(stderr=True))]
-    players = [f"{out / WEIGHTS},simulations={simulations}" for _, out in jobs]
-    rows: list[tuple[str, Trained, FinishedMatch | None]] = [(AS_IT_IS, trained[0], None)]
-    matches = list(zip(variants, trained[1:], players[1:], strict=True))
-    for name, result, player in track(matches, "matches", console=Console(stderr=True)):
-        rows.append((name, result, run_match(folder, (player, players[0]), num_games, opening_moves=2)))
-    return rows
-
-
-def table_of(rows: list[tuple[str, Trained, FinishedMatch | None]]) -> Table:
-    """The results as a table for the console."""
-    table = Table()
-    for column in ("variant", "weights", "samples/s", "steps", "policy loss", "wins-losses-draws", "score", "95 %"):
-        table.add_column(column, justify="left" if column == "variant" else "right")
-    for name, trained, played in rows:
-        cells = [name, f"{trained.num_weights:,}", f"{trained.samples_per_second:,.0f}", str(trained.steps)]
-        cells.append(f"{trained.policy_loss:.3f}")
-        if played is not None:
-            result = played.table.result
-            low, high = result.interval
-            cells += [f"{result.wins}-{result.losses}-{result.draws}", f"{result.score:.1%}", f"{low:.1%}-{high:.1%}"]
-        table.add_row(*cells)
+        trained = [future.result() for future in track(futures, "training", console=stderr)]
+    players = [f"{out / WEIGHTS_FILE},simulations={simulations}" for _, out in jobs]
+    table = Table("variant")
+    for column in ("weights", "samples/s", "steps", "policy loss", "wins-losses-draws", "score", "95 %"):
+        table.add_column(column, justify="right")
+    table.add_row(AS_IT_IS, *trained[0])
+    for name, cells, player in track(
+        list(zip(variants, trained[1:], players[1:], strict=True)), "matches", console=stderr
+    ):
+        result = run_match(folder, (player, players[0]), num_games, opening_moves=2).table.result
+        low, high = result.interval
+        counts = f"{result.wins}-{result.losses}-{result.draws}"
+        table.add_row(name, *cells, counts, f"{result.score:.1%}", f"{low:.1%}-{high:.1%}")
     return table
 
 
@@ -126,18 +110,15 @@ def main(
     seconds: Annotated[float, typer.Option(min=0.0, help="Processor seconds per training.")] = 120.0,
     games: Annotated[int, typer.Option(min=2, help="Games per match.")] = 200,
     simulations: Annotated[int, typer.Option(min=0, help="Simulations per move in the matches.")] = 32,
-    folder: Annotated[
-        Path | None, typer.Option(help="Folder for networks and games; by default they are deleted.")
-    ] = None,
 ) -> None:
     """Trains variants on the same games for the same time and plays matches between them."""
     with tempfile.TemporaryDirectory(prefix="zero-recipes-") as scratch:
         try:
-            rows = compare(workspace, variants, seconds, games, simulations, folder or Path(scratch))
+            table = compare(workspace, variants, seconds, games, simulations, Path(scratch))
         except ZeroError as error:
             typer.echo(f"recipes: {error}", err=True)
             raise typer.Exit(1) from None
-    Console(width=None if sys.stdout.isatty() else WIDE).print(table_of(rows))
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table)
 
 
 if __name__ == "__main__":

@@ -1,48 +1,47 @@
-"""The results of a run: figures with their spread, the machine and the settings, as one JSON file."""
+"""A run of the benchmarks: rows with their figures, machine and settings, as one JSON file and as Markdown tables."""
 
 import contextlib
-import math
+import io
+import operator
 import os
 import platform
-import statistics
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any
 
-from pydantic import ValidationError
+import psutil
+import yaml
+from llvmlite.binding import get_host_cpu_name
+from pydantic import Field, ValidationError
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
-from zero.errors import LineageError, StorageError
+from zero.errors import LineageError, StorageError, ZeroError
 from zero.storage.manifests import Manifest
 from zero.storage.vcs import git
 
 PROJECT_DIR = Path(__file__).resolve().parents[1]
+ROWS_FILE = "rows.yaml"
+GPUS = Path("/proc/driver/nvidia/gpus")
+"""Where the driver describes the devices."""
 LIBRARIES = ("numpy", "numba", "torch", "openvino", "jax", "mctx", "pgx")
-ISA_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_bf16", "amx_int8")
-"""Processor flags that affect the speed of networks, as the Linux kernel names them."""
+FAILED = "failed: "
+"""Prefix of the note of a row whose measurement failed."""
+COMPARED = ("cpu", "cores", "gpu", "backend", "precision", "seconds", "repeats")
+"""Properties of a machine and settings with which absolute figures change."""
+UNLIMITED = 10_000
+"""Columns of a table that are never reached."""
 
 
-class Machine(Manifest):
-    """The machine, the libraries and the sources of a run."""
+class Side(Manifest):
+    """One side of a row; `rows.yaml` explains the fields."""
 
-    cpu: str
-    cores: int
-    """Cores available to this process."""
-    isa: tuple[str, ...]
-    memory_bytes: int
-    gpu: str
-    """Names of the GPUs; empty without one."""
-    system: str
-    load: float
-    """Mean number of running processes in the last minute before the run."""
-    python: str
-    libraries: dict[str, str]
-    """Versions of the installed libraries."""
-    commit: str
-    """Empty outside a git checkout."""
-    dirty: bool
-    """True if files differ from the commit."""
+    work: str
+    preset: str = "go9-paper"
+    changes: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    cores: tuple[int, ...] = (1,)
 
 
 class Spread(Manifest):
@@ -53,130 +52,92 @@ class Spread(Manifest):
     high: float
 
 
-class Detail(Manifest):
-    """An additional figure of a row."""
-
-    name: str
-    value: float
-    unit: str
-
-
-class Sample(NamedTuple):
-    """The result of one side in one round."""
-
-    figure: float
-    details: tuple[Detail, ...] = ()
-
-
-class Target(Manifest):
-    """The goal of a row."""
-
-    of: Literal["figure", "ratio"]
-    sense: Literal["at least", "at most"]
-    value: float
-
-    def reached_by(self, value: float) -> bool:
-        """True if `value` reaches the target."""
-        return value >= self.value if self.sense == "at least" else value <= self.value
-
-
-class Row(Manifest):
-    """One row of the table."""
+class Row(Manifest, extra="ignore"):  # files of older versions have other fields too
+    """One row of the table; without figures it is what `rows.yaml` says."""
 
     name: str
     work: str
     """Description of the work."""
     unit: str
-    figure: Spread | None
+    ours: Side | None = None
+    """None in files of older versions."""
+    against: Side | None = None
+    """What the ratio compares with; None for a row without a ratio."""
+    rival: str = ""
+    """Description of it."""
+    needs: dict[str, str] = Field(default_factory=dict)
+    """Programs and packages, and how to get them."""
+    target: str = ""
+    """Such as `figure >= 200000 and ratio >= 0.85`."""
+    figure: Spread | None = None
     """None if it could not be measured; `note` has the reason."""
-    rival: str
-    """What the ratio compares with; empty for a row without a ratio."""
-    rival_figure: Spread | None
-    ratio: Spread | None
+    rival_figure: Spread | None = None
+    ratio: Spread | None = None
     """Our figure divided by the rival's of the same round. Its median is not the ratio of the medians."""
-    targets: tuple[Target, ...]
-    details: tuple[Detail, ...]
-    """Medians over the rounds."""
-    note: str
+    note: str = ""
 
     def reached(self) -> bool | None:
         """True if all targets are reached; None without targets or without a figure."""
-        if self.figure is None or not self.targets:
+        if self.figure is None or not self.target:
             return None
-        medians = {"figure": self.figure.median, "ratio": self.ratio.median if self.ratio else math.nan}
-        return all(target.reached_by(medians[target.of]) for target in self.targets)
+        comparisons = {">=": operator.ge, "<=": operator.le}
+        words = [target.split() for target in self.target.split(" and ")]
+        return all(comparisons[sign](getattr(self, name).median, float(value)) for name, sign, value in words)
 
 
-class Settings(Manifest):
-    """The settings of a run."""
-
-    seconds: float
-    """Per measurement."""
-    repeats: int
-    """Rounds per row."""
-    backend: str
-    precision: str
-
-
-class Results(Manifest):
+class Results(Manifest, extra="ignore"):
     """One run of the benchmarks."""
 
-    version: Literal[1] = 1
-    machine: Machine
-    settings: Settings
+    machine: dict[str, Any]
+    """See `describe_machine`."""
+    settings: dict[str, Any]
+    """Options of the command."""
     rows: tuple[Row, ...]
 
 
-def describe_machine() -> Machine:
-    """The current machine."""
-    libraries, commit, dirty, processor = {}, "", False, {}
+def rows_named(names: str) -> list[Row]:
+    """The rows of a list separated by commas, in the order of the table; an empty list means all rows.
+
+    Raises:
+      ZeroError: a row does not exist.
+    """
+    tree = yaml.safe_load((Path(__file__).parent / ROWS_FILE).read_text())
+    rows = [Row.model_validate(row) for row in tree["rows"]]
+    wanted = [name for name in names.split(",") if name]
+    known = [row.name for row in rows]
+    if unknown := [name for name in wanted if name not in known]:
+        raise ZeroError(f"unknown row {unknown[0]!r}; --rows must be some of {','.join(known)}")
+    return [row for row in rows if not wanted or row.name in wanted]
+
+
+def describe_machine() -> dict[str, Any]:
+    """The current machine, the versions of the libraries, and the commit of the sources."""
+    libraries = {}
     for name in LIBRARIES:
         with contextlib.suppress(PackageNotFoundError):
             libraries[name] = version(name)
+    commit = ""
     with contextlib.suppress(LineageError):  # outside a git checkout
-        commit = git(PROJECT_DIR, "rev-parse", "HEAD").strip()
-        dirty = bool(git(PROJECT_DIR, "status", "--porcelain").strip())
-    with contextlib.suppress(OSError):
-        block = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-        processor = {
-            name.strip(): value.strip() for name, _, value in (line.partition(":") for line in block.split("\n"))
-        }
-    return Machine(
-        cpu=processor.get("model name", platform.processor() or platform.machine()),
-        cores=len(os.sched_getaffinity(0)),
-        isa=tuple(flag for flag in ISA_FLAGS if flag in processor.get("flags", "").split()),
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        gpu=_gpu(),
-        system=platform.platform(),
-        load=os.getloadavg()[0],
-        python=platform.python_version(),
-        libraries=libraries,
-        commit=commit,
-        dirty=dirty,
-    )
+        commit = git(PROJECT_DIR, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*").strip()
+    cpu = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return {
+        "cpu": cpu[0].partition(":")[2].strip() if cpu else platform.machine(),
+        "core": get_host_cpu_name(),  # as LLVM calls it, such as `znver5`: it says what instructions there are
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "gpu": gpu_names(),
+        "system": platform.platform(),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "libraries": libraries,
+        "commit": commit,
+    }
 
 
-def _gpu() -> str:
-    """Names of the NVIDIA devices, without starting CUDA in this process."""
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return ", ".join(done.stdout.split("\n")).strip(", ") if done.returncode == 0 else ""
-
-
-def spread_of(values: Sequence[float]) -> Spread:
-    """Median and range."""
-    return Spread(median=statistics.median(values), low=min(values), high=max(values))
-
-
-def median_details(samples: Sequence[Sample]) -> tuple[Detail, ...]:
-    """The details of the samples, each with its median."""
-    return tuple(
-        details[0].model_copy(update={"value": statistics.median(detail.value for detail in details)})
-        for details in zip(*(sample.details for sample in samples), strict=True)
-    )
+def gpu_names() -> str:
+    """Models of the NVIDIA devices, without starting CUDA in this process; empty without one."""
+    lines = [line for path in sorted(GPUS.glob("*/information")) for line in path.read_text().splitlines()]
+    return ", ".join(line.partition(":")[2].strip() for line in lines if line.startswith("Model"))
 
 
 def read_results(path: Path) -> Results:
@@ -191,3 +152,55 @@ def read_results(path: Path) -> Results:
         raise StorageError(f"cannot read {path}: {error.strerror}; write one with --out") from None
     except ValidationError:
         raise StorageError(f"{path} does not contain benchmark results; write one with --out") from None
+
+
+def results_text(results: Results) -> str:
+    """The machine, the settings, and a row for each benchmark."""
+    machine = {name: value for name, value in (results.machine | results.settings).items() if value != ""}
+    machine |= machine.pop("libraries", {})
+    rows = (
+        (
+            f"`{row.name}`",
+            row.work,
+            f"{number(row.figure)} {row.unit}" if row.figure else number(None),
+            f"{row.rival}: {number(row.rival_figure)}" if row.rival_figure else row.rival,
+            f"{row.ratio.median:.2f} ({row.ratio.low:.2f}, {row.ratio.high:.2f})" if row.ratio else "",
+            row.target,
+            row.note or {True: "yes", False: "no", None: ""}[row.reached()],
+        )
+        for row in results.rows
+    )
+    titles = ("row", "work", "figure", "against", "ratio (lowest, highest)", "target", "reached")
+    return ", ".join(f"{name} {value}" for name, value in machine.items()) + "\n\n" + markdown(titles, rows)
+
+
+def comparison_text(old: Results, new: Results) -> str:
+    """The rows that both runs have: figures, their quotient, and the ratios to the rivals."""
+    was, now, before = old.machine | old.settings, new.machine | new.settings, {row.name: row for row in old.rows}
+    notes = [f"note: {name} was {was.get(name)}, it is {now.get(name)}" for name in COMPARED if was[name] != now[name]]
+    rows = []
+    for row in new.rows:
+        if other := before.get(row.name):
+            quotient = f"{row.figure.median / other.figure.median:.2f}" if row.figure and other.figure else ""
+            ratios = [f"{each.ratio.median:.2f}" if each.ratio else "" for each in (other, row)]
+            rows.append((row.name, number(other.figure), number(row.figure), row.unit, quotient, *ratios))
+    titles = ("row", "old", "new", "unit", "new : old", "ratio, old", "ratio, new")
+    return "\n".join([*notes, *([""] if notes else []), markdown(titles, rows)])
+
+
+def number(spread: Spread | None) -> str:
+    """A median with three significant digits, or all digits before the point, with commas."""
+    if spread is None:
+        return "–"
+    size = abs(spread.median)
+    return f"{spread.median:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
+
+
+def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table with aligned columns."""
+    table = Table(*titles, box=box.MARKDOWN)
+    for row in rows:
+        table.add_row(*row)
+    text = io.StringIO()
+    Console(file=text, width=UNLIMITED, markup=False).print(table)
+    return text.getvalue().strip()

@@ -1,77 +1,92 @@
-"""Search alone: the first moves of many games, from empty trees, with a uniform evaluator."""
+"""Search alone, the memory of a game, and the start of a process up to its first simulation."""
 
-import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from time import perf_counter
 
 import numpy as np
 
-from benchmarks.harness import Child, Context, Measured, Sides, compare
-from benchmarks.results import Sample
-from benchmarks.setting import GO9, params_of, selfplay_settings
+from benchmarks.harness import Work
+from benchmarks.setting import selfplay_settings
 from zero.config.params import Params
-from zero.games.position import NUM_MOVES, Rules
+from zero.games.position import NUM_MOVES
 from zero.games.rules import rules_of
+from zero.play.batched_games import Part, new_parts
 from zero.play.lockstep_games import advance
-from zero.play.slots import PlaySettings, new_batch, new_records, new_slots
-from zero.search.evaluator import UniformEvaluator
+from zero.play.slots import new_batch
+from zero.search.evaluator import Evaluator, UniformEvaluator
 from zero.search.streams import stream_of
 
-NUM_SIMULATIONS = 800
-NUM_GAMES = 64
+MEBIBYTE = 2**20
 
 
-def prepare(params: Params, num_games: int) -> Sides:
-    """Side `search`: simulations per second."""
-    arguments = (rules_of(params.game), selfplay_settings(params), num_games, params.search.max_nodes)
+def search(params: Params) -> Work:
+    """Simulations per second of the first moves of `num_slots` games, from empty trees, with a uniform evaluator."""
 
-    def run(seconds: float) -> Sample:
+    def run(seconds: float) -> float:
         simulations, busy = 0, 0.0
         while busy < seconds:
-            more, used = search_first_moves(*arguments)
-            simulations, busy = simulations + more, busy + used
-        return Sample(simulations / busy)
+            part = new_part(params, params.selfplay.num_slots)
+            for array in arrays_of((part.slots, part.batch, part.records)):
+                array[...] = array.copy()  # the system maps all pages now, before the clock starts
+            begun = perf_counter()
+            simulations += play_first_moves(params, part, UniformEvaluator())
+            busy += perf_counter() - begun
+        return simulations / busy
 
-    search_first_moves(*arguments)  # compiles
-    return {"search": run}
+    run(0.001)  # compiles
+    return run
 
 
-def search_first_moves(rules: Rules, settings: PlaySettings, num_games: int, max_nodes: int) -> tuple[int, float]:
-    """Searches until every game has played its first move; returns the recorded simulations, and the seconds.
+def new_part(params: Params, num_games: int) -> Part:
+    """The data of games that have not begun."""
+    streams = np.stack([stream_of(0, 0, "bench", game) for game in range(num_games)])
+    return new_parts(rules_of(params.game), selfplay_settings(params), streams, num_games, params.search.max_nodes, 1)[
+        0
+    ]
 
-    Memory is allocated and written before the clock starts.
-    """
-    slots = new_slots(rules, settings, num_games, max_nodes)
-    batch = new_batch(rules, num_games, 1)
-    records = new_records(rules, np.stack([stream_of(0, 0, "bench", game) for game in range(num_games)]))
-    touch((slots, batch, records))
-    evaluator = UniformEvaluator()
-    started = time.perf_counter()
-    while not slots.positions.state[:, NUM_MOVES].all():
-        advance(rules, settings, slots, batch, records)
+
+def play_first_moves(params: Params, part: Part, evaluator: Evaluator) -> int:
+    """Searches until every game has played its first move; returns the simulations that are recorded of it."""
+    rules, batch = rules_of(params.game), part.batch
+    while not part.slots.positions.state[:, NUM_MOVES].all():
+        advance(rules, part.settings, part.slots, batch, part.records)
         evaluator.evaluate(batch.planes[0], batch.prior[0], batch.value[0])
-    seconds = time.perf_counter() - started
-    return int(records.visit_counts[:, 0].sum()), seconds
+    return int(part.records.visit_counts[:, 0].sum())
 
 
-def touch(arrays: object) -> None:
-    """Overwrites every array with itself, so that the system has mapped all pages."""
-    if isinstance(arrays, np.ndarray):
-        arrays[...] = arrays.copy()
-    elif isinstance(arrays, tuple):
-        for part in arrays:
-            touch(part)
+def memory(params: Params) -> Work:
+    """MiB of all arrays of one game: position, history, tree, requests and results, record.
+
+    The requests count twice: once for the search thread, once for the batch of the network.
+    """
+    part = new_part(params, 1)
+    arrays = arrays_of((part.slots, part.batch, part.records, new_batch(rules_of(params.game), 1, 1)))
+    size = sum(array.nbytes for array in arrays) / MEBIBYTE
+    return lambda _: size
 
 
-def search_params(context: Context, noise: float) -> Params:
-    """9x9 Go with positional superko; only the noise is random."""
-    return params_of(
-        GO9,
-        context.profile,
-        search={"first_play": "zero", "random_symmetry": False, "max_nodes": NUM_SIMULATIONS + 2},
-        selfplay={"num_simulations": NUM_SIMULATIONS, "temperature_moves": 0, "dirichlet_fraction": noise},
-    )
+def startup(params: Params) -> Work:
+    """Seconds of a new process from its start to its end. The round that is discarded may compile the kernels."""
+
+    def run(_: float) -> float:
+        begun = perf_counter()
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            assert pool.submit(first_simulation, params).result() == 1
+        return perf_counter() - begun
+
+    return run
 
 
-def search(context: Context, noise: float = 0.0) -> Measured:
-    """Simulations per second of one core. `noise`: fraction of root noise; with 0 all games are equal."""
-    with Child(prepare, search_params(context, noise), NUM_GAMES, cores=context.cores[-1:]) as child:
-        return compare(context, child.side("search"))
+def first_simulation(params: Params) -> int:
+    """Makes a network ready and searches with one simulation, like a worker or an engine; returns the simulations."""
+    from benchmarks.selfplay import new_network_evaluator
+
+    return play_first_moves(params, new_part(params, 1), new_network_evaluator(params))
+
+
+def arrays_of(tree: object) -> list[np.ndarray]:
+    """All arrays in nested tuples."""
+    if isinstance(tree, np.ndarray):
+        return [tree]
+    return [array for part in tree for array in arrays_of(part)] if isinstance(tree, tuple) else []

@@ -3,51 +3,70 @@
 Each seed is a lineage in a clone of the project. A generation is made without Prefect, by `zero prepare`, `dvc repro`
 and `zero advance`. Every few generations the champion plays GNU Go. Seeds run one after the other, so each has the
 complete machine. The command can be killed at any moment; the same command continues it.
+
+| file of the folder | content |
+|---|---|
+| `results.json`, `curve.csv`, `strength.png` | see `benchmarks.seed_report`; the first is replaced after each step |
+| `project/` | the clone of the project that has the lineages, their games and the matches |
+| `logs/seed-11.log` | output of all commands that were run for a seed |
 """
 
+import contextlib
+import json
 import os
-import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import typer
-import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from benchmarks import seed_records as files
 from benchmarks.results import PROJECT_DIR, describe_machine
-from benchmarks.seed_records import LOGS_DIR, PROJECT_CLONE, Failure, Measurement, Setup, Strength, lineage_of
-from benchmarks.seed_report import generation_line, measurement_line, seeds_table, write_report
+from benchmarks.seed_report import (
+    GOAL,
+    RESULTS_FILE,
+    SECONDS_PER_HOUR,
+    Experiment,
+    Generation,
+    Measurement,
+    Strength,
+    curve_of,
+    seeds_table,
+    write_report,
+)
 from benchmarks.setting import WIDE, changed
+from flows.commands import run_dvc_stage, run_zero
 from zero.config.auto import check_profile
-from zero.config.params import PARAMS_FILE, Params, parse_params, preset_text, presets
+from zero.config.params import PARAMS_FILE, params_text, parse_params, preset_text, presets
 from zero.config.settings import STATE_FOLDER
-from zero.errors import LineageError, OpponentError, ParamsError, ZeroError
-from zero.evaluation.match import MatchTable
+from zero.errors import LineageError, ParamsError, StorageError, ZeroError
+from zero.evaluation.match import MATCHES_DIR, read_match
+from zero.games.rules import rules_of
 from zero.lineage.workspace import uncommitted_files, writer_lock
 from zero.network.profile import resolve_here, this_machine
-from zero.players.gtp_process import program_path
+from zero.players.build import identify, resolve_player
 from zero.players.spec import SEARCH_OPTIONS, parse_player
-from zero.processes import supervised
-from zero.progress import progress_of
 from zero.record.ledger import generation_tag, lineages
-from zero.storage.files import locked, write_atomic
-from zero.storage.layout import workspace_dir
-from zero.storage.vcs import environment, git
+from zero.record.lineages import ProjectRecord
+from zero.storage.files import locked, read_manifest, write_atomic, write_manifest
+from zero.storage.layout import TRAINING_METRICS, workspace_dir
+from zero.storage.vcs import git
 
+LOGS_DIR, PROJECT_CLONE = "logs", "project"
 BEAT_SECONDS = 5.0
 """Seconds between two heartbeats of an attempt: the time that a kill can take from the clock."""
 WAIT_SECONDS = 60.0
 """Timeout for processes of a killed call, which end on their own."""
-NUM_LOG_LINES = 20
-MATCH_SEEDS = {"probe": "1", "confirmation": "2", "final": "2"}
+LAST_STAGE = "verification"
+"""Stage of the graph that needs all others."""
+MATCH_SEEDS = {"probe": 1, "confirmation": 2, "final": 2}
 """A confirmation is new evidence: its first games are not those of the probe."""
-HIDDEN = "ZERO_STORE ZERO_SIGNING_KEY ZERO_PROGRESS ZERO_WORKER ZERO_WRITER MLFLOW_TRACKING_URI PYTHONPATH"
+HIDDEN = "ZERO_HOME ZERO_STORE ZERO_SIGNING_KEY ZERO_PROGRESS ZERO_WORKER ZERO_WRITER MLFLOW_TRACKING_URI PYTHONPATH"
 """Settings of the machine that commands of a seed do not see. A shared store might have its games already."""
 
 
@@ -61,23 +80,15 @@ class Limits(NamedTuple):
     has_final_match: bool
 
 
-class CommandFailedError(ZeroError):
-    """A command of a seed ended with a status other than 0."""
-
-    def __init__(self, command: str, status: int, log: Sequence[str]) -> None:
-        super().__init__(f"`{command}` ended with status {status}: {log[-1] if log else '(no output)'}")
-        self.command, self.status, self.log = command, status, tuple(log)
-
-
 class SeedRun:
     """One seed: its lineage, and its record on disk, which is replaced after each step."""
 
-    def __init__(self, folder: Path, setup: Setup, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, seed: int) -> None:
         """Reads the record of the seed; runs nothing yet."""
-        self._folder, self._setup, self._say = folder, setup, say
-        self._home, self._lineage = folder / PROJECT_CLONE, lineage_of(seed)
+        self._folder, self._home, self._lineage = folder, folder / PROJECT_CLONE, f"seed-{seed}"
         self._workspace = workspace_dir(self._home, self._lineage)
-        self.record = files.read_record(folder, seed)
+        self.experiment = read_experiment(folder)
+        self.record = self.experiment.seed(seed)
 
     def run(self, limits: Limits) -> None:
         """Makes generations and measures them until a limit; a failed command ends the seed and is recorded."""
@@ -88,68 +99,58 @@ class SeedRun:
                 # The limit of hours does not count an unfinished generation, which is completed first.
                 newest, hours = self.record.newest, self.record.hours(self.record.newest)
                 is_last = newest >= limits.generations or (limits.hours is not None and hours >= limits.hours)
-                if newest and (is_last or newest % self._setup.strength.probe_every == 0):
+                if newest and (is_last or newest % self.experiment.strength.probe_every == 0):
                     self._measure_strength()
                 if is_last or (limits.stops_when_reached and self._next_opponent() is None):
                     break
                 self._make_generation()
             if limits.has_final_match:
-                self._match("final", self._setup.strength.opponents[-1])
+                self._match("final", self.experiment.strength.opponents[-1])
             self._keep(status="done")
         except (ZeroError, ValidationError) as error:
-            if not isinstance(error, CommandFailedError):
-                error = CommandFailedError("benchmarks.seeds", 1, (str(error),))
             number = self.record.newest + bool(self.record.attempts)
-            failure = Failure(generation=number, command=error.command, status=error.status, log=error.log)
-            self._keep(status="failed", failures=(*self.record.failures, failure))
-            self._say(f"seed {self.record.seed}: failed: {error}")
+            failures = (*self.record.failures, f"generation {number}: {error}")
+            self._keep(status="failed", failures=failures)
+            self._say(f"failed: {error}")
 
     def _make_lineage(self) -> None:
         if self._lineage in lineages(self._home):
             return
-        if files.newest_tagged(self._home, self._lineage) >= 0:  # killed before the pushed workspace had its name
-            self._run(self._home, "zero", "restore", self._lineage)
+        if newest_tagged(self._home, self._lineage) >= 0:  # killed before the pushed workspace had its name
+            self._zero("restore", self._lineage)
             return
-        params = self._setup.params.model_copy(update={"seed": self.record.seed})
+        params = self.experiment.params.model_copy(update={"seed": self.record.seed})
         path = self._folder / LOGS_DIR / f"{self._lineage}.{PARAMS_FILE}"
-        write_atomic(path, yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False).encode())
-        self._run(self._home, "zero", "new", self._lineage, "--params", str(path.resolve()))
+        write_atomic(path, params_text(params).encode())
+        self._zero("new", self._lineage, "--params", str(path))
 
     def _make_generation(self) -> None:
         """Makes the next generation, or completes it."""
         number = self.record.newest + 1
-        earlier, began = self.record.attempts, time.monotonic()
-
-        def beat() -> None:
-            self._keep(attempts=(*earlier, round(time.monotonic() - began, 3)))
-
-        beat()
-        try:
-            if files.newest_tagged(self._home, self._lineage) < number:
+        with self._clock():
+            if newest_tagged(self._home, self._lineage) < number:
                 wait_until_free(self._workspace)
-                self._run(self._home, "zero", "prepare", self._lineage, beat=beat)
-            if files.newest_tagged(self._home, self._lineage) < number:  # `prepare` completes a committed generation
-                self._run(self._workspace, "dvc", "repro", beat=beat)
-                self._run(self._home, "zero", "advance", self._lineage, "--generation", str(number), beat=beat)
-        finally:
-            beat()
-        made = files.read_generation(self._home, self._lineage, number, self.record.attempts)
+                self._zero("prepare", self._lineage)
+            if newest_tagged(self._home, self._lineage) < number:  # `prepare` completes a committed generation
+                with self._listening() as listen:
+                    run_dvc_stage(self._workspace, LAST_STAGE, listen, lambda done, total: None, with_earlier=True)
+                self._zero("advance", self._lineage, "--generation", str(number))
+        made = read_generation(self._home, self._lineage, number, self.record.attempts)
         self._keep(generations=(*self.record.generations, made), attempts=())
-        self._say(generation_line(self.record, made))
+        newest = [row for row in curve_of(self.experiment) if row["seed"] == self.record.seed][-1]
+        self._say(", ".join(f"{name} {value}" for name, value in newest.items() if value is not None))
 
     def _measure_strength(self) -> None:
         """Probes the weakest opponent that is not reached; after a good probe and confirmation also the next one."""
-        goal = self._setup.strength.goal
         while (opponent := self._next_opponent()) is not None:
             if self._was_met(opponent):
-                self._say(f"seed {self.record.seed}: no probe, because this champion was probed before")
+                self._say("no probe, because this champion was probed before")
                 return
-            if self._match("probe", opponent).score < goal or self._match("confirmation", opponent).score < goal:
+            if self._match("probe", opponent).score < GOAL or self._match("confirmation", opponent).score < GOAL:
                 return
 
     def _next_opponent(self) -> str | None:
-        strength = self._setup.strength
-        return next((each for each in strength.opponents if not self.record.reached(each, strength.goal)), None)
+        return next((each for each in self.experiment.strength.opponents if not self.record.reached(each)), None)
 
     def _was_met(self, opponent: str) -> bool:
         """True if an earlier generation with the same champion was probed: another try would only add chance."""
@@ -160,122 +161,104 @@ class SeedRun:
 
     def _match(self, kind: Literal["probe", "confirmation", "final"], opponent: str) -> Measurement:
         """Result of a match of the newest champion, which is played unless it is finished."""
-        generation, strength = self.record.newest, self._setup.strength
+        generation, strength = self.record.newest, self.experiment.strength
         for done in self.record.measurements:
             if (done.kind, done.generation, done.opponent) == (kind, generation, opponent):
                 return done
         games = strength.probe_games if kind == "probe" else strength.confirmation_games
         champion = champion_spec(strength, generation_tag(self._lineage, generation))
-        arguments = ["match", champion, opponent, "--games", str(games), "--seed", MATCH_SEEDS[kind], "--json"]
-        table = MatchTable.model_validate_json(self._run(self._home, "zero", *arguments, is_captured=True))
-        found = Measurement(kind=kind, generation=generation, opponent=opponent, table=table)
+        number = strength.opponents.index(opponent)
+        out = self._home / STATE_FOLDER / MATCHES_DIR / f"{self._lineage}-{generation:04d}-{kind}-{number}"
+        options = {"--games": games, "--seed": MATCH_SEEDS[kind], "--out": out}
+        words = [str(word) for option in options.items() for word in option]
+        self._zero("match", champion, opponent, *words)
+        found = Measurement(kind=kind, generation=generation, opponent=opponent, table=read_match(out).table)
         self._keep(measurements=(*self.record.measurements, found))
-        self._say(measurement_line(self.record, found))
+        self._say(f"generation {generation}: {kind} against {opponent}: {found.score:.1%} of {games} games")
         return found
 
     def _keep(self, **changes: object) -> None:
         self.record = self.record.model_copy(update=changes)
-        files.write_record(self._folder, self.record)
+        self.experiment = self.experiment.with_seed(self.record)
+        write_manifest(self._folder, self.experiment, RESULTS_FILE)
 
-    def _run(
-        self,
-        folder: Path,
-        module: str,
-        *arguments: str,
-        beat: Callable[[], None] | None = None,
-        is_captured: bool = False,
-    ) -> str:
-        log = self._folder / LOGS_DIR / f"{self._lineage}.log"
-        variables = {name: value for name, value in environment().items() if name not in HIDDEN.split()}
-        variables |= {"ZERO_HOME": str(self._home), "PYTHONUNBUFFERED": "1"}
-        return run_module(folder, module, arguments, variables, log, beat, is_captured)
+    def _say(self, line: str) -> None:
+        typer.echo(f"seed {self.record.seed}: {line}")
 
+    def _zero(self, *words: str) -> None:
+        with self._listening() as listen:
+            run_zero(self._home, *words, listen=listen, env={"ZERO_HOME": str(self._home)})
 
-def run_module(
-    folder: Path,
-    module: str,
-    arguments: Sequence[str],
-    variables: dict[str, str],
-    log: Path,
-    beat: Callable[[], None] | None = None,
-    is_captured: bool = False,
-) -> str:
-    """Runs `python -m MODULE ARGUMENTS` in `folder`; it ends when this process does, even by `kill -9`.
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[Callable[[str], None]]:
+        """A function that appends a line to the log."""
+        path = self._folder / LOGS_DIR / f"{self._lineage}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", buffering=1) as log:
+            yield lambda line: print(time.strftime("%H:%M:%S"), line, file=log)
 
-    Args:
-      folder: current folder of the command, whose code it runs.
-      module: module to run.
-      arguments: of the module.
-      variables: environment.
-      log: file to which the output is appended, as it comes.
-      beat: called every few seconds.
-      is_captured: return the standard output, and append it to the log at the end; otherwise return nothing.
+    @contextlib.contextmanager
+    def _clock(self) -> Iterator[None]:
+        """Records the time of an attempt at the next generation, every few seconds and at its end."""
+        earlier, begun, ended = self.record.attempts, time.monotonic(), threading.Event()
 
-    Raises:
-      CommandFailedError: it failed; with the end of its output.
-    """
-    shown = f"{module} {' '.join(arguments)}"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    connection, ours = os.pipe()
-    command = supervised(connection, [sys.executable, "-m", module, *arguments])
-    with os.fdopen(ours, "wb") as end, log.open("ab") as file:  # the death of this process closes `end` too
-        file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
-        file.flush()
-        begin, stdout = file.tell(), subprocess.PIPE if is_captured else file
-        with os.fdopen(connection, "rb"):
-            process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=file,
-                pass_fds=(connection,),
-            )
+        def beat() -> None:
+            self._keep(attempts=(*earlier, round(time.monotonic() - begun, 3)))
+            while not ended.wait(BEAT_SECONDS):
+                self._keep(attempts=(*earlier, round(time.monotonic() - begun, 3)))
+
+        beats = threading.Thread(target=beat)
+        beats.start()
         try:
-            while True:
-                try:
-                    output = process.communicate(timeout=BEAT_SECONDS)[0] or b""
-                    break
-                except subprocess.TimeoutExpired:
-                    if beat:
-                        beat()
+            yield
         finally:
-            end.close()
-            process.wait()
-        file.write(output)
-    if process.returncode:
-        tail = log.read_bytes()[begin:].decode(errors="replace").splitlines()
-        raise CommandFailedError(shown, process.returncode, [line for line in tail if line.strip()][-NUM_LOG_LINES:])
-    return output.decode()
+            ended.set()
+            beats.join()
+            self._keep(attempts=(*earlier, round(time.monotonic() - begun, 3)))
 
 
 def wait_until_free(workspace: Path) -> None:
-    """Waits for processes of a killed call that still write the workspace.
+    """Waits for processes of a killed call that still write the workspace; `zero prepare` reports those that remain."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(LineageError), writer_lock(workspace):
+            return
+        time.sleep(0.1)
+
+
+def newest_tagged(home: Path, lineage: str) -> int:
+    """Number of the newest generation whose tag is in the project; -1 if the lineage has none.
+
+    `zero advance` pushes a tag together with the note of costs, so a tagged generation is completely recorded.
+    """
+    tags = git(home, "tag", "--list", f"{lineage}/gen-*").split()
+    return max((int(tag.rpartition("-")[2]) for tag in tags), default=-1)
+
+
+def read_generation(home: Path, lineage: str, number: int, attempts: Sequence[float]) -> Generation:
+    """A recorded generation from git, with the time of its attempts.
 
     Raises:
-      LineageError: they do not end.
+      LineageError: the generation does not exist, or has no match.
     """
-    deadline = time.monotonic() + WAIT_SECONDS
-    while True:
-        try:
-            with writer_lock(workspace):
-                return
-        except LineageError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-
-
-def make_clone(folder: Path, commit: str) -> None:
-    """Clones the project at a commit into the folder, unless that was done; complete or not at all."""
-    if (folder / PROJECT_CLONE).exists():
-        return
-    with tempfile.TemporaryDirectory(prefix=".project-", dir=folder) as scratch:
-        building = Path(scratch) / PROJECT_CLONE
-        git(folder, "clone", "--quiet", "--no-tags", "--single-branch", str(PROJECT_DIR), str(building))
-        git(building, "checkout", "--quiet", "-B", "main", commit)
-        building.rename(folder / PROJECT_CLONE)
+    with ProjectRecord(home) as record:
+        made = record.generation(generation_tag(lineage, number))
+        if made.entry is None or made.entry.decision is None:
+            raise LineageError(f"{made.tag} has no match; use another --folder")
+        costs = made.costs.total() if made.costs else None
+        training = json.loads(made.file(TRAINING_METRICS) or b"{}")
+        return Generation(
+            number=number,
+            attempts=tuple(attempts),
+            promoted=made.entry.decision.promoted,
+            score=made.entry.decision.match.score,
+            champion=made.entry.champion,
+            **{name: training.get(name) for name in ("policy_loss", "value_loss", "constant_value_loss")},
+            health=made.health.verdict if made.health else "unknown",
+            cpu_hours=costs.cpu_seconds / SECONDS_PER_HOUR if costs else None,
+            games=costs.games if costs else None,
+            evaluations=costs.evaluations if costs else None,
+        )
 
 
 def champion_spec(strength: Strength, name: str) -> str:
@@ -283,12 +266,15 @@ def champion_spec(strength: Strength, name: str) -> str:
     return f"{name},simulations={strength.simulations}" + (f",{strength.options}" if strength.options else "")
 
 
-def check_players(params: Params, strength: Strength) -> None:
-    """Checks the players of the matches before any generation is made.
+def new_experiment(preset: str, changes: str, strength: Strength) -> Experiment:
+    """A new experiment with the current commit, in which no seed has begun.
 
     Raises:
-      ZeroError: a spec is not valid, the search does not read an option, or GNU Go is missing.
+      ZeroError: a parameter or a player is not valid, GNU Go is missing, or this machine cannot train the preset.
     """
+    text = preset_text(preset)
+    params = changed(parse_params(resolve_here(text), preset), changes).model_copy(update={"seed": 0})
+    check_profile(params.profile, this_machine(text), preset)
     champion = parse_player(champion_spec(strength, "champion"))
     root = champion.options.get("root", params.search.root)
     for name in champion.options:
@@ -298,10 +284,56 @@ def check_players(params: Params, strength: Strength) -> None:
                 "--options pass_wins=true"
             )
     for opponent in strength.opponents:
-        if parse_player(opponent).kind == "gnugo" and program_path("gnugo") is None:
-            raise OpponentError(
-                f"{opponent}: GNU Go is not installed; install it (Debian, Ubuntu: `apt install gnugo`)"
-            )
+        identify(resolve_player(PROJECT_DIR, parse_player(opponent)), rules_of(params.game))
+    if uncommitted := uncommitted_files(PROJECT_DIR):
+        typer.echo(f"warning: seeds run committed code; not committed: {', '.join(uncommitted)}", err=True)
+    return Experiment(
+        name=f"{preset} {changes}".strip(),
+        commit=git(PROJECT_DIR, "rev-parse", "HEAD").strip(),
+        machine=describe_machine(),
+        params=params,
+        strength=strength,
+    )
+
+
+def read_experiment(folder: Path) -> Experiment:
+    """The experiment of a folder.
+
+    Raises:
+      StorageError: the folder does not have one, or one of another version.
+    """
+    if not (folder / RESULTS_FILE).exists():
+        raise StorageError(f"{folder} has no {RESULTS_FILE}; give the --folder of an experiment")
+    try:
+        return read_manifest(folder, Experiment, RESULTS_FILE)
+    except StorageError as error:
+        raise StorageError(f"{error}; give another --folder") from None
+
+
+def open_experiment(folder: Path, wanted: Experiment) -> None:
+    """Writes a new experiment and clones the project at its commit, or checks that the folder has the same experiment.
+
+    Raises:
+      ParamsError: the folder contains an experiment with other parameters or another measurement of strength.
+    """
+    if not (folder / RESULTS_FILE).exists():
+        write_manifest(folder, wanted, RESULTS_FILE)
+    kept = read_experiment(folder)
+    for old, new in ((kept.params, wanted.params), (kept.strength, wanted.strength)):
+        for name, value in new:
+            if getattr(old, name) != value:
+                raise ParamsError(
+                    f"{name} = {value!r}, but the experiment in {folder} has {getattr(old, name)!r}; "
+                    "give that value, or another --folder"
+                )
+    if kept.commit != wanted.commit:
+        typer.echo(f"note: this experiment runs commit {kept.commit[:12]}, not {wanted.commit[:12]}", err=True)
+    if not (folder / PROJECT_CLONE).exists():
+        with tempfile.TemporaryDirectory(prefix=".project-", dir=folder) as scratch:  # complete or not at all
+            building = Path(scratch) / PROJECT_CLONE
+            git(folder, "clone", "--quiet", "--no-tags", "--single-branch", str(PROJECT_DIR), str(building))
+            git(building, "checkout", "--quiet", "-B", "main", kept.commit)
+            building.rename(folder / PROJECT_CLONE)
 
 
 def numbers_of(text: str) -> tuple[int, ...]:
@@ -310,57 +342,10 @@ def numbers_of(text: str) -> tuple[int, ...]:
     Raises:
       ParamsError: the text has another format.
     """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise ParamsError(f"--seeds {text!r}: give whole numbers separated by commas, such as 11,12,13")
-    return tuple(dict.fromkeys(int(part) for part in parts))
-
-
-def run_seeds(folder: Path, wanted: Setup, seeds: Sequence[int], limits: Limits) -> None:
-    """Runs all seeds, or continues them.
-
-    Raises:
-      ZeroError: the experiment of the folder has another setup, or another process runs it.
-    """
-    with locked(folder, f"another process runs the experiment in {folder}; wait for it, or give another --folder"):
-        setup = files.keep_setup(folder, wanted)
-        if setup.commit != wanted.commit:
-            typer.echo(f"note: this experiment runs commit {setup.commit[:12]}, not {wanted.commit[:12]}", err=True)
-        make_clone(folder, setup.commit)
-        typer.echo(f"output of the commands: {folder / LOGS_DIR}", err=True)
-        with progress_of("seeds", "generations") as progress:
-
-            def report() -> None:
-                records = [files.read_record(folder, seed) for seed in seeds]
-                running = [each.newest for each in records if each.status == "running"]
-                done = sum(each.newest for each in records)
-                progress(done, done + sum(max(limits.generations - newest, 0) for newest in running))
-
-            def say(line: str) -> None:
-                typer.echo(line)
-                report()
-
-            report()
-            for seed in seeds:
-                SeedRun(folder, setup, seed, say).run(limits)
-                write_report(folder, setup, files.read_records(folder))
-
-
-def new_setup(preset: str, change: str, strength: Strength) -> Setup:
-    """The setup of a new experiment with the current commit.
-
-    Raises:
-      ZeroError: a parameter or a player is not valid, or this machine cannot train the preset.
-    """
-    text = preset_text(preset)
-    recipe = parse_params(resolve_here(text), preset)
-    params = (changed(recipe, change) if change else recipe).model_copy(update={"seed": 0})
-    check_profile(params.profile, this_machine(text), preset)
-    check_players(params, strength)
-    if uncommitted := uncommitted_files(PROJECT_DIR):
-        typer.echo(f"warning: seeds run committed code; not committed: {', '.join(uncommitted)}", err=True)
-    commit, name = git(PROJECT_DIR, "rev-parse", "HEAD").strip(), f"{preset} {change}".strip()
-    return Setup(name=name, commit=commit, params=params, strength=strength, machine=describe_machine())
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise ParamsError(f"--seeds {text!r}: give whole numbers separated by commas, such as 11,12,13") from None
 
 
 def main(
@@ -378,14 +363,13 @@ def main(
     probe_every: Annotated[int, typer.Option(min=1, help="Generations between two probes of strength.")] = 3,
     probe_games: Annotated[int, typer.Option(min=2, help="Games of a probe.")] = 100,
     confirmation_games: Annotated[int, typer.Option(min=2, help="Games of a confirmation or final match.")] = 400,
-    goal: Annotated[float, typer.Option(min=0.0, max=1.0, help="Score at which an opponent is reached.")] = 0.55,
     no_stop: Annotated[bool, typer.Option("--no-stop", help="Do not stop when all opponents are reached.")] = False,
     final_match: Annotated[bool, typer.Option("--final-match", help="As --no-stop, and one match at the end.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Run nothing; report the results so far.")] = False,
 ) -> None:
     """Trains a preset from nothing with several seeds, and reports how long each takes to the levels of GNU Go.
 
-    An opponent is reached when the champion scores --goal both in a probe and in a confirmation, which is a match with
+    An opponent is reached when the champion scores 55 % both in a probe and in a confirmation, which is a match with
     another seed. Only the weakest opponent that is not reached is probed. The clock of a seed has the wall time of its
     generations; matches do not count.
 
@@ -400,19 +384,27 @@ def main(
         probe_every=probe_every,
         probe_games=probe_games,
         confirmation_games=confirmation_games,
-        goal=goal,
     )
     try:
         if not report:
-            limits = Limits(generations, hours, not (no_stop or final_match), final_match)
-            run_seeds(where, new_setup(preset, change, strength), numbers_of(seeds), limits)
-        setup, records = files.read_setup(where), files.read_records(where)
-        write_report(where, setup, records)
+            wanted, limits = numbers_of(seeds), Limits(generations, hours, not (no_stop or final_match), final_match)
+            experiment = new_experiment(preset, change, strength)
+            busy = f"another process runs the experiment in {where}; wait for it, or give another --folder"
+            for name in HIDDEN.split():
+                os.environ.pop(name, None)
+            with locked(where, busy):
+                open_experiment(where, experiment)
+                typer.echo(f"output of the commands: {where / LOGS_DIR}", err=True)
+                for seed in wanted:
+                    SeedRun(where, seed).run(limits)
+                    write_report(where, read_experiment(where))
+        experiment = read_experiment(where)
+        write_report(where, experiment)
     except (ZeroError, OSError) as error:
         typer.echo(f"seeds: {error}", err=True)
         raise typer.Exit(1) from None
-    Console(width=None if sys.stdout.isatty() else WIDE).print(seeds_table(setup, records))
-    raise typer.Exit(any(record.status == "failed" for record in records))
+    Console(width=None if sys.stdout.isatty() else WIDE).print(seeds_table(experiment))
+    raise typer.Exit(any(seed.status == "failed" for seed in experiment.seeds))
 
 
 if __name__ == "__main__":

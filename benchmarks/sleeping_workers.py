@@ -8,34 +8,32 @@ that would play: the worker sleeps instead. A worker is busy while it sleeps. `b
 first submission to the last result.
 """
 
-import argparse
 import contextlib
-import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import httpx
-import psutil
+import typer
 from distributed import Client, Worker
 from prefect import flow
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_URL
+from prefect.testing.utilities import prefect_test_harness
 
-from flows import workers
+from benchmarks.setting import changed
+from flows import workers as flow_workers
 from flows.engine import PRIORITIES, Engine
 from flows.workers import code_resource, play_shard
 from zero.config.params import Params, parse_params, preset_text
 from zero.stages.spec import ShardReceipt, ShardSpec, plan_shards
+from zero.storage.files import canonical_json
 
-HOST = "127.0.0.1"
 GAMES_PER_SHARD = 10
-START_SECONDS = 600.0
+START_SECONDS = 600
 SECONDS_VARIABLE = "ZERO_BENCHMARK_SHARD_SECONDS"
 REPORTS_PER_SHARD = 10
 
@@ -74,24 +72,24 @@ class Sleeper:
 
 def dask_setup(_: Worker) -> None:
     """Dask calls this in a worker with this preload."""
-    workers._children = Sleeper()  # type: ignore[assignment]
+    flow_workers._children = Sleeper()  # type: ignore[assignment]
 
 
 def sleeping_params(address: str, num_shards: int) -> Params:
     """Parameters of a lineage with that many shards, on the scheduler at that address."""
-    params = parse_params(preset_text("smoke"), "smoke")
-    changes = {"num_games": num_shards * GAMES_PER_SHARD, "games_per_shard": GAMES_PER_SHARD}
-    executor = params.executor.model_copy(update={"kind": "dask", "address": address})
-    return params.model_copy(update={"selfplay": params.selfplay.model_copy(update=changes), "executor": executor})
+    changes = f"selfplay.num_games={num_shards * GAMES_PER_SHARD},selfplay.games_per_shard={GAMES_PER_SHARD}"
+    return changed(
+        parse_params(preset_text("smoke"), "smoke"), f"{changes},executor.kind=dask,executor.address={address}"
+    )
 
 
 @flow(name="sleeping-workers")
-def play_all(address: str, num_shards: int, folder: Path) -> dict[str, Any]:
+def play_all(address: str, num_shards: int, folder: Path) -> dict[str, float]:
     """Submits all shards and waits for them. Its parameters are small, because each task is sent with them."""
     params = sleeping_params(address, num_shards)
     specs = plan_shards(params, "selfplay", params.selfplay, 1, ("0" * 64,))
     with Engine(params, params.executor, folder, print) as engine:
-        began = time.monotonic()
+        began, began_at = time.monotonic(), time.time()
         parameters = [
             {"spec": spec, "name": f"selfplay-{number:04d}", "folder": folder, "store_url": "none"}
             for number, spec in enumerate(specs)
@@ -101,110 +99,55 @@ def play_all(address: str, num_shards: int, folder: Path) -> dict[str, Any]:
         submitted = time.monotonic() - began
         receipts: list[ShardReceipt] = engine.wait(runs)
         wall = time.monotonic() - began
-    firsts = sorted(receipt.begun for receipt in receipts)
     return {
         "shards_played": len({receipt.key for receipt in receipts}),
         "submit_seconds": round(submitted, 1),
         "wall_seconds": round(wall, 1),
         "slept_seconds": round(sum(receipt.seconds for receipt in receipts), 1),
-        "seconds_to_first_shard": round(firsts[0] - (time.time() - wall), 1),
+        "seconds_to_first_shard": round(min(receipt.begun for receipt in receipts) - began_at, 1),
     }
 
 
 @contextlib.contextmanager
-def servers(folder: Path, num_workers: int, shard_seconds: float) -> Iterator[tuple[str, dict[str, psutil.Process]]]:
-    """Address of a scheduler that knows all its workers, and the processes. Sets PREFECT_API_URL."""
-    prefect, scheduler = free_port(), free_port()
-    os.environ |= {
-        "PREFECT_HOME": str(folder / "prefect"),
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/prefect.db",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "true",
-        "PREFECT_API_URL": f"http://{HOST}:{prefect}/api",
-        "PREFECT_LOGGING_LEVEL": "WARNING",
-        SECONDS_VARIABLE: str(shard_seconds),
-    }
-    dask = ["--nthreads=1", f"--nworkers={num_workers}", "--memory-limit=0", "--no-dashboard", f"--host={HOST}"]
-    dask += ["--preload=flows.workers", "--preload=benchmarks.sleeping_workers", f"--local-directory={folder}"]
-    commands = {
-        "prefect": ["prefect", "server", "start", f"--host={HOST}", f"--port={prefect}"],
-        "scheduler": ["distributed.cli.dask_scheduler", f"--host={HOST}", f"--port={scheduler}", "--no-dashboard"],
-        "workers": ["distributed.cli.dask_worker", f"tcp://{HOST}:{scheduler}", *dask],
-    }
+def cluster(folder: Path, num_workers: int) -> Iterator[str]:
+    """Address of a scheduler that knows all its workers."""
+    found = folder / "scheduler.json"
+    options = ["--nthreads=1", f"--nworkers={num_workers}", "--memory-limit=0", "--no-dashboard", "--host=127.0.0.1"]
+    options += ["--preload=flows.workers", "--preload=benchmarks.sleeping_workers", f"--local-directory={folder}"]
     with contextlib.ExitStack() as stack:
-        found = {}
-        for name, words in commands.items():
+        for name, words in (("scheduler", ["--port=0", "--host=127.0.0.1", "--no-dashboard"]), ("worker", options)):
             log = stack.enter_context((folder / f"{name}.log").open("wb"))
-            process = subprocess.Popen([sys.executable, "-m", *words], stdout=log, stderr=log)
+            command = [sys.executable, "-m", f"distributed.cli.dask_{name}", f"--scheduler-file={found}", *words]
+            process = subprocess.Popen(command, stdout=log, stderr=log)
             stack.callback(process.wait)
             stack.callback(process.terminate)
-            found[name] = psutil.Process(process.pid)
-        address = f"tcp://{HOST}:{scheduler}"
-        wait_for_prefect(os.environ["PREFECT_API_URL"])
-        with Client(address, timeout=START_SECONDS, set_as_default=False) as client:
+        with Client(scheduler_file=str(found), timeout=START_SECONDS, set_as_default=False) as client:
             client.wait_for_workers(num_workers, timeout=START_SECONDS)
-        yield address, found
+            address = str(client.scheduler_info()["address"])
+        yield address
 
 
-def wait_for_prefect(api: str) -> None:
-    """Returns once the server answers."""
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            httpx.get(f"{api}/health", trust_env=False).raise_for_status()
-            return
-        except httpx.HTTPError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.5)
-
-
-def cpu_seconds(process: psutil.Process) -> float:
-    """Processor time of a process and its descendants."""
-    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
-    return float(sum(one.user + one.system for one in times))
-
-
-def free_port() -> int:
-    """A port that is not in use."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def main() -> None:
-    """Prints the measurement as JSON."""
-    parser = argparse.ArgumentParser(prog="benchmarks.sleeping_workers", description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, default=64)
-    parser.add_argument("--shards", type=int, default=2500, help=f"of {GAMES_PER_SHARD} games")
-    parser.add_argument("--shard-seconds", type=float, default=32.0)
-    parser.add_argument("--out", type=Path, help="also write the result to this file")
-    options = parser.parse_args()
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="zero-sleeping-") as name, contextlib.ExitStack() as stack:
-        folder = Path(name)
-        address, processes = stack.enter_context(servers(folder, options.workers, options.shard_seconds))
-        started = time.monotonic() - began
-        before = {part: cpu_seconds(process) for part, process in processes.items()}
-        own = psutil.Process().cpu_times().user
-        with temporary_settings({PREFECT_API_URL: os.environ["PREFECT_API_URL"]}):  # this process has read its own
-            result = play_all(address, options.shards, folder)
-        seconds = {part: round(cpu_seconds(process) - before[part], 1) for part, process in processes.items()}
-        result |= {
-            "workers": options.workers,
-            "shards": options.shards,
-            "games": options.shards * GAMES_PER_SHARD,
-            "shard_seconds": options.shard_seconds,
-            "start_seconds": round(started, 1),
-            "busy": round(result["slept_seconds"] / options.workers / result["wall_seconds"], 4),
-            "cpu_seconds": seconds | {"flow": round(psutil.Process().cpu_times().user - own, 1)},
-            "database_bytes": (folder / "prefect.db").stat().st_size,
-        }
-    text = json.dumps(result, indent=1, sort_keys=True) + "\n"
-    print(text, end="")
-    if options.out:
-        options.out.write_text(text)
+def main(
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 64,
+    shards: Annotated[int, typer.Option(min=1, help=f"Shards of {GAMES_PER_SHARD} games.")] = 2500,
+    shard_seconds: Annotated[float, typer.Option(min=0.0, help="Sleep per shard.")] = 32.0,
+    out: Annotated[Path | None, typer.Option(help="File for the result, in addition to the console.")] = None,
+) -> None:
+    """Measures what a shard costs on a Dask cluster beside its play; prints JSON."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="zero-sleeping-") as name, prefect_test_harness(START_SECONDS):
+        # The workers inherit both.
+        os.environ |= {SECONDS_VARIABLE: str(shard_seconds), "PREFECT_API_URL": PREFECT_API_URL.value() or ""}
+        with cluster(Path(name), workers) as address:
+            started = round(time.monotonic() - begun, 1)
+            result = play_all(address, shards, Path(name))
+    busy = round(result["slept_seconds"] / workers / result["wall_seconds"], 4)
+    options = {"workers": workers, "shards": shards, "shard_seconds": shard_seconds, "start_seconds": started}
+    text = canonical_json(result | options | {"busy": busy, "games": shards * GAMES_PER_SHARD}).decode()
+    typer.echo(text, nl=False)
+    if out:
+        out.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

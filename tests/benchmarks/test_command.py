@@ -1,27 +1,56 @@
-"""The command `python -m benchmarks`."""
+"""The command `python -m benchmarks`, its rows, tables and files."""
 
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.__main__ import run
-from benchmarks.harness import Measured, not_measured
-from benchmarks.results import read_results
-from benchmarks.rows import ROWS, RowSpec, at_least, measure_row, ratio_of
-from tests.benchmarks.runs import FASTEST, row, run_of, short_context, spread
-from zero.errors import WorkerError
+from benchmarks.results import (
+    PROJECT_DIR,
+    Results,
+    Row,
+    Spread,
+    comparison_text,
+    read_results,
+    results_text,
+    rows_named,
+)
+from benchmarks.setting import params_of
 from zero.storage.files import write_manifest
 
-PROJECT = Path(__file__).parents[2]
+EARLIER = PROJECT_DIR / "benchmarks/results/two-xeon-cores.json"
+CPU = {"device": "cpu", "backend": "torch", "precision": "fp32", "isa": "native", "selfplay_threads": 1}
 
 
-def benchmarks(*words: str) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {"COLUMNS": "200", "ZERO_PROGRESS": "off"}
-    command = [sys.executable, "-m", "benchmarks", *words]
-    return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
+def spread(median: float) -> Spread:
+    return Spread(median=median, low=0.9 * median, high=1.2 * median)
+
+
+def row(name: str, figure: float | None, ratio: float | None = None, **fields: Any) -> Row:
+    return Row(
+        name=name,
+        work=f"work of {name}",
+        unit="simulations/s",
+        figure=None if figure is None else spread(figure),
+        rival="" if ratio is None else "the rival",
+        rival_figure=None if ratio is None or figure is None else spread(figure / ratio),
+        ratio=None if ratio is None else spread(ratio),
+        **fields,
+    )
+
+
+def run_of(*rows: Row, cpu: str = "Zen 4", seconds: float = 5.0) -> Results:
+    machine: dict[str, Any] = {"cpu": cpu, "cores": 2, "gpu": "", "load": 0.25, "libraries": {"numba": "0.68.1"}}
+    settings: dict[str, Any] = {"backend": "openvino", "precision": "fp32", "seconds": seconds, "repeats": 3}
+    return Results(machine=machine, settings=settings, rows=rows)
+
+
+def cells(text: str) -> list[list[str]]:
+    """The cells of the rows of a Markdown table."""
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")][2:]
 
 
 def main(monkeypatch, *words):
@@ -32,33 +61,24 @@ def main(monkeypatch, *words):
     return end.value.code
 
 
-def test_a_short_run_is_printed_written_and_compared(tmp_path, monkeypatch, capsys):
-    earlier, out = tmp_path / "earlier.json", tmp_path / "folder" / "run.json"
-    write_manifest(tmp_path, run_of(row("search", 1_000.0, None, FASTEST), row("gpu-10x128", None)), earlier.name)
-    rows = ("--rows", "gpu-10x128,search,memory-9x9")
-    done = benchmarks(*rows, "--seconds", "0.01", "--repeats", "3", "--out", str(out), "--compare", str(earlier))
+def test_a_short_run_is_printed_written_and_compared(tmp_path):
+    out = tmp_path / "folder" / "run.json"
+    words = ["--rows", "gpu-10x128,search,memory-9x9", "--seconds", "0.01", "--repeats", "2", "--out", str(out)]
+    command = [sys.executable, "-m", "benchmarks", *words, "--compare", str(EARLIER)]
+    environment = os.environ | {"ZERO_PROGRESS": ""}
+    done = subprocess.run(command, cwd=PROJECT_DIR, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     results = read_results(out)
-    assert [row.name for row in results.rows] == ["search", "memory-9x9", "gpu-10x128"]
     by_name = {row.name: row for row in results.rows}
-    search = by_name["search"].figure
-    assert search is not None and 1_000 < search.low <= search.median <= search.high < 10_000_000
-    assert {target.value for target in by_name["search"].targets} == {250_000}
-    memory = by_name["memory-9x9"]
-    assert memory.figure is not None and 0.1 < memory.figure.median < 10
-    assert memory.details[0].name == "arrays of a game"
-    assert by_name["gpu-10x128"].figure is not None or by_name["gpu-10x128"].note == "no GPU"
-    assert results.machine.cores == len(os.sched_getaffinity(0))
-    assert results.machine.memory_bytes > 2**28
-    assert results.settings.repeats == 3
-
-    table = done.stdout.split("\n\n")[1]
-    assert [line.split()[1] for line in table.splitlines()[2:]] == [f"`{row.name}`" for row in results.rows]
-    compared = done.stdout.splitlines()[-2].split()
-    assert compared[:6] == ["|", "search", "|", "1,000", "|", f"{search.median:,.0f}"]
-    assert main(monkeypatch, "--show", str(out)) == 0
-    assert capsys.readouterr().out.split("\n\n")[1] == table
+    assert [*by_name] == ["search", "memory-9x9", "gpu-10x128"], "in the order of the table"
+    search, memory = by_name["search"].figure, by_name["memory-9x9"].figure
+    assert search is not None and 100 < search.low <= search.median <= search.high < 10_000_000
+    assert memory is not None and 0.1 < memory.median < 10
+    assert by_name["gpu-10x128"].figure or by_name["gpu-10x128"].note == "no GPU (an NVIDIA driver)"
+    assert results.machine["cores"] == len(os.sched_getaffinity(0)) and results.settings["repeats"] == 2
+    assert [each[0] for each in cells(done.stdout.split("note:")[0])] == [f"`{name}`" for name in by_name]
+    assert cells(done.stdout.split("note:")[-1])[0][:3] == ["search", "264,724", f"{search.median:,.0f}"]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +86,7 @@ def test_a_short_run_is_printed_written_and_compared(tmp_path, monkeypatch, caps
     [
         (("--rows", "serach"), "unknown row 'serach'; --rows must be some of search,"),
         (("--compare", "none.json"), "cannot read none.json: No such file or directory; write one with --out"),
-        (("--show", "pyproject.toml"), "pyproject.toml does not contain benchmark results"),
+        (("--compare", "pyproject.toml"), "pyproject.toml does not contain benchmark results"),
     ],
 )
 def test_an_error_is_one_line(words, message, monkeypatch, capsys):
@@ -77,25 +97,80 @@ def test_an_error_is_one_line(words, message, monkeypatch, capsys):
     assert out == ""
 
 
-def test_a_row_that_fails_has_a_note_and_the_others_are_measured():
-    def fail(context):
-        raise WorkerError("the child died")
+def test_the_work_and_the_targets_of_the_rows():
+    rows = {row.name: row for row in rows_named("")}
+    targets = {name: row.target for name, row in rows.items()}
+    assert targets["search"] == "figure >= 250000"
+    assert targets["selfplay-4x32"] == targets["selfplay-6x64"] == "ratio >= 0.95"
+    assert targets["leela-zero"] == targets["pgx-mctx"] == "ratio >= 3.0"
+    assert targets["gpu-10x128"] == "figure >= 200000 and ratio >= 0.85"
+    for row in rows.values():
+        assert row.ours is not None and row.reached() is None
+        ours = params_of(row.ours, CPU)
+        if row.against is not None:
+            assert params_of(row.against, CPU) == ours, "both sides do the same work"
+        if row.name == "leela-zero":
+            network, selfplay = ours.network, ours.selfplay
+            assert (network.num_blocks, network.num_channels, network.value_hidden) == (6, 64, 256)
+            assert (ours.game.size, selfplay.num_simulations, selfplay.num_slots) == (19, 200, 32)
+        if row.name.startswith("memory"):
+            assert ours.selfplay.num_simulations == (200 if row.name == "memory-9x9" else 1600)
+        assert (ours.profile.device == "cuda") is (row.name == "gpu-10x128")
 
-    def work(context):
-        return Measured(spread(7.0))
 
-    def cannot(context):
-        return not_measured("no GPU")
-
-    specs = [RowSpec(name, "", "s", measure) for name, measure in (("a", fail), ("b", work), ("c", cannot))]
-    rows = [measure_row(spec, short_context()) for spec in specs]
-    assert [(row.name, row.note) for row in rows] == [("a", "failed: the child died"), ("b", ""), ("c", "no GPU")]
-    assert rows[1].figure == spread(7.0)
+def test_unchanged_fields_are_those_of_the_preset():
+    side = rows_named("selfplay-6x64")[0].ours
+    assert side is not None
+    params, preset = params_of(side, CPU), params_of(side.model_copy(update={"changes": {}}), CPU)
+    assert (params.network.num_blocks, params.network.num_channels) == (6, 64)
+    assert params.model_copy(update={"network": preset.network}) == preset
 
 
-def test_the_table_has_the_targets():
-    targets = {row.name: row.targets for row in ROWS if row.targets}
-    assert targets["selfplay-4x32"] == targets["selfplay-6x64"] == ratio_of(0.95)
-    assert targets["leela-zero"] == targets["pgx-mctx"] == ratio_of(3.0)
-    assert targets["gpu-10x128"] == (*at_least(200_000), *ratio_of(0.85))
-    assert len({row.name for row in ROWS}) == len(ROWS)
+@pytest.mark.parametrize(
+    ("made", "reached"),
+    [
+        (row("a", 250_000, target="figure >= 250000"), True),
+        (row("a", 249_999, target="figure >= 250000"), False),
+        (row("a", 1.0, target="figure <= 1.0"), True),
+        (row("a", 1.1, target="figure <= 1.0"), False),
+        (row("a", 1, 1.99, target="ratio >= 2"), False),
+        (row("a", 3, 1.0, target="figure >= 2 and ratio >= 2"), False),
+        (row("a", 3, 3.0, target="figure >= 2 and ratio >= 2"), True),
+        (row("a", 3), None),
+        (row("a", None, target="figure >= 2", note="no GPU"), None),
+    ],
+)
+def test_a_row_is_reached_if_all_its_targets_are(made, reached):
+    assert made.reached() is reached
+
+
+def test_a_row_has_work_figure_rival_ratio_and_target():
+    rows = (row("selfplay", 9_175, 2.5, target="ratio >= 2.0"), row("gpu", None, target="ratio >= 1", note="no GPU"))
+    text = results_text(run_of(*rows, row("memory", 0.987), row("startup", 31.25)))
+    assert text.startswith("cpu Zen 4, cores 2, load 0.25, ") and "numba 0.68.1" in text and "seconds 5.0" in text
+    selfplay, gpu, memory, startup = cells(text)
+    assert selfplay == [
+        "`selfplay`", "work of selfplay", "9,175 simulations/s", "the rival: 3,670", "2.50 (2.25, 3.00)",
+        "ratio >= 2.0", "yes",
+    ]  # fmt: skip
+    assert gpu == ["`gpu`", "work of gpu", "–", "", "", "ratio >= 1", "no GPU"]
+    assert (memory[2], startup[2], startup[6]) == ("0.99 simulations/s", "31.2 simulations/s", "")
+
+
+def test_two_runs_are_compared_row_by_row():
+    old = run_of(row("search", 200_000), row("selfplay", 100, 2.0), row("gone", 1), row("gpu", 5))
+    new = run_of(row("search", 250_000), row("selfplay", 90, 2.2), row("new", 1), row("gpu", None))
+    assert "note" not in comparison_text(old, new)
+    assert cells(comparison_text(old, new)) == [
+        ["search", "200,000", "250,000", "simulations/s", "1.25", "", ""],
+        ["selfplay", "100", "90.0", "simulations/s", "0.90", "2.00", "2.20"],
+        ["gpu", "5.00", "–", "simulations/s", "", "", ""],
+    ]
+    assert "note: cpu was Zen 4, it is Zen 5" in comparison_text(old, run_of(row("search", 1), cpu="Zen 5"))
+    assert "note: seconds was 5.0, it is 1.0" in comparison_text(old, run_of(row("search", 1), seconds=1.0))
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path):
+    results = run_of(row("a", 1.5, 2.0, target="ratio >= 2"), row("b", None, note="no GPU"))
+    write_manifest(tmp_path / "new", results, "run.json")
+    assert read_results(tmp_path / "new" / "run.json") == results

@@ -11,8 +11,9 @@ pgx: Any = pytest.importorskip("pgx", reason="pgx is not installed (extra `test`
 pytest.importorskip("mctx", reason="mctx is not installed (extra `test`)")
 
 from benchmarks import pgx as pgx_games  # noqa: E402
-from benchmarks.pgx import PgxGames, apply_network, jax_network, planes_of  # noqa: E402
-from tests.parameters import network_params  # noqa: E402
+from benchmarks.pgx import apply_network, jax_weights, planes_of  # noqa: E402
+from benchmarks.setting import changed  # noqa: E402
+from tests.parameters import network_params, preset  # noqa: E402
 from zero.config.params import GoParams  # noqa: E402
 from zero.games.planes import expand_planes, write_planes  # noqa: E402
 from zero.games.position import NUM_PLANES, new_history, new_position  # noqa: E402
@@ -43,7 +44,7 @@ def network():
 
 def test_the_network_is_the_same_function(network):
     planes = np.random.default_rng(1).integers(0, 2, (5, 9, 9, NUM_PLANES)).astype(np.float32)
-    logits, value = apply_network(jax_network(network), planes)
+    logits, value = apply_network(jax_weights(network), planes)
     with torch.inference_mode():
         expected_logits, expected_value = network(torch.from_numpy(planes).permute(0, 3, 1, 2))
     np.testing.assert_allclose(logits, expected_logits.numpy(), atol=2e-5)
@@ -73,9 +74,11 @@ def test_a_move_evaluates_the_root_and_each_simulation(network, monkeypatch):
         return apply_network(weights, planes)
 
     monkeypatch.setattr(pgx_games, "apply_network", counting)
-    games = PgxGames(jax_network(network), 9, num_games=3, num_simulations=4, seed=1)
+    monkeypatch.setattr(pgx_games, "new_network", lambda *_: network)
+    monkeypatch.setattr(pgx_games, "rate", lambda step, _: step())
+    params = changed(preset(), "selfplay.num_slots=3,selfplay.num_simulations=4,selfplay.fast_simulations=1")
+    work = pgx_games.selfplay(params)
     jax.effects_barrier()
-    assert sum(requests) == 15 and games.step() == 15
+    assert sum(requests) == 15 and work(0.0) == 15
     jax.effects_barrier()
     assert sum(requests) == 30
-    assert games._state._step_count.tolist() == [2, 2, 2]

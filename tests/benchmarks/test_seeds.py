@@ -1,51 +1,45 @@
 """Repeatability over seeds: when strength is measured, recovery after a kill, and the report."""
 
 import csv
-import io
-import os
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from benchmarks import seed_records, seeds
+from benchmarks import seeds
 from benchmarks.results import PROJECT_DIR
-from benchmarks.seed_records import (
-    Generation,
-    Health,
-    SeedRecord,
-    Setup,
-    Strength,
-    Training,
-    keep_setup,
-    read_record,
-    read_records,
-    write_record,
-)
 from benchmarks.seed_report import (
     CURVE_FILE,
     PLOT_FILE,
     RESULTS_FILE,
-    Results,
-    curve_csv,
-    generation_line,
+    Experiment,
+    Generation,
+    Seed,
+    Strength,
+    curve_of,
+    level_of,
     seeds_table,
-    spread_of,
-    summary_of,
     write_report,
 )
-from benchmarks.seeds import CommandFailedError, Limits, SeedRun, check_players, numbers_of, run_module
-from tests.benchmarks.runs import MACHINE
+from benchmarks.seeds import (
+    Limits,
+    SeedRun,
+    new_experiment,
+    numbers_of,
+    open_experiment,
+    read_experiment,
+    read_generation,
+)
 from tests.end_to_end.lineages import ALWAYS
 from zero.config.params import parse_params, preset_text
-from zero.errors import ParamsError
-from zero.evaluation.match import MatchTable
+from zero.errors import LineageError, ParamsError
+from zero.evaluation.match import FinishedMatch, MatchSpec, MatchTable
 from zero.players.player import PlayerId
-from zero.record.costs import StageCosts
+from zero.storage.files import write_manifest
 from zero.storage.manifests import Colours, MatchResult
 
 STRENGTH = Strength(
@@ -55,18 +49,12 @@ STRENGTH = Strength(
     probe_every=2,
     probe_games=10,
     confirmation_games=20,
-    goal=0.55,
 )
-SETUP = Setup(
-    name="smoke",
-    commit="0" * 40,
-    params=parse_params(preset_text("smoke")),
-    strength=STRENGTH,
-    machine=MACHINE,
+EXPERIMENT = Experiment(
+    name="smoke", commit="0" * 40, machine={}, params=parse_params(preset_text("smoke")), strength=STRENGTH
 )
 LIMITS = Limits(generations=6, hours=None, stops_when_reached=True, has_final_match=False)
-OLD_METRICS = '{"value_loss": 0.9, "policy_loss": 3.0, "step": 12}'
-TIMES = ("attempts", "seconds", "cpu_seconds", "workers")
+TIMES = ("attempts", "cpu_hours", "machine", "params")
 WAIT_SECONDS = 600.0
 
 
@@ -82,22 +70,28 @@ class FakeProject:
         self.tagged, self.calls, self.made = -1, [], set()
         self.dies_at, self.fails_at = None, None
 
-    def run_module(self, folder, module, arguments, variables, log, beat=None, is_captured=False):
-        call = " ".join([module, *arguments])
-        self.calls.append(call)
-        if beat:
-            beat()
-        if self.fails_at and self.fails_at in call:
-            raise CommandFailedError(call, 1, ["a line", "error: no memory"])
-        if self.dies_at and self.dies_at in call:
-            raise KilledError
+    def run_zero(self, folder, *arguments, listen, env):
+        self._called(" ".join(["zero", *arguments]))
+        listen(f"output of {arguments[0]}")
         if arguments[0] == "new":
             self.tagged = 0
         if arguments[0] == "advance":
             self.tagged = int(arguments[-1])
-        return self._table(arguments) if is_captured else ""
 
-    def _table(self, arguments):
+    def run_dvc_stage(self, workspace, stage, listen, progress, with_earlier):
+        assert stage == "verification" and with_earlier
+        self._called("dvc repro")
+
+    def _called(self, call):
+        self.calls.append(call)
+        if self.fails_at and self.fails_at in call:
+            raise LineageError(f"{call} failed: no memory")
+        if self.dies_at and self.dies_at in call:
+            raise KilledError
+
+    def read_match(self, folder):
+        arguments = self.calls[-1].split()[1:]
+        assert arguments[-1] == str(folder)
         generation = int(arguments[1].partition(",")[0][-4:])
         games = int(arguments[arguments.index("--games") + 1])
         wins = round(self.scores.get((arguments[2], generation), 0.0) * games)
@@ -114,7 +108,8 @@ class FakeProject:
             mean_length=30.0,
         )
         ids = (PlayerId(name="a", kind="network", settings={}), PlayerId(name="b", kind="gtp", settings={}))
-        return MatchTable(players=ids, result=result, forfeits=(0, 0), mean_margin=None).model_dump_json()
+        spec = MatchSpec(game=EXPERIMENT.params.game, players=ids, num_games=games, opening_moves=0, seed=1)
+        return FinishedMatch(folder, spec, MatchTable(players=ids, result=result, forfeits=(0, 0), mean_margin=None))
 
     def matches(self):
         """(generation, opponent, games) of the played matches."""
@@ -123,15 +118,19 @@ class FakeProject:
 
 
 def generation(number, seconds=1800.0, promoted=True, verdict="unknown"):
-    costs = {"seconds": 1.0, "cpu_seconds": 3600.0, "gpu_seconds": 0.0, "shards_without_receipt": 0, "workers": ("w",)}
     return Generation(
         number=number,
         attempts=(seconds,),
         promoted=promoted,
         score=0.6,
         champion=f"{number if promoted else 0:064x}",
-        training=Training(value_loss=0.5, constant_value_loss=0.98, health=Health(verdict=verdict)),
-        costs=StageCosts.model_validate({**costs, "games": 100, "evaluations": 1000, "shards": 1}),
+        policy_loss=None,
+        value_loss=0.5,
+        constant_value_loss=0.98,
+        health=verdict,
+        cpu_hours=1.0,
+        games=100,
+        evaluations=1000,
     )
 
 
@@ -143,17 +142,20 @@ def project(monkeypatch):
         made = generation(number, promoted=fake.promoted)
         return made.model_copy(update={"attempts": (*attempts[:-1], 1800.0)})
 
-    monkeypatch.setattr(seeds, "run_module", fake.run_module)
-    monkeypatch.setattr(seed_records, "newest_tagged", lambda home, lineage: fake.tagged)
+    for command in ("run_zero", "run_dvc_stage", "read_match"):
+        monkeypatch.setattr(seeds, command, getattr(fake, command))
+    monkeypatch.setattr(seeds, "newest_tagged", lambda home, lineage: fake.tagged)
     monkeypatch.setattr(seeds, "lineages", lambda home: ["seed-1"] if fake.tagged >= 0 else [])
     monkeypatch.setattr(seeds, "wait_until_free", lambda workspace: None)
-    monkeypatch.setattr(seed_records, "read_generation", read_generation)
+    monkeypatch.setattr(seeds, "read_generation", read_generation)
     return fake
 
 
 def run_seed(folder, limits=LIMITS):
-    SeedRun(folder, SETUP, 1, lambda line: None).run(limits)
-    return read_record(folder, 1)
+    if not (folder / RESULTS_FILE).exists():
+        write_manifest(folder, EXPERIMENT, RESULTS_FILE)
+    SeedRun(folder, 1).run(limits)
+    return read_experiment(folder).seed(1)
 
 
 def test_a_good_probe_is_confirmed_before_the_next_level_is_probed(project, tmp_path):
@@ -196,12 +198,13 @@ def test_a_failed_command_is_recorded_and_repeated(project, tmp_path):
     project.fails_at = "dvc repro"
     record = run_seed(tmp_path)
     assert record.status == "failed" and record.newest == 0
-    assert record.failures[0].log[-1] == "error: no memory" and record.failures[0].generation == 1
+    assert record.failures == ("generation 1: dvc repro failed: no memory",)
+    assert "output of prepare" in log_of(tmp_path)
     project.fails_at = None
     record = run_seed(tmp_path)
     assert record.status == "done" and record.newest == 6
     assert len(record.generations[0].attempts) == 2
-    assert summary_of(SETUP, [record]).problems == {"crashed": (1,)}
+    assert read_experiment(tmp_path).problems == {"crashed": (1,)}
 
 
 @pytest.mark.parametrize(
@@ -228,143 +231,84 @@ def without_times(models):
     return stripped([model.model_dump(mode="json") for model in models])
 
 
-def test_a_folder_has_one_setup(tmp_path):
-    assert keep_setup(tmp_path, SETUP) == SETUP
-    later = SETUP.model_copy(update={"commit": "1" * 40})
-    assert keep_setup(tmp_path, later) == SETUP  # the commit of the beginning is kept
+def test_a_folder_has_one_experiment(tmp_path, capsys):
+    (tmp_path / "project").mkdir()  # as if it was cloned
+    open_experiment(tmp_path, EXPERIMENT)
+    open_experiment(tmp_path, EXPERIMENT.model_copy(update={"commit": "1" * 40}))
+    assert read_experiment(tmp_path) == EXPERIMENT, "the commit of the first call is kept"
+    assert "this experiment runs commit 000000000000, not 111111111111" in capsys.readouterr().err
     for other in (
-        SETUP.model_copy(update={"params": SETUP.params.model_copy(update={"seed": 7})}),
-        SETUP.model_copy(update={"strength": STRENGTH.model_copy(update={"goal": 0.6})}),
+        {"params": EXPERIMENT.params.model_copy(update={"seed": 7})},
+        {"strength": STRENGTH.model_copy(update={"probe_games": 30})},
     ):
         with pytest.raises(ParamsError, match="another --folder"):
-            keep_setup(tmp_path, other)
-
-
-def test_numbers_that_are_not_written_are_none():
-    old = Training.model_validate_json(OLD_METRICS)
-    assert (old.value_loss, old.constant_value_loss, old.health.verdict) == (0.9, None, "unknown")
-    new = Training.model_validate_json('{"health": {"verdict": "dead", "findings": ["The value head is constant."]}}')
-    assert (new.health.verdict, new.health.findings) == ("dead", ("The value head is constant.",))
-
-
-def test_a_seed_that_does_not_reach_a_level_counts_as_infinite():
-    spread = spread_of([2.0, None, 1.0])
-    assert (spread.fastest, spread.median, spread.slowest) == (1.0, 2.0, None)
-    assert spread_of([None, 1.0]).median is None
+            open_experiment(tmp_path, EXPERIMENT.model_copy(update=other))
 
 
 def test_the_report_has_each_failure_and_the_spread_of_the_times(project, tmp_path):
     project.scores = {("gnugo:1", 2): 0.6, ("gnugo:1", 4): 0.7}
     good = run_seed(tmp_path)
-    slow = good.model_copy(
-        update={
-            "seed": 2,
-            "generations": tuple(generation(number, 3600.0, number > 1, "dead") for number in range(1, 7)),
-        }
-    )
-    never = SeedRecord(seed=3, status="failed")
-    for record in (slow, never):
-        write_record(tmp_path, record)
-    records = read_records(tmp_path)
-    summary = summary_of(SETUP, records)
-    assert summary.problems == {"generation 1 rejected": (2,), "dead training": (2,), "failed": (3,)}
-    first, second = summary.reached
-    assert (first.num_reached, first.num_seeds, second.num_reached) == (2, 3, 0)
-    assert (first.hours.fastest, first.hours.median, first.hours.slowest) == (1.0, 2.0, None)
-    assert summary_of(SETUP, records[:2]).reached[0].slowest_over_fastest == 2.0
-    rows = list(csv.DictReader(io.StringIO(curve_csv(SETUP, records))))
-    assert len(rows) == 12 and rows[1]["score gnugo:1"] == "0.6" and rows[1]["hours"] == "1.0000"
-    assert seeds_table(SETUP, records).row_count == 3 + 5
-    write_report(tmp_path, SETUP, records)
-    assert Results.model_validate_json((tmp_path / RESULTS_FILE).read_bytes()).seeds == tuple(records)
-    assert (tmp_path / CURVE_FILE).read_text() == curve_csv(SETUP, records)
+    made = tuple(generation(number, 3600.0, number > 1, "dead") for number in range(1, 7))
+    slow = good.model_copy(update={"seed": 2, "generations": made})
+    two = read_experiment(tmp_path).with_seed(slow)
+    assert two.levels[0].slowest_over_fastest == 2.0
+    all_three = two.with_seed(Seed(seed=3, status="failed"))
+    assert all_three.problems == {"generation 1 rejected": (2,), "dead training": (2,), "failed": (3,)}
+    first, second = all_three.levels
+    assert (first.num_reached, second.num_reached) == (2, 0)
+    assert (first.fastest, first.median, first.slowest) == (1.0, 2.0, None), "a level not reached counts as infinite"
+    assert level_of([good, Seed(seed=3)], "gnugo:1").median is None
+    assert seeds_table(all_three).row_count == 3 + 5
+    write_report(tmp_path, all_three)
+    assert read_experiment(tmp_path) == all_three
+    with (tmp_path / CURVE_FILE).open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(curve_of(all_three)) == 12
+    assert [rows[1][name] for name in ("score gnugo:1", "hours", "cpu_hours", "games")] == ["0.6", "1.0", "2.0", "200"]
+    assert rows[0]["score gnugo:1"] == rows[0]["policy_loss"] == ""
     assert (tmp_path / PLOT_FILE).read_bytes().startswith(b"\x89PNG")
-    assert "value loss 0.500 (constant 0.980), training dead" in generation_line(slow, slow.generations[0])
 
 
 def test_report_runs_nothing(tmp_path):
-    keep_setup(tmp_path, SETUP)
-    write_record(tmp_path, SeedRecord(seed=5, status="done", generations=(generation(1),)))
+    seed = Seed(seed=5, status="done", generations=(generation(1),))
+    write_manifest(tmp_path, EXPERIMENT.with_seed(seed), RESULTS_FILE)
     done = call("--report", "--folder", str(tmp_path))
     assert done.exit_code == 0 and "not reached" in done.output
-    assert (tmp_path / RESULTS_FILE).exists()
+    assert (tmp_path / CURVE_FILE).exists() and (tmp_path / PLOT_FILE).exists()
     assert not (tmp_path / "project").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--report"], "has no setup.json"),
+        (["--report"], "has no results.json"),
         (["--seeds", "1,x"], "give whole numbers"),
         (["--preset", "smoke"], "does not read considered_actions"),
         (["--set", "network.num_chanels=6"], "unknown parameter"),
+        (["--preset", "smoke", "--options", "", "--opponents", "gtp:no-such-program"], "no-such-program"),
     ],
 )
 def test_invalid_arguments_are_one_line(tmp_path, arguments, message):
     done = call(*arguments, "--folder", str(tmp_path / "new"))
     assert done.exit_code == 1 and message in done.output.splitlines()[-1]
+    assert not (tmp_path / "new").exists()
 
 
 def call(*arguments):
-    import typer
-
     app = typer.Typer()
     app.command()(seeds.main)
     return CliRunner().invoke(app, list(arguments))
+
+
+def test_options_are_checked_against_the_root_of_the_champion():
+    gumbel = STRENGTH.model_copy(update={"options": "root=gumbel,considered_actions=16", "opponents": ("random",)})
+    assert new_experiment("smoke", "gating.threshold=0.6", gumbel).name == "smoke gating.threshold=0.6"
 
 
 def test_seeds_are_different_whole_numbers():
     assert numbers_of("3, 1,3") == (3, 1)
     with pytest.raises(ParamsError, match="--seeds"):
         numbers_of("1,")
-
-
-def test_options_are_checked_against_the_root_of_the_champion():
-    gumbel = STRENGTH.model_copy(update={"options": "root=gumbel,considered_actions=16", "opponents": ("random",)})
-    check_players(SETUP.params, gumbel)
-    with pytest.raises(ParamsError, match="puct"):
-        check_players(SETUP.params, gumbel.model_copy(update={"options": "considered_actions=16"}))
-
-
-CALLER = """
-import os, sys
-from pathlib import Path
-from benchmarks.seeds import run_module
-run_module(Path(sys.argv[1]), sys.argv[2], [], dict(os.environ), Path(sys.argv[1]) / "log")
-"""
-SLEEPER = """
-import os, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-with open("pids.part", "w") as file:
-    file.write(f"{os.getpid()} {child.pid}")
-os.rename("pids.part", "pids")
-time.sleep(600)
-"""
-
-
-def test_a_command_and_its_children_end_when_their_caller_is_killed(tmp_path):
-    (tmp_path / "sleeper.py").write_text(SLEEPER)
-    caller = subprocess.Popen([sys.executable, "-c", CALLER, str(tmp_path), "sleeper"], cwd=PROJECT_DIR)
-    wait_for(lambda: (tmp_path / "pids").exists())
-    caller.kill()
-    caller.wait()
-    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    wait_for(lambda: not any(is_running(pid) for pid in pids))
-
-
-def test_a_failed_command_returns_the_end_of_its_output(tmp_path):
-    (tmp_path / "failing.py").write_text("import sys\nprint('out')\nsys.exit('no memory')\n")
-    log = tmp_path / "logs" / "log"
-    with pytest.raises(CommandFailedError, match="status 1") as error:
-        run_module(tmp_path, "failing", [], dict(os.environ), log)
-    assert set(error.value.log) == {"out", "no memory"} and "failing" in log.read_text()
-
-
-def test_captured_output_is_also_in_the_log(tmp_path):
-    (tmp_path / "saying.py").write_text("print('{}')\n")
-    assert run_module(tmp_path, "saying", [], dict(os.environ), tmp_path / "log", is_captured=True) == "{}\n"
-    assert run_module(tmp_path, "saying", [], dict(os.environ), tmp_path / "log") == ""
-    assert (tmp_path / "log").read_text().splitlines().count("{}") == 2
 
 
 def wait_for(is_so):
@@ -374,27 +318,20 @@ def wait_for(is_so):
         time.sleep(0.05)
 
 
-def is_running(pid):
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-
-
 def test_a_real_seed_that_is_killed_has_the_result_of_an_uninterrupted_one(recorded, tmp_path):
     with ExitStack() as running:
         first = start(tmp_path, running)
         wait_for(lambda: "Running stage 'training'" in log_of(tmp_path))
         first.kill()
         first.wait()
-        before = read_record(tmp_path, 1)
+        before = read_experiment(tmp_path).seed(1)
         assert before.status == "running" and len(before.attempts) == 1
         assert start(tmp_path, running).wait() == 0
-    record = read_record(tmp_path, 1)
+    record = read_experiment(tmp_path).seed(1)
     (made,), (match,) = record.generations, record.measurements
     assert len(made.attempts) == 2 and made.attempts[0] >= before.attempts[0]
     # Another lineage with the same seed and parameters, whose generation was not interrupted.
-    uninterrupted = seed_records.read_generation(recorded.home, recorded.name, 1, ())
+    uninterrupted = read_generation(recorded.home, recorded.name, 1, ())
     assert without_times([made]) == without_times([uninterrupted])
     assert record.status == "done" and match.table.result.wins + match.table.result.losses == 2
 

@@ -1,127 +1,152 @@
 """The work of each row."""
 
+import contextlib
 import itertools
-import os
-import sys
 
 import numpy as np
 import pytest
 
-from benchmarks.harness import Child
-from benchmarks.memory import MEBIBYTE, game_bytes, num_bytes, play_moves
-from benchmarks.memory import prepare as prepare_memory
-from benchmarks.search import NUM_SIMULATIONS, search_first_moves, search_params
-from benchmarks.selfplay import prepare as prepare_selfplay
-from benchmarks.setting import GO9, params_of, residual_tower, selfplay_settings
-from benchmarks.startup import process_seconds
-from benchmarks.training import bare_loop, made_games
-from benchmarks.training import prepare as prepare_training
-from tests.benchmarks.runs import short_context
+from benchmarks.leela_zero import searches
+from benchmarks.results import rows_named
+from benchmarks.search import MEBIBYTE, arrays_of, first_simulation, memory, new_part, play_first_moves, search
+from benchmarks.selfplay import GAMES_PER_SLOT, mixed_parts, network_alone, selfplay, selfplay_with
+from benchmarks.setting import changed, params_of, selfplay_settings
+from benchmarks.training import batches, learner, made_games, plain, plain_losses
+from tests.clock import Clock
+from tests.oracle.leelaz import needs_leelaz
 from tests.parameters import network_params, preset, profile_params
-from zero.config.params import Params
-from zero.data.samples import Sampler
-from zero.errors import WorkerError
-from zero.games.rules import rules_of
+from zero.config.params import GomokuParams, Params
+from zero.errors import ZeroError
+from zero.games.position import NUM_MOVES
+from zero.interop.leela_zero import leela_zero_weights
 from zero.network.learner import Learner
 from zero.network.profile import flush_denormals
 from zero.network.weights import new_network
-from zero.play.slots import new_batch, new_slots
-from zero.search.tree import Trees
+from zero.search.evaluator import UniformEvaluator
 
-CORE = max(os.sched_getaffinity(0))
+CPU = {"device": "cpu", "backend": "torch", "precision": "fp32", "isa": "native", "selfplay_threads": 1}
 
 
 @pytest.fixture
 def small() -> Params:
     """A 5x5 board, a tiny network."""
-    return preset("smoke").model_copy(update={"network": network_params(), "profile": profile_params()})
+    params = preset("smoke").model_copy(update={"network": network_params(), "profile": profile_params()})
+    return changed(params, "selfplay.num_games=8,selfplay.num_slots=4")
 
 
-def figures(sides) -> dict[str, float]:
-    for side in sides.values():
-        side(0.0)  # the first step imports and compiles
-    return {name: side(0.02).figure for name, side in sides.items()}
+class CountingEvaluator(UniformEvaluator):
+    """Counts the rows that it evaluates."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+        self.rows += len(planes)
+        super().evaluate(planes, prior, value)
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.25])
-def test_search_counts_the_simulations_of_the_first_moves(noise):
-    params = search_params(short_context(), noise)
+@pytest.mark.parametrize("name", ["search", "search-noise"])
+def test_search_counts_the_simulations_of_the_first_moves(name):
+    side = rows_named(name)[0].ours
+    assert side is not None
+    params = params_of(side, CPU)
+    assert params.search.first_play == "zero" and params.selfplay.num_slots == 64
+    assert play_first_moves(params, new_part(params, 2), UniformEvaluator()) == 2 * 800
+
+
+def test_each_work_has_a_figure(small):
+    with flush_denormals():  # restores the setting that two of them change
+        works = [prepare(small) for prepare in (search, selfplay, network_alone, learner, plain)]
+        assert min(work(0.02) for work in works) > 0
+    one = changed(small, "selfplay.num_simulations=1,selfplay.fast_simulations=1,search.max_nodes=60")
+    assert first_simulation(one) == 1
+
+
+@pytest.mark.parametrize("options", ["", "profile.search_threads=2", "profile.half_batches=true"])
+def test_every_evaluated_row_is_counted(small, options, monkeypatch):
+    # All games of a board with one row and without lines have the same length, so that the batch stays full.
+    line = small.model_copy(update={"game": GomokuParams(name="gomoku", size=5, in_a_row=5)})
+    params = changed(line, ",".join(filter(None, ["selfplay.num_slots=16", options])))
+    evaluator, clock = CountingEvaluator(), Clock()
+    monkeypatch.setattr("benchmarks.selfplay.time", clock)
+    work = selfplay_with(evaluator, params)
+    assert evaluator.rows == 0, "the ages of the games are mixed without the network"
+    for _ in range(2):
+        rows, begun = evaluator.rows, clock.now + 1
+        figure = work(20.0)
+        assert evaluator.rows > rows + 100
+        assert figure * (clock.now - begun) == pytest.approx(evaluator.rows - rows)
+
+
+def test_self_play_goes_on_with_new_games_when_all_have_ended(small):
+    evaluator = CountingEvaluator()
+    params = changed(small, "selfplay.num_slots=1,selfplay.num_simulations=2,selfplay.fast_simulations=1")
+    work = selfplay_with(evaluator, params)
+    most = GAMES_PER_SLOT * 2 * 2 * params.game.size**2 * 2
+    while evaluator.rows < 2 * most:
+        assert work(0.05) > 0
+
+
+def test_mixed_ages_do_not_change_the_settings(small):
+    parts = mixed_parts(changed(small, "selfplay.num_slots=8,profile.half_batches=true"))
+    assert len(parts) == 2
+    ages = np.concatenate([part.slots.positions.state[:, NUM_MOVES] for part in parts])
+    assert len(set(ages.tolist())) > 2
+    for part in parts:
+        assert part.settings._replace(first_game=0) == selfplay_settings(small)._replace(first_game=0)
+
+
+def test_settings_are_those_of_a_shard_of_self_play():
+    params = preset("go9-simple")
     settings = selfplay_settings(params)
-    assert settings.num_simulations == NUM_SIMULATIONS and not settings.fpu_from_parent
-    assert search_first_moves(rules_of(params.game), settings, 3, params.search.max_nodes)[0] == 3 * 800
+    assert settings.num_players == 1 and settings.full_search_fraction == 1.0
+    assert settings.num_simulations == params.selfplay.num_simulations
+    assert settings.dirichlet_fraction == params.selfplay.dirichlet_fraction
 
 
-def test_unchanged_fields_are_those_of_the_preset():
-    params = params_of(GO9, preset(GO9).profile, network=residual_tower(6, 64))
-    assert (params.network.num_blocks, params.network.num_channels, params.network.value_hidden) == (6, 64, 64)
-    same = params.model_copy(update={"network": preset(GO9).network})
-    assert same == preset(GO9)
-
-
-def test_self_play_and_the_network_alone_are_measured_in_one_process(small):
-    measured = figures(prepare_selfplay(small))
-    assert set(measured) == {"raw", "selfplay", "simulations"}
-    assert min(measured.values()) > 0
-
-
-def test_the_learner_and_the_bare_loop_are_measured_in_samples(small):
-    with flush_denormals():  # restores the setting that the benchmark changes
-        measured = figures(prepare_training(small, 8))
-    assert set(measured) == {"learner", "bare"}
-    assert min(measured.values()) > small.training.batch_size  # more than one step per second
-
-
-def test_the_plain_loop_learns_its_batches(small):
-    games = made_games(small, 8)
-    with Sampler(rules_of(small.game), games, 1, 0, 32, True) as sampler:
-        batches = list(sampler.batches(0, 1))
-    losses = [float(loss) for loss in itertools.islice(bare_loop(small, batches), 200)]
-    assert losses[-1] < losses[0] - 0.1
-    learner = Learner(new_network(small.network, small.game, small.seed), small.training, "cpu")
-    next(learner.train(batches))
-    (first,) = learner.results()
-    assert losses[0] == pytest.approx(first.policy_loss + first.value_loss, rel=1e-4)  # both sides do the same work
+def test_the_plain_loop_does_the_work_of_the_learner_and_learns(small):
+    params = changed(small, "training.rate=0.01")
+    first = next(batches(params))
+    losses = plain_losses(params, iter([first]))
+    plain_loss = float(next(losses))
+    made = Learner(new_network(params.network, params.game, params.seed), params.training, "cpu")
+    next(made.train(batches(params)))
+    (result,) = made.results()
+    assert plain_loss == pytest.approx(result.policy_loss + result.value_loss, rel=1e-4)
+    assert float(list(itertools.islice(losses, 200))[-1]) < plain_loss - 0.1
 
 
 def test_generated_games_are_complete(small):
-    games = made_games(small, 6)
-    assert len(games.outcome) == 6
+    games = made_games(small)
+    assert len(games.outcome) == 8
     assert games.move_offsets[-1] == len(games.actions) == len(games.visit_offsets) - 1
     searched = np.add.reduceat(games.visit_counts.astype(np.int64), games.visit_offsets[:-1])
     assert (searched >= selfplay_settings(small).num_simulations).all()
 
 
 def test_every_array_of_a_game_is_counted(small):
-    rules, settings = rules_of(small.game), selfplay_settings(small)
-    slots, batch = new_slots(rules, settings, 1, 32), new_batch(rules, 1, 1)
-    assert num_bytes((batch, (np.zeros(3, np.int16), 7))) == 17 * 8 + 26 * 4 + 4 + 4 + 6
-    assert game_bytes(rules, settings, 32) > num_bytes(slots) + 2 * num_bytes(batch)
-    grown = game_bytes(rules, settings, 64) - game_bytes(rules, settings, 32)
+    assert sum(array.nbytes for array in arrays_of(((np.zeros(3, np.int16), 7), np.zeros(2, np.float32)))) == 14
+    more = small.model_copy(
+        update={"search": small.search.model_copy(update={"max_nodes": small.search.max_nodes + 32})}
+    )
+    grown = (memory(more)(0.0) - memory(small)(0.0)) * MEBIBYTE
     assert grown >= 32 * 26 * 18  # action, prior, visits, value, child of each edge
-    assert isinstance(slots.trees, Trees)
 
 
-def test_memory_grows_at_most_by_the_arrays():
-    params = params_of("go9-simple", profile_params(), search={"max_nodes": 200})
-    with Child(prepare_memory, params, 64, 12, cores=[CORE]) as child:
-        sample = child.side("memory")(0.0)
-    arrays, growth, nodes = (detail.value for detail in sample.details)
-    rules, settings = rules_of(params.game), selfplay_settings(params)
-    assert arrays == game_bytes(rules, settings, 200) / MEBIBYTE
-    assert nodes == 200
-    assert 0.1 * arrays < growth < 1.2 * arrays
-    assert sample.figure == max(arrays, growth)
+@pytest.fixture
+def leela_weights():
+    side = rows_named("leela-zero")[0].ours
+    assert side is not None
+    return leela_zero_weights(new_network(network_params(value_hidden=256), params_of(side, CPU).game, 1))
 
 
-def test_moves_are_played_in_every_game(small):
-    rules, settings = rules_of(small.game), selfplay_settings(small)
-    part = play_moves(rules, settings, 3, small.search.max_nodes, 4)
-    assert (part.slots.positions.state[:, 1] >= 4).all()
+@needs_leelaz
+def test_simulations_of_leela_zero_are_counted(leela_weights):
+    with contextlib.closing(searches(leela_weights, 20)) as done:
+        assert [next(done) for _ in range(4)] == [20, 20, 20, 20]
 
 
-def test_a_process_without_a_simulation_is_an_error():
-    assert process_seconds([sys.executable, "-c", "print('simulations: 1')"]) > 0
-    with pytest.raises(WorkerError, match="ended with status 0: simulations: 0"):
-        process_seconds([sys.executable, "-c", "print('simulations: 0')"])
-    with pytest.raises(WorkerError, match="ended with status 1: ZeroDivisionError"):
-        process_seconds([sys.executable, "-c", "1 / 0"])
+@needs_leelaz
+def test_weights_that_leela_zero_cannot_read_are_an_error():
+    with pytest.raises(ZeroError, match=r"leelaz .* at `boardsize 19`"):
+        next(searches(b"1\n", 20))

@@ -5,7 +5,6 @@ accuracy of predicted moves and the squared error of predicted outcomes. The lin
 same games for the same number of steps.
 """
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError
 from zero.evaluation.held_out import TEST, Metrics, backfill
 from zero.evaluation.match import Progress
+from zero.evaluation.plots import png_of
 from zero.evaluation.tournament import Standing, Tournament, play_tournament
 from zero.network.weights import new_network
 from zero.record.generation import Generation
@@ -151,9 +151,7 @@ def comparison_png(comparison: Comparison) -> bytes:
             axes[2].plot([test.value_error], [name], "o", color="C0")
     for panel in axes:
         panel.grid(alpha=0.3)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})  # without the library's version: equal bytes
-    return file.getvalue()
+    return png_of(figure)
 
 
 def _half_width(test: Metrics) -> float:

@@ -5,7 +5,6 @@ moves and the outcomes of held-out games (`zero evaluate`). Several lineages are
 one point, such as one that learned from imported games alone, is drawn as a line.
 """
 
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -28,6 +27,7 @@ from zero.evaluation.held_out import (
 )
 from zero.evaluation.ladder import CurvePoint, Ladder, lineage_ladder
 from zero.evaluation.match import Progress
+from zero.evaluation.plots import draw_band, png_of
 from zero.games.rules import rules_of
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, sha256_bytes, write_atomic
@@ -39,8 +39,6 @@ NEXT_GAMES = "later-1"
 KEY_DIGITS = 16
 PANEL_WIDTH, HEIGHT, DPI = 4.4, 3.8, 120
 """Size of a panel in inches, and dots per inch."""
-GRID_POINTS = 200
-"""Positions at which the range over the lineages is computed."""
 SECONDS_PER_HOUR = 3600
 
 Axis = Literal["hours", "games", "generations"]
@@ -182,9 +180,9 @@ def curves_png(curves: Curves, over: Axis = "hours", spread: bool = False) -> by
             known = [(_position(point, over) or 0.0, *value) for point in placed if (value := values(point))]
             if known:
                 lines.append(_draw(panel, np.array(known, float), f"C{number}", curve.lineage))
-        long = [line for line in lines if len(line) > 1]
-        if spread and len(long) > 1:
-            _draw_range(panel, long)
+        if spread:
+            long = [(line[:, 0], line[:, 1]) for line in lines if len(line) > 1]
+            draw_band(panel, long, min((xs[-1] for xs, _ in long), default=0.0))
     for number, (name, elo) in enumerate(sorted(curves.opponents.items(), key=lambda item: -item[1])):
         rating.axhline(elo, color="black", lw=0.8, ls="--")
         side = "top" if number % 2 else "bottom"
@@ -194,9 +192,7 @@ def curves_png(curves: Curves, over: Axis = "hours", spread: bool = False) -> by
             panel.legend(fontsize=7)
             break
     figure.suptitle(f"{curves.scale}; held-out games: {curves.held_out_games}", fontsize=10)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})  # without the library's version: equal bytes
-    return file.getvalue()
+    return png_of(figure)
 
 
 def _curve(record: ProjectRecord, ladder: Ladder, results: Sequence[GenerationEvaluation], games: str) -> Curve:
@@ -285,12 +281,3 @@ def _draw(axes: Axes, points: np.ndarray, colour: str, label: str) -> np.ndarray
         bounds = (ys - points[:, 2], points[:, 3] - ys) if points.shape[1] > 2 else None
         axes.errorbar(xs, ys, bounds, color=colour, marker="o", ms=3, lw=1, capsize=2, label=label)
     return points[:, :2]
-
-
-def _draw_range(axes: Axes, lines: Sequence[np.ndarray]) -> None:
-    """Draws the range between the lowest and the highest line where all of them are known."""
-    begin, end = max(line[0, 0] for line in lines), min(line[-1, 0] for line in lines)
-    if end > begin:
-        grid = np.linspace(begin, end, GRID_POINTS)
-        rows = np.array([np.interp(grid, line[:, 0], line[:, 1]) for line in lines])
-        axes.fill_between(grid, rows.min(axis=0), rows.max(axis=0), color="C7", alpha=0.2, lw=0)

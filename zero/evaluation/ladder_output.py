@@ -4,7 +4,6 @@ The files are `<home>/.zero/ladders/go9/ladder.json` and `ladder.png`. Equal lad
 versions of Matplotlib.
 """
 
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from rich.table import Table
 from zero.config.settings import STATE_FOLDER
 from zero.evaluation.ladder import Ladder, Row
 from zero.evaluation.match import MATCHES_DIR, track_matches
+from zero.evaluation.plots import png_of
 from zero.storage.files import canonical_json, write_atomic
 from zero.tracking.backfill import track_summary
 from zero.tracking.pages import Point
@@ -126,9 +126,7 @@ def ladder_png(ladder: Ladder) -> bytes:
     axes[0].set_ylabel("rating (95 % interval)")
     how = f", {ladder.simulations} simulations per move" if ladder.simulations is not None else ""
     figure.suptitle(f"{ladder.lineage}{how}", fontsize=11)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})  # without the library's version: equal bytes
-    return file.getvalue()
+    return png_of(figure)
 
 
 def ladder_points(ladder: Ladder) -> list[Point]:

@@ -10,7 +10,6 @@ Shards are read one after the other from DVC's cache. The result is a table, a p
 """
 
 import html
-import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -231,6 +230,8 @@ def openings_png(openings: Openings) -> bytes:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
+    from zero.evaluation.plots import png_of
+
     kinds = [kind for kind in ("opening", "corner") if any(each.kind == kind for each in openings.frequencies)]
     figure = Figure((WIDTH * len(kinds), HEIGHT), dpi=DPI, layout="constrained")
     panels = figure.subplots(1, len(kinds), squeeze=False)[0]
@@ -244,9 +245,7 @@ def openings_png(openings: Openings) -> bytes:
         axes.grid(alpha=0.3)
         axes.legend(fontsize=5)
     figure.suptitle(openings.lineage, fontsize=11)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})
-    return file.getvalue()
+    return png_of(figure)
 
 
 def openings_page(openings: Openings) -> str:

@@ -8,7 +8,6 @@ Each value depends on the trials before it alone. They are in a file, so an inte
 values. Nothing of a lineage is changed; `zero branch` and the parameters of a lineage take the value.
 """
 
-import io
 import math
 import warnings
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from matplotlib.figure import Figure
 from zero.config.settings import STATE_FOLDER
 from zero.errors import ParamsError
 from zero.evaluation.match import MATCHES_DIR, FinishedMatch, Progress, run_match
+from zero.evaluation.plots import png_of
 from zero.players.build import resolve_player
 from zero.players.spec import SEARCH_OPTIONS, parse_player
 from zero.statistics import NORMAL_95
@@ -248,9 +248,7 @@ def response_png(tuning: Tuning, response: Response) -> bytes:
         axes.set_xscale("log")
     axes.set(xlabel=tuning.spec.parameter, ylabel=f"score against {response.default:g} (%)", title=tuning.spec.player)
     axes.grid(alpha=0.3)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})
-    return file.getvalue()
+    return png_of(figure)
 
 
 def _spec(
