@@ -133,7 +133,9 @@ class SeedRun:
                 self._zero("prepare", self._lineage)
             if newest_tagged(self._home, self._lineage) < number:  # `prepare` completes a committed generation
                 with self._listening() as listen:
-                    run_dvc_stage(self._workspace, LAST_STAGE, listen, lambda done, total: None, with_earlier=True)
+                    run_dvc_stage(
+                        self._workspace, LAST_STAGE, listen, lambda stage, done, total: None, with_earlier=True
+                    )
                 self._zero("advance", self._lineage, "--generation", str(number))
         made = read_generation(self._home, self._lineage, number, self.record.attempts)
         self._keep(generations=(*self.record.generations, made), attempts=())

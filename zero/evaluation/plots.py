@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 GRID_POINTS = 200
 """Positions at which a band is computed."""
 
-Curve = tuple[Sequence[float], Sequence[float]]
+Curve = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
 """Positions in ascending order, and a number for each of them."""
 
 
