@@ -218,7 +218,7 @@ def test_properties_of_old_files_may_have_small_letters():
         ("(;SZ[9]()", "a variation without a node"),
         ("(;SZ[9](B[aa]))", "a property outside of a node"),
         ("(;SZ[9](;B[aa]);W[bb])", "a move after a variation"),
-        ("(;GM[2])", "SGF of an unsupported game: GM[2]; Go is GM[1]"),
+        ("(;GM[3])", "SGF of an unsupported game: GM[3]; supported are GM[1] (Go)"),
         ("(;SZ[0])", "SZ[0] is not a board size"),
         ("(;SZ[20])", "SZ[20] is not a board size; use SZ[9] or SZ[columns:rows], at most 19"),
         ("(;SZ[9:25])", "SZ[9:25] is not a board size"),

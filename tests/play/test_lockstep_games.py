@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import oracle_of
 from tests.oracle import lockstep_games as twin
+from tests.oracle.games import oracle_of
 from tests.oracle.streams import Stream
 from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_shard
 from tests.search.evaluators import HashEvaluator, judge_of

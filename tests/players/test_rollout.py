@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import KernelGame, drawn_go, lines, oracle_of
+from tests.games.kernel_game import KernelGame, drawn_go, lines
 from tests.oracle import rollout as twin
-from tests.oracle.mcts import Game
+from tests.oracle.games import Game, oracle_of
 from tests.oracle.streams import Stream
 from tests.players.games import played_games
 from zero.games.coordinates import name_to_action
@@ -77,8 +77,7 @@ def test_random_games_equal_those_of_the_twin(rules, num_moves):
         oracle = oracle_at(game, seed, num_moves)
         stream, slow_stream = stream_of(seed, 0, "test", num_moves), Stream(seed, 0, "test", num_moves)
         played = game.copy()
-        empty = np.zeros(rules.num_words, np.uint64)
-        outcome = play_out(rules, played.position, played.history, empty, stream)
+        outcome = play_out(rules, played.position, played.history, new_workspace(rules, 1), stream)
         assert outcome == twin.outcome_of_random_game(oracle, slow_stream)
         assert stream[2] == slow_stream.counter, "they drew as many numbers"
 
