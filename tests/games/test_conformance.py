@@ -24,7 +24,7 @@ from zero.games.position import (
     reset,
     store,
 )
-from zero.games.rules import go_rules, gomoku_rules, legal_mask, play
+from zero.games.rules import go_rules, gomoku_rules, legal_mask, othello_rules, play
 from zero.play.slots import END_NAMES
 
 BOARDS = {
@@ -38,6 +38,9 @@ BOARDS = {
     "gomoku 7x4": gomoku_rules(7, 4, 4),
     "gomoku 8x8": gomoku_rules(8, 8, 5),
     "gomoku 15x15": gomoku_rules(15, 15, 5),
+    "othello 4x4": othello_rules(4, 4),
+    "othello 6x4": othello_rules(6, 4),
+    "othello 8x8": othello_rules(8, 8),
 }
 NUM_GAMES = 2
 NUM_CHECKS = 12

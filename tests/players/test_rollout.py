@@ -10,7 +10,7 @@ from tests.oracle.streams import Stream
 from tests.players.games import played_games
 from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, EMPTY, NUM_MOVES, TO_PLAY, WHITE, Position, Rules
-from zero.games.rules import go_rules, gomoku_rules
+from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.players.rollout import (
     RolloutPlayer,
     Workspace,
@@ -34,6 +34,7 @@ BOARDS = {
     "gomoku 3x3": gomoku_rules(3, 3, 3),
     "gomoku 7x4": gomoku_rules(7, 4, 4),
     "gomoku 9x9": gomoku_rules(9, 9, 5),
+    "othello 6x6": othello_rules(6, 6),
 }
 every_board = pytest.mark.parametrize("rules", [pytest.param(rules, id=name) for name, rules in BOARDS.items()])
 NUM_PLAYOUTS = 2000

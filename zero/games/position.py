@@ -10,7 +10,7 @@ import numpy as np
 
 from zero.kernels import inline_kernel, kernel
 
-GO, GOMOKU = 0, 1
+GO, GOMOKU, OTHELLO = 0, 1, 2
 """Games; `zero.games.rules.TRAITS` describes them."""
 
 BLACK, WHITE, EMPTY = 1, -1, 0
@@ -25,8 +25,8 @@ WORD_BITS = 64
 TO_PLAY, NUM_MOVES, NUM_PASSES, ENDED, WINNER, NUM_STATE = 0, 1, 2, 3, 4, 8
 """Indices of `Position.state`, and its length."""
 
-NOT_ENDED, END_PASSES, END_LENGTH, END_LINE, END_FULL = 0, 1, 2, 3, 4
-"""Values of `state[ENDED]`: two passes, the maximum number of moves, k in a row, a full board."""
+NOT_ENDED, END_PASSES, END_LENGTH, END_LINE, END_FULL, END_BLOCKED = 0, 1, 2, 3, 4, 5
+"""Values of `state[ENDED]`: two passes, the maximum number of moves, k in a row, a full board, no player can move."""
 
 REMOVED_BLACK, REMOVED_WHITE = 1, 2
 """Bits of `Position.removed`."""

@@ -8,9 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.config.params import GameParams, GomokuParams, GoParams
-from zero.games import go, gomoku
-from zero.games.position import ENDED, GO, GOMOKU, WINNER, WORD_BITS, History, Position, Rules
+from zero.config.params import GameParams, GomokuParams, GoParams, OthelloParams
+from zero.games import go, gomoku, othello
+from zero.games.position import (
+    BLACK,
+    ENDED,
+    GO,
+    GOMOKU,
+    OTHELLO,
+    WHITE,
+    WINNER,
+    WORD_BITS,
+    History,
+    Position,
+    Rules,
+)
 from zero.games.symmetry import symmetry_table
 from zero.kernels import kernel
 
@@ -30,6 +42,7 @@ class Traits(NamedTuple):
 TRAITS = {
     GO: Traits("Go", 1, has_pass=True, has_score=True),
     GOMOKU: Traits("Gomoku", 4, has_pass=False, has_score=False),
+    OTHELLO: Traits("Othello", 2, has_pass=True, has_score=True),
 }
 
 
@@ -44,6 +57,15 @@ def gomoku_rules(rows: int, columns: int, in_a_row: int) -> Rules:
     return _rules(GOMOKU, rows, columns, rows * columns, in_a_row=in_a_row)
 
 
+def othello_rules(rows: int, columns: int) -> Rules:
+    """Othello on a board of `rows` x `columns`, both even and at least 4."""
+    start = np.zeros((rows, columns), np.int8)
+    centre = slice(rows // 2 - 1, rows // 2 + 1), slice(columns // 2 - 1, columns // 2 + 1)
+    start[centre] = [[WHITE, BLACK], [BLACK, WHITE]]
+    # After a pass the opponent places a stone, or the game would be over.
+    return _rules(OTHELLO, rows, columns, 2 * (rows * columns - 4), start=start)
+
+
 def rules_of(game: GameParams) -> Rules:
     """The rules for a section of the parameters."""
     match game:
@@ -51,6 +73,8 @@ def rules_of(game: GameParams) -> Rules:
             return go_rules(game.size, game.size, game.komi, game.allow_suicide)
         case GomokuParams():
             return gomoku_rules(game.size, game.size, game.in_a_row)
+        case OthelloParams():
+            return othello_rules(game.size, game.size)
 
 
 def resized(rules: Rules, size: int) -> Rules | None:
@@ -59,6 +83,8 @@ def resized(rules: Rules, size: int) -> Rules | None:
         return go_rules(size, size, rules.komi, rules.allow_suicide)
     if rules.game == GOMOKU:
         return gomoku_rules(size, size, rules.in_a_row)
+    if rules.game == OTHELLO and size >= 4 and size % 2 == 0:
+        return othello_rules(size, size)
     return None
 
 
@@ -67,8 +93,10 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
     """Plays a legal action; does nothing after the end of the game. Writes into `position` and `history`."""
     if rules.game == GO:
         go.play(rules, position, history, action)
-    else:
+    elif rules.game == GOMOKU:
         gomoku.play(rules, position, history, action)
+    else:
+        othello.play(rules, position, history, action)
 
 
 @kernel
@@ -76,14 +104,18 @@ def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndar
     """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
     if rules.game == GO:
         return go.legal_mask(rules, position, history, mask)
-    return gomoku.legal_mask(rules, position, mask)
+    if rules.game == GOMOKU:
+        return gomoku.legal_mask(rules, position, mask)
+    return othello.legal_mask(rules, position, mask)
 
 
 @kernel
 def margin(rules: Rules, position: Position) -> float:
-    """Black's area minus White's area minus komi; 0 in a game without a score. Writes into the position's scratch."""
+    """Black's score minus White's, komi included; 0 in a game without a score. Writes into the position's scratch."""
     if rules.game == GO:
         return go.margin(rules, position)
+    if rules.game == OTHELLO:
+        return othello.margin(rules, position)
     return 0.0
 
 
@@ -110,10 +142,11 @@ def _rules(
     komi: float = 0.0,
     allow_suicide: bool = False,
     in_a_row: int = 0,
+    start: np.ndarray | None = None,
 ) -> Rules:
     points = rows * columns
     num_actions = points + TRAITS[game].has_pass
-    start = np.zeros(points, np.int8)
+    start = np.zeros(points, np.int8) if start is None else start.reshape(points)
     neighbours = np.full((points, 4), points, np.int16)  # `points` is the WALL
     for point in range(points):
         row, column = divmod(point, columns)

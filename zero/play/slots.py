@@ -20,7 +20,7 @@ NO_REQUEST = -1
 
 END_RESIGNATION = NOT_ENDED
 """A game that the rules did not end was resigned."""
-END_NAMES = (RESIGNATION, "passes", "length", "line", "full")
+END_NAMES = (RESIGNATION, "passes", "length", "line", "full", "blocked")
 """How a game ended, in records; the index is `END_RESIGNATION` or the value of `Position.state[ENDED]`."""
 
 
