@@ -11,10 +11,11 @@ from tests.parameters import network_params, preset
 from zero.config.params import GoParams, Params
 from zero.data.records import write_records
 from zero.games.go import write_ownership
-from zero.games.position import ENDED, GO, NUM_PASSES, Rules, new_history, new_position
+from zero.games.position import ENDED, GO, Rules, new_history, new_position
 from zero.games.rules import legal_mask, margin, outcome, play, rules_of
 from zero.network.learner import Learner
 from zero.network.weights import load_network, new_network, weights_bytes
+from zero.play.slots import END_NAMES
 from zero.storage.files import file_ref, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin, ShardRef, Window
@@ -70,9 +71,6 @@ def made_record(rules: Rules, draws: np.random.Generator, game: int) -> GameReco
     owners = np.zeros(rules.num_points if rules.game == GO else 0, np.int8)
     if rules.game == GO:
         write_ownership(rules, position, owners)
-        end = "passes" if position.state[NUM_PASSES] == 2 else "length"
-    else:
-        end = "line" if result else "full"
     return GameRecord(
         actions=np.array(actions, np.int16),
         visit_counts=np.array(visits),
@@ -81,7 +79,7 @@ def made_record(rules: Rules, draws: np.random.Generator, game: int) -> GameReco
         ownership=owners,
         outcome=result,
         margin=float(margin(rules, position)),
-        end=end,
+        end=END_NAMES[position.state[ENDED]],
         never_resigns=True,
         game=game,
         black=CHAMPION,

@@ -14,9 +14,10 @@ import torch
 import yaml
 
 from zero.cli import main
-from zero.config.params import parse_params, preset_text
+from zero.config.params import GAMES, parse_params, preset_text, presets
 from zero.data.sgf import read_sgf
 from zero.errors import ZeroError
+from zero.games.rules import TRAITS
 
 Run = Callable[..., str]
 
@@ -85,7 +86,7 @@ PARAMETERS: list[tuple[dict[str, Any], str]] = [
     ({"search.c_punt": 1.5}, "unknown parameter search.c_punt (did you mean 'c_puct'?)"),
     ({"seed": "one"}, "seed = 'one': must be a valid integer, unable to parse string as an integer"),
     ({"selfplay.num_slots": -8}, "selfplay.num_slots = -8: must be greater than or equal to 1"),
-    ({"game.name": "chess"}, "game.name = 'chess': must be one of 'go', 'gomoku'"),
+    ({"game.name": "chess"}, "game.name = 'chess': must be one of " + ", ".join(map(repr, GAMES))),
     ({"game.size": 20}, "game.size = 20: must be less than or equal to 19"),
     ({"game.komi": 0.25}, "game.komi = 0.25: must be a multiple of 0.5"),
     ({"network.tower": "residul"}, "network.tower = 'residul': must be 'residual', 'plain' or 'shallow'"),
@@ -145,10 +146,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "import params.yaml --out made --params missing.yaml",
-        (
-            "cannot read missing.yaml: No such file or directory; give --preset, one of go19-paper, "
-            "go5, go9-gpu, go9-laptop, go9-paper, go9-simple, go9-supervised, gomoku8, smoke"
-        ),
+        ("cannot read missing.yaml: No such file or directory; give --preset, one of " + ", ".join(presets())),
     ),
     (
         "import params.yaml --out made --preset smoke --split 1,1",
@@ -160,18 +158,12 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "new go9 --preset smoek",
-        (
-            "unknown preset 'smoek' (did you mean 'smoke'?); presets: go19-paper, go5, go9-gpu, "
-            "go9-laptop, go9-paper, go9-simple, go9-supervised, gomoku8, smoke"
-        ),
+        ("unknown preset 'smoek' (did you mean 'smoke'?); presets: " + ", ".join(presets())),
     ),
     ("new go9 --preset smoke --params params.yaml", "--preset and --params exclude each other; give one of them"),
     (
         "new go9 --params missing.yaml",
-        (
-            "cannot read missing.yaml: No such file or directory; give --preset, one of go19-paper, "
-            "go5, go9-gpu, go9-laptop, go9-paper, go9-simple, go9-supervised, gomoku8, smoke"
-        ),
+        ("cannot read missing.yaml: No such file or directory; give --preset, one of " + ", ".join(presets())),
     ),
     (
         "new go9 --params not-yaml.yaml",
@@ -355,7 +347,11 @@ ELSEWHERE: list[tuple[str, str, str]] = [
 
 SGF: list[tuple[str, str]] = [
     ("", "not an SGF file: it has no '(;', which starts a game"),
-    ("(;GM[3])", "SGF of an unsupported game: GM[3]; Go is GM[1], Gomoku GM[4]"),
+    (
+        "(;GM[3])",
+        "SGF of an unsupported game: GM[3]; supported are "
+        + ", ".join(f"GM[{traits.sgf_number}] ({traits.title})" for traits in TRAITS.values()),
+    ),
     ("(;SZ[99])", "SZ[99] is not a board size; use SZ[9] or SZ[columns:rows], at most 19"),
     ("(;KM[much])", "KM[much] is not a komi; use a number such as KM[7.5]"),
     ("(;AB[aa])", "SGF with set-up stones or handicap (AB); only games from an empty board are supported"),

@@ -14,13 +14,14 @@ from pydantic import BaseModel
 import zero
 from tests.parameters import parsed, preset, resolved_preset, smoke, smoke_text, with_value
 from zero.config.params import (
+    GAMES,
     PARAMS_FILE,
     ExecutorParams,
     GatingParams,
     GomokuParams,
-    GoParams,
     LearningRateStep,
     NetworkParams,
+    OthelloParams,
     Params,
     ProfileParams,
     ReplayParams,
@@ -39,7 +40,8 @@ from zero.errors import ParamsError
 
 PROJECT_DIR = Path(zero.__file__).parents[1]
 SECTIONS: list[type[BaseModel]] = [
-    *(GoParams, GomokuParams, NetworkParams, SearchParams, SelfplayParams, ReplayParams, LearningRateStep),
+    *GAMES.values(),
+    *(NetworkParams, SearchParams, SelfplayParams, ReplayParams, LearningRateStep),
     *(TrainingParams, GatingParams, VerificationParams, ProfileParams, ExecutorParams),
 ]
 
@@ -58,20 +60,6 @@ def test_every_preset_validates(name):
     params = preset(name)
     assert params.selfplay.num_games % params.selfplay.games_per_shard == 0
     assert params.gating.num_games % params.gating.games_per_shard == 0
-
-
-def test_the_presets_of_the_design_are_there():
-    assert presets() == [
-        "go19-paper",
-        "go5",
-        "go9-gpu",
-        "go9-laptop",
-        "go9-paper",
-        "go9-simple",
-        "go9-supervised",
-        "gomoku8",
-        "smoke",
-    ]
 
 
 def test_the_default_is_the_laptop_preset():
@@ -131,7 +119,7 @@ def models_of(annotation: Any) -> Iterator[type[BaseModel]]:
 def test_only_the_game_is_required():
     fields = [(section, name, field) for section in SECTIONS for name, field in section.model_fields.items()]
     required = {(section, name) for section, name, field in fields if field.is_required()}
-    game = {(GoParams, "name"), (GoParams, "size"), (GomokuParams, "name"), (GomokuParams, "size")}
+    game = {(section, name) for section in GAMES.values() for name in ("name", "size")} - {(OthelloParams, "size")}
     assert required == game | {(LearningRateStep, "from_step"), (LearningRateStep, "learning_rate")}
     assert [name for name, field in Params.model_fields.items() if field.is_required()] == ["game"]
 

@@ -11,7 +11,7 @@ from zero.data.adjudication import Adjudicated, adjudicate, violation_text
 from zero.data.records import GameColumns, read_records, write_records
 from zero.games.coordinates import name_to_action
 from zero.games.position import Rules
-from zero.games.rules import go_rules, gomoku_rules
+from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.play.slots import END_NAMES
 from zero.storage.manifests import GameRecord
 
@@ -22,6 +22,7 @@ RULES = {
     "go 3x3 with suicide and draws": go_rules(3, 3, komi=1.0, allow_suicide=True),
     "go 2x3": go_rules(2, 3),
     "gomoku 4x4": gomoku_rules(4, 4, 3),
+    "othello 4x4": othello_rules(4, 4),
 }
 VIOLATIONS = {
     "": 0,

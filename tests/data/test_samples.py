@@ -5,9 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import oracle_of
 from tests.made_games import made_records
 from tests.oracle.bitboards import unpack
+from tests.oracle.games import oracle_of
 from tests.oracle.planes import planes
 from zero.data.records import read_records, write_records
 from zero.data.samples import PHASE, SampleBatch, SampleGames, Sampler

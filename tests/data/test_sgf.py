@@ -11,8 +11,8 @@ from tests.oracle.gnugo import GnuGo, needs_gnugo, suicide_option
 from zero.data.sgf import SgfGame, escape, game_to_sgf, read_collection, read_sgf, unescape, write_collection
 from zero.errors import ZeroError
 from zero.games.coordinates import action_to_name, name_to_action
-from zero.games.position import GO, GOMOKU, Rules
-from zero.games.rules import go_rules, gomoku_rules
+from zero.games.position import GO, GOMOKU, OTHELLO, Rules
+from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.storage.manifests import GameRecord
 
 BLACK_DIGEST, WHITE_DIGEST = "b1ac" * 16, "3417" * 16
@@ -114,6 +114,16 @@ def test_a_game_of_gomoku(names, end, result):
     assert "GM[4]" in text and "KM" not in text
     assert (game.game, game.rows, game.columns, game.rules_name) == (GOMOKU, 3, 3, "3 or more in a row")
     assert (game.result, game.actions) == (result, tuple(record.actions))
+
+
+def test_a_game_of_othello():
+    rules = othello_rules(4, 4)
+    record = record_by_names(rules, "D2 D1 C1 B1 A1 D3 D4 B4 pass A3", "blocked")
+    text = written(rules, record)
+    game = read_sgf(text)
+    assert "GM[2]" in text and "KM" not in text and ";B[]" in text
+    assert (game.game, game.rules_name, game.result) == (OTHELLO, "Othello", "W+9")
+    assert game.actions == tuple(record.actions)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +228,7 @@ def test_properties_of_old_files_may_have_small_letters():
         ("(;SZ[9]()", "a variation without a node"),
         ("(;SZ[9](B[aa]))", "a property outside of a node"),
         ("(;SZ[9](;B[aa]);W[bb])", "a move after a variation"),
-        ("(;GM[2])", "SGF of an unsupported game: GM[2]; Go is GM[1]"),
+        ("(;GM[3])", "SGF of an unsupported game: GM[3]; supported are GM[1] (Go)"),
         ("(;SZ[0])", "SZ[0] is not a board size"),
         ("(;SZ[20])", "SZ[20] is not a board size; use SZ[9] or SZ[columns:rows], at most 19"),
         ("(;SZ[9:25])", "SZ[9:25] is not a board size"),

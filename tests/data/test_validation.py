@@ -41,10 +41,19 @@ KINDS: dict[str, dict[str, dict[str, object]]] = {
     },
     "suicide": {"game": {"name": "go", "size": 3, "komi": 1.0, "allow_suicide": True}},
     "gomoku": {"game": {"name": "gomoku", "size": 5, "in_a_row": 4}},
+    "othello": {"game": {"name": "othello", "size": 6}},
 }
 
 
-OF_A_MATCH = ("as in the paper", "without tree reuse", "a tree that forgets nodes", "gumbel", "suicide", "gomoku")
+OF_A_MATCH = (
+    "as in the paper",
+    "without tree reuse",
+    "a tree that forgets nodes",
+    "gumbel",
+    "suicide",
+    "gomoku",
+    "othello",
+)
 """Kinds whose settings hold for a match too; the others are those of section `selfplay`."""
 
 

@@ -8,14 +8,12 @@ from typing import Self
 import numpy as np
 
 from tests.oracle.bitboards import unpack
-from tests.oracle.go import Board, GoGame, all_points
-from tests.oracle.gomoku import GomokuGame
+from tests.oracle.go import Board, all_points
 from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.planes import expand_planes, write_planes
 from zero.games.position import (
     BLACK,
     ENDED,
-    GO,
     NUM_MOVES,
     NUM_PLANES,
     TO_PLAY,
@@ -137,13 +135,6 @@ class KernelGame:
             frozenset(p for p, colour in colours.items() if colour == BLACK),
             frozenset(p for p, colour in colours.items() if colour == WHITE),
         )
-
-
-def oracle_of(rules: Rules) -> GoGame | GomokuGame:
-    """The slow twin of a game without moves."""
-    if rules.game == GO:
-        return GoGame(rules.rows, rules.columns, rules.komi, rules.allow_suicide, rules.max_moves)
-    return GomokuGame(rules.rows, rules.columns, rules.in_a_row)
 
 
 def lines(drawing: str) -> str:

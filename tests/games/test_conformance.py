@@ -5,12 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import KernelGame, oracle_of
+from tests.games.kernel_game import KernelGame
 from tests.oracle.bitboards import unpack
+from tests.oracle.games import oracle_of
 from tests.oracle.planes import planes, symmetric_actions
 from zero.games.coordinates import action_to_name, name_to_action
+from zero.games.legality import NO_MOVE, first_illegal_move, why_illegal
 from zero.games.planes import write_sample
 from zero.games.position import (
+    ENDED,
     NUM_PLANES,
     History,
     Position,
@@ -21,7 +24,8 @@ from zero.games.position import (
     reset,
     store,
 )
-from zero.games.rules import go_rules, gomoku_rules, legal_mask, play
+from zero.games.rules import go_rules, gomoku_rules, legal_mask, othello_rules, play
+from zero.play.slots import END_NAMES
 
 BOARDS = {
     "go 2x2": go_rules(2, 2, 0.0),
@@ -34,6 +38,9 @@ BOARDS = {
     "gomoku 7x4": gomoku_rules(7, 4, 4),
     "gomoku 8x8": gomoku_rules(8, 8, 5),
     "gomoku 15x15": gomoku_rules(15, 15, 5),
+    "othello 4x4": othello_rules(4, 4),
+    "othello 6x4": othello_rules(6, 4),
+    "othello 8x8": othello_rules(8, 8),
 }
 NUM_GAMES = 2
 NUM_CHECKS = 12
@@ -79,7 +86,7 @@ def test_the_slow_twin_agrees(rules, actions):
         assert (game.to_play, game.ended, game.margin()) == (twin.to_play, twin.ended, twin.margin())
         assert game.legal_actions() == twin.legal_actions()
         if game.ended:
-            assert game.outcome() == twin.outcome()
+            assert (game.outcome(), END_NAMES[game.position.state[ENDED]]) == (twin.outcome(), twin.end)
         np.testing.assert_array_equal(game.planes(), planes(rules.rows, rules.columns, twin.boards, twin.to_play))
 
 
@@ -99,6 +106,20 @@ def test_each_legal_action_is_one_move(rules, actions):
 def test_an_occupied_point_is_illegal(rules, actions):
     for game in walk(rules, actions):
         assert not game.mask()[np.flatnonzero(game.position.board[:-1])].any()
+
+
+@every_board
+def test_an_illegal_action_is_found_and_explained(rules, actions):
+    buffers = new_position(rules), new_history(rules), np.zeros(rules.num_actions, np.bool_)
+    for game in walk(rules, actions):
+        legal = game.legal_actions()
+        for action in (*range(0, rules.num_actions, 1 + rules.num_actions // NUM_CHECKS), rules.num_actions - 1):
+            moves = np.array([*actions[: game.num_moves], action], np.int16)
+            assert first_illegal_move(rules, *buffers, moves) == (NO_MOVE if action in legal else game.num_moves)
+            tried = game.copy()
+            reason = why_illegal(rules, tried.position, tried.history, action)
+            assert (reason is None) == (action in legal)
+            assert reason is None or reason.startswith(f"illegal move {action_to_name(rules, action)}: ")
 
 
 @every_board
@@ -136,8 +157,8 @@ def test_a_sample_of_a_record_has_the_planes_of_the_game(rules, actions):
 @every_board
 def test_symmetries_are_those_of_the_board(rules):
     tables = {tuple(int(action) for action in row) for row in rules.symmetries}
-    assert tables == symmetric_actions(rules.rows, rules.columns, rules.num_actions)
-    assert len(tables) == len(rules.symmetries) == (8 if rules.rows == rules.columns else 4)
+    assert tables == symmetric_actions(rules.rows, rules.columns, rules.num_actions, oracle_of(rules).board)
+    assert len(tables) == len(rules.symmetries)
     assert rules.symmetries[0].tolist() == list(range(rules.num_actions))
 
 

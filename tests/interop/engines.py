@@ -9,7 +9,7 @@ from tests.oracle.gtp import GtpProgram
 from tests.search.evaluators import HashEvaluator
 from zero.config.params import SearchParams
 from zero.games.position import Rules
-from zero.games.rules import go_rules, gomoku_rules
+from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.interop.gtp import Engine, serve_gtp
 from zero.play.player import SingleGamePlayer
 from zero.players.session import NetworkSession, PlayerSession, Session
@@ -18,6 +18,7 @@ from zero.search.evaluator import Evaluator
 
 GO5, GO9 = go_rules(5, 5, 0.5), go_rules(9, 9, 7.5)
 GOMOKU = gomoku_rules(6, 6, 4)
+OTHELLO = othello_rules(4, 4)
 NUM_SIMULATIONS = 30
 SEARCH = SearchParams(random_symmetry=False)
 

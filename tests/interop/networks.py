@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from zero.config.params import GomokuParams, GoParams, NetworkParams
+from zero.config.params import GameParams, GomokuParams, GoParams, NetworkParams
 from zero.network.model import AlphaZeroNetwork
 from zero.network.weights import new_network
 
@@ -17,7 +17,7 @@ POLICY_GAIN, VALUE_GAIN = 15.0, 5.0
 BATCH_SIZE, STONE_CHANCE = 16, 0.2
 
 
-def trained(network: NetworkParams, game: GoParams | GomokuParams, seed: int = 3) -> AlphaZeroNetwork:
+def trained(network: NetworkParams, game: GameParams, seed: int = 3) -> AlphaZeroNetwork:
     model = new_network(network, game, seed)
     draws = np.random.default_rng(seed)
     with torch.no_grad():

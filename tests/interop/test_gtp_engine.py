@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.interop.engines import GO5, GOMOKU, answer, answers, engine, network_session, random_session, stones
+from tests.interop.engines import GO5, GOMOKU, OTHELLO, answer, answers, engine, network_session, random_session, stones
 from zero import __version__
 from zero.games.position import NUM_PASSES
 from zero.games.rules import go_rules
@@ -356,6 +356,15 @@ def test_faults_of_a_player_are_reported(reply, expected):
     answer(one, "play b C3")
     assert answer(one, "genmove w") == expected
     assert answer(one, "play w D3") == ""
+
+
+def test_othello_takes_turns_passes_and_ends():
+    one = engine(network_session(OTHELLO, UniformEvaluator(), num_simulations=50), OTHELLO)
+    assert answers(one, "play b A1;play b pass;play b D2;final_score;boardsize 9") == [
+        *("? illegal move", "? illegal move", "", "B+3.0", "? unacceptable size"),
+    ]
+    answers(one, "play w D1;play b C1;play w B1;play b A1;play w D3;play b D4;play w B4")
+    assert answers(one, "genmove b;play w A3;final_score;genmove b") == ["pass", "", "W+9.0", "? the game is over"]
 
 
 def test_gomoku_takes_turns_and_ends():

@@ -11,7 +11,7 @@ import torch
 
 from tests.interop.networks import GO9, GOMOKU8, random_images, trained
 from tests.parameters import network_params
-from zero.config.params import GomokuParams, GoParams, NetworkParams
+from zero.config.params import GameParams, NetworkParams
 from zero.interop.onnx import onnx_model
 from zero.network.model import NetworkSpec
 from zero.network.weights import METADATA_KEY, load_network, weights_bytes
@@ -19,7 +19,7 @@ from zero.network.weights import METADATA_KEY, load_network, weights_bytes
 TOLERANCE = 1e-4
 SMALL = network_params(num_blocks=2, num_channels=16, value_hidden=32)
 POOLED = SMALL.model_copy(update={"global_pooling": True, "pooled_heads": True})
-NETWORKS: dict[str, tuple[NetworkParams, GoParams | GomokuParams]] = {
+NETWORKS: dict[str, tuple[NetworkParams, GameParams]] = {
     "Go 9x9": (SMALL, GO9),
     "Gomoku 8x8": (SMALL, GOMOKU8),
     "separate plain towers": (SMALL.model_copy(update={"tower": "plain", "heads": "separate"}), GO9),

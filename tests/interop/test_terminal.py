@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.interop.engines import GO5, GOMOKU, network_session, random_session
+from tests.interop.engines import GO5, GOMOKU, OTHELLO, network_session, random_session
 from zero.data.sgf import read_sgf
 from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, WHITE
@@ -174,6 +174,12 @@ def test_gomoku_has_no_pass_and_no_score():
     screen, _ = play("pass", "score", rules=GOMOKU)
     assert "'pass' is not a point" in screen
     assert "no score" in screen
+
+
+def test_othello_explains_a_stone_that_flips_nothing_and_counts_stones():
+    screen, _ = play("A1", "D2", "score", "quit", rules=OTHELLO, people=(BLACK, WHITE))
+    assert "illegal move A1: the rules of Othello forbid it here; legal: B4, A3, D2, C1" in screen
+    assert "B+3" in screen.splitlines()[-2]
 
 
 def test_a_game_of_gomoku_ends_with_a_line():

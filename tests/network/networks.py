@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.parameters import network_params, profile_params, training_params
-from zero.config.params import GomokuParams, GoParams, NetworkParams
+from zero.config.params import GameParams, GomokuParams, GoParams, NetworkParams
 from zero.games.planes import pack_planes
 from zero.games.position import NUM_PLANES
 from zero.network.model import AlphaZeroNetwork
@@ -52,9 +52,7 @@ TRAINING = training_params(
 )
 
 
-def randomized_network(
-    network: NetworkParams = TINY, seed: int = 3, game: GoParams | GomokuParams = GO5
-) -> AlphaZeroNetwork:
+def randomized_network(network: NetworkParams = TINY, seed: int = 3, game: GameParams = GO5) -> AlphaZeroNetwork:
     """A network with random values in all tensors, running statistics included, as after training."""
     model = new_network(network, game, seed)
     draws = np.random.default_rng(seed)

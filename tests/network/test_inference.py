@@ -22,7 +22,7 @@ from tests.network.networks import (
     randomized_network,
 )
 from tests.parameters import network_params, profile_params
-from zero.config.params import GomokuParams, GoParams, NetworkParams, ProfileParams
+from zero.config.params import GameParams, NetworkParams, ProfileParams
 from zero.errors import ParamsError, StorageError
 from zero.games.planes import expand_planes, pack_planes
 from zero.network.cuda_backend import forward_bits
@@ -92,7 +92,7 @@ def evaluate(
 
 
 def expected_output(
-    planes: np.ndarray, network: NetworkParams = TINY, game: GoParams | GomokuParams = GO5
+    planes: np.ndarray, network: NetworkParams = TINY, game: GameParams = GO5
 ) -> tuple[np.ndarray, np.ndarray]:
     """Output of the network itself, not folded."""
     with torch.no_grad():

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.oracle.games import Game, oracle_of
 from tests.oracle.go import GoGame, all_points, area, neighbours, regions
-from tests.oracle.gomoku import GomokuGame
-from zero.games.position import GO, Rules
+from zero.games.position import Rules
 from zero.storage.manifests import GameRecord
 
 
@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
 
 def judge(rules: Rules, record: GameRecord) -> Verdict:
     """Replays a game and returns its result or its first violation."""
-    game = new_game(rules)
+    game = oracle_of(rules)
     for move, action in enumerate(record.actions):
         legal = game.legal_actions()
         if game.ended:
@@ -43,7 +43,7 @@ def judge(rules: Rules, record: GameRecord) -> Verdict:
     elif not game.ended:
         return Verdict("unfinished", moves)
     else:
-        result = (game.outcome(), game.margin(), end_of(game), owners_of(game))
+        result = (game.outcome(), game.margin(), game.end, owners_of(game))
     recorded = (record.outcome, record.margin, record.end, [int(owner) for owner in record.ownership])
     names = {2: "end", 0: "outcome", 1: "margin", 3: "ownership"}
     for place, name in names.items():
@@ -52,21 +52,9 @@ def judge(rules: Rules, record: GameRecord) -> Verdict:
     return Verdict("", -1, *result)
 
 
-def new_game(rules: Rules) -> GoGame | GomokuGame:
-    if rules.game == GO:
-        return GoGame(rules.rows, rules.columns, rules.komi, rules.allow_suicide, rules.max_moves)
-    return GomokuGame(rules.rows, rules.columns, rules.in_a_row)
-
-
-def end_of(game: GoGame | GomokuGame) -> str:
-    if isinstance(game, GoGame):
-        return "passes" if game.num_passes == 2 else "length"
-    return "line" if game.outcome() else "full"
-
-
-def owners_of(game: GoGame | GomokuGame) -> list[int]:
+def owners_of(game: Game) -> list[int]:
     """Owner of each point of Go, row by row: colour of the stone, or the only colour that its empty region touches."""
-    if isinstance(game, GomokuGame):
+    if not isinstance(game, GoGame):
         return []
     board, points = game.board, all_points(game.rows, game.columns)
     owner = {point: 1 for point in board.black} | {point: -1 for point in board.white}

@@ -138,6 +138,10 @@ class GoGame:
             self.boards_seen.add(self.board)
         self.to_play = -self.to_play
 
+    @property
+    def end(self) -> str:
+        return "passes" if self.num_passes == 2 else "length"
+
     def margin(self) -> float:
         black = area(self.rows, self.columns, self.board, 1)
         return black - area(self.rows, self.columns, self.board, -1) - self.komi

@@ -50,6 +50,10 @@ class GomokuGame:
         self.boards.append(Board(black | stone, white) if self.to_play == 1 else Board(black, white | stone))
         self.to_play = -self.to_play
 
+    @property
+    def end(self) -> str:
+        return "line" if self.outcome() else "full"
+
     def margin(self) -> float:
         return 0.0
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.oracle.mcts import Edge, Game, Judge, Node, ParallelSearch, Search
+from tests.oracle.games import Game
+from tests.oracle.mcts import Edge, Judge, Node, ParallelSearch, Search
 
 C_VISIT, MIN_RANGE = 50, 1e-8
 MIN_PRIOR = float(np.finfo(np.float32).tiny)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.oracle.forced import RootEdge, forced_action, pruned_visits
-from tests.oracle.mcts import F32, Game, Judge, Node, Search, played
+from tests.oracle.games import Game
+from tests.oracle.mcts import F32, Judge, Node, Search, played
 from tests.oracle.streams import Stream
 
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tests.oracle import planes as plane_twin
+from tests.oracle.games import Game
 from tests.oracle.go import GoGame
-from tests.oracle.gomoku import GomokuGame
 
-Game = GoGame | GomokuGame
 Judge = Callable[[np.ndarray], tuple[np.ndarray, float]]
 """Planes [17, S*S] -> prior of every action [A] and value for the player to move."""
 F32 = np.float32

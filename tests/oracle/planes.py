@@ -26,14 +26,15 @@ SQUARE_ONLY = {
 """Further images on square boards."""
 
 
-def symmetric_actions(rows: int, columns: int, num_actions: int) -> set[tuple[int, ...]]:
-    """All symmetries of the board, each as the images of actions 0, 1, 2, ..."""
+def symmetric_actions(rows: int, columns: int, num_actions: int, start: Board) -> set[tuple[int, ...]]:
+    """All symmetries of the board that keep the stones of `start`, each as the images of actions 0, 1, 2, ..."""
     maps = TURNS_AND_MIRRORS | (SQUARE_ONLY if rows == columns else {})
     tables = set()
     for move in maps.values():
         targets = [move(r, c, rows, columns) for r, c in all_points(rows, columns)]
         passes = range(rows * columns, num_actions)
-        tables.add((*(r * columns + c for r, c in targets), *passes))
+        if all({move(r, c, rows, columns) for r, c in stones} == stones for stones in start):
+            tables.add((*(r * columns + c for r, c in targets), *passes))
     return tables
 
 

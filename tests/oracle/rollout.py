@@ -5,8 +5,10 @@ Twin of zero/players/rollout.py.
 
 import numpy as np
 
+from tests.oracle.games import Game
 from tests.oracle.go import GoGame, Point, all_points, neighbours
-from tests.oracle.mcts import F32, Game, Node, Search, played
+from tests.oracle.gomoku import GomokuGame
+from tests.oracle.mcts import F32, Node, Search, played
 from tests.oracle.streams import Stream
 
 C_PUCT = 5.0
@@ -46,6 +48,11 @@ def outcome_of_random_game(game: Game, stream: Stream) -> int:
         while not game.ended:
             game = played(game, random_move(game, stream))
             assert isinstance(game, GoGame)
+        return game.outcome()
+    if not isinstance(game, GomokuGame):
+        while not game.ended:
+            legal = sorted(game.legal_actions())
+            game = played(game, legal[stream.below(len(legal))])
         return game.outcome()
     left = sorted(game.legal_actions())
     while not game.ended:

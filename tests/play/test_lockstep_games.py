@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import oracle_of
 from tests.oracle import lockstep_games as twin
+from tests.oracle.games import oracle_of
 from tests.oracle.streams import Stream
 from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_shard
 from tests.search.evaluators import HashEvaluator, judge_of
 from tests.search.kernel_search import size_of, view_of
-from zero.games.rules import go_rules, gomoku_rules
+from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.play.lockstep_games import advance
 from zero.play.moves import MAX_VISITS, draw_edge, most_visited
 from zero.play.slots import IDLE, new_batch, new_records, new_slots
@@ -22,6 +22,7 @@ RULES = {
     "go 3x4 with suicide": go_rules(3, 4, 0.0, allow_suicide=True),
     "go 5x5": go_rules(5, 5, 0.5)._replace(max_moves=8),
     "gomoku 4x5": gomoku_rules(4, 5, 3),
+    "othello 4x4": othello_rules(4, 4),
 }
 KINDS = {
     "selfplay": SELFPLAY,

@@ -6,9 +6,10 @@ import time
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import KernelGame, oracle_of
+from tests.games.kernel_game import KernelGame
 from tests.network.networks import CPU, randomized_network
 from tests.oracle import mcts as twin
+from tests.oracle.games import oracle_of
 from tests.oracle.streams import Stream
 from tests.play.players import GO3, GO5, play_names, player
 from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashEvaluator, PriorEvaluator, judge_of

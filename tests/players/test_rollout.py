@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import KernelGame, drawn_go, lines, oracle_of
+from tests.games.kernel_game import KernelGame, drawn_go, lines
 from tests.oracle import rollout as twin
-from tests.oracle.mcts import Game
+from tests.oracle.games import Game, oracle_of
 from tests.oracle.streams import Stream
 from tests.players.games import played_games
 from zero.games.coordinates import name_to_action
 from zero.games.position import BLACK, EMPTY, NUM_MOVES, TO_PLAY, WHITE, Position, Rules
-from zero.games.rules import go_rules, gomoku_rules
+from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.players.rollout import (
     RolloutPlayer,
     Workspace,
@@ -34,6 +34,7 @@ BOARDS = {
     "gomoku 3x3": gomoku_rules(3, 3, 3),
     "gomoku 7x4": gomoku_rules(7, 4, 4),
     "gomoku 9x9": gomoku_rules(9, 9, 5),
+    "othello 6x6": othello_rules(6, 6),
 }
 every_board = pytest.mark.parametrize("rules", [pytest.param(rules, id=name) for name, rules in BOARDS.items()])
 NUM_PLAYOUTS = 2000
@@ -77,8 +78,7 @@ def test_random_games_equal_those_of_the_twin(rules, num_moves):
         oracle = oracle_at(game, seed, num_moves)
         stream, slow_stream = stream_of(seed, 0, "test", num_moves), Stream(seed, 0, "test", num_moves)
         played = game.copy()
-        empty = np.zeros(rules.num_words, np.uint64)
-        outcome = play_out(rules, played.position, played.history, empty, stream)
+        outcome = play_out(rules, played.position, played.history, new_workspace(rules, 1), stream)
         assert outcome == twin.outcome_of_random_game(oracle, slow_stream)
         assert stream[2] == slow_stream.counter, "they drew as many numbers"
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import oracle_of
 from tests.oracle import gumbel as twin
+from tests.oracle.games import oracle_of
 from tests.oracle.mcts import played
 from tests.oracle.streams import Stream
 from tests.search.evaluators import ColourEvaluator, HashEvaluator, PriorEvaluator, judge_of

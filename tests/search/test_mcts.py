@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import KernelGame, oracle_of
+from tests.games.kernel_game import KernelGame
 from tests.oracle import mcts as twin
+from tests.oracle.games import oracle_of
 from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashEvaluator, PriorEvaluator, judge_of
 from tests.search.kernel_search import KernelSearch, depth_of, size_of, view_of_twin
 from zero.games.coordinates import name_to_action

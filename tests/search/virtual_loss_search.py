@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.games.kernel_game import oracle_of
 from tests.oracle import mcts as twin
+from tests.oracle.games import oracle_of
 from tests.oracle.gumbel import ParallelGumbelSearch, Sigma
 from tests.oracle.streams import Stream
 from tests.search.evaluators import judge_of

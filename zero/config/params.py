@@ -70,8 +70,17 @@ class GomokuParams(Section):
         return self
 
 
-GameParams = Annotated[GoParams | GomokuParams, Field(discriminator="name")]
-GAMES: dict[int | str, type[Section]] = {"go": GoParams, "gomoku": GomokuParams}
+class OthelloParams(Section):
+    """Othello: a stone must flip stones of the opponent; who cannot place one passes; more stones at the end win."""
+
+    name: Literal["othello"]
+    """The game."""
+    size: Annotated[int, Field(ge=4, le=16, multiple_of=2)] = 8
+    """Points on a side of the board, S."""
+
+
+GameParams = Annotated[GoParams | GomokuParams | OthelloParams, Field(discriminator="name")]
+GAMES: dict[int | str, type[Section]] = {"go": GoParams, "gomoku": GomokuParams, "othello": OthelloParams}
 
 
 class SearchParams(Section):

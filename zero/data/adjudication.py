@@ -12,6 +12,9 @@ from zero.data.records import GameColumns
 from zero.games.coordinates import action_to_name
 from zero.games.go import write_ownership
 from zero.games.position import (
+    END_LENGTH,
+    END_PASSES,
+    ENDED,
     GO,
     TO_PLAY,
     History,
@@ -23,8 +26,8 @@ from zero.games.position import (
 )
 from zero.games.rules import ended, legal_mask, margin, outcome, play
 from zero.kernels import kernel
-from zero.play.moves import FIRST_RESIGNATION, end_reason
-from zero.play.slots import END_LENGTH, END_NAMES, END_PASSES, END_RESIGNATION
+from zero.play.moves import FIRST_RESIGNATION
+from zero.play.slots import END_NAMES, END_RESIGNATION
 
 NO_VIOLATION = 0
 ILLEGAL_MOVE, ILLEGAL_TARGET, MOVE_AFTER_END, UNFINISHED = 1, 2, 3, 4
@@ -196,7 +199,7 @@ def _judge_end(rules: Rules, position: Position, game: int, resigned: bool, foun
         return
     found.outcome[game] = outcome(rules, position)
     found.margin[game] = margin(rules, position)
-    found.end[game] = end_reason(rules, position)
+    found.end[game] = position.state[ENDED]
     if rules.game == GO:
         write_ownership(rules, position, found.ownership[game])
 

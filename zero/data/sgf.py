@@ -13,11 +13,10 @@ from typing import NamedTuple
 from zero import __version__
 from zero.errors import ZeroError
 from zero.games.position import GO, GOMOKU, Rules
+from zero.games.rules import TRAITS
 from zero.storage.files import write_atomic
 from zero.storage.manifests import RESIGNATION, GameRecord
 
-GAME_NUMBERS = {GO: 1, GOMOKU: 4}
-"""Values of the property GM."""
 LETTERS = "abcdefghijklmnopqrs"
 """Names of columns from the left and rows from the top; `ee` is the centre of a 9x9 board."""
 OLD_PASS = "tt"
@@ -55,7 +54,7 @@ class SgfHead(NamedTuple):
 class SgfGame(NamedTuple):
     """The main line of one game in a file, not checked against the rules."""
 
-    game: int  # GO or GOMOKU
+    game: int  # GO, GOMOKU, ...
     rows: int
     columns: int
     komi: float
@@ -87,7 +86,7 @@ def moves_to_sgf(
     """Moves, Black's first, as one SGF game tree; for an unfinished game `end` is None, and the result is `?`."""
     root = {
         "FF": "4",
-        "GM": str(GAME_NUMBERS[rules.game]),
+        "GM": str(TRAITS[rules.game].sgf_number),
         "CA": "UTF-8",
         "AP": f"zero:{__version__}",
         "SZ": str(rules.rows) if rules.rows == rules.columns else f"{rules.columns}:{rules.rows}",
@@ -100,7 +99,7 @@ def moves_to_sgf(
         "RE": "?" if end is None else result(rules, outcome, margin, end),
         "GC": escape(head.comment),
     }
-    if rules.game == GOMOKU:
+    if rules.game != GO:
         del root["KM"]
     colours = ("B", "W")
     moves = [f";{colours[t % 2]}[{_point_of(rules, action)}]" for t, action in enumerate(actions)]
@@ -156,19 +155,21 @@ def main_lines(text: str) -> Iterator[list[Node]]:
 
 def rules_name(rules: Rules) -> str:
     """Value of the property RU, which names every rule that `Rules` leaves open."""
+    if rules.game == GO:
+        return "Tromp-Taylor" if rules.allow_suicide else "Tromp-Taylor without suicide"
     if rules.game == GOMOKU:
         return f"{rules.in_a_row} or more in a row"
-    return "Tromp-Taylor" if rules.allow_suicide else "Tromp-Taylor without suicide"
+    return TRAITS[rules.game].title
 
 
 def result(rules: Rules, outcome: int, margin: float, end: str) -> str:
-    """Value of the property RE: the winner, with the margin in Go, R for resignation or F for forfeit; 0 for a draw."""
+    """Value of the property RE: the winner, and the margin, R for resignation or F for forfeit; 0 for a draw."""
     if outcome == 0:
         return "0"
     winner = "B+" if outcome > 0 else "W+"
     if end in WITHOUT_SCORE:
         return winner + WITHOUT_SCORE[end]
-    return winner if rules.game == GOMOKU else f"{winner}{abs(margin):g}"
+    return f"{winner}{abs(margin):g}" if TRAITS[rules.game].has_score else winner
 
 
 def escape(text: str) -> str:
@@ -184,7 +185,7 @@ def unescape(value: str) -> str:
 
 def point_to_action(game: int, rows: int, columns: int, point: str) -> int | None:
     """The action of a move's value such as `"ee"`; None if it is not a point of the board."""
-    if game == GO and point in ("", OLD_PASS):
+    if TRAITS[game].has_pass and point in ("", OLD_PASS):
         return rows * columns
     column, row = (LETTERS.find(letter) for letter in point) if len(point) == 2 else (-1, -1)
     return row * columns + column if 0 <= column < columns and 0 <= row < rows else None
@@ -257,9 +258,11 @@ def _syntax_error(text: str, position: int, what: str) -> ZeroError:
 def _game(nodes: list[Node]) -> SgfGame:
     """A game from the nodes of its main line."""
     root = nodes[0]
-    game = {str(number): game for game, number in GAME_NUMBERS.items()}.get(_text(root, "GM", "1").strip())
+    number = _text(root, "GM", "1").strip()
+    game = next((game for game, traits in TRAITS.items() if str(traits.sgf_number) == number), None)
     if game is None:
-        raise ZeroError(f"SGF of an unsupported game: GM[{_text(root, 'GM')}]; Go is GM[1], Gomoku GM[4]")
+        known = ", ".join(f"GM[{traits.sgf_number}] ({traits.title})" for traits in TRAITS.values())
+        raise ZeroError(f"SGF of an unsupported game: GM[{number}]; supported are {known}")
     size = re.fullmatch(r"\s*(\d{1,2})\s*(?::\s*(\d{1,2})\s*)?", _text(root, "SZ", DEFAULT_SIZE), re.ASCII)
     columns, rows = (int(size[1]), int(size[2] or size[1])) if size else (0, 0)
     if not (1 <= columns <= len(LETTERS) and 1 <= rows <= len(LETTERS)):

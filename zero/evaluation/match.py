@@ -24,10 +24,10 @@ from pydantic import Field, ValidationError
 
 from zero.config.params import GameParams
 from zero.config.settings import STATE_FOLDER
-from zero.data.sgf import SgfHead, moves_to_sgf, write_collection
+from zero.data.sgf import WITHOUT_SCORE, SgfHead, moves_to_sgf, write_collection
 from zero.errors import ParamsError, StorageError
 from zero.evaluation.referee import FORFEIT, MatchGame, Referee, max_opening_moves
-from zero.games.rules import rules_of
+from zero.games.rules import TRAITS, rules_of
 from zero.players.build import common_game, identify, make_player, resolve_player
 from zero.players.player import Player, PlayerId
 from zero.players.spec import parse_player
@@ -221,7 +221,9 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
     black = np.array([game.game % 2 == 0 for game in games])
     total = _colours(results)
     score = (total.wins + total.draws / 2) / len(games)
-    margins = [(1 - 2 * (game.game % 2)) * game.margin for game in games if game.end in ("passes", "length")]
+    played_out = [game for game in games if game.end not in WITHOUT_SCORE]
+    margins = [(1 - 2 * (game.game % 2)) * game.margin for game in played_out]
+    has_score = TRAITS[rules_of(spec.game).game].has_score
     forfeits = results[np.array([game.end == FORFEIT for game in games])]
     return MatchTable(
         players=spec.players,
@@ -237,7 +239,7 @@ def count_match(spec: MatchSpec, games: list[MatchGame]) -> MatchTable:
             mean_length=float(np.mean([len(game.actions) for game in games])),
         ),
         forfeits=(int((forfeits < 0).sum()), int((forfeits > 0).sum())),
-        mean_margin=float(np.mean(margins)) if margins else None,
+        mean_margin=float(np.mean(margins)) if has_score and margins else None,
     )
 
 

@@ -22,7 +22,7 @@ from zero.config.settings import STATE_FOLDER
 from zero.data.records import GameColumns
 from zero.errors import LineageError, ParamsError
 from zero.games.coordinates import action_to_name
-from zero.games.position import GO, Rules
+from zero.games.position import BLACK, GO, Rules
 from zero.games.rules import rules_of
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, write_atomic
@@ -274,7 +274,8 @@ def board_svg(rules: Rules, moves: Iterable[tuple[int, int]], label: str) -> str
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}">'
         f'<rect width="{width}" height="{height}" fill="#dcb35c"/><path d="{"".join(lines)}" stroke="#5b4213"/>'
     ]
-    for number, (colour, action) in enumerate(moves, 1):
+    stones = [(0 if rules.start[point] == BLACK else 1, int(point)) for point in np.flatnonzero(rules.start)]
+    for number, (colour, action) in enumerate([*stones, *moves], 1 - len(stones)):
         if action >= rules.num_points:
             continue  # a pass
         y, x = divmod(action, columns)
@@ -283,7 +284,7 @@ def board_svg(rules: Rules, moves: Iterable[tuple[int, int]], label: str) -> str
         parts.append(
             f'<circle cx="{cx}" cy="{cy}" r="{CELL * 0.46:.1f}" fill="{fill}" stroke="#111"/>'
             f'<text x="{cx}" y="{cy + CELL * 0.22:.1f}" font-size="{CELL * 0.6:.1f}" fill="{text}" '
-            f'text-anchor="middle">{number}</text>'
+            f'text-anchor="middle">{number if number > 0 else ""}</text>'
         )
     return "".join([*parts, "</svg>"])
 

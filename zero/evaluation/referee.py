@@ -33,7 +33,7 @@ class MatchGame(Manifest):
     margin: float
     """Black's area less White's area less komi; 0 if the game was not played out."""
     end: str
-    """"passes", "length", "line", "full", "resignation" or "forfeit"."""
+    """One of `zero.play.slots.END_NAMES`, or "forfeit"."""
     fault: str = ""
     """Reason of a forfeit."""
 

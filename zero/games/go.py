@@ -10,6 +10,8 @@ import numpy as np
 from zero.games.position import (
     BLACK,
     EMPTY,
+    END_LENGTH,
+    END_PASSES,
     ENDED,
     NUM_MOVES,
     NUM_PASSES,
@@ -111,15 +113,15 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
     if action == rules.num_points:
         state[NUM_PASSES] += 1
         if state[NUM_PASSES] == 2:
-            state[ENDED] = 1
+            state[ENDED] = END_PASSES
     else:
         state[NUM_PASSES] = 0
         key ^= place_stone(rules, position, boards[time + 1], action, colour)
     history.hashes[time + 1] = key
     state[NUM_MOVES] = time + 1
     state[TO_PLAY] = -colour
-    if time + 1 >= rules.max_moves:
-        state[ENDED] = 1
+    if time + 1 >= rules.max_moves and not state[ENDED]:
+        state[ENDED] = END_LENGTH
 
 
 @kernel

@@ -5,7 +5,20 @@ Not for: the forbidden moves of Renju, or the exactly-five rule. Slow twin: test
 
 import numpy as np
 
-from zero.games.position import EMPTY, ENDED, NUM_MOVES, TO_PLAY, WINNER, History, Position, Rules, flip_bit, side
+from zero.games.position import (
+    EMPTY,
+    END_FULL,
+    END_LINE,
+    ENDED,
+    NUM_MOVES,
+    TO_PLAY,
+    WINNER,
+    History,
+    Position,
+    Rules,
+    flip_bit,
+    side,
+)
 from zero.kernels import kernel
 
 DOWN, RIGHT = (0, 1, 1, 1), (1, 1, -1, 0)
@@ -30,10 +43,10 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
     state[NUM_MOVES] = time + 1
     state[TO_PLAY] = -colour
     if makes_line(rules, position.board, action):
-        state[ENDED] = 1
+        state[ENDED] = END_LINE
         state[WINNER] = colour
     elif time + 1 >= rules.max_moves:
-        state[ENDED] = 1
+        state[ENDED] = END_FULL
 
 
 @kernel

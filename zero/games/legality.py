@@ -4,12 +4,14 @@ import numpy as np
 
 from zero.games.coordinates import action_to_name
 from zero.games.go import is_legal_point
-from zero.games.position import BLACK, EMPTY, GO, NUM_MOVES, History, Position, Rules, reset
-from zero.games.rules import ended, legal_mask, play
+from zero.games.position import BLACK, EMPTY, GO, NUM_MOVES, WALL, History, Position, Rules, reset
+from zero.games.rules import TRAITS, ended, legal_mask, play
 from zero.kernels import kernel
 
 NO_MOVE = -1
 """Result of `first_illegal_move` for a game without one."""
+MAX_NAMES = 5
+"""Number of legal moves that a message lists."""
 
 
 def why_illegal(rules: Rules, position: Position, history: History, action: int) -> str | None:
@@ -28,8 +30,13 @@ def why_illegal(rules: Rules, position: Position, history: History, action: int)
     legal_mask(rules, position, history, mask)
     if mask[action]:
         return None
-    if (colour := position.board[action]) != EMPTY:
+    if (colour := position.board[action]) not in (EMPTY, WALL):  # WALL is the entry of the pass
         return f"{start}there is a {'black' if colour == BLACK else 'white'} stone; play on an empty point"
+    if rules.game != GO:
+        names = [action_to_name(rules, int(legal)) for legal in np.flatnonzero(mask)]
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        title = TRAITS[rules.game].title
+        return f"{start}the rules of {title} forbid it here; legal: {', '.join(names[:MAX_NAMES])}{more}"
     # The action is a suicide or a repetition: the board after it shows which.
     play(rules, position, history, action)
     if position.board[action] == EMPTY and not rules.allow_suicide:
@@ -41,21 +48,27 @@ def why_illegal(rules: Rules, position: Position, history: History, action: int)
 
 
 @kernel
-def first_illegal_move(rules: Rules, position: Position, history: History, actions: np.ndarray) -> int:
-    """Number (from 0) of the first illegal action of a game, or NO_MOVE. Writes into `position` and `history`.
+def first_illegal_move(
+    rules: Rules, position: Position, history: History, mask: np.ndarray, actions: np.ndarray
+) -> int:
+    """Number (from 0) of the first illegal action of a game, or NO_MOVE. Writes into all arguments but the last.
 
-    Unlike adjudication it tests the played point only, not the whole board. An action after the end is illegal. The
-    position is then the one in which the illegal action was played. Actions are within the range of the rules.
+    In Go it tests the played point only, not the whole board as adjudication does. An action after the end is illegal.
+    The position is then the one in which the illegal action was played. Actions are within the range of the rules.
     """
     reset(rules, position, history)
     for move in range(actions.shape[0]):
         action = actions[move]
         if ended(position):
             return move
-        if action < rules.num_points:
-            if position.board[action] != EMPTY:
+        if rules.game == GO:
+            if action < rules.num_points and not (
+                position.board[action] == EMPTY and is_legal_point(rules, position, history, action)
+            ):
                 return move
-            if rules.game == GO and not is_legal_point(rules, position, history, action):
+        else:
+            legal_mask(rules, position, history, mask)
+            if not mask[action]:
                 return move
         play(rules, position, history, action)
     return NO_MOVE

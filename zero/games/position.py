@@ -10,7 +10,8 @@ import numpy as np
 
 from zero.kernels import inline_kernel, kernel
 
-GO, GOMOKU = 0, 1
+GO, GOMOKU, OTHELLO = 0, 1, 2
+"""Games; `zero.games.rules.TRAITS` describes them."""
 
 BLACK, WHITE, EMPTY = 1, -1, 0
 WALL = 2
@@ -24,6 +25,9 @@ WORD_BITS = 64
 TO_PLAY, NUM_MOVES, NUM_PASSES, ENDED, WINNER, NUM_STATE = 0, 1, 2, 3, 4, 8
 """Indices of `Position.state`, and its length."""
 
+NOT_ENDED, END_PASSES, END_LENGTH, END_LINE, END_FULL, END_BLOCKED = 0, 1, 2, 3, 4, 5
+"""Values of `state[ENDED]`: two passes, the maximum number of moves, k in a row, a full board, no player can move."""
+
 REMOVED_BLACK, REMOVED_WHITE = 1, 2
 """Bits of `Position.removed`."""
 
@@ -31,7 +35,7 @@ REMOVED_BLACK, REMOVED_WHITE = 1, 2
 class Rules(NamedTuple):
     """The constants of a game on a board; an argument of the kernels."""
 
-    game: int  # GO or GOMOKU
+    game: int  # GO, GOMOKU, ...
     rows: int
     columns: int
     num_points: int
@@ -42,6 +46,7 @@ class Rules(NamedTuple):
     max_moves: int
     num_words: int  # number of words of a bitboard
     full_board: np.ndarray  # [W] uint64, the bitboard of all points
+    start: np.ndarray  # [S*S] int8, colour of each point before the first move
     neighbours: np.ndarray  # [S*S, 4] int16, `num_points` outside the board
     zobrist: np.ndarray  # [2, S*S] uint64, hash keys of Black's and White's stones
     symmetries: np.ndarray  # [K, A] int16, image of action a under symmetry k; symmetry 0 is the identity
@@ -74,10 +79,10 @@ class History(NamedTuple):
 
 
 def new_position(rules: Rules, *lead: int) -> Position:
-    """The empty board, Black to play; `lead` are leading axes, such as G."""
+    """The position before the first move, Black to play; `lead` are leading axes, such as G."""
     points = rules.num_points
-    board = np.zeros((*lead, points + 1), np.int8)
-    board[..., points] = WALL
+    board = np.full((*lead, points + 1), WALL, np.int8)
+    board[..., :points] = rules.start
     state = np.zeros((*lead, NUM_STATE), np.int32)
     state[..., TO_PLAY] = BLACK
     return Position(
@@ -99,21 +104,37 @@ def new_history(rules: Rules, *lead: int) -> History:
     """The history of a game without moves; `lead` are leading axes, such as G."""
     # Enough for simulations too: the rules end a game at `max_moves`, wherever the search starts.
     length = rules.max_moves + 1
-    return History(
+    history = History(
         hashes=np.zeros((*lead, length), np.uint64), boards=np.zeros((*lead, length, 2, rules.num_words), np.uint64)
     )
+    first = History(np.zeros(1, np.uint64), np.zeros((1, 2, rules.num_words), np.uint64))
+    write_start(rules, first)
+    history.hashes[..., :1], history.boards[..., :1, :, :] = first
+    return history
 
 
 @kernel
 def reset(rules: Rules, position: Position, history: History) -> None:
-    """Sets up the empty board. Writes into `position` and `history`."""
-    position.board[: rules.num_points] = EMPTY
+    """Sets up the position before the first move. Writes into `position` and `history`."""
+    for point in range(rules.num_points):
+        position.board[point] = rules.start[point]
     # The chain arrays keep old data: `go.place_stone` initialises the entries of a point that gets a stone.
     position.removed[:] = 0
     position.state[:] = 0
     position.state[TO_PLAY] = BLACK
+    write_start(rules, history)
+
+
+@kernel
+def write_start(rules: Rules, history: History) -> None:
+    """Writes the position before the first move into row 0 of `history`."""
     history.hashes[0] = np.uint64(0)
     history.boards[0] = np.uint64(0)
+    for point in range(rules.num_points):
+        if rules.start[point] != EMPTY:
+            own = side(rules.start[point])
+            history.hashes[0] ^= rules.zobrist[own, point]
+            flip_bit(history.boards[0, own], point)
 
 
 @kernel

@@ -4,11 +4,25 @@ Every kernel dispatches on the integer `rules.game`, so search and play compile 
 arguments would bypass Numba's disk cache.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from zero.config.params import GomokuParams, GoParams
-from zero.games import go, gomoku
-from zero.games.position import ENDED, GO, GOMOKU, WINNER, WORD_BITS, History, Position, Rules
+from zero.config.params import GameParams, GomokuParams, GoParams, OthelloParams
+from zero.games import go, gomoku, othello
+from zero.games.position import (
+    BLACK,
+    ENDED,
+    GO,
+    GOMOKU,
+    OTHELLO,
+    WHITE,
+    WINNER,
+    WORD_BITS,
+    History,
+    Position,
+    Rules,
+)
 from zero.games.symmetry import symmetry_table
 from zero.kernels import kernel
 
@@ -16,23 +30,62 @@ ZOBRIST_SEED = 20171018
 """Any number works: hashes only find candidates for a repetition, and the boards decide."""
 
 
+class Traits(NamedTuple):
+    """What differs between games outside of the kernels."""
+
+    title: str  # name in messages
+    sgf_number: int  # value of the SGF property GM
+    has_pass: bool
+    has_score: bool  # a game ends with a margin, not only with a winner or a draw
+
+
+TRAITS = {
+    GO: Traits("Go", 1, has_pass=True, has_score=True),
+    GOMOKU: Traits("Gomoku", 4, has_pass=False, has_score=False),
+    OTHELLO: Traits("Othello", 2, has_pass=True, has_score=True),
+}
+
+
 def go_rules(rows: int, columns: int, komi: float = 0.0, allow_suicide: bool = False) -> Rules:
     """Go on a board of `rows` x `columns`; the maximum number of moves is 2 * rows * columns."""
     points = rows * columns
-    return _rules(GO, rows, columns, points + 1, komi, allow_suicide, 0, 2 * points)
+    return _rules(GO, rows, columns, 2 * points, komi=komi, allow_suicide=allow_suicide)
 
 
 def gomoku_rules(rows: int, columns: int, in_a_row: int) -> Rules:
     """Gomoku on a board of `rows` x `columns`."""
-    points = rows * columns
-    return _rules(GOMOKU, rows, columns, points, 0.0, False, in_a_row, points)
+    return _rules(GOMOKU, rows, columns, rows * columns, in_a_row=in_a_row)
 
 
-def rules_of(game: GoParams | GomokuParams) -> Rules:
+def othello_rules(rows: int, columns: int) -> Rules:
+    """Othello on a board of `rows` x `columns`, both even and at least 4."""
+    start = np.zeros((rows, columns), np.int8)
+    centre = slice(rows // 2 - 1, rows // 2 + 1), slice(columns // 2 - 1, columns // 2 + 1)
+    start[centre] = [[WHITE, BLACK], [BLACK, WHITE]]
+    # After a pass the opponent places a stone, or the game would be over.
+    return _rules(OTHELLO, rows, columns, 2 * (rows * columns - 4), start=start)
+
+
+def rules_of(game: GameParams) -> Rules:
     """The rules for a section of the parameters."""
-    if isinstance(game, GoParams):
-        return go_rules(game.size, game.size, game.komi, game.allow_suicide)
-    return gomoku_rules(game.size, game.size, game.in_a_row)
+    match game:
+        case GoParams():
+            return go_rules(game.size, game.size, game.komi, game.allow_suicide)
+        case GomokuParams():
+            return gomoku_rules(game.size, game.size, game.in_a_row)
+        case OthelloParams():
+            return othello_rules(game.size, game.size)
+
+
+def resized(rules: Rules, size: int) -> Rules | None:
+    """The same game on a square board of another size; None if the game has no such board."""
+    if rules.game == GO:
+        return go_rules(size, size, rules.komi, rules.allow_suicide)
+    if rules.game == GOMOKU:
+        return gomoku_rules(size, size, rules.in_a_row)
+    if rules.game == OTHELLO and size >= 4 and size % 2 == 0:
+        return othello_rules(size, size)
+    return None
 
 
 @kernel
@@ -40,8 +93,10 @@ def play(rules: Rules, position: Position, history: History, action: int) -> Non
     """Plays a legal action; does nothing after the end of the game. Writes into `position` and `history`."""
     if rules.game == GO:
         go.play(rules, position, history, action)
-    else:
+    elif rules.game == GOMOKU:
         gomoku.play(rules, position, history, action)
+    else:
+        othello.play(rules, position, history, action)
 
 
 @kernel
@@ -49,14 +104,18 @@ def legal_mask(rules: Rules, position: Position, history: History, mask: np.ndar
     """Number of legal actions. Writes into `mask` ([A] bool): all False after the end of the game."""
     if rules.game == GO:
         return go.legal_mask(rules, position, history, mask)
-    return gomoku.legal_mask(rules, position, mask)
+    if rules.game == GOMOKU:
+        return gomoku.legal_mask(rules, position, mask)
+    return othello.legal_mask(rules, position, mask)
 
 
 @kernel
 def margin(rules: Rules, position: Position) -> float:
-    """Black's area minus White's area minus komi; 0 in a game without a score. Writes into the position's scratch."""
+    """Black's score minus White's, komi included; 0 in a game without a score. Writes into the position's scratch."""
     if rules.game == GO:
         return go.margin(rules, position)
+    if rules.game == OTHELLO:
+        return othello.margin(rules, position)
     return 0.0
 
 
@@ -79,13 +138,15 @@ def _rules(
     game: int,
     rows: int,
     columns: int,
-    num_actions: int,
-    komi: float,
-    allow_suicide: bool,
-    in_a_row: int,
     max_moves: int,
+    komi: float = 0.0,
+    allow_suicide: bool = False,
+    in_a_row: int = 0,
+    start: np.ndarray | None = None,
 ) -> Rules:
     points = rows * columns
+    num_actions = points + TRAITS[game].has_pass
+    start = np.zeros(points, np.int8) if start is None else start.reshape(points)
     neighbours = np.full((points, 4), points, np.int16)  # `points` is the WALL
     for point in range(points):
         row, column = divmod(point, columns)
@@ -94,7 +155,7 @@ def _rules(
         neighbours[point, : len(inside)] = inside
     # From 1: a key of 0 would hide its stone from the hash.
     keys = np.random.Generator(np.random.Philox(ZOBRIST_SEED)).integers(1, 2**64, (2, points), np.uint64)
-    symmetries, inverses = symmetry_table(rows, columns, num_actions)
+    symmetries, inverses = symmetry_table(rows, columns, num_actions, start)
     num_words = (points + WORD_BITS - 1) // WORD_BITS
     # Python integers have any size, so the bits beyond the last point are 0 in the last word.
     words = [((1 << points) - 1) >> (WORD_BITS * word) & (2**WORD_BITS - 1) for word in range(num_words)]
@@ -110,6 +171,7 @@ def _rules(
         max_moves=max_moves,
         num_words=num_words,
         full_board=np.array(words, np.uint64),
+        start=start,
         neighbours=neighbours,
         zobrist=keys,
         symmetries=symmetries,

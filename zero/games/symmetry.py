@@ -1,13 +1,14 @@
-"""The symmetries of the board, as tables of actions."""
+"""The symmetries of the board and of the position before the first move, as tables of actions."""
 
 import numpy as np
 
 
-def symmetry_table(rows: int, columns: int, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
-    """The image of each action under each symmetry of the board, and the inverse of each symmetry.
+def symmetry_table(rows: int, columns: int, num_actions: int, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The image of each action under each symmetry that keeps `start`, and the inverse of each symmetry.
 
     Returns:
-      [K, A] int16 and [K] int16; K = 8 on a square board, else 4. Symmetry 0 is the identity; a pass stays a pass.
+      [K, A] int16 and [K] int16; K = 8 on an empty square board, 4 on an empty rectangle. Symmetry 0 is the identity;
+      a pass stays a pass.
     """
     points = np.arange(rows * columns).reshape(rows, columns)
     # `source` gives, for each point, the point that moves there; the table is its inverse.
@@ -18,6 +19,7 @@ def symmetry_table(rows: int, columns: int, num_actions: int) -> tuple[np.ndarra
     table[:] = np.arange(num_actions)
     for k, source in enumerate(sources):
         table[k, source.reshape(-1)] = np.arange(rows * columns)
+    table = table[[np.array_equal(start[row[: rows * columns]], start) for row in table]]
     inverse_rows = {tuple(np.argsort(row)): k for k, row in enumerate(table)}
     inverses = np.array([inverse_rows[tuple(row)] for row in table], np.int16)
     return table, inverses

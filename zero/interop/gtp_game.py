@@ -16,7 +16,7 @@ from typing import NamedTuple
 from zero.errors import MoveError
 from zero.games.coordinates import LETTERS, action_to_name
 from zero.games.position import BLACK, GO, WHITE, Rules
-from zero.games.rules import go_rules, gomoku_rules
+from zero.games.rules import TRAITS, resized
 from zero.interop.drawing import STONES, board_lines
 from zero.interop.gtp_protocol import CommandError
 from zero.players.board import Board
@@ -91,9 +91,8 @@ class Game:
             return self.rules
         if not MIN_SIZE <= size <= MAX_SIZE:
             return None
-        if self.rules.game == GO:
-            return without_length_limit(go_rules(size, size, self.rules.komi, self.rules.allow_suicide))
-        return gomoku_rules(size, size, self.rules.in_a_row)
+        rules = resized(self.rules, size)
+        return without_length_limit(rules) if rules else None
 
     def set_komi(self, komi: float) -> None:
         """Changes the komi; the stones stay."""
@@ -141,7 +140,7 @@ class Game:
         """The game as alternating actions with `to_play` to move, for a search. In Go it is never over.
 
         Raises:
-          CommandError: Gomoku only: the game is over, or it is the other colour's turn.
+          CommandError: in other games than Go: the game is over, or it is the other colour's turn.
         """
         if self.rules.game == GO:
             return alternating_actions(self.moves, self.rules.num_points, to_play)
@@ -161,8 +160,9 @@ class Game:
         """The board with its coordinates, for `showboard`."""
         actions = self.board.actions
         lines = [line.plain for line in board_lines(self.rules, self.board.stones, actions[-1:], in_colour=False)]
-        lines.append("Black (X) has captured {}, White (O) {}".format(*map(self.board.num_captured, (WHITE, BLACK))))
         if self.rules.game == GO:
+            captured = map(self.board.num_captured, (WHITE, BLACK))
+            lines.append("Black (X) has captured {}, White (O) {}".format(*captured))
             lines.append(f"komi {self.rules.komi:g}")
         if self.moves:
             last = self.moves[-1]
@@ -170,8 +170,8 @@ class Game:
         return "\n".join(lines)
 
     def score(self) -> str:
-        """Result such as `B+3.5`, `W+12.0` or `0`: in Go the difference of the areas, in Gomoku the winner."""
-        if self.rules.game == GO:
+        """Result such as `B+3.5`, `W+12.0` or `0`: the margin of a game with a score, else the winner."""
+        if TRAITS[self.rules.game].has_score:
             margin = self.board.margin()
         elif self.board.is_over:
             margin = float(self.board.outcome())

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zero.data.sgf import DEFAULT_SIZE, GAME_NUMBERS, LETTERS, OLD_PASS, Node, main_lines, unescape
+from zero.data.sgf import DEFAULT_SIZE, LETTERS, Node, main_lines, point_to_action, unescape
 from zero.errors import ZeroError
-from zero.games.position import BLACK, GO, WHITE, Rules
+from zero.games.position import BLACK, WHITE, Rules
+from zero.games.rules import TRAITS
 from zero.interop.gtp_game import Game, Move
 from zero.interop.gtp_protocol import CommandError
 
@@ -69,7 +70,7 @@ def load_setup(text: str, game: int, before_move: int | None = None) -> Loaded:
 
     Args:
       text: content of the file.
-      game: the expected game, GO or GOMOKU.
+      game: the expected game, such as GO.
       before_move: stops before the move of this number, counted from 1; None reads all moves.
 
     Raises:
@@ -79,8 +80,8 @@ def load_setup(text: str, game: int, before_move: int | None = None) -> Loaded:
     if nodes is None:
         raise ZeroError("not an SGF file: it lacks '(;', which begins a game")
     root = {name: unescape(values[0]).strip() for name, values in nodes[0] if values}
-    if (number := root.get("GM", "1")) != str(GAME_NUMBERS[game]):
-        raise ZeroError(f"GM[{number}] is another game; this game is GM[{GAME_NUMBERS[game]}]")
+    if (number := root.get("GM", "1")) != str(expected := TRAITS[game].sgf_number):
+        raise ZeroError(f"GM[{number}] is another game; this game is GM[{expected}]")
     if not (match := re.fullmatch(r"(\d{1,2})(?::\1)?", root.get("SZ", DEFAULT_SIZE), re.ASCII)):
         raise ZeroError(f"SZ[{root['SZ']}] is not a square board")
     size = int(match[1])
@@ -142,12 +143,9 @@ def _points(game: int, size: int, text: str) -> list[int]:
 
 
 def _point(game: int, size: int, text: str) -> int:
-    if game == GO and text in ("", OLD_PASS):
-        return size * size
-    column, row = (LETTERS.find(letter) for letter in text) if len(text) == 2 else (-1, -1)
-    if not (0 <= column < size and 0 <= row < size):
+    if (action := point_to_action(game, size, size, text)) is None:
         raise ZeroError(f"{text!r} is not a point of a {size}x{size} board")
-    return row * size + column
+    return action
 
 
 def _komi(root: dict[str, str]) -> float | None:

@@ -13,6 +13,7 @@ from zero.data.sgf import SgfHead, moves_to_sgf, result
 from zero.errors import MoveError, ZeroError
 from zero.games.coordinates import action_to_name, name_to_action
 from zero.games.position import BLACK, GO, Rules
+from zero.games.rules import TRAITS
 from zero.interop import drawing
 from zero.interop.gtp_analysis import reported_moves
 from zero.players.board import Board
@@ -27,7 +28,7 @@ HELP = {
     "undo": "take back your last move and the player's reply",
     "hint": "show the move that the player would make in your place",
     "thoughts": "show its best moves, the expected replies, and a map of its visits",
-    "score": "count the areas as the board is now",
+    "score": "show the score as the board is now",
     "resign": "resign the game",
     "save game.sgf": "write the game to a file",
     "board": "draw the board again",
@@ -195,6 +196,8 @@ class TerminalGame:
     def _score(self) -> None:
         if self._rules.game == GO:
             self._say(f"{self._area()} with komi {self._rules.komi:g}; all stones count as alive")
+        elif TRAITS[self._rules.game].has_score:
+            self._say(self._area())
         else:
             self._say("This game has no score.")
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from zero.config.params import GomokuParams, GoParams, NetworkParams
+from zero.config.params import GameParams, NetworkParams
 from zero.errors import ParamsError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
@@ -41,7 +41,7 @@ class NetworkSpec(Manifest):
     num_actions: int
 
 
-def network_spec(network: NetworkParams, game: GoParams | GomokuParams) -> NetworkSpec:
+def network_spec(network: NetworkParams, game: GameParams) -> NetworkSpec:
     """The spec of a network that plays `game`.
 
     Raises:

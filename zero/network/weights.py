@@ -13,7 +13,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from zero.config.params import GomokuParams, GoParams, NetworkParams
+from zero.config.params import GameParams, NetworkParams
 from zero.errors import StorageError
 from zero.network.model import AlphaZeroNetwork, NetworkSpec, network_spec
 from zero.search.streams import stream_of
@@ -32,7 +32,7 @@ GAINS = {"output": OUTPUT_GAIN, "passing": OUTPUT_GAIN, "pool": POOL_GAIN}
 """Scales of the initial weights by layer name; 1 for all other layers."""
 
 
-def new_network(network: NetworkParams, game: GoParams | GomokuParams, seed: int) -> AlphaZeroNetwork:
+def new_network(network: NetworkParams, game: GameParams, seed: int) -> AlphaZeroNetwork:
     """The network of generation 0, in evaluation mode. Its weights depend on the arguments alone.
 
     He's normal initialisation, drawn from a NumPy stream: torch's random numbers differ between instruction sets.

@@ -13,12 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.games.position import Rules
+from zero.games.position import END_LENGTH, END_PASSES, Rules
 from zero.play.lockstep_games import advance
 from zero.play.slots import (
-    END_LENGTH,
     END_NAMES,
-    END_PASSES,
     Batch,
     PlaySettings,
     Records,

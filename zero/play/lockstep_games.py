@@ -10,6 +10,7 @@ import numpy as np
 from zero.games.go import write_ownership
 from zero.games.planes import write_planes
 from zero.games.position import (
+    ENDED,
     GO,
     NUM_MOVES,
     TO_PLAY,
@@ -25,7 +26,6 @@ from zero.kernels import kernel
 from zero.play.moves import (
     draw_edge,
     edge_value,
-    end_reason,
     most_visited,
     resigns,
     write_policy_target,
@@ -295,7 +295,7 @@ def _finish_game(rules: Rules, position: Position, game: int, records: Records) 
     records.margin[game] = margin(rules, position)
     if rules.game == GO:
         write_ownership(rules, position, records.ownership[game])
-    _record_end(position.state[NUM_MOVES], end_reason(rules, position), game, records)
+    _record_end(position.state[NUM_MOVES], position.state[ENDED], game, records)
 
 
 @kernel

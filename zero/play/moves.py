@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from zero.games.position import GO, NUM_PASSES, WINNER, Position, Rules
 from zero.kernels import kernel
-from zero.play.slots import END_FULL, END_LENGTH, END_LINE, END_PASSES
 from zero.search.forced import write_pruned_visits
 from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root
@@ -56,14 +54,6 @@ def edge_value(trees: Trees, tree: int, edge: int) -> np.float32:
 def resigns(move: int, root_value: np.float32, best_value: np.float32, threshold: float) -> bool:
     """True if the values of the root and the best child are below the threshold (paper, Methods, 'Self-play')."""
     return bool(move >= FIRST_RESIGNATION and root_value < threshold and best_value < threshold)
-
-
-@kernel
-def end_reason(rules: Rules, position: Position) -> int:
-    """How a game ended by the rules: an index of `END_NAMES`."""
-    if rules.game == GO:
-        return END_PASSES if position.state[NUM_PASSES] == 2 else END_LENGTH
-    return END_LINE if position.state[WINNER] != 0 else END_FULL
 
 
 @kernel

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zero.config.params import PlayParams, SearchParams
-from zero.games.position import NUM_PLANES, History, Position, Rules, new_history, new_position
+from zero.games.position import NOT_ENDED, NUM_PLANES, History, Position, Rules, new_history, new_position
 from zero.search.cache import EvaluationCache, new_cache
 from zero.search.gumbel import GumbelRoots, new_gumbel_roots
 from zero.search.mcts import Path, new_path
@@ -18,9 +18,10 @@ IDLE = -1
 NO_REQUEST = -1
 """Row of a slot that does not wait for an evaluation."""
 
-END_PASSES, END_LENGTH, END_LINE, END_FULL, END_RESIGNATION = 0, 1, 2, 3, 4
-END_NAMES = ("passes", "length", "line", "full", RESIGNATION)
-"""How a game ended: two passes, the maximum number of moves, k in a row, a full board, resignation."""
+END_RESIGNATION = NOT_ENDED
+"""A game that the rules did not end was resigned."""
+END_NAMES = (RESIGNATION, "passes", "length", "line", "full", "blocked")
+"""How a game ended, in records; the index is `END_RESIGNATION` or the value of `Position.state[ENDED]`."""
 
 
 class PlaySettings(NamedTuple):

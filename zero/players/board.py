@@ -6,9 +6,8 @@ import numpy as np
 
 from zero.errors import MoveError
 from zero.games.legality import why_illegal
-from zero.games.position import BLACK, EMPTY, GO, TO_PLAY, Position, Rules, new_history, new_position, reset
+from zero.games.position import BLACK, EMPTY, ENDED, GO, TO_PLAY, Position, Rules, new_history, new_position, reset
 from zero.games.rules import ended, legal_mask, margin, outcome, play
-from zero.play.moves import end_reason
 from zero.play.slots import END_NAMES
 
 
@@ -16,7 +15,7 @@ class Board:
     """The position after some actions."""
 
     def __init__(self, rules: Rules, actions: Iterable[int] = ()) -> None:
-        """Plays the actions from the empty board.
+        """Plays the actions from the start of the game.
 
         Raises:
           MoveError: one of them is illegal; the message says why.
@@ -66,8 +65,8 @@ class Board:
 
     @property
     def end(self) -> str:
-        """How a game ended that is over by the rules: "passes", "length", "line" or "full"."""
-        return END_NAMES[end_reason(self.rules, self._position)]
+        """How a game ended that is over by the rules, one of `END_NAMES`."""
+        return END_NAMES[self._position.state[ENDED]]
 
     @property
     def stones(self) -> np.ndarray:
@@ -75,7 +74,7 @@ class Board:
         return self._position.board[: self.rules.num_points].copy()
 
     def chains(self) -> list[list[int]]:
-        """Points of each chain of stones, sorted. In Gomoku each stone is its own chain."""
+        """Points of each chain of stones, sorted. In other games than Go each stone is its own chain."""
         chains: dict[int, list[int]] = {}
         for point in np.flatnonzero(self.stones != EMPTY):
             head = self._position.head[point] if self.rules.game == GO else point
@@ -83,7 +82,9 @@ class Board:
         return sorted(chains.values())
 
     def num_captured(self, colour: int) -> int:
-        """Number of stones of a colour that were captured."""
+        """Number of stones of a colour that were captured; 0 in other games than Go."""
+        if self.rules.game != GO:
+            return 0
         first = 0 if colour == BLACK else 1
         played = sum(action < self.rules.num_points for action in self.actions[first::2])
         return played - int((self.stones == colour).sum())
@@ -97,7 +98,7 @@ class Board:
         return int(outcome(self.rules, self._position))
 
     def _replay(self, actions: tuple[int, ...]) -> None:
-        """Plays legal actions from the empty board."""
+        """Plays legal actions from the start of the game."""
         reset(self.rules, self._position, self.history)
         for action in actions:
             play(self.rules, self._position, self.history, action)

@@ -8,7 +8,8 @@ Each move of a random game is drawn uniformly. In Gomoku it is drawn from the em
 ends the game. In Go it is drawn from the legal points (positional superko included) that are not an eye of the player's
 own colour; without such a point the player passes. An eye is an empty point whose neighbours all have that colour. At
 most one of its diagonal points may hold an enemy stone, and none at the edge. Without that rule no group would survive.
-Two passes or the rules' limit of 2 * rows * columns moves end the game, and the areas are scored as they are.
+Two passes or the rules' limit of 2 * rows * columns moves end the game, and the areas are scored as they are. In other
+games it is drawn from the legal actions.
 Slow twin of search and random games: tests/oracle/rollout.py.
 """
 
@@ -22,12 +23,13 @@ import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 
 from zero.errors import ParamsError
-from zero.games.go import is_legal_point, play
+from zero.games.go import is_legal_point
 from zero.games.gomoku import makes_line
 from zero.games.position import (
     EMPTY,
     ENDED,
     GO,
+    GOMOKU,
     NUM_MOVES,
     TO_PLAY,
     WALL,
@@ -37,7 +39,7 @@ from zero.games.position import (
     load,
     new_position,
 )
-from zero.games.rules import outcome
+from zero.games.rules import legal_mask, outcome, play
 from zero.kernels import inline_kernel, kernel
 from zero.play.moves import most_visited
 from zero.players.board import Board
@@ -95,7 +97,7 @@ def search(
         if trees.num_edges[0, leaf] > 0:  # a finished game has no edges and its value already
             colour = position.state[TO_PLAY]
             # the outcome is Black's; the tree stores values for the colour to move
-            value = np.float32(play_out(rules, position, history, space.empty, stream) * colour)
+            value = np.float32(play_out(rules, position, history, space, stream) * colour)
             set_prior(trees, 0, leaf, space.prior, value, no_symmetry)
         backup(trees, 0, trees.node_value[0, leaf], path, 0)
     return int(trees.action[0, 0, most_visited(trees, 0)])
@@ -167,17 +169,32 @@ class RolloutPlayer:
 
 
 @kernel
-def play_out(rules: Rules, position: Position, history: History, empty: np.ndarray, stream: np.ndarray) -> int:
-    """Plays random moves to the end. Writes into `position`, `history` (beyond the position), `empty` and `stream`.
+def play_out(rules: Rules, position: Position, history: History, space: Workspace, stream: np.ndarray) -> int:
+    """Plays random moves to the end. Writes into `position`, `history` (beyond the position), `space` and `stream`.
 
     Returns the outcome for Black: +1, 0 or -1. The game has not ended. In Gomoku only the board of `position` is
-    written. `empty` ([W] uint64) is scratch.
+    written. `space.empty` and `space.mask` are scratch.
     """
-    if rules.game == GO:
-        while not position.state[ENDED]:
-            play(rules, position, history, random_go_move(rules, position, history, empty, stream))
-        return outcome(rules, position)
-    return play_out_gomoku(rules, position, stream)
+    if rules.game == GOMOKU:
+        return play_out_gomoku(rules, position, stream)
+    while not position.state[ENDED]:
+        if rules.game == GO:
+            action = random_go_move(rules, position, history, space.empty, stream)
+        else:
+            action = random_action(rules, position, history, space.mask, stream)
+        play(rules, position, history, action)
+    return outcome(rules, position)
+
+
+@kernel
+def random_action(rules: Rules, position: Position, history: History, mask: np.ndarray, stream: np.ndarray) -> int:
+    """A random legal action. Writes into `mask` and `stream`."""
+    left = next_below(stream, legal_mask(rules, position, history, mask))
+    action = 0
+    while left > 0 or not mask[action]:
+        left -= mask[action]
+        action += 1
+    return action
 
 
 @kernel

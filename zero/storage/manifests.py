@@ -267,7 +267,7 @@ class GameRecord(NamedTuple):
     ownership: "np.ndarray"  # [S*S] int8 at the end, +1, 0, -1 for Black; [0] if not played out or without area
     outcome: int  # +1, 0, -1 for Black
     margin: float  # Black's area less White's less komi; 0 for games without a score and resigned games
-    end: str  # how it ended: "passes", "line", "full", "length", "resignation"
+    end: str  # how it ended, one of zero.play.slots.END_NAMES
     never_resigns: bool  # True for a calibration game, which is played to its end regardless of the values
     game: int  # number of the game in its generation
     black: str  # SHA-256 of the weights that played Black

@@ -242,7 +242,7 @@ def test_the_first_illegal_move_is_that_of_the_legal_mask(seed, allow_suicide):
             game.play(actions[-1])
         legal = set() if game.ended else game.legal_actions()
         moves = np.array(actions, np.int16)
-        buffers = new_position(rules), new_history(rules)
+        buffers = new_position(rules), new_history(rules), np.zeros(rules.num_actions, np.bool_)
         assert first_illegal_move(rules, *buffers, moves) == NO_MOVE
         for action in range(rules.num_actions):
             found = first_illegal_move(rules, *buffers, np.append(moves, np.int16(action)))

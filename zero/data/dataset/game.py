@@ -16,7 +16,6 @@ from zero.data.dataset.sources import BROKEN
 from zero.data.dataset.texts import decodings, has_another_header
 from zero.data.sgf import (
     DEFAULT_SIZE,
-    GAME_NUMBERS,
     LETTERS,
     OLD_PASS,
     SETUP_PROPERTIES,
@@ -28,6 +27,7 @@ from zero.data.sgf import (
 from zero.errors import ZeroError
 from zero.games.legality import NO_MOVE, first_illegal_move, why_illegal
 from zero.games.position import ENDED, GO, Rules, new_history, new_position
+from zero.games.rules import TRAITS
 
 OTHER_GAME, OTHER_SIZE = "another game", "another board size"
 HANDICAP, SETUP, OUT_OF_TURN, ILLEGAL = "handicap", "set-up stones", "out of turn", "illegal move"
@@ -67,6 +67,7 @@ class GameReader:
     def __init__(self, rules: Rules, options: ImportOptions) -> None:
         self._rules, self._options = rules, options
         self._position, self._history = new_position(rules), new_history(rules)
+        self._mask = np.zeros(rules.num_actions, np.bool_)
         self._min_rating = parse_rating(options.min_rating) if options.min_rating is not None else None
         names = ["", OLD_PASS, *(column + row for column in LETTERS for row in LETTERS)]
         actions = {name: point_to_action(rules.game, rules.rows, rules.columns, name) for name in names}
@@ -115,7 +116,7 @@ class GameReader:
 
     def _check_board(self, header: Header) -> None:
         """Rejects other games, other boards and handicap."""
-        number, expected = header.values.get("GM", "1").strip() or "1", GAME_NUMBERS[self._rules.game]
+        number, expected = header.values.get("GM", "1").strip() or "1", TRAITS[self._rules.game].sgf_number
         if number != str(expected):
             raise _RejectedError(OTHER_GAME, f"GM[{number[:MAX_TEXT]}] is another game, expected GM[{expected}]")
         size = header.values.get("SZ", DEFAULT_SIZE).strip()
@@ -188,7 +189,7 @@ class GameReader:
         """The moves up to the end of the game, [T] int16; passes after it are dropped."""
         rules = self._rules
         moves = np.array(actions, np.int16)
-        bad = first_illegal_move(rules, self._position, self._history, moves)
+        bad = first_illegal_move(rules, self._position, self._history, self._mask, moves)
         if bad == NO_MOVE:
             return moves
         if not self._position.state[ENDED]:

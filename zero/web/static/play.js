@@ -304,7 +304,7 @@ class GamePage {
   }
 
   showSeats() {
-    const { players, captures, to_play: toPlay, over, game, area } = this.state;
+    const { players, captures, stones, to_play: toPlay, over, game, area } = this.state;
     const seat = (colour) =>
       el(
         "div",
@@ -313,6 +313,7 @@ class GamePage {
         el("span", { class: "sr-only" }, `${NAMES[colour]}: `),
         el("span", { class: "name" }, players[COLOURS[colour]].title),
         game.name === "go" ? el("span", { class: "muted num" }, `${captures[COLOURS[colour]]} captured`) : null,
+        game.name === "othello" ? el("span", { class: "muted num" }, `${stones.filter((stone) => stone === colour).length} discs`) : null,
       );
     const terms = game.name === "go" ? [el("p", { class: "muted" }, `Komi ${game.komi}. Area now: ${area}.`)] : [];
     this.parts.seats.replaceChildren(seat(1), seat(-1), ...terms);
