@@ -35,8 +35,9 @@ function openGames(games) {
   return el("section", { class: "card" }, el("h2", {}, "Open games"), el("ul", { class: "plain" }, games.map(card)));
 }
 
-function field(text, input) {
-  return el("label", { class: "field" }, el("span", {}, text), input);
+function field(text, input, ...others) {
+  input.id = `field-${input.name}`;
+  return el("div", { class: "field" }, el("label", { for: input.id }, text), others.length ? el("div", { class: "pair" }, input, others) : input);
 }
 
 function playerOptions(players, first) {
@@ -54,7 +55,7 @@ function form(root, boards) {
   const [black, white, analysis] = ["black", "white", "analysis"].map((name) => el("select", { name }));
   const komi = el("input", { name: "komi", type: "number", step: 0.5, min: -400, max: 400 });
   const komiField = field("Komi", komi);
-  const limit = el("select", { name: "limit" }, el("option", { value: "simulations" }, "simulations"), el("option", { value: "seconds" }, "seconds"));
+  const limit = el("select", { name: "limit", "aria-label": "Unit" }, el("option", { value: "simulations" }, "simulations"), el("option", { value: "seconds" }, "seconds"));
   const amount = el("input", { name: "amount", type: "number", min: 0, max: 20000, step: "any", value: 400, required: true });
   const start = el("button", { class: "primary", type: "submit" }, "Start");
   const chosen = () => boards.find(({ id }) => id === board.value);
@@ -112,7 +113,7 @@ function form(root, boards) {
     { onsubmit: submit },
     el("div", { class: "row" }, field("Game", board), komiField),
     el("div", { class: "row seats" }, field("● Black", black), el("button", { type: "button", onclick: swap }, "⇄ Swap"), field("○ White", white)),
-    el("div", { class: "row" }, field("A network’s move takes", el("span", { class: "pair" }, amount, limit)), field("Analysis while you think", analysis)),
+    el("div", { class: "row" }, field("A network’s move takes", amount, limit), field("Analysis while you think", analysis)),
     start,
   );
 }
@@ -180,10 +181,9 @@ class GamePage {
   }
 
   async command(name, body = {}) {
+    this.parts.message.replaceChildren();
     try {
-      const answer = await api(`${this.path}/${name}`, { method: "POST", body });
-      this.parts.message.replaceChildren();
-      return answer;
+      return await api(`${this.path}/${name}`, { method: "POST", body });
     } catch (error) {
       this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, error.message));
       return null;
@@ -267,7 +267,7 @@ class GamePage {
     this.parts.status.replaceChildren(this.statusText());
     this.parts.status.classList.toggle("busy", Boolean(state.thinking) && state.thinking !== "analysis");
     if (state.error) this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, state.error, this.replacement()));
-    else if (before?.error) this.parts.message.replaceChildren();
+    else if (before && isNew) this.parts.message.replaceChildren();
     const { parts } = this;
     parts.pass.disabled = !this.canPlay || !state.legal.includes(game.pass_action);
     parts.undo.disabled = !moves.length;
