@@ -16,10 +16,12 @@ watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
-.PHONY: help setup generation campaign up down status bench drill faults test rules bounds check format clean
+.PHONY: help setup generation campaign up down status bench drill faults test rules bounds check docs docs-build format clean
 
-help: ## show this list
+help: ## show where the project stands, and this list
 	@echo 'Trains AlphaGo Zero players. Every generation can be rebuilt bit for bit and audited.'
+	@echo
+	@if [ -e .venv/zero-stamp ]; then $(python) -m zero; else echo 'Nothing is installed yet. First: make generation'; fi
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
@@ -36,13 +38,13 @@ generation: up ## make one generation of LINEAGE: play, train, gate, record (cre
 	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
 	@echo 'Watching the run. Ctrl-C stops watching; `make down` cancels the run.'
 	@$(watch) zero-generation --param 'lineage="$(LINEAGE)"' --watch | $(story)
-	@$(run) zero status $(LINEAGE)
+	@echo; $(run) zero status --last $(LINEAGE)
 
 campaign: up ## make N generations of LINEAGE in a row
 	@[ -d .zero/workspaces/$(LINEAGE) ] || $(run) zero new $(LINEAGE) $(if $(PRESET),--preset $(PRESET))
 	@echo 'Watching the run. Ctrl-C stops watching; `make down` cancels the run.'
 	@$(watch) zero-campaign --param 'lineage="$(LINEAGE)"' --param num_generations=$(N) --watch | $(story)
-	@$(run) zero status $(LINEAGE)
+	@echo; $(run) zero status --last $(LINEAGE)
 
 status: setup ## show the servers and the state of each lineage
 	@$(local) status; true
@@ -74,6 +76,12 @@ check: setup ## check style, format, types and import layers
 	$(python) -m ruff format --check
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-logo
+
+docs: setup ## show the documentation at http://127.0.0.1:8000; ARGS="--dev-addr 127.0.0.1:8001" for another port
+	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs serve $(ARGS)
+
+docs-build: setup ## write the documentation to site/, as a folder of files for any web server
+	@NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build $(ARGS)
 
 format: setup ## fix style and format
 	$(python) -m ruff check --fix

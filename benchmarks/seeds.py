@@ -34,6 +34,7 @@ from zero.network.profile import resolve_here, this_machine
 from zero.players.gtp_process import program_path
 from zero.players.spec import SEARCH_OPTIONS, parse_player
 from zero.processes import supervised
+from zero.progress import progress_of
 from zero.record.ledger import generation_tag, lineages
 from zero.storage.files import locked, write_atomic
 from zero.storage.layout import workspace_dir
@@ -327,9 +328,22 @@ def run_seeds(folder: Path, wanted: Setup, seeds: Sequence[int], limits: Limits)
             typer.echo(f"note: this experiment runs commit {setup.commit[:12]}, not {wanted.commit[:12]}", err=True)
         make_clone(folder, setup.commit)
         typer.echo(f"output of the commands: {folder / LOGS_DIR}", err=True)
-        for seed in seeds:
-            SeedRun(folder, setup, seed, typer.echo).run(limits)
-            write_report(folder, setup, files.read_records(folder))
+        with progress_of("seeds", "generations") as progress:
+
+            def report() -> None:
+                records = [files.read_record(folder, seed) for seed in seeds]
+                running = [each.newest for each in records if each.status == "running"]
+                done = sum(each.newest for each in records)
+                progress(done, done + sum(max(limits.generations - newest, 0) for newest in running))
+
+            def say(line: str) -> None:
+                typer.echo(line)
+                report()
+
+            report()
+            for seed in seeds:
+                SeedRun(folder, setup, seed, say).run(limits)
+                write_report(folder, setup, files.read_records(folder))
 
 
 def new_setup(preset: str, change: str, strength: Strength) -> Setup:

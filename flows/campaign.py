@@ -13,7 +13,12 @@ from zero.record.ledger import find_workspace
 from zero.storage.manifests import PromotionDecision
 
 
-@flow(name="zero-campaign", flow_run_name="{lineage}", persist_result=True, result_serializer="json")
+@flow(
+    name="zero-campaign",
+    flow_run_name="{lineage}: {num_generations} generations",
+    persist_result=True,
+    result_serializer="json",
+)
 def campaign(
     lineage: str = "go9", num_generations: Annotated[int, Field(ge=1)] = 3, executor: ExecutorKind | None = None
 ) -> list[PromotionDecision]:

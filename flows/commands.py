@@ -78,11 +78,19 @@ def run_dvc_stage(
     workspace: Path,
     stage: str,
     listen: Listener,
-    progress: Callable[[int, int], None],
+    progress: Callable[[str, int, int], None],
     with_earlier: bool = False,
     env: Mapping[str, str] | None = None,
 ) -> None:
     """Brings one stage of the workspace's graph up to date; `with_earlier`: and the stages before it.
+
+    Args:
+      workspace: the workspace.
+      stage: name of the stage.
+      listen: called with each line of the output that reports something.
+      progress: called with the name of the stage that runs, what is done, and the total.
+      with_earlier: run the earlier stages too, if they are not up to date.
+      env: environment variables in addition to those of this process.
 
     Raises:
       LineageError: the stage failed; with its message.
@@ -92,7 +100,7 @@ def run_dvc_stage(
     def sort(line: str) -> None:
         if line.startswith("{"):
             event = json.loads(line)
-            progress(event["done"], event["total"])
+            progress(event["stage"], event["done"], event["total"])
         elif not line.expandtabs(4).startswith(NOISE):
             listen(line)
 

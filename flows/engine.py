@@ -19,7 +19,8 @@ from distributed.comm.core import CommClosedError
 from distributed.core import rpc
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
-from prefect import Task, get_run_logger
+from prefect import State, Task, get_run_logger
+from prefect.client.schemas.objects import TaskRunResult
 from prefect_dask import DaskTaskRunner
 from prefect_dask.task_runners import PrefectDaskFuture
 
@@ -83,18 +84,29 @@ class Engine:
         parameters: Sequence[dict[str, Any]],
         priority: int,
         resources: Sequence[dict[str, int]],
+        after: State[Any] | None = None,
     ) -> list[PrefectDaskFuture[ResultT]]:
         """Submits one task per parameters; a cluster elsewhere runs it on a worker that has its resources.
+
+        Args:
+          task: the task; if `after` is given, it must have a parameter `spec`.
+          parameters: of each run.
+          priority: on the scheduler.
+          resources: that each run needs.
+          after: the finished task whose data they read, for Prefect's graph.
 
         Raises:
           ServerError: the scheduler does not answer.
         """
         runner = self._runner or self._connect()
+        # Not `wait_for`: the worker would read the result of that task, which is on the machine of the flow.
+        upstream = after.state_details.task_run_id if after else None
+        inputs = {"spec": {TaskRunResult(id=upstream)}} if upstream else {}
         runs = []
         for given, needed in zip(parameters, resources, strict=True):
             # Local workers play with the code of the workspace, so the code that they announce does not matter.
             with dask.annotate(priority=priority, **({} if self.is_local else {"resources": needed})):
-                runs.append(runner.submit(task, given))
+                runs.append(runner.submit(task, given, dependencies=inputs))
         return runs
 
     def wait(self, runs: Runs, report: Report = lambda _: None) -> list[Any]:

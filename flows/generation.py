@@ -2,14 +2,15 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeVar
 
 from prefect import State, flow, get_run_logger
 from prefect.runtime import flow_run
 
 from flows.engine import Engine
-from flows.reports import report_generation, summary
+from flows.reports import Progress, report_generation, summary, tag_run
 from flows.tasks import (
+    Finished,
     Turn,
     evaluate,
     plan,
@@ -23,13 +24,16 @@ from flows.tasks import (
 from zero.config.params import ExecutorKind, Params, load_params
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.errors import ZeroError
-from zero.lineage.workspace import writer_lock
+from zero.lineage.workspace import current_generation, writer_lock
 from zero.network.health import recorded_health
+from zero.record.costs import read_note
 from zero.record.ledger import find_workspace, generation_tag, read_ledger
 from zero.storage.files import read_manifest
 from zero.storage.layout import GATING_METRICS, TRAINING_METRICS
 from zero.storage.manifests import PromotionDecision
 from zero.storage.store import open_store
+
+ResultT = TypeVar("ResultT")
 
 
 def run_name() -> str:
@@ -45,34 +49,42 @@ def run_name() -> str:
 def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> PromotionDecision:
     """One turn of the loop: play, learn, and let the better player stay; `executor` instead of that of params.yaml."""
     workspace = find_workspace(home_dir(), lineage)
-    with writer_lock(workspace), open_store(workspace) as store:
-        turn = prepare(workspace, lineage, store.url)
+    with writer_lock(workspace), open_store(workspace) as store, Progress(lineage, get_run_logger().info) as progress:
+        tag_run(lineage)
+        prepared = finished(prepare(workspace, lineage, store.url, return_state=True))
+        turn = Turn(workspace, lineage, current_generation(workspace).number, store.url)
         params = load_params(workspace)
         with open_engine(params, executor) as engine:
-            shards = play_missing_shards(turn, "selfplay", engine)
-            selfplay = stage(turn, "selfplay", after=shards)
-            with playing_ahead(turn, params, engine):
-                replay = stage(turn, "replay", after=[selfplay])
-                trained = [] if engine.is_local else train_on_worker(turn, params, engine)
-                training = stage(turn, "training", "steps", after=[replay, *trained])
+            games = play_missing_shards(turn, "selfplay", engine, progress, after=(prepared,))
+            selfplay = stage(turn, "selfplay", progress, after=games)
+            with playing_ahead(turn, params, engine, after=(selfplay,)):
+                replay = stage(turn, "replay", progress, after=(selfplay,))
+                trained = (replay,) if engine.is_local else train_on_worker(turn, params, engine, progress, replay)
+                training = stage(turn, "training", progress, after=trained)
                 warn_of_health(turn)
-                matches = play_missing_shards(turn, "gating", engine)
-                gating = stage(turn, "gating", after=[training, *matches])
-                verification = stage(turn, "verification", "games", after=[gating])
+                match = play_missing_shards(turn, "gating", engine, progress, after=(training,))
+                gating = stage(turn, "gating", progress, after=match)
+                verification = stage(turn, "verification", progress, after=(gating,))
         decision = read_manifest(workspace, PromotionDecision, GATING_METRICS)
-        recorded = registry(turn, wait_for=[verification])
-    report_generation(decision, recorded)
+        registered = finished(registry(turn, progress, wait_for=(verification,), return_state=True))
+    recorded = registered.result()
+    report_generation(decision, recorded, read_note(workspace, lineage, recorded.tag))
+    tag_run(lineage, "promoted" if decision.promoted else "refused")
     for line in summary(decision, recorded):
         get_run_logger().info(line)
     for line in recorded.warnings:
         get_run_logger().warning(line)
-    evaluate(home_dir(), lineage)
+    evaluate(home_dir(), lineage, wait_for=(registered,))
     return decision
 
 
-def stage(turn: Turn, name: str, unit: str = "", after: list[Any] = []) -> State[str]:  # noqa: B006 - not changed
+def stage(turn: Turn, name: str, progress: Progress, after: Finished) -> State[None]:
     """Runs a stage after the tasks whose data it reads, as Prefect's graph shows; raises what the stage raises."""
-    state = run_stage(turn, name, unit, wait_for=after, return_state=True)
+    return finished(run_stage(turn, name, progress, wait_for=after, return_state=True))
+
+
+def finished(state: State[ResultT]) -> State[ResultT]:
+    """The state of a task, for which a later task can wait; raises what the task raised."""
     state.result()
     return state
 
@@ -84,13 +96,13 @@ def open_engine(params: Params, executor: ExecutorKind | None) -> Engine:
 
 
 @contextlib.contextmanager
-def playing_ahead(turn: Turn, params: Params, engine: Engine) -> Iterator[None]:
+def playing_ahead(turn: Turn, params: Params, engine: Engine, after: Finished) -> Iterator[None]:
     """Plays the next generation's games meanwhile, if `selfplay.overlap` is set; the next one plays what is missing."""
     if not params.selfplay.overlap:
         yield
         return
     # With the lowest priority (`flows.engine.PRIORITIES`), so that this generation's work goes first.
-    runs = submit_shards(turn, "selfplay-ahead", plan(turn, "selfplay-ahead"), engine)
+    runs = submit_shards(turn, "selfplay-ahead", plan(turn, "selfplay-ahead", wait_for=after), engine)
     try:
         yield
     except BaseException:

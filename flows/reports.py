@@ -1,26 +1,37 @@
-"""What a person sees in Prefect beside the log: progress bars, the table of the match, the decision, links."""
+"""What a person sees in Prefect beside the log: two artifacts per generation, its progress and its report; tags."""
 
+import json
 import time
-from collections.abc import Callable
-from threading import Lock
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import RLock
 from typing import cast
 from uuid import UUID
 
-from prefect.artifacts import (
-    create_link_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.runtime import flow_run
 
-from zero.storage.manifests import Colours, Manifest, PromotionDecision
+from zero.config.settings import home_dir
+from zero.lineage.status import servers
+from zero.record.costs import GenerationCosts
+from zero.storage.manifests import Colours, Manifest, MatchResult, PromotionDecision
 
+UNITS = {
+    "selfplay": "games",
+    "replay": "",
+    "training": "steps",
+    "gating": "games",
+    "verification": "games",
+    "registry": "",
+}
+"""The stages in the order of the loop, and what each counts."""
 UPDATE_SECONDS = 5.0
-"""Least time between two updates of a progress bar: each is a request of 20 ms."""
+"""Minimum time between two updates of the progress: each is a request of 20 ms."""
 SAY_SECONDS = 15.0
-"""Least time between two lines about it in the log."""
+"""Minimum time between two lines about it in the log."""
 
 
 class Recorded(Manifest):
@@ -36,72 +47,134 @@ class Recorded(Manifest):
     """What is wrong with the generation, one sentence each; always empty for code that has no health checks."""
 
 
-class ProgressBar:
-    """A progress artifact over several parts, to be called from any thread; Prefect's trouble with it stops nothing."""
+class Progress:
+    """A table artifact with a row per stage of a generation. Can be called from any thread.
 
-    def __init__(self, lineage: str, stage: str, unit: str, total: int, say: Callable[[str], None]) -> None:
-        """A bar for a stage.
+    An error of Prefect's server only costs an update: it is logged.
+    """
+
+    def __init__(self, lineage: str, say: Callable[[str], None]) -> None:
+        """Publishes the table.
 
         Args:
-          lineage: names the artifact, with the stage.
-          stage: the stage.
-          unit: what is counted, such as "games".
-          total: how many there are.
-          say: where a line goes now and then.
+          lineage: name of the lineage, which names the artifact.
+          say: called with a line for the log now and then.
         """
-        self._what = f"{stage}: {{done}} of {total} {unit}"
-        self._total = total
+        self._key = f"{lineage}-progress"
         self._say = say
-        self._done: dict[str, int] = {}
-        self._lock = Lock()
+        self._stages = {stage: _Stage() for stage in UNITS}
+        self._lock = RLock()
         self._updated = self._said = time.monotonic()
-        self._key = f"{lineage}-{stage}-progress"
         self._artifact: UUID | None = None
-        self._publish(0)
+        self._publish("waiting")
 
-    def show(self, part: str, done: int) -> None:
-        """Notes how far a part is; a part that begins again counts from there."""
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # also for a stage whose shards failed before it ran
+            for name, stage in self._stages.items():
+                if stage.state == "running":
+                    self._end(name, "failed")
+
+    @contextmanager
+    def running(self, name: str) -> Iterator[None]:
+        """Marks a stage as running and then as done. If an exception leaves the context, `__exit__` marks it failed."""
         with self._lock:
-            if self._done.get(part) == done:
+            self._stages[name].start()
+            self._publish(f"{name} runs")
+        yield
+        self._end(name, "done")
+
+    def begin(self, name: str, total: int) -> None:
+        """Notes that a stage has `total` units of work, of which none is done."""
+        with self._lock:
+            stage = self._stages[name]
+            stage.start()
+            stage.done, stage.total = {}, total
+            self._publish(f"{name}: {stage.text(name)}")
+
+    def show(self, name: str, part: str, done: int) -> None:
+        """Notes how much of a part of a stage is done; a part that starts again counts from there."""
+        with self._lock:
+            stage = self._stages[name]
+            if stage.done.get(part) == done:
                 return
-            self._done[part] = done
-            so_far = sum(self._done.values())
-            now = time.monotonic()
-            if so_far < self._total and now - self._updated < UPDATE_SECONDS:
+            stage.done[part] = done
+            is_complete, now = sum(stage.done.values()) >= stage.total, time.monotonic()
+            if not is_complete and now - self._updated < UPDATE_SECONDS:
                 return
             self._updated = now
-            if so_far == self._total or now - self._said >= SAY_SECONDS:
+            line = f"{name}: {stage.text(name)}"
+            if is_complete or now - self._said >= SAY_SECONDS:
                 self._said = now
-                self._say(self._what.format(done=so_far))
-            self._publish(so_far)
+                self._say(line)
+            self._publish(line)
 
-    def _publish(self, done: int) -> None:
-        percent, text = 100.0 * done / self._total, self._what.format(done=done)
+    def _end(self, name: str, state: str) -> None:
+        with self._lock:
+            self._stages[name].state, self._stages[name].ended = state, time.monotonic()
+            self._publish(f"{name} {state}")
+
+    def _publish(self, description: str) -> None:
+        rows = [stage.row(number, name) for number, (name, stage) in enumerate(self._stages.items(), 1)]
         try:
-            if self._artifact:
-                update_progress_artifact(self._artifact, progress=percent, description=text)
-            else:
-                made = create_progress_artifact(progress=percent, key=self._key, description=text)
+            if self._artifact is None:
+                made = create_table_artifact(table=rows, key=self._key, description=description)
                 self._artifact = cast(UUID, made)
-        except Exception as error:  # whatever the server's trouble is, a bar is no reason to lose a game
-            self._say(f"the progress bar was not updated: {error}")
+            else:
+                changed = ArtifactUpdate(data=json.dumps(rows), description=description)
+                get_client(sync_client=True).update_artifact(self._artifact, changed)
+        except Exception as error:  # no error of the server is a reason to lose a game
+            self._say(f"the table of the progress was not updated: {error}")
 
 
-def report_generation(decision: PromotionDecision, recorded: Recorded) -> None:
-    """Publishes the match, the decision, and the link to the MLflow run."""
-    create_table_artifact(
-        table=match_table(decision), key=f"{decision.lineage}-match", description=f"The match of {recorded.tag}"
-    )
+class _Stage:
+    """Progress of one stage."""
+
+    def __init__(self) -> None:
+        self.state = "waiting"
+        self.total = 0
+        self.done: dict[str, int] = {}
+        self.began = self.ended = 0.0
+
+    def start(self) -> None:
+        """Marks the stage as running; its time counts from the first call."""
+        if self.state == "waiting":
+            self.began = time.monotonic()
+        self.state = "running"
+
+    def text(self, name: str) -> str:
+        """What is done, such as `12 of 24 games`."""
+        return f"{sum(self.done.values())} of {self.total} {UNITS[name]}" if self.total else ""
+
+    def row(self, number: int, name: str) -> dict[str, str]:
+        """The row of the table."""
+        percent = f"{sum(self.done.values()) / self.total:.0%}" if self.total else ""
+        ended = time.monotonic() if self.state == "running" else self.ended
+        spent = "" if self.state == "waiting" else str(timedelta(seconds=round(ended - self.began)))
+        return {
+            "stage": f"{number} {name}",
+            "state": self.state,
+            "done": self.text(name),
+            "percent": percent,
+            "time": spent,
+        }
+
+
+def tag_run(*tags: str) -> None:
+    """Replaces the tags of the flow run, by which Prefect's pages filter."""
+    get_client(sync_client=True).update_flow_run(UUID(flow_run.id), tags=tags)
+
+
+def report_generation(decision: PromotionDecision, recorded: Recorded, costs: GenerationCosts | None) -> None:
+    """Publishes the report of a generation as a page."""
     warnings = f"; {len(recorded.warnings)} warnings" if recorded.warnings else ""
     create_markdown_artifact(
-        markdown=decision_text(decision, recorded),
-        key=f"{decision.lineage}-decision",
+        markdown=report_text(decision, recorded, costs),
+        key=f"{decision.lineage}-report",
         description=headline(decision) + warnings,
     )
-    if recorded.mlflow_url:
-        create_link_artifact(
-            link=recorded.mlflow_url, link_text=f"MLflow run of {recorded.tag}", key=f"{decision.lineage}-mlflow"
-        )
 
 
 def summary(decision: PromotionDecision, recorded: Recorded) -> list[str]:
@@ -121,24 +194,15 @@ def summary(decision: PromotionDecision, recorded: Recorded) -> list[str]:
     ]
 
 
-def match_table(decision: PromotionDecision) -> list[dict[str, str | int]]:
-    """Rows of the match as the challenger sees it, by colour and in all."""
-    match = decision.match
-    rows = {"Black": match.as_black, "White": match.as_white}
-    table = [_row(f"challenger as {colour}", games) for colour, games in rows.items()]
-    return [*table, _row("all", Colours(wins=match.wins, losses=match.losses, draws=match.draws))]
-
-
 def headline(decision: PromotionDecision) -> str:
     """The decision in half a line."""
     return f"challenger {'promoted' if decision.promoted else 'refused'} with a score of {decision.match.score:.1%}"
 
 
-def decision_text(decision: PromotionDecision, recorded: Recorded) -> str:
-    """The decision as a page."""
+def report_text(decision: PromotionDecision, recorded: Recorded, costs: GenerationCosts | None) -> str:
+    """The report: decision, warnings, match, costs, links."""
     match = decision.match
     verdict = "becomes the champion" if decision.promoted else "is refused; the champion stays"
-    page = recorded.mlflow_url
     warnings = "".join(f"\n> **Warning:** {line}\n" for line in recorded.warnings)
     return f"""# {recorded.tag}: {headline(decision)}
 
@@ -148,22 +212,47 @@ The challenger `{decision.challenger[:12]}` {verdict}.
 |---|---|
 | score | **{match.score:.1%}**, 95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%} |
 | needed | {decision.threshold:.0%} |
-| games | {match.wins} won, {match.losses} lost, {match.draws} drawn |
 | unique games | {match.unique_games} |
 | mean length | {match.mean_length:.1f} moves |
 | champion it met | `{decision.champion[:12]}` |
 | tag | `{recorded.tag}`, commit `{recorded.commit[:12]}` |
-| MLflow | {f"[run]({page})" if page else f"not written; `zero track {recorded.lineage}` catches up"} |
 
-The next generation: `make generation LINEAGE={recorded.lineage}`.
-"""
+## Match
+
+{match_text(match)}
+{costs_text(costs) if costs else ""}
+## Links
+
+{"".join(f"- {line}" + chr(10) for line in links(recorded))}"""
 
 
-def _row(side: str, games: Colours) -> dict[str, str | int]:
-    return {
-        "side": side,
-        "games": games.wins + games.losses + games.draws,
-        "wins": games.wins,
-        "losses": games.losses,
-        "draws": games.draws,
-    }
+def links(recorded: Recorded) -> list[str]:
+    """Where to look next, one line of Markdown each."""
+    page, web = recorded.mlflow_url, servers(home_dir()).get("web")
+    report = f"{web}/#/lineages/{recorded.lineage}/{recorded.generation}"
+    return [
+        f"[report]({report})" if web else f"report: `zero report {recorded.tag}` writes it",
+        f"[MLflow run]({page})" if page else f"MLflow: not written; `zero track {recorded.lineage}` writes it",
+        f"play against it: `zero play {recorded.tag}`",
+        f"the next generation: `make generation LINEAGE={recorded.lineage}`",
+    ]
+
+
+def match_text(match: MatchResult) -> str:
+    """The match from the challenger's side, by colour and in total, as a table."""
+    total = Colours(wins=match.wins, losses=match.losses, draws=match.draws)
+    rows = {"Black": match.as_black, "White": match.as_white, "both": total}
+    lines = ["| challenger as | games | won | lost | drawn |", "|---|---|---|---|---|"]
+    for side, games in rows.items():
+        counts = (games.wins, games.losses, games.draws)
+        lines.append(f"| {side} | {sum(counts)} | {' | '.join(map(str, counts))} |")
+    return "\n".join(lines) + "\n"
+
+
+def costs_text(costs: GenerationCosts) -> str:
+    """What the generation cost, by stage, as a section with a table."""
+    lines = ["## Costs\n", "| stage | wall | CPU | games | evaluations |", "|---|---|---|---|---|"]
+    for name, stage in (*costs.stages.items(), ("total", costs.total())):
+        wall, cpu = (timedelta(seconds=round(seconds)) for seconds in (stage.seconds, stage.cpu_seconds))
+        lines.append(f"| {name} | {wall} | {cpu} | {stage.games:,} | {stage.evaluations:,} |")
+    return "\n".join(lines) + "\n"

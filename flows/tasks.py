@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prefect import get_run_logger, task
+from prefect import State, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
+from prefect_dask.task_runners import PrefectDaskFuture
 from pydantic import ValidationError
 
 from flows.commands import Event, run_dvc_stage, run_zero
 from flows.engine import PRIORITIES, Engine, LostError, Runs
-from flows.reports import ProgressBar, Recorded
+from flows.reports import Progress, Recorded
 from flows.workers import code_resource, play_shard, train, was_killed
 from zero.config.params import Params
 from zero.data.quarantine import has_missing_shards
@@ -24,14 +25,19 @@ from zero.errors import LineageError, WorkerError
 from zero.stages import replay
 from zero.stages.spec import ShardReceipt, ShardSpec
 from zero.storage.layout import GAMES_DIR
-from zero.storage.manifests import GenerationId
 
+Finished = tuple[State[Any] | PrefectDaskFuture[Any], ...]
+"""Tasks that a later one waits for. A tuple: Prefect remembers results by address, and would take a new list at the
+address of an old result for that result."""
 MAX_ROUNDS = 20
 """Number of times that missing work is submitted after the cluster lost it."""
 
 
 class Turn(NamedTuple):
-    """One generation of one lineage, and where it is made."""
+    """One generation of one lineage, and where it is made.
+
+    It is not the result of a task: Prefect would draw an edge from that task to each task that gets it.
+    """
 
     workspace: Path
     lineage: str
@@ -45,11 +51,9 @@ class Turn(NamedTuple):
 
 
 @task(task_run_name="prepare", cache_policy=NO_CACHE)
-def prepare(workspace: Path, lineage: str, store_url: str) -> Turn:
+def prepare(workspace: Path, lineage: str, store_url: str) -> None:
     """Checks the workspace and sets it up for its next generation."""
-    answer = run_zero(workspace, "prepare", lineage, listen=get_run_logger().info, env={"ZERO_STORE": store_url})[-1]
-    generation = GenerationId.model_validate(answer["generation"])
-    return Turn(workspace, generation.lineage, generation.number, store_url)
+    run_zero(workspace, "prepare", lineage, listen=get_run_logger().info, env={"ZERO_STORE": store_url})
 
 
 @task(task_run_name="plan-{stage}", cache_policy=NO_CACHE)
@@ -84,36 +88,38 @@ def submit_shards(turn: Turn, stage: str, specs: Sequence[ShardSpec], engine: En
     return engine.submit(play_shard, parameters, PRIORITIES[stage], resources)
 
 
-def play_missing_shards(turn: Turn, stage: str, engine: Engine) -> Runs:
-    """Plays the shards of a stage that the store lacks; returns the finished tasks.
+def play_missing_shards(
+    turn: Turn, stage: str, engine: Engine, progress: Progress, after: tuple[State[Any], ...]
+) -> Finished:
+    """Plays the shards of a stage that the store lacks, after these tasks; returns the tasks that played or planned.
 
     Raises:
       WorkerError: the cluster lost the work too often.
       ZeroError: a shard cannot be played.
     """
     for _ in range(MAX_ROUNDS):
-        specs = plan(turn, stage)
+        planned = plan(turn, stage, wait_for=after, return_state=True)
+        specs = planned.result()
         if not specs:
-            return []
-        total = sum(spec.num_games for spec in specs)
-        bar = ProgressBar(turn.lineage, stage, "games", total, get_run_logger().info)
+            return (planned,)
+        progress.begin(stage, sum(spec.num_games for spec in specs))
         keys = {spec.key() for spec in specs}
         try:
             runs = submit_shards(turn, stage, specs, engine)
-            receipts: list[ShardReceipt] = engine.wait(runs, partial(_show, bar, keys))
+            receipts: list[ShardReceipt] = engine.wait(runs, partial(_show, progress, stage, keys))
         except LostError as error:
             get_run_logger().warning(f"{error}; submitting the missing shards of {stage} again")
             # The next round connects again, and asks the store what is missing.
             engine.close()
             continue
         for receipt in receipts:
-            bar.show(receipt.key, receipt.num_games)
-        return runs
+            progress.show(stage, receipt.key, receipt.num_games)
+        return tuple(runs)
     raise WorkerError(f"the shards of {stage} were lost {MAX_ROUNDS} times; look at the logs of the Dask workers")
 
 
-def train_on_worker(turn: Turn, params: Params, engine: Engine) -> Runs:
-    """Trains on a worker of the cluster, unless the store has the outcome; returns the finished task.
+def train_on_worker(turn: Turn, params: Params, engine: Engine, progress: Progress, replay: State[Any]) -> Finished:
+    """Trains on a worker of the cluster after replay, unless the store has the outcome; returns the finished task.
 
     Raises:
       WorkerError: the cluster lost the work too often.
@@ -125,47 +131,48 @@ def train_on_worker(turn: Turn, params: Params, engine: Engine) -> Runs:
     for _ in range(MAX_ROUNDS):
         planned = run_zero(turn.workspace, "plan", "training", "--missing", listen=logger.info, env=turn.env)
         if not planned:
-            return []
-        bar = ProgressBar(turn.lineage, "training", "steps", steps, logger.info)
+            return (replay,)
+        progress.begin("training", steps)
         try:
-            runs = _submit_training(turn, planned[0], num_gpus, engine)
-            engine.wait(runs, partial(_show, bar, {"training"}))
+            runs = _submit_training(turn, planned[0], num_gpus, engine, replay)
+            engine.wait(runs, partial(_show, progress, "training", {"training"}))
         except LostError as error:
             logger.warning(f"{error}; submitting the training again")
             engine.close()
             continue
-        bar.show("training", steps)
-        return runs
+        progress.show("training", "training", steps)
+        return tuple(runs)
     raise WorkerError(f"the training was lost {MAX_ROUNDS} times; look at the logs of the Dask workers")
 
 
 @task(task_run_name="{stage}", cache_policy=NO_CACHE, retries=2, retry_delay_seconds=1, retry_condition_fn=was_killed)
-def run_stage(turn: Turn, stage: str, unit: str = "") -> str:
+def run_stage(turn: Turn, stage: str, progress: Progress) -> None:
     """Brings one stage of the generation up to date by DVC. Games that replay quarantines are played again, once."""
     logger = get_run_logger()
-    bars: list[ProgressBar] = []
+    begun: set[str] = set()
 
-    def progress(done: int, total: int) -> None:
-        if unit and not bars:
-            bars.append(ProgressBar(turn.lineage, stage, unit, total, logger.info))
-        for bar in bars:
-            bar.show(stage, done)
+    def show(name: str, done: int, total: int) -> None:
+        if name not in begun:  # only now, so that a stage that is up to date keeps what its shards reported
+            progress.begin(name, total)
+            begun.add(name)
+        progress.show(name, name, done)
 
-    try:
-        run_dvc_stage(turn.workspace, stage, logger.info, progress, env=turn.env)
-    except LineageError as error:
-        if stage != replay.STAGE or not has_missing_shards(turn.workspace, GAMES_DIR):
-            raise
-        logger.warning(str(error))
-        run_dvc_stage(turn.workspace, stage, logger.info, progress, with_earlier=True, env=turn.env)
-    return stage
+    with progress.running(stage):
+        try:
+            run_dvc_stage(turn.workspace, stage, logger.info, show, env=turn.env)
+        except LineageError as error:
+            if stage != replay.STAGE or not has_missing_shards(turn.workspace, GAMES_DIR):
+                raise
+            logger.warning(str(error))
+            run_dvc_stage(turn.workspace, stage, logger.info, show, with_earlier=True, env=turn.env)
 
 
 @task(task_run_name="registry", cache_policy=NO_CACHE, retries=2, retry_delay_seconds=5)
-def registry(turn: Turn) -> Recorded:
+def registry(turn: Turn, progress: Progress) -> Recorded:
     """Records the generation: ledger, commit, tag, push, MLflow. Each of its steps can be repeated."""
     arguments = ("advance", turn.lineage, "--generation", str(turn.number), "--json")
-    lines = run_zero(turn.workspace, *arguments, listen=get_run_logger().info, env=turn.env)
+    with progress.running("registry"):
+        lines = run_zero(turn.workspace, *arguments, listen=get_run_logger().info, env=turn.env)
     return Recorded.model_validate(lines[-1])
 
 
@@ -181,14 +188,14 @@ def evaluate(home: Path, lineage: str) -> None:
     logger.info(f"{events[-1]['total']} new evaluations; `zero evaluate {lineage}` shows them")
 
 
-def _submit_training(turn: Turn, spec: Event, num_gpus: int, engine: Engine) -> Runs:
+def _submit_training(turn: Turn, spec: Event, num_gpus: int, engine: Engine, replay: State[Any]) -> Runs:
     code = code_resource("training", spec["origin"]["engine"], spec["lock_file"])
     resources = {code: 1, **({"GPU": num_gpus} if num_gpus else {})}
     parameters: dict[str, Any] = {"spec": json.dumps(spec), "store_url": turn.store_url}
-    return engine.submit(train, [parameters], PRIORITIES["training"], [resources])
+    return engine.submit(train, [parameters], PRIORITIES["training"], [resources], after=replay)
 
 
-def _show(bar: ProgressBar, keys: set[str], progress: dict[str, tuple[int, int]]) -> None:
-    """Shows the progress of these parts in the bar."""
-    for key in keys & progress.keys():
-        bar.show(key, progress[key][0])
+def _show(progress: Progress, stage: str, keys: set[str], reported: dict[str, tuple[int, int]]) -> None:
+    """Shows how far these parts of a stage are."""
+    for key in keys & reported.keys():
+        progress.show(stage, key, reported[key][0])

@@ -384,6 +384,15 @@ def test_parameters_for_a_gpu_need_one(home: Path, run: Run) -> None:
     )
 
 
+def test_a_match_against_a_program_that_is_not_installed_says_how_to_install_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zero.players.gtp.program_path", lambda name: None)
+    assert run("match", "random", "gnugo:10", "--games", "2", "--size", "9") == (
+        "GNU Go is not installed; install it (Debian and Ubuntu: `apt install gnugo`)"
+    )
+
+
 @pytest.mark.parametrize(("command", "message"), COMMANDS)
 def test_a_command_that_cannot_work_says_why_and_what_to_do(run: Run, command: str, message: str) -> None:
     assert run(*command.split()) == message

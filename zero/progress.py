@@ -1,16 +1,24 @@
-"""Progress of long work: a bar on a terminal, JSON lines for a program, nothing in a log."""
+"""Progress of long work: a bar on a terminal, lines in a log, both with the time left; JSON lines for a program."""
 
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from datetime import timedelta
+from typing import TYPE_CHECKING, TextIO
 
-from zero.config.settings import Settings
+from zero.config.settings import PROGRESS_OFF, Settings
+
+if TYPE_CHECKING:
+    from rich.progress import Task
 
 REPORT_SECONDS = 1.0
 """Minimum time between two JSON lines."""
+LINE_SECONDS = 30.0
+"""Minimum time between two lines in a log."""
+ESTIMATE_SECONDS = 3600.0
+"""Period whose speed gives the time left: long, because games that are played side by side end together."""
 
 
 @contextmanager
@@ -25,7 +33,7 @@ def progress_of(stage: str, unit: str, stream: TextIO | None = None) -> Iterator
     if Settings().progress == "json":
         yield _json_reporter(stage, stream or sys.stdout)
         return
-    if not sys.stderr.isatty():
+    if Settings().progress == PROGRESS_OFF:
         yield lambda done, total: None
         return
     from rich import progress as rich_progress
@@ -39,9 +47,40 @@ def progress_of(stage: str, unit: str, stream: TextIO | None = None) -> Iterator
         rich_progress.TimeElapsedColumn(),
         rich_progress.TimeRemainingColumn(),
     )
-    with rich_progress.Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(stage, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    # Without a terminal nothing is drawn, but the time left is still estimated.
+    with rich_progress.Progress(
+        *columns,
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        redirect_stdout=sys.stdout.isatty(),
+        speed_estimate_period=ESTIMATE_SECONDS,
+    ) as bar:
+        bar.add_task(stage, total=None)
+        task = bar.tasks[0]
+        write_line = None if sys.stderr.isatty() else _line_writer(task, unit)
+
+        def report(done: int, total: int) -> None:
+            bar.update(task.id, completed=done, total=total)
+            if write_line:
+                write_line()
+
+        yield report
+
+
+def _line_writer(task: "Task", unit: str) -> Callable[[], None]:
+    """A function that writes a line about a task now and then, to be called after each update."""
+    last, has_lines = time.monotonic(), False
+
+    def write() -> None:
+        nonlocal last, has_lines
+        if time.monotonic() - last < LINE_SECONDS and not (has_lines and task.finished):
+            return
+        last, has_lines = time.monotonic(), not task.finished
+        seconds = task.time_remaining
+        left = "" if task.finished or seconds is None else f", {timedelta(seconds=round(seconds))} left"
+        print(f"{task.description}: {task.completed} of {task.total} {unit}{left}", file=sys.stderr, flush=True)
+
+    return write
 
 
 def _json_reporter(stage: str, stream: TextIO) -> Callable[[int, int], None]:

@@ -19,7 +19,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 def benchmarks(*words: str) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {"COLUMNS": "200", "ZERO_PROGRESS": ""}
+    environment = os.environ | {"COLUMNS": "200", "ZERO_PROGRESS": "off"}
     command = [sys.executable, "-m", "benchmarks", *words]
     return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
 

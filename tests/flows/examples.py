@@ -2,6 +2,7 @@
 
 from flows.reports import Recorded
 from zero.config.params import Params, parse_params, preset_text
+from zero.record.costs import GenerationCosts, StageCosts
 from zero.stages.spec import ShardReceipt, ShardSpec
 from zero.storage.manifests import Colours, MatchResult, PromotionDecision
 
@@ -42,6 +43,22 @@ def recorded(mlflow_url: str | None) -> Recorded:
     return Recorded(
         lineage="tiny", generation=3, tag="tiny/gen-0003", commit="d" * 40, promoted=True, mlflow_url=mlflow_url
     )
+
+
+def costs() -> GenerationCosts:
+    """Its costs: two stages."""
+    nothing = StageCosts(
+        seconds=50.0,
+        cpu_seconds=60.0,
+        gpu_seconds=0.0,
+        games=0,
+        evaluations=0,
+        shards=0,
+        shards_without_receipt=0,
+        workers=(),
+    )
+    games = nothing.model_copy(update={"seconds": 100.0, "cpu_seconds": 180.0, "games": 24, "evaluations": 2400})
+    return GenerationCosts(lineage="tiny", generation=3, stages={"selfplay": games, "training": nothing})
 
 
 def spec(first_game: int = 0) -> ShardSpec:

@@ -71,7 +71,7 @@ def test_an_error_of_zero_is_its_one_line(workspace: Path) -> None:
 def test_a_failed_stage_shows_the_cause_and_not_the_words_of_dvc(workspace: Path) -> None:
     write(workspace, "dvc", "print('zero: shard altered'); print('ERROR: failed to reproduce'); raise SystemExit(255)")
     with pytest.raises(LineageError, match=r"^stage replay failed: shard altered$"):
-        run_dvc_stage(workspace, "replay", lambda line: None, lambda done, total: None)
+        run_dvc_stage(workspace, "replay", lambda line: None, lambda stage, done, total: None)
 
 
 def test_a_traceback_is_shown_completely(workspace: Path) -> None:
@@ -81,12 +81,13 @@ def test_a_traceback_is_shown_completely(workspace: Path) -> None:
 
 
 def test_progress_of_a_stage_is_counted_and_not_passed_on(workspace: Path) -> None:
-    write(workspace, "dvc", 'import sys; print(sys.argv[1:]); print(\'{"event": "progress", "done": 3, "total": 9}\')')
+    event = '{"event": "progress", "stage": "training", "done": 3, "total": 9}'
+    write(workspace, "dvc", f"import sys; print(sys.argv[1:]); print({event!r})")
     lines: list[str] = []
-    seen: list[tuple[int, int]] = []
-    run_dvc_stage(workspace, "training", lines.append, lambda done, total: seen.append((done, total)))
+    seen: list[tuple[str, int, int]] = []
+    run_dvc_stage(workspace, "training", lines.append, lambda *shown: seen.append(shown))
     assert lines == ["['repro', '--single-item', 'training']"]
-    assert seen == [(3, 9)]
+    assert seen == [("training", 3, 9)]
 
 
 def test_a_killed_command_may_be_tried_again(workspace: Path) -> None:
@@ -98,7 +99,7 @@ def test_a_killed_command_may_be_tried_again(workspace: Path) -> None:
 def test_a_stage_whose_process_was_killed_may_be_tried_again(workspace: Path) -> None:
     write(workspace, "dvc", "print('failed to run: zero training, exited with -9'); raise SystemExit(255)")
     with pytest.raises(WorkerError, match="stage training was killed"):
-        run_dvc_stage(workspace, "training", lambda line: None, lambda done, total: None)
+        run_dvc_stage(workspace, "training", lambda line: None, lambda stage, done, total: None)
 
 
 def test_an_exception_ends_the_command_and_what_it_started(workspace: Path) -> None:

@@ -1,55 +1,80 @@
-"""What a person sees in Prefect: the table, the decision, the bars."""
+"""What a person sees in Prefect: the report and the table of the progress."""
 
+import json
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from prefect.client.schemas.actions import ArtifactUpdate
 
 from flows import reports
-from flows.reports import ProgressBar, decision_text, headline, match_table, report_generation
-from tests.flows.examples import decision, recorded
+from flows.reports import Progress, headline, report_generation, report_text
+from tests.flows.examples import costs, decision, recorded
+from zero.errors import WorkerError
+from zero.storage.files import write_atomic
 
 ARTIFACT = UUID(int=7)
 
 
 class Page:
-    """Stands for Prefect's artifacts."""
+    """Stands for Prefect's artifacts and for the client that updates them."""
 
     def __init__(self) -> None:
         self.made: dict[str, dict[str, Any]] = {}
-        self.percent: list[float] = []
+        self.updates: list[ArtifactUpdate] = []
         self.said: list[str] = []
 
     def make(self, **fields: Any) -> UUID:
         self.made[fields["key"]] = fields
         return ARTIFACT
 
-    def update(self, artifact: UUID, progress: float, description: str) -> None:
+    def update_artifact(self, artifact: UUID, changed: ArtifactUpdate) -> None:
         assert artifact == ARTIFACT
-        self.percent.append(progress)
+        self.updates.append(changed)
+
+    def row(self, stage: str) -> tuple[str, str, str]:
+        """State, work done and percent of a stage, as shown now."""
+        rows = json.loads(str(self.updates[-1].data)) if self.updates else self.made["tiny-progress"]["table"]
+        (row,) = (row for row in rows if row["stage"].endswith(stage))
+        return row["state"], row["done"], row["percent"]
 
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     page = Page()
-    for kind in ("table", "markdown", "link", "progress"):
+    for kind in ("table", "markdown"):
         monkeypatch.setattr(reports, f"create_{kind}_artifact", page.make)
-    monkeypatch.setattr(reports, "update_progress_artifact", page.update)
+    monkeypatch.setattr(reports, "get_client", lambda sync_client: page)
     return page
 
 
-def test_the_table_has_both_colours_and_their_sum() -> None:
-    assert match_table(decision()) == [
-        {"side": "challenger as Black", "games": 200, "wins": 130, "losses": 66, "draws": 4},
-        {"side": "challenger as White", "games": 200, "wins": 100, "losses": 94, "draws": 6},
-        {"side": "all", "games": 400, "wins": 230, "losses": 160, "draws": 10},
-    ]
+def test_the_match_has_both_colours_and_their_sum() -> None:
+    text = report_text(decision(), recorded(None), None)
+    assert "| Black | 200 | 130 | 66 | 4 |\n| White | 200 | 100 | 94 | 6 |\n| both | 400 | 230 | 160 | 10 |\n" in text
 
 
-def test_the_decision_tells_score_interval_unique_games_and_tag() -> None:
-    text = decision_text(decision(), recorded("http://127.0.0.1:5000/#/experiments/1/runs/2"))
+def test_the_report_tells_score_interval_unique_games_and_tag() -> None:
+    text = report_text(decision(), recorded("http://127.0.0.1:5000/#/experiments/1/runs/2"), None)
     for words in ("**58.8%**", "53.9% to 63.5%", "| 397 |", "`tiny/gen-0003`", "LINEAGE=tiny", "runs/2", "promoted"):
         assert words in text
+
+
+def test_the_report_has_the_costs_of_each_stage_and_their_sum_if_they_are_known() -> None:
+    text = report_text(decision(), recorded(None), costs())
+    assert (
+        "| selfplay | 0:01:40 | 0:03:00 | 24 | 2,400 |\n" in text
+        and "| total | 0:02:30 | 0:04:00 | 24 | 2,400 |" in text
+    )
+    assert "Costs" not in report_text(decision(), recorded(None), None)
+
+
+def test_the_report_links_to_the_web_page_if_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZERO_HOME", str(tmp_path))
+    assert "- report: `zero report tiny/gen-0003` writes it\n" in report_text(decision(), recorded(None), None)
+    write_atomic(tmp_path / ".zero/servers.json", b'{"web": "http://127.0.0.1:8100"}')
+    link = "- [report](http://127.0.0.1:8100/#/lineages/tiny/3)\n"
+    assert link in report_text(decision(), recorded(None), None)
 
 
 def test_the_log_says_what_happened_and_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,62 +91,82 @@ def test_the_log_says_what_happened_and_what_to_do_next(monkeypatch: pytest.Monk
 
 
 def test_a_refused_challenger_is_not_called_champion() -> None:
-    text = decision_text(decision(promoted=False), recorded(None))
+    text = report_text(decision(promoted=False), recorded(None), None)
     assert headline(decision(promoted=False)) == "challenger refused with a score of 58.8%"
     assert "becomes the champion" not in text and "zero track tiny" in text
 
 
-def test_each_warning_is_a_paragraph_of_the_decision() -> None:
+def test_each_warning_is_a_paragraph_of_the_report() -> None:
     warned = recorded(None).model_copy(update={"warnings": ("training: it is dead", "the champion is random")})
-    text = decision_text(decision(promoted=False), warned)
+    text = report_text(decision(promoted=False), warned, None)
     assert "> **Warning:** training: it is dead\n\n> **Warning:** the champion is random\n\n| | |" in text
-    assert "Warning" not in decision_text(decision(), recorded(None))
+    assert "Warning" not in report_text(decision(), recorded(None), None)
 
 
-def test_match_decision_and_link_are_published_under_the_lineages_name(page: Page) -> None:
-    report_generation(decision(), recorded("http://127.0.0.1:5000/run"))
-    assert sorted(page.made) == ["tiny-decision", "tiny-match", "tiny-mlflow"]
-    assert page.made["tiny-mlflow"]["link"] == "http://127.0.0.1:5000/run"
+def test_the_report_is_published_under_the_lineages_name(page: Page) -> None:
+    report_generation(decision(), recorded(None), None)
+    assert list(page.made) == ["tiny-report"]
+    assert page.made["tiny-report"]["description"] == "challenger promoted with a score of 58.8%"
 
 
-def test_without_tracking_there_is_no_link(page: Page) -> None:
-    report_generation(decision(), recorded(None))
-    assert sorted(page.made) == ["tiny-decision", "tiny-match"]
+def test_all_stages_are_in_one_table_in_the_order_of_the_loop(page: Page) -> None:
+    Progress("tiny", page.said.append)
+    rows = page.made["tiny-progress"]["table"]
+    stages = ["1 selfplay", "2 replay", "3 training", "4 gating", "5 verification", "6 registry"]
+    assert [row["stage"] for row in rows] == stages and {row["state"] for row in rows} == {"waiting"}
 
 
-def test_a_bar_adds_up_its_parts_and_ends_at_one_hundred(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_adds_up_the_parts_of_its_stage(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "UPDATE_SECONDS", 0.0)
-    bar = ProgressBar("tiny", "selfplay", "games", 24, page.said.append)
+    progress = Progress("tiny", page.said.append)
+    progress.begin("selfplay", 24)
+    shown = []
     for part, done in (("a", 3), ("b", 3), ("a", 12), ("b", 12)):
-        bar.show(part, done)
-    assert page.percent == [12.5, 25.0, 62.5, 100.0]
+        progress.show("selfplay", part, done)
+        shown.append(page.row("selfplay")[2])
+    assert shown == ["12%", "25%", "62%", "100%"]
+    assert page.row("selfplay") == ("running", "24 of 24 games", "100%") and page.row("training")[0] == "waiting"
     assert page.said == ["selfplay: 24 of 24 games"]
 
 
-def test_a_bar_that_cannot_be_made_stops_nothing_and_is_made_later(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_that_ends_is_done_and_one_that_raises_is_failed(page: Page) -> None:
+    with pytest.raises(WorkerError), Progress("tiny", page.said.append) as progress:
+        with progress.running("selfplay"):
+            assert page.row("selfplay")[0] == "running"
+        progress.begin("gating", 16)  # its shards fail, so that the stage itself never runs
+        raise WorkerError("every worker died")
+    assert page.row("selfplay")[0] == "done" and page.row("gating") == ("failed", "0 of 16 games", "0%")
+
+
+def test_a_table_that_cannot_be_made_stops_nothing_and_is_made_later(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def trouble(**_: Any) -> UUID:
         raise ConnectionError("no server")
 
-    monkeypatch.setattr(reports, "create_progress_artifact", trouble)
-    bar = ProgressBar("tiny", "selfplay", "games", 12, page.said.append)
-    assert page.said == ["the progress bar was not updated: no server"]
-    monkeypatch.setattr(reports, "create_progress_artifact", page.make)
-    bar.show("a", 12)
-    assert page.made["tiny-selfplay-progress"]["progress"] == 100.0
+    monkeypatch.setattr(reports, "create_table_artifact", trouble)
+    progress = Progress("tiny", page.said.append)
+    assert page.said == ["the table of the progress was not updated: no server"]
+    monkeypatch.setattr(reports, "create_table_artifact", page.make)
+    progress.begin("selfplay", 12)
+    assert page.row("selfplay") == ("running", "0 of 12 games", "0%")
 
 
 def test_a_part_that_begins_again_counts_from_there(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "UPDATE_SECONDS", 0.0)
-    bar = ProgressBar("tiny", "selfplay", "games", 12, page.said.append)
-    for done in (9, 3):
-        bar.show("a", done)
-    assert page.percent == [75.0, 25.0]
+    progress = Progress("tiny", page.said.append)
+    progress.begin("selfplay", 12)
+    progress.show("selfplay", "a", 9)
+    progress.show("selfplay", "a", 3)
+    assert page.row("selfplay")[1:] == ("3 of 12 games", "25%")
 
 
-def test_a_bar_asks_the_server_seldom(page: Page) -> None:
-    bar = ProgressBar("tiny", "selfplay", "games", 1000, page.said.append)
+def test_the_server_gets_few_updates(page: Page) -> None:
+    progress = Progress("tiny", page.said.append)
+    progress.begin("selfplay", 1000)
+    before = len(page.updates)
     for done in range(1, 1000):
-        bar.show("a", done)
-    assert page.percent == []
-    bar.show("a", 1000)
-    assert page.percent == [100.0]
+        progress.show("selfplay", "a", done)
+    assert len(page.updates) == before
+    progress.show("selfplay", "a", 1000)
+    assert len(page.updates) == before + 1

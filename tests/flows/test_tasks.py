@@ -12,6 +12,7 @@ from prefect.logging import disable_run_logger
 
 from flows import generation, tasks
 from flows.engine import Engine
+from flows.reports import Progress
 from flows.tasks import Turn, run_stage
 from tests.data.test_quarantine import STAGE
 from tests.end_to_end.project import dvc, git
@@ -37,6 +38,11 @@ pathlib.Path("data/window").write_text("made")
 """
 
 
+@pytest.fixture(autouse=True)
+def _without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Progress, "_publish", lambda self, description: None)
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory) -> Path:
     """Two stages, of which the first has made its games."""
@@ -60,7 +66,7 @@ def make_workspace(played: Path, folder: Path, bad_tries: int, sets_aside: bool)
 
 def run(folder: Path) -> None:
     with disable_run_logger():
-        run_stage.fn(TURN._replace(workspace=folder), "replay")
+        run_stage.fn(TURN._replace(workspace=folder), "replay", Progress("made", print))
 
 
 def test_games_that_replay_sets_aside_are_played_again_in_the_same_run(played, tmp_path):
@@ -112,9 +118,9 @@ def overlapping(overlap: bool) -> Params:
 
 
 def play_ahead(engine: Ahead, monkeypatch, overlap: bool = True, ends: BaseException | None = None) -> None:
-    monkeypatch.setattr(generation, "plan", lambda turn, stage: [spec()])
+    monkeypatch.setattr(generation, "plan", lambda turn, stage, wait_for: [spec()])
     monkeypatch.setattr(generation, "get_run_logger", lambda: logging.getLogger("a flow"))
-    with generation.playing_ahead(TURN, overlapping(overlap), cast(Engine, engine)):
+    with generation.playing_ahead(TURN, overlapping(overlap), cast(Engine, engine), after=()):
         engine.calls.append("stages")
         if ends:
             raise ends

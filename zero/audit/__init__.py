@@ -6,7 +6,7 @@ a generation is `zero.record.generation`; the checks are in `record` (git), `att
 `registry` (MLflow). `reproduce` computes a generation again; `impact` follows the attestations from input to output.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from zero.audit.attestation import check_attestation, check_signature
@@ -34,11 +34,14 @@ __all__ = ["Audit", "Check", "Finding", "Mark", "audit"]
 
 Found = Iterator[tuple[str, Check, Mismatch]]
 """Tag of a generation, the check, and what it found."""
+Progress = Callable[[int, int], None]
 OF_STAGES = (Check.MANIFESTS, Check.MATCH)
 """Checks that do not apply to a generation without stages."""
 
 
-def audit(home: Path, target: str = "", uri: str = "", own_key: bytes | None = None) -> Audit:
+def audit(
+    home: Path, target: str = "", uri: str = "", own_key: bytes | None = None, progress: Progress | None = None
+) -> Audit:
     """Audits a lineage, a generation with its ancestors, or all lineages of a project.
 
     Args:
@@ -46,6 +49,7 @@ def audit(home: Path, target: str = "", uri: str = "", own_key: bytes | None = N
       target: name of a lineage or tag of a generation; empty for all lineages.
       uri: address of an MLflow server; empty to leave MLflow out.
       own_key: a public key (PEM) that must have signed every attestation, in addition to the lineage's own.
+      progress: receives (generations done, all generations).
 
     Raises:
       LineageError: the lineage or generation is unknown.
@@ -53,7 +57,7 @@ def audit(home: Path, target: str = "", uri: str = "", own_key: bytes | None = N
     with ProjectRecord(home) as record:
         chosen = _chosen(record, home, target)
         histories = {each.lineage: each.history for each in chosen}
-        found = [*_of_generations(chosen, own_key)]
+        found = [*_of_generations(chosen, own_key, progress or (lambda done, total: None))]
         for lineage, history in histories.items():
             found += _of_history(history)
             found += _of_registry(record.generations(lineage), lineage, uri) if uri else ()
@@ -88,9 +92,10 @@ def _chosen(record: ProjectRecord, home: Path, target: str) -> list[Generation]:
     return list({each.tag: each for each in found}.values())
 
 
-def _of_generations(chosen: Iterable[Generation], own_key: bytes | None) -> Found:
+def _of_generations(chosen: Sequence[Generation], own_key: bytes | None, progress: Progress) -> Found:
     """Findings of all checks that look at one generation and need no server."""
-    for generation in chosen:
+    progress(0, len(chosen))
+    for done, generation in enumerate(chosen, start=1):
         for check, mismatches in (
             (Check.TAG, check_tag(generation)),
             (Check.LOCK, check_lock(generation)),
@@ -106,6 +111,7 @@ def _of_generations(chosen: Iterable[Generation], own_key: bytes | None) -> Foun
         ):
             for mismatch in mismatches:
                 yield generation.tag, check, mismatch
+        progress(done, len(chosen))
 
 
 def _of_history(history: History) -> Found:

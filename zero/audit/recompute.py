@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from zero.audit.results import StageResult
-from zero.config.settings import STORE_OFF
+from zero.config.settings import PROGRESS_OFF, STORE_OFF, Settings
 from zero.errors import LineageError
 from zero.lineage.workspace import checkout_generation
 from zero.storage.files import canonical_json, read_manifest, sha256_bytes, write_manifest
@@ -181,6 +181,8 @@ def run_python(clone: Path, *command: str, **variables: str) -> str:
       LineageError: it failed.
     """
     inherited = {name: value for name, value in environment().items() if name not in HIDDEN}
+    if Settings().progress == PROGRESS_OFF:
+        inherited["ZERO_PROGRESS"] = PROGRESS_OFF
     done = subprocess.run(
         [sys.executable, *command],
         cwd=clone,

@@ -11,6 +11,7 @@ from zero.cli import (  # each module adds its commands to the app
     audit,  # noqa: F401
     lineages,  # noqa: F401
     players,  # noqa: F401
+    report,  # noqa: F401
     shards,  # noqa: F401
     stages,  # noqa: F401
     tools,  # noqa: F401
@@ -27,9 +28,17 @@ NOT_WRITABLE = {
 """Remedies for the errors that any write can raise."""
 
 
+class StderrHandler(logging.Handler):
+    """Writes log lines to the present standard error, which a progress bar replaces while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a line."""
+        print(self.format(record), file=sys.stderr)
+
+
 def main() -> Any:
     """Runs the command. An error that a user can cause is one line on standard error and exit status 1."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[StderrHandler()])
     try:
         app()
     except ZeroError as error:

@@ -1,26 +1,31 @@
-"""The command `zero`: its help panels, arguments that several commands have, and the warning about MLflow."""
+"""The command `zero`: its options, its help panels, and what several commands have in common."""
 
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from zero.errors import ZeroError
+from zero.config.params import presets
+from zero.config.settings import PROGRESS_OFF, Settings, home_dir
+from zero.errors import LineageError, ZeroError
+from zero.record.ledger import lineages
+from zero.storage.vcs import git
 
 app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="""Trains AlphaGo Zero players. Every generation can be rebuilt bit for bit and audited.
 
 A **lineage** is a chain of generations. `zero new go9` creates one. `prefect deployment run zero-generation` makes its
 next generation; without Prefect, run `dvc repro` in its workspace and then `zero advance go9`. `zero status` shows the
-result.
+result. `zero` without a command shows where the project stands.
 
 **Exit status**: 0 success; 1 an error, reported in one line on standard error, or a check that failed; 2 wrong
-arguments; 3 an audit that found no mismatch but could not check everything.""",
+arguments; 3 an audit that found no mismatch but could not check everything; 130 interrupted with Ctrl-C.""",
 )
 STAGES = "Stages (run by `dvc repro` in a lineage's workspace)"
 LINEAGES = "Lineages"
@@ -28,8 +33,58 @@ SHARDS = "Shards (run by executors)"
 PLAYERS = "Players"
 TOOLS = "Tools"
 
-Lineage = Annotated[str, typer.Argument(help="Name of the lineage.")]
+
+def complete_lineage(incomplete: str) -> list[str]:
+    """Names of lineages for the shell's completion."""
+    return [name for name in lineages(home_dir()) if name.startswith(incomplete)]
+
+
+def complete_tag(incomplete: str) -> list[str]:
+    """Tags of generations for the shell's completion; empty outside a project."""
+    try:
+        tags = git(home_dir(), "tag", "--list", "*/gen-*").split()
+    except LineageError:
+        return []
+    return [tag for tag in tags if tag.startswith(incomplete)]
+
+
+def complete_player(incomplete: str) -> list[str]:
+    """Lineages, and the generations of a lineage once its name is written."""
+    return [*complete_lineage(incomplete), *(complete_tag(incomplete) if "/" in incomplete else ())]
+
+
+def complete_preset(incomplete: str) -> list[str]:
+    """Names of presets for the shell's completion."""
+    return [name for name in presets() if name.startswith(incomplete)]
+
+
+Lineage = Annotated[str, typer.Argument(help="Name of the lineage.", autocompletion=complete_lineage)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@app.callback()
+def start(
+    context: typer.Context,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress and no notes: only results, warnings and errors.")
+    ] = False,
+) -> None:
+    """Applies the options of `zero`. Without a command it shows where the project stands."""
+    if quiet:
+        os.environ["ZERO_PROGRESS"] = PROGRESS_OFF  # in the environment, so that child processes are quiet too
+    if Settings().progress == PROGRESS_OFF:
+        logging.getLogger().setLevel(logging.WARNING)
+    if context.invoked_subcommand is None:
+        from zero.lineage.overview import overview_lines
+
+        for line in overview_lines(home_dir()):
+            typer.echo(line)
+
+
+def note(line: str) -> None:
+    """Prints a note about the work on standard error, but not with `--quiet`."""
+    if Settings().progress != PROGRESS_OFF:
+        typer.echo(line, err=True)
 
 
 @contextmanager

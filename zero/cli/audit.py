@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zero.cli.app import LINEAGES, Json, app
+from zero.cli.app import LINEAGES, Json, app, complete_player, complete_tag, note
 from zero.config.settings import Settings, home_dir
 from zero.errors import ZeroError
 
@@ -27,7 +27,11 @@ HASH_DIGITS = 12
 def audit(
     target: Annotated[
         str,
-        typer.Argument(metavar="[LINEAGE | TAG]", help="A lineage, or a generation with its ancestors."),
+        typer.Argument(
+            metavar="[LINEAGE | TAG]",
+            help="A lineage, or a generation with its ancestors.",
+            autocompletion=complete_player,
+        ),
     ] = "",
     key: Annotated[
         Path | None, typer.Option(help="Public key (PEM) that must have signed, in addition to the key in the record.")
@@ -42,11 +46,13 @@ def audit(
     """
     from zero.audit import audit as audit_record
     from zero.lineage.status import servers
+    from zero.progress import progress_of
 
     home = home_dir()
     uri = Settings().tracking_uri or servers(home).get("mlflow", "")
     started = time.monotonic()
-    found = audit_record(home, target, uri, _key(key))
+    with progress_of("audit", "generations") as progress:
+        found = audit_record(home, target, uri, _key(key), progress)
     if as_json:
         verdict = {"has_mismatch": found.has_mismatch, "incomplete": found.incomplete}
         typer.echo(json.dumps(found.model_dump(mode="json") | verdict, indent=1, sort_keys=True))
@@ -124,7 +130,7 @@ def _key(path: Path | None) -> bytes | None:
 
 @app.command(rich_help_panel=LINEAGES)
 def reproduce(
-    tag: Annotated[str, typer.Argument(help="A generation, such as go9/gen-0012.")],
+    tag: Annotated[str, typer.Argument(help="A generation, such as go9/gen-0012.", autocompletion=complete_tag)],
     sample: Annotated[
         int, typer.Option(min=0, help="Only replay this many random shards of self-play and of the match.")
     ] = 0,
@@ -143,13 +149,10 @@ def reproduce(
     if sample and keep:
         raise ZeroError("--sample and --keep exclude each other (a sample has no clone); give one of them")
 
-    def listen(line: str) -> None:
-        typer.echo(line, err=True)
-
     if sample:
-        found = sample_generation(home_dir(), tag, sample, listen)
+        found = sample_generation(home_dir(), tag, sample, note)
     else:
-        found = reproduce_generation(home_dir(), tag, listen, keep.resolve() if keep else None)
+        found = reproduce_generation(home_dir(), tag, note, keep.resolve() if keep else None)
     if as_json:
         typer.echo(json.dumps(found.model_dump(mode="json") | {"equal": found.equal}))
     else:

@@ -6,19 +6,34 @@ from typing import Annotated
 
 import typer
 
-from zero.cli.app import LINEAGES, Json, Lineage, app, tracking_is_optional
+from zero.cli.app import (
+    LINEAGES,
+    Json,
+    Lineage,
+    app,
+    complete_lineage,
+    complete_preset,
+    complete_tag,
+    note,
+    tracking_is_optional,
+)
 from zero.config.params import preset_text, presets
 from zero.config.settings import Settings, home_dir
 from zero.errors import LineageError, ServerError, ZeroError
 
-Generation = Annotated[str, typer.Argument(help="Tag of a generation, such as go9/gen-0004.")]
+Generation = Annotated[
+    str, typer.Argument(help="Tag of a generation, such as go9/gen-0004.", autocompletion=complete_tag)
+]
 
 
 @app.command(rich_help_panel=LINEAGES)
 def new(
     lineage: Lineage = "go9",
-    preset: Annotated[str, typer.Option(help=f"Initial parameters: {', '.join(presets())}.")] = "",
+    preset: Annotated[
+        str, typer.Option(help=f"Initial parameters: {', '.join(presets())}.", autocompletion=complete_preset)
+    ] = "",
     params: Annotated[Path | None, typer.Option(help="A parameters file instead of a preset.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Creates a lineage: its workspace, its branch, and generation 0, a random network with a fixed seed.
 
@@ -50,19 +65,26 @@ def new(
     workspace = new_lineage(home, lineage, resolved, source)
     if uncommitted := uncommitted_files(home):
         typer.echo(f"warning: a lineage starts from committed code; not committed: {', '.join(uncommitted)}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"lineage": lineage, "tag": f"{lineage}/gen-0000", "workspace": str(workspace)}))
+        return
     typer.echo(f"lineage {lineage} starts with {lineage}/gen-0000 in {workspace}")
     if resolved != text:
         typer.echo(explain(profile, machine))
-    typer.echo("next: prefect deployment run zero-generation --watch" + _lineage_parameter(lineage))
+    note(f"next: make generation LINEAGE={lineage}")
 
 
 @app.command(rich_help_panel=LINEAGES)
 def status(
-    lineage: Annotated[str, typer.Argument(help="Name of the lineage; by default all lineages.")] = "",
+    lineage: Annotated[
+        str, typer.Argument(help="Name of the lineage; by default all lineages.", autocompletion=complete_lineage)
+    ] = "",
+    last: Annotated[bool, typer.Option("--last", help="Only the last decision, and what to do next.")] = False,
     as_json: Json = False,
 ) -> None:
     """Shows the state of the lineages: champion, last decisions, next step."""
-    from zero.lineage.status import print_status, servers, status_json
+    from zero.lineage.overview import answering_servers, closing_lines
+    from zero.lineage.status import print_status, status_json
 
     home = home_dir()
     names = _names(home, lineage)
@@ -72,17 +94,25 @@ def status(
     if not names:
         typer.echo(f"no lineage in {home} yet; make one with `zero new go9`")
     for name in names:
-        print_status(home, name)
-    for server, address in servers(home).items():
-        typer.echo(f"{server}: {address}")
+        if last:
+            typer.echo("\n".join(closing_lines(home, name)))
+        else:
+            print_status(home, name)
+    if not last:
+        for server, address in answering_servers(home).items():
+            typer.echo(f"{server}: {address}")
 
 
 @app.command(rich_help_panel=LINEAGES)
-def resignation(lineage: Lineage = "go9") -> None:
+def resignation(lineage: Lineage = "go9", as_json: Json = False) -> None:
     """Shows resignation of each generation: calibration games, false positives, thresholds."""
-    from zero.lineage.status import print_resignation
+    from zero.lineage.status import print_resignation, resignation_metrics
 
-    print_resignation(home_dir(), lineage)
+    found = resignation_metrics(home_dir(), lineage)
+    if as_json:
+        typer.echo(json.dumps({tag: each.model_dump(mode="json") for tag, each in found.items()}))
+    else:
+        print_resignation(lineage, found)
 
 
 @app.command(rich_help_panel=LINEAGES)
@@ -198,7 +228,7 @@ def stop(lineage: Lineage = "go9") -> None:
 
 @app.command(rich_help_panel=LINEAGES)
 def provenance(
-    tag: Annotated[str, typer.Argument(help="Tag of a generation, such as go9/gen-0001.")],
+    tag: Generation,
     key: Annotated[Path | None, typer.Option(help="Public key (PEM) for the check.")] = None,
 ) -> None:
     """Prints the attestation of a generation: the digests of its weights and of everything they were made from.
@@ -227,9 +257,7 @@ def checkout(
 
 
 @app.command(rich_help_panel=LINEAGES)
-def rollback(
-    lineage: Annotated[str, typer.Argument(help="Name of the lineage.")], tag: Generation, as_json: Json = False
-) -> None:
+def rollback(lineage: Lineage, tag: Generation, as_json: Json = False) -> None:
     """Continues a lineage from one of its earlier generations: champion, trainee and window are restored.
 
     The rollback is recorded as a generation; nothing is deleted. Code and parameters do not change. Can be repeated.
@@ -247,7 +275,7 @@ def rollback(
 
 @app.command(rich_help_panel=LINEAGES)
 def branch(
-    lineage: Annotated[str, typer.Argument(help="Name of the lineage.")],
+    lineage: Lineage,
     tag: Generation,
     new: Annotated[str, typer.Argument(help="Name of the new lineage.")],
     as_json: Json = False,
@@ -277,14 +305,15 @@ def _report(lineage: str, made: str, commit: str, source: str, verb: str, as_jso
         typer.echo(json.dumps({"lineage": lineage, "tag": made, "commit": commit, "source": source}))
     else:
         typer.echo(f"{lineage} {verb} {source}; recorded as {made}")
-        typer.echo(f"next: prefect deployment run zero-generation --watch --param lineage={lineage}")
+        note(f"next: make generation LINEAGE={lineage}")
 
 
 def _track(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
-    """Writes the missing generations to MLflow; returns the address of the newest generation's run."""
+    """Writes the missing generations to MLflow with their reports; returns the address of the newest one's run."""
+    from zero.cli.report import report_file
     from zero.tracking.backfill import backfill
 
-    return backfill(home, workspace, uri, rebuild)
+    return backfill(home, workspace, uri, rebuild, lambda generation: report_file(home, generation.tag))
 
 
 def _names(home: Path, lineage: str) -> list[str]:
@@ -294,7 +323,3 @@ def _names(home: Path, lineage: str) -> list[str]:
         find_workspace(home, lineage)
         return [lineage]
     return lineages(home)
-
-
-def _lineage_parameter(lineage: str) -> str:
-    return "" if lineage == "go9" else f" --param lineage={lineage}"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from zero.cli.app import PLAYERS, Json, Lineage, app, tracking_is_optional
+from zero.cli.app import PLAYERS, Json, Lineage, app, complete_lineage, complete_player, note, tracking_is_optional
 from zero.config.settings import Settings, home_dir
 
 PLAYER_HELP = (
@@ -20,14 +20,12 @@ NUM_LEAVES = 4
 """Leaves per network call in a game with a person or a program: more are faster and weaker."""
 
 
-def _to_stderr(line: str) -> None:
-    typer.echo(line, err=True)
-
-
 @app.command(rich_help_panel=PLAYERS)
 def match(
-    first: Annotated[str, typer.Argument(help=PLAYER_HELP)],
-    second: Annotated[str, typer.Argument(help="The other player, in the same format.")],
+    first: Annotated[str, typer.Argument(help=PLAYER_HELP, autocompletion=complete_player)],
+    second: Annotated[
+        str, typer.Argument(help="The other player, in the same format.", autocompletion=complete_player)
+    ],
     games: Annotated[int, typer.Option(min=2, help="Games, an even number: half with each colour.")] = 400,
     openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of openings, searches and engines.")] = 1,
@@ -70,7 +68,9 @@ def match(
 
 @app.command(rich_help_panel=PLAYERS)
 def tournament(
-    players: Annotated[list[str], typer.Argument(metavar="PLAYER...", help=PLAYER_HELP)],
+    players: Annotated[
+        list[str], typer.Argument(metavar="PLAYER...", help=PLAYER_HELP, autocompletion=complete_player)
+    ],
     games: Annotated[int, typer.Option(min=2, help="Games of each match, an even number.")] = 100,
     openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
     seed: Annotated[int, typer.Option(help="Seed of openings, searches and engines.")] = 1,
@@ -197,7 +197,10 @@ def evaluate(
 
 @app.command(rich_help_panel=PLAYERS)
 def compare(
-    lineages: Annotated[list[str], typer.Argument(metavar="LINEAGE...", help="Names of lineages, two or more.")],
+    lineages: Annotated[
+        list[str],
+        typer.Argument(metavar="LINEAGE...", help="Names of lineages, two or more.", autocompletion=complete_lineage),
+    ],
     games: Annotated[int, typer.Option(min=2, help="Games of each match, an even number.")] = 100,
     openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
     simulations: Annotated[
@@ -237,8 +240,52 @@ def compare(
 
 
 @app.command(rich_help_panel=PLAYERS)
+def curves(
+    lineages: Annotated[
+        list[str],
+        typer.Argument(metavar="LINEAGE...", help="Names of lineages.", autocompletion=complete_lineage),
+    ],
+    over: Annotated[Literal["hours", "games", "generations"], typer.Option(help="Horizontal axis.")] = "hours",
+    simulations: Annotated[
+        int | None, typer.Option(min=0, help="Simulations of the rated champions; by default the most frequent number.")
+    ] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="Dataset whose test split is predicted, instead of each lineage's own.")
+    ] = None,
+    spread: Annotated[
+        bool, typer.Option("--range", help="Draw the range over the lineages, for several seeds.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Draws rating, accuracy of moves and error of outcomes over a training, as in figure 3 of the paper.
+
+    Ratings are those of `zero elo`. Held-out games are the test split of a dataset, games of GNU Go on 9x9, or else the
+    self-play of the next generation; what `zero evaluate` has not computed yet is computed.
+    """
+    from rich.console import Console
+
+    from zero.evaluation.curves import curves_table, lineage_curves, write_curves
+    from zero.progress import progress_of
+
+    home = home_dir()
+    with progress_of("curves", "networks") as progress:
+        found = lineage_curves(home, lineages, simulations, dataset, progress)
+    folder = write_curves(home, found, over, spread)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=1))
+        return
+    Console().print(curves_table(found))
+    typer.echo(f"data and picture: {folder}")
+
+
+@app.command(rich_help_panel=PLAYERS)
 def tune(
-    player: Annotated[str, typer.Argument(help="A network that searches, such as `go9` or `go9,simulations=100`.")],
+    player: Annotated[
+        str,
+        typer.Argument(
+            help="A network that searches, such as `go9` or `go9,simulations=100`.", autocompletion=complete_player
+        ),
+    ],
     parameter: Annotated[str, typer.Argument(help="c_puct (PUCT root) or value_scale (Gumbel root).")],
     low: Annotated[float, typer.Argument(help="Lowest value.")],
     high: Annotated[float, typer.Argument(help="Highest value.")],
@@ -303,7 +350,7 @@ def openings(
 
 @app.command(rich_help_panel=PLAYERS)
 def play(
-    player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
+    player: Annotated[str, typer.Argument(help=STRONGER_HELP, autocompletion=complete_player)] = "go9",
     colour: Annotated[
         Literal["black", "white", "both"],
         typer.Option(help="Your colour; with both the player gives hints."),
@@ -321,7 +368,7 @@ def play(
     from zero.players.build import open_session
 
     home = home_dir()
-    chosen = choose_player(home, player, "play", _to_stderr)
+    chosen = choose_player(home, player, "play", note)
     session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES)
     people = {"black": (BLACK,), "white": (WHITE,), "both": (BLACK, WHITE)}[colour]
     try:
@@ -332,7 +379,7 @@ def play(
 
 @app.command(rich_help_panel=PLAYERS)
 def gtp(
-    player: Annotated[str, typer.Argument(help=STRONGER_HELP)] = "go9",
+    player: Annotated[str, typer.Argument(help=STRONGER_HELP, autocompletion=complete_player)] = "go9",
     size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Time limit per move; needs a PUCT root.")] = None,
@@ -344,7 +391,7 @@ def gtp(
     from zero.players.build import open_session
 
     home = home_dir()
-    chosen = choose_player(home, player, "gtp", _to_stderr)
+    chosen = choose_player(home, player, "gtp", note)
     session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES, seconds)
     try:
         serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(session, rules, interrupted))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from zero.cli.app import TOOLS, Json, app
+from zero.cli.app import TOOLS, Json, app, complete_player, complete_preset
 from zero.config.params import preset_text, presets
 from zero.config.settings import home_dir
 from zero.errors import ZeroError
@@ -21,7 +21,12 @@ def import_games(
         list[Path], typer.Argument(metavar="PATH...", help="SGF files, folders, and archives (.zip, .tgz, .tar...).")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the dataset to make; it must not exist.")],
-    preset: Annotated[str, typer.Option(help=f"Game (board size, komi) of a preset: {', '.join(presets())}.")] = "",
+    preset: Annotated[
+        str,
+        typer.Option(
+            help=f"Game (board size, komi) of a preset: {', '.join(presets())}.", autocompletion=complete_preset
+        ),
+    ] = "",
     params: Annotated[
         Path | None, typer.Option(help="Game of a parameters file; by default the project's params.yaml.")
     ] = None,
@@ -111,7 +116,8 @@ def export(
     source: Annotated[
         str,
         typer.Argument(
-            help="A generation (go9/gen-0012), a lineage, shipped:go9; with `onnx` or `leela-zero` any network."
+            help="A generation (go9/gen-0012), a lineage, shipped:go9; with `onnx` or `leela-zero` any network.",
+            autocompletion=complete_player,
         ),
     ],
     out: Annotated[Path, typer.Argument(help="File to write; a folder for `player`.")],

@@ -4,7 +4,7 @@
 |---|---|---|
 | ZERO_HOME | the project's folder, which contains `.zero/` | searched upwards from the current folder |
 | ZERO_STORE | URL of the shard store (a folder or s3://...), or `off` | `<home>/.zero/store` |
-| ZERO_PROGRESS | `json`: stages print progress as JSON lines; otherwise a bar on a terminal | |
+| ZERO_PROGRESS | `json`: progress as JSON lines; `off` (as `zero --quiet`): none, and no notes | a bar or lines |
 | ZERO_SIGNING_KEY | Ed25519 private key (PEM) that signs the record | `<home>/.zero/keys/signing-key.pem` |
 | ZERO_KERNEL_CACHE | folder of the compiled kernels | `zero/kernels` in `$XDG_CACHE_HOME`, else in `~/.cache` |
 | ZERO_GPU_LOCKS | folder of the GPU locks, shared by all users of the GPUs | `/tmp/zero-gpus` |
@@ -17,6 +17,7 @@ from pathlib import Path
 
 STATE_FOLDER = ".zero"
 STORE_OFF = "off"
+PROGRESS_OFF = "off"
 
 
 class Settings:

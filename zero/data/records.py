@@ -52,6 +52,10 @@ SCHEMA = pa.schema(
 )
 COMPRESSION, COMPRESSION_LEVEL = "zstd", 3  # part of the bytes, as are the settings in `write_records`
 VALUE_COLUMNS = ("game", "actions", "root_values")
+SUMMARY_COLUMNS = [
+    *("game", "black", "white", "outcome", "margin", "end", "never_resigns"),
+    *("actions", "root_values", "best_values"),
+]
 STRING_COLUMNS = ["black", "white", "end"]
 OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
 VALUE_BYTES, NAMES_BYTES = 16, 1 << 20
@@ -279,6 +283,44 @@ def read_values(data: bytes, source: str) -> GameValues:
         _, root_values = _flat(table, "root_values")
         return GameValues(_numbers(table, "game"), move_offsets, actions, root_values)
     except (pa.ArrowException, OSError, KeyError) as error:
+        raise StorageError(f"{source} is not a shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
+
+
+def read_summaries(data: bytes, source: str) -> GameColumns:
+    """The games of a shard without ownership and visits, which take most of the time and memory.
+
+    Args:
+      data: the file, whose content was checked before.
+      source: name of the file in an error.
+
+    Raises:
+      StorageError: the file is not a shard.
+    """
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=STRING_COLUMNS)
+        num_actions = int((file.schema_arrow.metadata or {}).get(NUM_ACTIONS_KEY, b"0"))
+        table = file.read(columns=SUMMARY_COLUMNS, use_threads=False).combine_chunks()
+        move_offsets, actions = _flat(table, "actions")
+        return GameColumns(
+            num_actions=num_actions,
+            game=_numbers(table, "game"),
+            black=_names(table, "black"),
+            white=_names(table, "white"),
+            outcome=_numbers(table, "outcome"),
+            margin=_numbers(table, "margin"),
+            end=_names(table, "end"),
+            never_resigns=np.array(table.column("never_resigns").to_pylist()),
+            ownership_offsets=np.zeros(table.num_rows + 1, np.int64),
+            ownership=np.zeros(0, np.int8),
+            move_offsets=move_offsets,
+            actions=actions,
+            root_values=_flat(table, "root_values")[1],
+            best_values=_flat(table, "best_values")[1],
+            visit_offsets=np.zeros(len(actions) + 1, np.int64),
+            visit_actions=np.zeros(0, np.int16),
+            visit_counts=np.zeros(0, np.uint16),
+        )
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise StorageError(f"{source} is not a shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
 
 

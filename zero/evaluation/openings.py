@@ -16,15 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from rich.table import Table
 
 from zero.config.params import GameParams
 from zero.config.settings import STATE_FOLDER
 from zero.data.records import GameColumns
 from zero.errors import LineageError, ParamsError
-from zero.evaluation.held_out import played_of, shards_of
 from zero.games.coordinates import action_to_name
 from zero.games.position import GO, Rules
 from zero.games.rules import rules_of
@@ -91,6 +88,8 @@ def lineage_openings(
       ParamsError: a number is below 1.
       StorageError: a shard is corrupt.
     """
+    from zero.evaluation.held_out import played_of, shards_of  # imports torch, which reports do without
+
     if num_moves < 1 or top < 1:
         raise ParamsError(f"{num_moves} moves and {top} sequences: both must be 1 or more")
     counts: dict[str, dict[int, Counter[Moves]]] = {"opening": {}, "corner": {}}
@@ -229,6 +228,9 @@ def write_openings(home: Path, openings: Openings) -> Path:
 
 def openings_png(openings: Openings) -> bytes:
     """Share of each sequence over the generations as a PNG, a panel for each kind."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     kinds = [kind for kind in ("opening", "corner") if any(each.kind == kind for each in openings.frequencies)]
     figure = Figure((WIDTH * len(kinds), HEIGHT), dpi=DPI, layout="constrained")
     panels = figure.subplots(1, len(kinds), squeeze=False)[0]

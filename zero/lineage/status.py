@@ -1,7 +1,7 @@
 """The status of lineages for the terminal and for programs."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from zero.network.health import Health
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace
 from zero.record.lineages import workspace_generations
-from zero.record.metrics import Calibration
+from zero.record.metrics import Calibration, SelfplayMetrics
 from zero.storage.manifests import NO_RESIGNATION, LedgerEntry
 
 LAST_DECISIONS = 10
@@ -28,7 +28,7 @@ def servers(home: Path) -> dict[str, str]:
         addresses: dict[str, str] = json.loads((home / STATE_FOLDER / "servers.json").read_text())
     except (OSError, ValueError):
         return {}
-    return {name: addresses[name] for name in ("prefect", "mlflow", "web") if name in addresses}
+    return {name: addresses[name] for name in ("web", "prefect", "mlflow") if name in addresses}
 
 
 def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:
@@ -118,30 +118,37 @@ def _health_line(health: Health) -> str:
     return f"training: {health.verdict}"
 
 
-def print_resignation(home: Path, lineage: str) -> None:
-    """Prints the false positives of resignation in each generation, and the threshold that followed.
+def resignation_metrics(home: Path, lineage: str) -> dict[str, SelfplayMetrics]:
+    """Metrics of self-play by tag, of the generations that have resignation.
 
     Raises:
       ZeroError: no generation of the lineage has resignation.
     """
+    with workspace_generations(find_workspace(home, lineage)) as generations:
+        found = {
+            each.tag: each.selfplay_metrics
+            for each in generations
+            if each.entry and each.entry.decision and each.selfplay_metrics and each.selfplay_metrics.resignation
+        }
+    if not found:
+        raise ZeroError(
+            f"no generation of {lineage} has resignation: selfplay.calibration_fraction is 0, or none was played"
+        )
+    return found
+
+
+def print_resignation(lineage: str, metrics: Mapping[str, SelfplayMetrics]) -> None:
+    """Prints the false positives of resignation in each generation, and the threshold that followed."""
     used_columns = ("threshold", "calibration games", "would resign", "would have won", "rate", "95 % interval")
     columns = ("games", "resigned", *used_columns, "next threshold", "its rate", "95 % interval")
     table = _table(f"resignation in lineage {lineage}", ("tag",), columns)
-    with workspace_generations(find_workspace(home, lineage)) as generations:
-        for generation in generations:
-            metrics = generation.selfplay_metrics
-            if generation.entry is None or generation.entry.decision is None or metrics is None:
-                continue
-            if metrics.resignation:
-                used, following = metrics.resignation.used, metrics.resignation.following
-                table.add_row(
-                    *(generation.tag, str(metrics.num_games), str(metrics.resignation.resigned_games)),
-                    *(_threshold(used.threshold), str(used.num_games), str(used.would_resign)),
-                    *(str(used.would_have_won), *_rate(used), _threshold(following.threshold), *_rate(following)),
-                )
-    if not table.row_count:
-        raise ZeroError(
-            f"no generation of {lineage} has resignation: selfplay.calibration_fraction is 0, or none was played"
+    for tag, each in metrics.items():
+        assert each.resignation is not None
+        used, following = each.resignation.used, each.resignation.following
+        table.add_row(
+            *(tag, str(each.num_games), str(each.resignation.resigned_games)),
+            *(_threshold(used.threshold), str(used.num_games), str(used.would_resign)),
+            *(str(used.would_have_won), *_rate(used), _threshold(following.threshold), *_rate(following)),
         )
     Console(width=max(TABLE_WIDTH, Console().width)).print(table)
 

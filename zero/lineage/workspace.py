@@ -128,6 +128,16 @@ def writer_lock(workspace: Path) -> Iterator[None]:
             file.truncate()
 
 
+def writer_of(workspace: Path) -> int | None:
+    """Number of the process that writes a workspace; None if there is none."""
+    try:
+        holder = (workspace / ".git" / WRITER_LOCK_FILE).read_text().strip()
+    except OSError:
+        return None
+    # A killed writer leaves its number.
+    return int(holder) if holder.isdecimal() and Path("/proc", holder).exists() else None
+
+
 def request_stop(workspace: Path) -> None:
     """Requests that a running campaign stops after the current generation."""
     write_atomic(workspace / ".git" / STOP_FILE, b"stop\n")

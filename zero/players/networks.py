@@ -128,11 +128,10 @@ def weights_of(generation: "Generation", sha256: str) -> bytes | None:
 
 
 def weights_path(generation: "Generation", sha256: str) -> Path | None:
-    """Path in DVC's cache of the generation's champion or challenger with this digest; None if it is not there."""
-    for folder, manifest in ((CHAMPION_DIR, generation.champion), (CHALLENGER_DIR, generation.challenger)):
-        if manifest is not None and manifest.weights.sha256 == sha256:
-            path = generation.data_path(folder, manifest.weights.path)
-            if path is not None:
+    """Path in DVC's cache of the weights with this digest that a generation started with or made; None if not there."""
+    for folder in (CHAMPION_DIR, CHALLENGER_DIR):
+        for ref in generation.file_refs(folder):
+            if ref.sha256 == sha256 and (path := generation.data_path(folder, ref.path)) is not None:
                 return path
     return None
 

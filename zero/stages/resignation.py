@@ -61,10 +61,7 @@ def next_threshold(traces: ResignationTraces, target: float) -> Calibration:
 
 def measure(traces: ResignationTraces, threshold: float) -> Calibration:
     """Effect of a threshold on the calibration games; in each game the first player below it would resign."""
-    # `value` is the greater of the two values, so it is below the threshold exactly if both are.
-    below = np.flatnonzero(traces.value < threshold)
-    game, first = np.unique(traces.game[below], return_index=True)  # `first`: the first move below, per game
-    result = traces.outcome[game] * traces.mover[below[first]]
+    game, result = would_resign_in(traces, threshold)
     would_resign, would_have_won = len(game), int((result >= 0).sum())
     rate = would_have_won / would_resign if would_resign else 0.0
     return Calibration(
@@ -75,6 +72,18 @@ def measure(traces: ResignationTraces, threshold: float) -> Calibration:
         false_positive_rate=rate,
         interval=wilson_interval(rate, would_resign) if would_resign else (0.0, 1.0),
     )
+
+
+def would_resign_in(traces: ResignationTraces, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+    """The calibration games that a threshold would have ended, and how they went on for the resigning player.
+
+    Returns:
+      [K] indices among the calibration games, and [K] results for that player: +1 won, 0 drawn, -1 lost.
+    """
+    # `value` is the greater of the two values, so it is below the threshold exactly if both are.
+    below = np.flatnonzero(traces.value < threshold)
+    game, first = np.unique(traces.game[below], return_index=True)  # `first`: the first move below, per game
+    return game, traces.outcome[game] * traces.mover[below[first]]
 
 
 def resignation_traces(games: "GameColumns") -> ResignationTraces:

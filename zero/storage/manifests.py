@@ -5,12 +5,14 @@ time, duration, host or commit, so that a recomputation gives the same bytes; th
 """
 
 from operator import not_
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from zero.config.params import NetworkParams, PlayParams, SearchParams
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MANIFEST_FILE = "manifest.json"
@@ -258,11 +260,11 @@ class ExpectedProperties(Manifest):
 class GameRecord(NamedTuple):
     """One finished game, T moves long."""
 
-    actions: np.ndarray  # [T] int16
-    visit_counts: np.ndarray  # [T, A] uint16, policy target times its sum; zeros if the move has no target
-    root_values: np.ndarray  # [T] float32, mean value of the search, seen by the player to move
-    best_values: np.ndarray  # [T] float32, that of the most visited action
-    ownership: np.ndarray  # [S*S] int8 at the end, +1, 0, -1 for Black; [0] if not played out or without area
+    actions: "np.ndarray"  # [T] int16
+    visit_counts: "np.ndarray"  # [T, A] uint16, policy target times its sum; zeros if the move has no target
+    root_values: "np.ndarray"  # [T] float32, mean value of the search, seen by the player to move
+    best_values: "np.ndarray"  # [T] float32, that of the most visited action
+    ownership: "np.ndarray"  # [S*S] int8 at the end, +1, 0, -1 for Black; [0] if not played out or without area
     outcome: int  # +1, 0, -1 for Black
     margin: float  # Black's area less White's less komi; 0 for games without a score and resigned games
     end: str  # how it ended: "passes", "line", "full", "length", "resignation"

@@ -3,8 +3,9 @@
 import fcntl
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from zero.tracking.client import Experiment
 
 TRACKING_LOCK_FILE = "zero-track.lock"
+MoreFiles = Callable[[Generation], Mapping[str, bytes]]
+"""Makes further files of a generation's run, by name."""
 
 
-def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> str:
+def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False, more_files: MoreFiles = lambda _: {}) -> str:
     """Writes each recorded generation that MLflow lacks; returns the address of the newest generation's run.
 
     Args:
@@ -31,6 +34,7 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> st
       workspace: the workspace of the lineage.
       uri: address of the server.
       rebuild: first delete the lineage's runs and models, which are then all written again.
+      more_files: makes further files of each generation's run.
 
     Raises:
       ServerError: the server does not answer; the call can be repeated.
@@ -49,7 +53,7 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False) -> st
             is_recorded = entry is not None and entry.kind != "start" and generation.number <= ledger[-1].generation
             if is_recorded and generation.number not in known:
                 _fetch_networks(home, workspace, generation)
-                known[generation.number] = track_generation(generation, uri)
+                known[generation.number] = track_generation(generation, uri, more_files(generation))
         if not known:
             raise LineageError(f"{lineage} has no generation to track; make the first one with `make generation`")
         return known[max(known)]
@@ -66,11 +70,11 @@ def tracked_generations(lineage: str, uri: str) -> dict[int, str]:
         return _complete_generations(experiment) if experiment else {}
 
 
-def track_generation(generation: Generation, uri: str) -> str:
+def track_generation(generation: Generation, uri: str, files: Mapping[str, bytes] = MappingProxyType({})) -> str:
     """Writes a generation to MLflow in place of what the server has of it; returns the address of its run.
 
     Of the data in DVC only `models/challenger` and `state/champion` are needed. The runs end at the time of the
-    generation's commit, so that runs that are written again are equal.
+    generation's commit, so that runs that are written again are equal. `files`: further files of the run, by name.
 
     Raises:
       ServerError: the server does not answer; the call can be repeated.
@@ -78,6 +82,7 @@ def track_generation(generation: Generation, uri: str) -> str:
       StorageError: a file of the generation is missing or corrupt.
     """
     parent, children = pages.generation_page(generation), pages.stage_pages(generation)
+    parent = parent._replace(files={**parent.files, **files})
     key = pages.generation_key(generation.lineage, generation.number)
     with open_client(uri) as client:
         experiment = client.open_experiment(uri, generation.lineage, generation.recorded_ms)

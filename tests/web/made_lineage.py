@@ -1,0 +1,263 @@
+"""A lineage in git with files in the real formats, made by one `git fast-import` without games or training."""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from hashlib import md5
+from pathlib import Path
+
+import yaml
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.made_games import made_records
+from tests.parameters import smoke_text
+from zero.config.params import params_digest, parse_params
+from zero.data.records import write_records
+from zero.games.rules import rules_of
+from zero.record.costs import GenerationCosts, StageCosts, write_note
+from zero.record.provenance import (
+    Attestation,
+    BuildDefinition,
+    ExternalParameters,
+    InternalParameters,
+    Metadata,
+    Predicate,
+    Resource,
+    RunDetails,
+    attestation_bytes,
+    sign,
+)
+from zero.storage.files import canonical_json, canonical_line, sha256_bytes, write_atomic
+from zero.storage.layout import LEDGER_FILE, PROVENANCE_FILE
+from zero.storage.manifests import (
+    Colours,
+    FileRef,
+    GameSet,
+    LedgerEntry,
+    MatchResult,
+    Origin,
+    PromotionDecision,
+    ShardRef,
+    Source,
+)
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+NUM_GAMES = 6
+START_SECONDS = 1_790_000_000
+PARAMS_TEXT = smoke_text()
+PARAMS = parse_params(PARAMS_TEXT)
+PARAMS_DIGEST = params_digest(PARAMS)
+CURVE = (
+    "step,loss,policy_loss,value_loss,constant_value_loss,saturated_values,value_deviation,policy_accuracy,"
+    "policy_entropy,learning_rate,policy_gradient_norm,value_gradient_norm"
+)
+
+
+def make_project(home: Path) -> Path:
+    """An empty project."""
+    subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", str(home)], check=True)
+    return home
+
+
+def make_lineage(home: Path, name: str, kinds: Sequence[str], source: str = "") -> Path:
+    """A lineage in the workspace of a project.
+
+    Args:
+      home: the project's folder.
+      name: name of the lineage.
+      kinds: of each generation `start`, `branch`, `promoted`, `refused`, or `rollback`, which is to two generations
+        before. The last one has games, costs and an attestation.
+      source: tag from which a branch begins.
+    """
+    workspace = home / ".zero/workspaces" / name
+    subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", str(workspace)], check=True)
+    ledger: list[LedgerEntry] = []
+    text = stream = b""
+    first = int(source.rpartition("-")[2]) if source else 0
+    for number, kind in enumerate(kinds, first):
+        is_last = number == first + len(kinds) - 1
+        files = _files(home, name, number, kind, is_last)
+        ledger.append(_entry(name, number, kind, ledger, source))
+        text += canonical_line(ledger[-1])
+        stream += _commit(name, number, files | {LEDGER_FILE: text})
+    subprocess.run(["git", "-C", str(workspace), "fast-import", "--quiet"], input=stream, check=True)
+    subprocess.run(["git", "-C", str(workspace), "checkout", "--quiet", f"lineage/{name}"], check=True)
+    stage = StageCosts(
+        seconds=3700.0, cpu_seconds=7200.0, gpu_seconds=0.0, games=NUM_GAMES, evaluations=900, shards=1,
+        shards_without_receipt=0, workers=("one",),
+    )  # fmt: skip
+    number = ledger[-1].generation
+    costs = GenerationCosts(lineage=name, generation=number, stages={"selfplay": stage, "training": stage})
+    write_note(workspace, f"{name}/gen-{number:04d}", costs)
+    return workspace
+
+
+def advance(home: Path, name: str) -> None:
+    """Adds a refused generation to a lineage."""
+    workspace = home / ".zero/workspaces" / name
+    ledger = [LedgerEntry.model_validate_json(line) for line in (workspace / LEDGER_FILE).read_bytes().splitlines()]
+    number = ledger[-1].generation + 1
+    files = _files(home, name, number, "refused", False)
+    ledger.append(_entry(name, number, "refused", ledger, ""))
+    files[LEDGER_FILE] = b"".join(canonical_line(entry) for entry in ledger)
+    stream = _commit(name, number, files, f"from refs/tags/{name}/gen-{number - 1:04d}^0\n")
+    subprocess.run(["git", "-C", str(workspace), "fast-import", "--quiet"], input=stream, check=True)
+    subprocess.run(["git", "-C", str(workspace), "reset", "--quiet", "--hard"], check=True)
+
+
+def _commit(name: str, number: int, files: Mapping[str, bytes], parent: str = "") -> bytes:
+    when = START_SECONDS + 600 * number
+    text = f"commit refs/heads/lineage/{name}\ncommitter zero <zero@localhost> {when} +0000\ndata 4\nmade\n{parent}"
+    parts = [text.encode()]
+    for path, content in files.items():
+        parts.append(f"M 100644 inline {path}\ndata {len(content)}\n".encode() + content + b"\n")
+    tag = f"reset refs/tags/{name}/gen-{number:04d}\nfrom refs/heads/lineage/{name}\n\n"
+    return b"".join([*parts, tag.encode()])
+
+
+def weights(name: str, number: int) -> str:
+    """SHA-256 of the network of a generation."""
+    return sha256_bytes(f"{name} {number}".encode())
+
+
+def _entry(name: str, number: int, kind: str, ledger: Sequence[LedgerEntry], source: str) -> LedgerEntry:
+    before = ledger[-1] if ledger else None
+    champion, champion_generation = (before.champion, before.champion_generation) if before else (weights(name, 0), 0)
+    decision = None
+    if kind in ("promoted", "refused"):
+        decision = _decision(name, number, kind == "promoted", champion)
+        if decision.promoted:
+            champion, champion_generation = decision.challenger, number
+    elif kind == "rollback":
+        source = f"{name}/gen-{number - 2:04d}"
+    return LedgerEntry(
+        lineage=name,
+        generation=number,
+        kind="decision" if decision else kind,  # type: ignore[arg-type]
+        decision=decision,
+        source=Source(tag=source, commit="0" * 40, line="0" * 64) if source else None,
+        provenance="a" * 64,
+        champion=champion,
+        champion_generation=champion_generation,
+        trainee=decision.challenger if decision else champion,
+        params_digest=PARAMS_DIGEST,
+        lock_digest=sha256_bytes(b""),
+        previous=sha256_bytes(canonical_line(before)) if before else "0" * 64,
+    )
+
+
+def _decision(name: str, number: int, promoted: bool, champion: str) -> PromotionDecision:
+    wins = 14 if promoted else 6
+    half = Colours(wins=wins // 2, losses=10 - wins // 2, draws=0)
+    match = MatchResult(
+        wins=wins,
+        losses=20 - wins,
+        draws=0,
+        as_black=half,
+        as_white=half,
+        unique_games=19,
+        score=wins / 20,
+        interval=(0.48, 0.85) if promoted else (0.15, 0.52),
+        mean_length=31.25,
+    )
+    return PromotionDecision(
+        lineage=name,
+        generation=number,
+        promoted=promoted,
+        threshold=0.55,
+        match=match,
+        challenger=weights(name, number),
+        champion=champion,
+    )
+
+
+def _files(home: Path, name: str, number: int, kind: str, is_last: bool) -> dict[str, bytes]:
+    files = {"params.yaml": PARAMS_TEXT.encode()}
+    if kind not in ("promoted", "refused"):
+        return files
+    calibration = {
+        "threshold": -0.85, "num_games": 600, "would_resign": 100, "would_have_won": 4, "false_positive_rate": 0.04,
+        "interval": [0.016, 0.098],
+    }  # fmt: skip
+    selfplay = {
+        "num_games": NUM_GAMES,
+        "num_positions": 150,
+        "unique_games": NUM_GAMES,
+        "mean_length": 25.0,
+        "black_wins": 3,
+        "white_wins": 2,
+        "draws": 1,
+        "ended": {"passes": 4, "resignation": 2},
+        "mean_abs_margin": 3.5,
+        "root_value_error": 0.8,
+        "target_positions": 150,
+        "resignation": {"resigned_games": 2, "target": 0.05, "used": calibration, "following": calibration},
+    }
+    value_losses = [1.0 - 0.04 * line for line in range(10)]
+    lines = [
+        f"{200 * (number - 1) + 20 * (line + 1)},{3 + value},3,{value},0.99,0.02,0.5,0.25,1.5,0.05,0.1,0.2"
+        for line, value in enumerate(value_losses)
+    ]
+    health = {"verdict": "healthy", "explained_variance": 0.31, "findings": []}
+    last = dict(zip(CURVE.split(","), map(float, lines[-1].split(",")), strict=True))
+    files |= {
+        "metrics/selfplay.json": canonical_json(selfplay),
+        "metrics/training.json": canonical_json(last | {"health": health, "window_games": 36}),
+        "plots/training.csv": "\n".join([CURVE, *lines, ""]).encode(),
+    }
+    if is_last:
+        outs = [_write_games(home, name, number, "data/games", 0), _write_games(home, name, number, "data/match", 1)]
+        files["dvc.lock"] = yaml.safe_dump({"schema": "2.0", "stages": {"play": {"outs": outs}}}).encode()
+        files[PROVENANCE_FILE] = _attestation(name, number)
+    return files
+
+
+def _write_games(home: Path, name: str, number: int, folder: str, seed: int) -> dict[str, object]:
+    """Writes games into DVC's cache, and returns the output of their stage."""
+    records = made_records(rules_of(PARAMS.game), NUM_GAMES, seed)
+    data = write_records(records)
+    num_positions = sum(len(record.actions) for record in records)
+    shard = ShardRef(
+        file=FileRef(path="shard-0000.parquet", sha256=sha256_bytes(data), num_bytes=len(data)),
+        key=sha256_bytes(b"key"),
+        generation=number,
+        first_game=0,
+        num_games=NUM_GAMES,
+        num_positions=num_positions,
+    )
+    origin = Origin(
+        stage="selfplay",
+        lineage=name,
+        generation=number,
+        seed=1,
+        params_digest=PARAMS_DIGEST,
+        engine="e" * 64,
+        inputs={},
+    )
+    games = GameSet(origin=origin, shards=(shard,), num_games=NUM_GAMES, num_positions=num_positions)
+    files = {"manifest.json": canonical_json(games), "shard-0000.parquet": data}
+    listing = [{"md5": _cached(home, content), "relpath": path} for path, content in sorted(files.items())]
+    return {"path": folder, "hash": "md5", "md5": _cached(home, json.dumps(listing).encode(), ".dir")}
+
+
+def _cached(home: Path, content: bytes, end: str = "") -> str:
+    digest = md5(content, usedforsecurity=False).hexdigest() + end
+    write_atomic(home / ".zero/dvc-cache/files/md5" / digest[:2] / digest[2:], content)
+    return digest
+
+
+def _attestation(name: str, number: int) -> bytes:
+    internal = InternalParameters(engine={"selfplay": "e" * 64}, profile={"device": "cpu"}, lock="b" * 64)
+    statement = Attestation(
+        subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": weights(name, number)}),),
+        predicate=Predicate(
+            build_definition=BuildDefinition(
+                build_type="urn:zero:decision:1",
+                external_parameters=ExternalParameters(lineage=name, generation=number, parameters={}),
+                internal_parameters=internal,
+                resolved_dependencies=(Resource(name="source", digest={"gitCommit": f"{number:040x}"}),),
+            ),
+            run_details=RunDetails(metadata=Metadata(invocation_id=f"{name}/gen-{number:04d}"), byproducts=()),
+        ),
+    )
+    return sign(attestation_bytes(statement), KEY)

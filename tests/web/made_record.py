@@ -1,0 +1,233 @@
+"""A lineage in git and DVC's cache with games of random moves and untrained networks, made in about a second."""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from hashlib import md5
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.end_to_end.project import git
+from tests.made_games import ANY_SHA256, made_records
+from tests.parameters import smoke_text
+from zero.config.params import parse_params
+from zero.data.records import concatenate, read_records, write_records
+from zero.games.rules import rules_of
+from zero.network.weights import new_network, weights_bytes
+from zero.record.metrics import SelfplayMetrics
+from zero.stages.resignation import calibrate
+from zero.storage.files import canonical_json, canonical_line, sha256_bytes, write_atomic
+from zero.storage.manifests import (
+    Champion,
+    Checkpoint,
+    Colours,
+    FileRef,
+    GameRecord,
+    GameSet,
+    LedgerEntry,
+    Manifest,
+    MatchResult,
+    Origin,
+    PromotionDecision,
+    ShardRef,
+)
+
+PARAMS = parse_params(smoke_text())
+RULES = rules_of(PARAMS.game)
+WEIGHTS = "weights.safetensors"
+
+
+def network(number: int) -> bytes:
+    """Weights of the network that a generation trained."""
+    return weights_bytes(new_network(PARAMS.network, PARAMS.game, number))
+
+
+def games(num_games: int, seed: int, first_game: int = 0, **fields: Any) -> list[GameRecord]:
+    """Calibration games of random moves; `fields` change the rest."""
+    return [each._replace(**fields) for each in made_records(RULES, num_games, seed, first_game)]
+
+
+class MadeLineage:
+    """The lineage `made` of a project: every challenger is refused, so generation 0 plays all games."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.name = home, "made"
+        self.ledger = b""
+        self.champion = network(0)
+        subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", str(home)], check=True)
+        self._record(0, self._entry(0, None), {})
+
+    def add(
+        self, selfplay: Sequence[list[GameRecord]], match: list[GameRecord], threshold: float = -0.5
+    ) -> list[GameRecord]:
+        """Records the next generation with shards of self-play and one shard of the match; returns all games.
+
+        Players are set: the champion, and in the match the challenger with Black in games of even number.
+        """
+        number = self.ledger.count(b"\n")
+        champion, challenger = sha256_bytes(self.champion), sha256_bytes(network(number))
+        shards = [[each._replace(black=champion, white=champion) for each in shard] for shard in selfplay]
+        colours = [(challenger, champion), (champion, challenger)]
+        match = [each._replace(black=colours[each.game % 2][0], white=colours[each.game % 2][1]) for each in match]
+        checkpoint = Checkpoint(
+            origin=self._origin("training", number),
+            network=PARAMS.network,
+            step=number,
+            learning_rate_factor=1.0,
+            weights=file_ref(WEIGHTS, network(number)),
+            optimizer=FileRef(path="optimizer.safetensors", sha256=ANY_SHA256, num_bytes=0),
+        )
+        outs = {
+            "data/games": self._put_games("selfplay", number, shards),
+            "data/match": self._put_games("gating", number, [match]),
+            "models/challenger": self.put_folder(checkpoint, {WEIGHTS: network(number)}),
+        }
+        lock = {"stages": {"all": {"outs": [{"path": path, "md5": digest} for path, digest in outs.items()]}}}
+        files = {
+            "dvc.lock": yaml.safe_dump(lock).encode(),
+            "metrics/selfplay.json": canonical_json(self._metrics(shards, threshold)),
+        }
+        self._record(number, self._entry(number, challenger), files)
+        return [each for shard in shards for each in shard] + match
+
+    def tag(self, number: int) -> str:
+        return f"{self.name}/gen-{number:04d}"
+
+    def cached(self, number: int, folder: str, name: str = "") -> Path:
+        """Path in DVC's cache of a file of a generation, or of the list of its folder."""
+        lock = yaml.safe_load(git(self.home, "show", f"{self.tag(number)}:dvc.lock"))
+        digest = next(out["md5"] for out in lock["stages"]["all"]["outs"] if out["path"] == folder)
+        if name:
+            listing = json.loads(self._object(digest).read_bytes())
+            digest = next(each["md5"] for each in listing if each["relpath"] == name)
+        return self._object(digest)
+
+    def put_folder(self, manifest: Manifest, files: Mapping[str, bytes]) -> str:
+        """Adds a folder to DVC's cache, and returns the MD5 of its list."""
+        content = {"manifest.json": canonical_json(manifest), **files}
+        listing = [{"md5": self._put(data), "relpath": name} for name, data in sorted(content.items())]
+        return self._put(json.dumps(listing).encode(), ".dir")
+
+    def _put(self, content: bytes, end: str = "") -> str:
+        digest = md5(content, usedforsecurity=False).hexdigest() + end
+        write_atomic(self._object(digest), content)
+        return digest
+
+    def _object(self, digest: str) -> Path:
+        return self.home / ".zero/dvc-cache/files/md5" / digest[:2] / digest[2:]
+
+    def _origin(self, stage: str, number: int) -> Origin:
+        return Origin(
+            stage=stage,
+            lineage=self.name,
+            generation=number,
+            seed=1,
+            params_digest=ANY_SHA256,
+            engine=ANY_SHA256,
+            inputs={},
+        )
+
+    def _put_games(self, stage: str, number: int, shards: Sequence[list[GameRecord]]) -> str:
+        files, refs = {}, []
+        for index, records in enumerate(shards):
+            name = f"shard-{index:04d}.parquet"
+            files[name] = write_records(records)
+            refs.append(
+                ShardRef(
+                    file=file_ref(name, files[name]),
+                    key=ANY_SHA256,
+                    generation=number,
+                    first_game=records[0].game,
+                    num_games=len(records),
+                    num_positions=sum(len(each.actions) for each in records),
+                )
+            )
+        game_set = GameSet(
+            origin=self._origin(stage, number),
+            shards=tuple(refs),
+            num_games=sum(each.num_games for each in refs),
+            num_positions=sum(each.num_positions for each in refs),
+        )
+        return self.put_folder(game_set, files)
+
+    def _metrics(self, shards: Sequence[list[GameRecord]], threshold: float) -> SelfplayMetrics:
+        """Metrics of self-play, of which only the resignation is that of the games."""
+        columns = concatenate(read_records(write_records(shard), "made") for shard in shards)
+        return SelfplayMetrics(
+            num_games=columns.num_games,
+            num_positions=columns.num_positions,
+            unique_games=0,
+            mean_length=0.0,
+            black_wins=0,
+            white_wins=0,
+            draws=0,
+            ended={},
+            mean_abs_margin=0.0,
+            root_value_error=0.0,
+            target_positions=0,
+            resignation=calibrate(columns, threshold, 0.05),
+        )
+
+    def _entry(self, number: int, challenger: str | None) -> LedgerEntry:
+        champion = sha256_bytes(self.champion)
+        colours = Colours(wins=1, losses=1, draws=0)
+        match = MatchResult(
+            wins=2,
+            losses=2,
+            draws=0,
+            as_black=colours,
+            as_white=colours,
+            unique_games=4,
+            score=0.5,
+            interval=(0.1, 0.9),
+            mean_length=1.0,
+        )
+        decision = challenger and PromotionDecision(
+            lineage=self.name,
+            generation=number,
+            promoted=False,
+            threshold=0.55,
+            match=match,
+            challenger=challenger,
+            champion=champion,
+        )
+        return LedgerEntry(
+            lineage=self.name,
+            generation=number,
+            kind="decision" if challenger else "start",
+            decision=decision or None,
+            source=None,
+            provenance=ANY_SHA256,
+            champion=champion,
+            champion_generation=0,
+            trainee=challenger or champion,
+            params_digest=ANY_SHA256,
+            lock_digest=ANY_SHA256,
+            previous=ANY_SHA256,
+        )
+
+    def _record(self, number: int, entry: LedgerEntry, files: Mapping[str, bytes]) -> None:
+        """Commits the files of a generation, and tags the commit."""
+        self.ledger += canonical_line(entry)
+        weights = file_ref(WEIGHTS, self.champion)
+        champion = Champion(generation=0, network=PARAMS.network, weights=weights)
+        outs = [{"path": "champion", "md5": self.put_folder(champion, {WEIGHTS: self.champion})}]
+        content = {
+            "params.yaml": smoke_text().encode(),
+            "record/ledger.jsonl": self.ledger,
+            "state/champion.dvc": yaml.safe_dump({"outs": outs}).encode(),
+            **files,
+        }
+        head = f"commit refs/heads/lineage/{self.name}\ncommitter zero <zero@localhost> {number} +0000\ndata 4\nmade\n"
+        parent = f"from refs/heads/lineage/{self.name}^0\n" if number else ""
+        stream = (head + parent).encode()
+        for path, data in content.items():
+            stream += f"M 100644 inline {path}\ndata {len(data)}\n".encode() + data + b"\n"
+        stream += f"reset refs/tags/{self.tag(number)}\nfrom refs/heads/lineage/{self.name}\n\n".encode()
+        subprocess.run(["git", "-C", str(self.home), "fast-import", "--quiet", "--force"], input=stream, check=True)
+
+
+def file_ref(name: str, content: bytes) -> FileRef:
+    return FileRef(path=name, sha256=sha256_bytes(content), num_bytes=len(content))

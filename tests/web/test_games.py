@@ -1,0 +1,278 @@
+"""The recorded games in the JSON interface of the page: the list, replays, SGF, priors, and wrong requests."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from starlette.applications import Starlette
+
+from tests.made_games import MADE_SIMULATIONS
+from tests.web.made_record import PARAMS, RULES, WEIGHTS, MadeLineage, file_ref, games, network
+from zero.data.records import GameColumns, read_records
+from zero.data.sgf import read_sgf
+from zero.games.planes import write_sample
+from zero.games.position import BLACK, NUM_PLANES, new_history, new_position
+from zero.games.rules import legal_mask
+from zero.network.inference import new_evaluator
+from zero.players.networks import weights_of
+from zero.record.generation import in_progress
+from zero.storage.files import sha256_bytes, write_atomic, write_manifest
+from zero.storage.layout import GENERATION_FILE
+from zero.storage.manifests import Champion, GameRecord, GenerationId
+from zero.web import games as games_module
+from zero.web.app import WebSettings, new_app
+
+THRESHOLD = -0.5
+
+
+def made(home: Path) -> tuple[MadeLineage, list[GameRecord]]:
+    """A lineage whose generation 1 has games, and these games: six of self-play, then four of a match."""
+    lineage = MadeLineage(home)
+    fast = games(6, 1)
+    fast[5].visit_counts[1::2] = 0
+    return lineage, lineage.add([fast], games(4, 2, never_resigns=False), THRESHOLD)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Starlette, MadeLineage, list[GameRecord]]:
+    """The application, the lineage and its games. Only read by tests."""
+    lineage, records = made(tmp_path_factory.mktemp("recorded"))
+    return new_app(lineage.home, WebSettings()), lineage, records
+
+
+def get(app: Starlette, path: str) -> httpx.Response:
+    async def request() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get(path)
+
+    return asyncio.run(request())
+
+
+def error_of(app: Starlette, path: str, status: int) -> str:
+    answer = get(app, path)
+    assert answer.status_code == status, answer.text
+    return str(answer.json()["error"])
+
+
+def test_the_list_has_the_number_of_games_and_a_part_of_them(recorded) -> None:
+    app = recorded[0]
+    answer = get(app, "/api/games?kind=selfplay&offset=2&limit=3").json()
+    assert answer["total"] == 6 and [each["game"] for each in answer["games"]] == [2, 3, 4]
+    assert answer["index"] == {"pending": 0, "notes": []}
+    first = answer["games"][0]
+    assert (first["kind"], first["lineage"], first["generation"], first["black_name"]) == (
+        *("selfplay", "made", 1),
+        "made/gen-0000",
+    )
+    assert get(app, "/api/games?lineage=&kind=&limit=0").json() == {
+        "total": 10,
+        "games": [],
+        "index": {"pending": 0, "notes": []},
+    }, "an empty field of the form is no filter"
+
+
+def test_the_values_to_filter_by(recorded) -> None:
+    app, _, records = recorded
+    assert get(app, "/api/games/filters").json() == {
+        "kinds": ["selfplay", "gating"],
+        "lineages": [{"lineage": "made", "first": 1, "last": 1, "num_games": 10}],
+        "ends": sorted({each.end for each in records}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("kind=x", "kind='x' is not a filter of games: Input should be 'selfplay' or 'gating'"),
+        ("generation=-1", "generation='-1' is not a filter of games: Input should be greater than or equal to 0"),
+        ("min_moves=many", "min_moves='many' is not a filter of games: Input should be a valid integer"),
+        ("colour=B", "colour is not a filter of games; filters are lineage, generation, kind"),
+        ("actions=zz", "actions='zz' is not a filter of games: String should match pattern"),
+        (f"generation={'9' * 40}", "is not a filter of games: Input should be less than 1000000000"),
+    ],
+)
+def test_a_wrong_filter_is_named(recorded, query: str, message: str) -> None:
+    assert message in error_of(recorded[0], f"/api/games?{query}", 400)
+
+
+def test_a_replay_has_the_stones_after_each_move(recorded) -> None:
+    app, _, records = recorded
+    data = get(app, "/api/games/selfplay/made/1/2").json()
+    assert data["board"] == {
+        "game": "go",
+        "rows": 5,
+        "columns": 5,
+        "komi": 0.5,
+        "rules": "Tromp-Taylor without suicide",
+    }
+    stones, captured = list(data["start"]), 0
+    position, history = new_position(RULES), new_history(RULES)
+    planes = np.zeros((NUM_PLANES, RULES.num_words), np.uint64)
+    for number, move in enumerate(data["moves"], 1):
+        captured += sum(colour == 0 for _, colour in move["changes"])
+        for point, colour in move["changes"]:
+            stones[point] = colour
+        write_sample(RULES, position, history, records[2].actions, number, 0, planes)
+        assert stones == position.board[: RULES.num_points].tolist()
+        assert data["names"][move["action"]] == move["name"]
+    assert captured > 0, "the game needs a capture"
+    assert len(data["moves"]) == len(records[2].actions)
+    assert data["ownership"] == records[2].ownership.tolist()
+
+
+def test_a_replay_has_the_recorded_values_and_visits(recorded) -> None:
+    app, _, records = recorded
+    data = get(app, "/api/games/selfplay/made/1/5").json()
+    record = records[5]
+    for number, move in enumerate(data["moves"]):
+        sign = 1 if number % 2 == 0 else -1
+        assert move["colour"] == sign
+        assert (move["value"], move["best_value"]) == (record.root_values[number], record.best_values[number])
+        assert (move["value_black"], move["best_value_black"]) == (sign * move["value"], sign * move["best_value"])
+        visits = {int(action): count for action, count in move["visits"].items()}
+        assert visits == {a: int(n) for a, n in enumerate(record.visit_counts[number]) if n}
+        assert sum(visits.values()) == (MADE_SIMULATIONS if number % 2 == 0 else 0)
+    assert "player to move" in data["point_of_view"]
+
+
+def test_a_replay_names_where_it_is_recorded(recorded) -> None:
+    app, lineage, records = recorded
+    data = get(app, "/api/games/gating/made/1/1").json()
+    shard = sha256_bytes(lineage.cached(1, "data/match", "shard-0000.parquet").read_bytes())
+    game = data["game"]
+    assert (game["shard"], game["path"], game["shard_row"]) == (shard, "data/match/shard-0000.parquet", 1)
+    assert data["tag"] == "made/gen-0001" and len(game["commit"]) == 40
+    assert data["networks"] == {
+        "black": {"sha256": records[7].black, "name": "made/gen-0000"},
+        "white": {"sha256": records[7].white, "name": "made/gen-0001"},
+    }
+    assert (data["neighbours"], data["same_moves"], data["resign_threshold"]) == ([0, 2], 0, None)
+    assert get(app, "/api/games/selfplay/made/1/0").json()["resign_threshold"] == THRESHOLD
+
+
+def test_links_to_the_servers(tmp_path: Path) -> None:
+    lineage, _ = made(tmp_path)
+    (tmp_path / ".zero/servers.json").write_text(
+        '{"mlflow": "http://127.0.0.1:5000", "prefect": "http://127.0.0.1:4200"}'
+    )
+    found = get(new_app(lineage.home, WebSettings()), "/api/games/gating/made/1/0").json()["links"]
+    assert found == {"mlflow": "http://127.0.0.1:5000/#/models/zero-made", "prefect": "http://127.0.0.1:4200/runs"}
+
+
+def test_the_sgf_is_the_game(recorded) -> None:
+    app, _, records = recorded
+    answer = get(app, "/api/games/gating/made/1/3/sgf")
+    assert answer.headers["content-disposition"] == 'attachment; filename="made-gen-0001-gating-3.sgf"'
+    game, record = read_sgf(answer.text), records[9]
+    assert game.actions == tuple(record.actions)
+    assert (game.black_name, game.event) == (f"made/gen-0000 {record.black[:12]}", "made generation 1, gating")
+    assert game.result.startswith("DBW"[record.outcome])
+
+
+def test_the_prior_is_that_of_the_network_that_was_to_move(recorded) -> None:
+    app, _, records = recorded
+    for move, colour in ((0, "black"), (3, "white")):
+        answer = get(app, f"/api/games/gating/made/1/0/prior?move={move}").json()
+        number = 1 if colour == "black" else 0
+        assert answer["network"] == {"sha256": sha256_bytes(network(number)), "name": f"made/gen-000{number}"}
+        position, history = new_position(RULES), new_history(RULES)
+        planes = np.zeros((1, NUM_PLANES, RULES.num_words), np.uint64)
+        write_sample(RULES, position, history, records[6].actions, move, 0, planes[0])
+        prior, value = np.zeros((1, RULES.num_actions), np.float32), np.zeros(1, np.float32)
+        new_evaluator(network(number), PARAMS.profile).evaluate(planes, prior, value)
+        mask = np.zeros(RULES.num_actions, np.bool_)
+        legal_mask(RULES, position, history, mask)
+        assert (np.array(answer["prior"]) > 0).tolist() == mask.tolist()
+        assert sum(answer["prior"]) == pytest.approx(1.0)
+        assert answer["prior"] == pytest.approx((prior[0] * mask / (prior[0] * mask).sum()).tolist(), abs=1e-4)
+        assert answer["value"] == pytest.approx(float(value[0]), abs=1e-4)
+        assert answer["value_black"] == answer["value"] * (BLACK if colour == "black" else -BLACK)
+        assert "fp32" in answer["note"]
+
+
+@pytest.mark.parametrize("move", ["", "-1", "999", "x", "1.5", "²", "9" * 5000, "0" * 20 + "999"])
+def test_a_wrong_move_is_named(recorded, move: str) -> None:
+    text = error_of(recorded[0], f"/api/games/gating/made/1/0/prior?move={move}", 400)
+    assert text.startswith(f"move={move[:20]!r} is not a move of this game; give 0 to ")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["gating/made/1/99", "gating/made/9/0", "gating/nobody/1/0", "match/made/1/0", f"gating/made/1/{'9' * 30}"],
+)
+@pytest.mark.parametrize("end", ["", "/sgf", "/prior?move=0"])
+def test_an_unknown_game_is_named(recorded, path: str, end: str) -> None:
+    text = error_of(recorded[0], f"/api/games/{path}{end}", 404)
+    assert text == f"unknown game {path}; see the list of games"
+
+
+def test_a_path_that_is_no_game(recorded) -> None:
+    assert "Not Found" in error_of(recorded[0], "/api/games/gating/made/1/x", 404)
+
+
+def test_missing_and_damaged_data_has_a_remedy(tmp_path: Path) -> None:
+    lineage, _ = made(tmp_path)
+    app = new_app(lineage.home, WebSettings())
+    assert get(app, "/api/games").json()["total"] == 10
+    remedy = "run `dvc pull` in a folder made by `zero checkout made/gen-0001`"
+    shard = lineage.cached(1, "data/match", "shard-0000.parquet")
+    data = shard.read_bytes()
+    shard.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+    found = error_of(app, "/api/games/gating/made/1/0", 400)
+    assert found == f"data/match/shard-0000.parquet of made/gen-0001 is damaged; {remedy}"
+    shard.unlink()
+    found = error_of(app, "/api/games/gating/made/1/0", 400)
+    assert found == f"data/match/shard-0000.parquet of made/gen-0001 is not on this machine; {remedy}"
+    shard.write_bytes(data)
+    weights = lineage.cached(1, "models/challenger", WEIGHTS)
+    weights.unlink()
+    found = error_of(app, "/api/games/gating/made/1/0/prior?move=0", 400)
+    assert found == f"network {sha256_bytes(network(1))[:12]} is not on this machine, so it gives no prior; {remedy}"
+
+
+def test_the_network_that_plays_with_overlap_is_found(tmp_path: Path) -> None:
+    """It is in a folder of its own inside the champion's."""
+    for folder, number in (("state/champion", 0), ("state/champion/selfplay", 1)):
+        weights = file_ref(WEIGHTS, network(number))
+        write_manifest(tmp_path / folder, Champion(generation=number, network=PARAMS.network, weights=weights))
+        write_atomic(tmp_path / folder / WEIGHTS, network(number))
+    write_manifest(tmp_path, GenerationId(lineage="made", number=2, resign_threshold=-1.0), GENERATION_FILE)
+    generation = in_progress(tmp_path)
+    for number in (0, 1):
+        assert weights_of(generation, sha256_bytes(network(number))) == network(number)
+    assert weights_of(generation, sha256_bytes(network(2))) is None
+
+
+def test_a_game_is_read_once_for_many_requests(recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, read = recorded[0], []
+
+    def counted(data: bytes, source: str) -> GameColumns:
+        read.append(source)
+        return read_records(data, source)
+
+    monkeypatch.setattr(games_module, "read_records", counted)
+    for end in ("", "/sgf", "/prior?move=1", "/prior?move=2"):
+        assert get(app, f"/api/games/gating/made/1/2{end}").status_code == 200
+    assert read == ["data/match/shard-0000.parquet of made/gen-0001"]
+
+
+WITHOUT_TORCH = """
+import sys
+from pathlib import Path
+from zero.web.games import RecordedGames
+from zero.web.index import GameFilter
+games = RecordedGames(Path(sys.argv[1]))
+games.list({})
+_, rows = games._index.find(GameFilter(), limit=1)
+print(len(games.replay(rows[0])["moves"]) > 0, "torch" in sys.modules)
+"""
+
+
+def test_the_list_and_a_replay_need_no_torch(recorded) -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(recorded[1].home)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True False\n"

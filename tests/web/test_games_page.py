@@ -1,0 +1,241 @@
+"""The views of the recorded games in a browser: list, filters, scrolling, replay, accessibility."""
+
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from tests.made_games import plain_record
+from tests.web.made_record import MadeLineage, games
+from zero.storage.manifests import GameRecord
+from zero.web.app import WebSettings, new_app
+from zero.web.index import GameIndex
+
+playwright_api = pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
+
+MANY = 10_000
+"""Games of generation 2, of four moves each."""
+TIMEOUT_MS = 60_000
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[GameRecord]]:
+    """A project with an index, and the games of its generation 1."""
+    lineage = MadeLineage(tmp_path_factory.mktemp("recorded"))
+    records = lineage.add([games(6, 1)], games(4, 2, never_resigns=False))
+    many = [plain_record([12, 11, 13, number % 10], 26, game=number) for number in range(MANY)]
+    lineage.add([many], games(2, 3))
+    GameIndex(lineage.home).refresh()
+    return lineage.home, records
+
+
+@pytest.fixture(scope="module")
+def address(recorded) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(new_app(recorded[0], WebSettings()), log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright_api.sync_playwright() as playwright:
+        playwright_api.expect.set_options(timeout=TIMEOUT_MS)
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser, address: str):
+    """A page on which no script may fail."""
+    context = browser.new_context(base_url=address, viewport=DESKTOP)
+    context.set_default_timeout(TIMEOUT_MS)
+    opened = context.new_page()
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    context.close()
+    assert errors == []
+
+
+def open_list(page, query: str = "") -> None:
+    page.goto(f"/#/games{query}")
+    page.wait_for_selector("td.g-game a")
+
+
+def open_game(page, path: str) -> None:
+    page.goto(f"/#/games/{path}")
+    page.wait_for_selector(".replay-caption")
+
+
+def serious(page) -> list[str]:
+    """Violations of accessibility that are serious or worse."""
+    found = axe.Axe().run(page).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")]
+
+
+def shown(page) -> list[str]:
+    return [" ".join(each.split()) for each in page.locator("tr[aria-rowindex]:has(td)").all_inner_texts()]
+
+
+def wait_for_count(page, text: str) -> None:
+    expect(page.locator("[data-count]")).to_have_text(text)
+
+
+def expect(locator):
+    """Waits for a property of a locator. `wait_for_function` would need `eval`, which the page forbids."""
+    return playwright_api.expect(locator)
+
+
+def test_the_list_shows_all_games_and_filters_them(page) -> None:
+    open_list(page)
+    wait_for_count(page, "10,012 games")
+    assert shown(page)[0].startswith("#0 made 2 selfplay")
+    assert 0 < len(shown(page)) < 60, "only the rows in view are drawn"
+    page.locator("[name=generation]").fill("1")
+    page.locator("[name=kind]").select_option("gating")
+    wait_for_count(page, "4 games")
+    assert [row.split()[:4] for row in shown(page)] == [[f"#{n}", "made", "1", "gating"] for n in range(4)]
+    assert page.url.endswith("#/games?generation=1&kind=gating")
+    page.reload()
+    wait_for_count(page, "4 games")
+    assert page.locator("[name=kind]").input_value() == "gating"
+    page.get_by_role("button", name="Clear").click()
+    wait_for_count(page, "10,012 games")
+    assert page.url.endswith("#/games")
+
+
+def test_an_opening_and_unique_games_are_filters(page) -> None:
+    open_list(page, "?generation=2&kind=selfplay")
+    page.get_by_label("unique games").check()
+    wait_for_count(page, "10 games")
+    opening = page.locator("td.g-opening button").first
+    text = opening.inner_text()
+    opening.click()
+    page.wait_for_selector(".chosen .badge")
+    assert text in page.locator(".chosen").inner_text()
+    assert {row for row in page.locator("td.g-opening").all_inner_texts()} == {text}
+    page.get_by_role("button", name="Remove the filter first moves").click()
+    wait_for_count(page, "10 games")
+
+
+def test_a_wrong_filter_in_the_address_is_an_error(page) -> None:
+    page.goto("/#/games?kind=chess")
+    page.wait_for_selector(".error")
+    assert "kind='chess' is not a filter of games" in page.locator(".error").inner_text()
+
+
+def test_ten_thousand_games_scroll(page) -> None:
+    open_list(page, "?generation=2&kind=selfplay")
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.locator(".games-scroll").evaluate("view => { view.scrollTop = 36 * 5000 }")
+    page.get_by_text("#5005", exact=True).wait_for()
+    page.locator(".games-scroll").evaluate("view => { view.scrollTop = view.scrollHeight }")
+    page.get_by_text(f"#{MANY - 1}", exact=True).wait_for()
+    assert len(shown(page)) < 60 and len(requests) <= 4, "the pages between are not requested"
+
+
+def test_the_keyboard_moves_through_the_list_and_opens_a_game(page) -> None:
+    open_list(page, "?generation=2&kind=selfplay")
+    page.locator("td.g-game a").first.focus()
+    focus = page.locator(":focus")
+    for key, expected in (("ArrowDown", "#1"), ("ArrowDown", "#2"), ("ArrowUp", "#1"), ("Home", "#0")):
+        page.keyboard.press(key)
+        assert focus.inner_text() == expected
+    page.keyboard.press("PageDown")
+    assert int(focus.inner_text()[1:]) > 5
+    page.keyboard.press("End")
+    expect(focus).to_have_text(f"#{MANY - 1}")
+    page.keyboard.press("Home")
+    expect(focus).to_have_text("#0")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".replay-caption")
+    assert page.url.endswith("#/games/selfplay/made/2/0")
+
+
+def test_a_game_is_replayed_move_by_move(page, recorded) -> None:
+    record = recorded[1][2]
+    open_list(page, "?generation=1&kind=selfplay")
+    page.get_by_role("link", name="Game 2: selfplay of made, generation 1").click()
+    caption = page.locator(".replay-caption")
+    caption.wait_for()
+    num_moves = len(record.actions)
+    assert "The start of the game" in caption.inner_text()
+    assert page.locator("svg.board .stone").count() == 0
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert f"Move 3 of {num_moves}" in caption.inner_text() and page.url.endswith("?move=3")
+    stones = sum(action < 25 for action in record.actions[:3])
+    assert page.locator("svg.board .stone").count() == stones
+    # White is to move before the fourth move: the recorded value has the other sign for Black.
+    cells = page.locator("section", has_text="Value").first.locator("tbody tr").first.locator("td").all_inner_texts()
+    value = f"{abs(record.root_values[3]):.3f}"
+    assert [cell[1:] for cell in cells] == [value, value] and cells[0][0] != cells[1][0]
+    counts = sorted((int(count) for count in record.visit_counts[3] if count), reverse=True)[:10]
+    rows = page.locator("section", has_text="Search in this position").locator("tbody tr")
+    assert [int(row.split("\t")[1]) for row in rows.all_inner_texts()] == counts
+    assert page.locator("svg.board rect.heat").count() == sum(1 for count in record.visit_counts[3][:25] if count)
+    page.keyboard.press("End")
+    assert "The game is over" in caption.inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert f"Move {num_moves - 1} of" in caption.inner_text()
+    page.keyboard.press("Home")
+    page.get_by_role("button", name="Play", exact=True).click()
+    expect(caption).to_contain_text("Move 2 of")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_label("Moves played").fill("7")
+    assert f"Move 7 of {num_moves}" in caption.inner_text()
+
+
+def test_the_prior_is_shown_beside_the_visits(page, recorded) -> None:
+    open_game(page, "gating/made/1/0?move=2")
+    page.get_by_label("compute the prior with the recorded network").check()
+    page.get_by_text("Prior of made/gen-0001, computed now in fp32").wait_for()
+    rows = page.locator("section", has_text="Search in this position").locator("tbody tr").all_inner_texts()
+    assert all(row.split("\t")[3].endswith("%") for row in rows)
+    page.get_by_label("Show on the board").select_option("prior")
+    assert page.locator("svg.board rect.prior").count() > page.locator("svg.board .stone").count()
+
+
+def test_a_replay_links_to_the_record(page, recorded) -> None:
+    open_game(page, "gating/made/1/1")
+    facts = page.locator("section").last
+    record = recorded[1][7]
+    for text in ("made/gen-0001", "data/match/shard-0000.parquet, row 1", record.black[:12], record.white[:12]):
+        assert text in facts.inner_text()
+    with page.expect_download() as download:
+        facts.get_by_role("link", name="SGF").click()
+    assert download.value.suggested_filename == "made-gen-0001-gating-1.sgf"
+    page.get_by_role("link", name="next game").click()
+    page.wait_for_url("**/#/games/gating/made/1/2")
+
+
+def test_an_unknown_game_is_an_error(page) -> None:
+    page.goto("/#/games/gating/made/1/99")
+    page.wait_for_selector(".error")
+    assert "unknown game gating/made/1/99; see the list of games" in page.locator(".error").inner_text()
+
+
+@pytest.mark.parametrize("path", ["games", "games/selfplay/made/1/2?move=9"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_views_are_accessible_and_fit_a_phone(page, path: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"/#/{path}")
+    page.wait_for_selector("table tbody td")
+    assert serious(page) == []
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert serious(page) == []

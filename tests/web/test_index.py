@@ -1,0 +1,358 @@
+"""The index of recorded games: its rows, what it reads, damage, missing data, and several processes."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.project import git
+from tests.made_games import plain_record
+from tests.web.made_record import RULES, MadeLineage, games, network
+from zero.data.records import GameColumns, read_records, read_summaries, write_records
+from zero.errors import StorageError
+from zero.evaluation import openings
+from zero.games.coordinates import action_to_name
+from zero.play.moves import FIRST_RESIGNATION
+from zero.storage.files import sha256_bytes
+from zero.storage.manifests import GameRecord
+from zero.web import index as index_module
+from zero.web.index import KEY_BYTES, OPENING_MOVES, GameFilter, GameIndex, GameRow, openings_of
+
+THRESHOLD = -0.5
+ALL = 10**6
+
+
+def made(home: Path) -> tuple[MadeLineage, list[list[GameRecord]]]:
+    """Generations 0 to 2, and the games of generations 1 and 2."""
+    lineage = MadeLineage(home)
+    first = lineage.add([games(8, 1), games(8, 2, first_game=8)], games(4, 3), THRESHOLD)
+    repeated = games(3, 4) + games(3, 4, first_game=3, never_resigns=False)
+    return lineage, [first, lineage.add([repeated], games(4, 5), THRESHOLD)]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[MadeLineage, list[list[GameRecord]], GameIndex]:
+    """A made lineage, its games, and an index that has all of them. Only read by tests."""
+    lineage, records = made(tmp_path_factory.mktemp("recorded"))
+    index = GameIndex(lineage.home)
+    index.refresh()
+    return lineage, records, index
+
+
+@pytest.fixture
+def lineage(tmp_path: Path) -> MadeLineage:
+    """A lineage that a test may change."""
+    return made(tmp_path)[0]
+
+
+def rows_of(index: GameIndex, **chosen: object) -> list[GameRow]:
+    total, rows = index.find(GameFilter.model_validate(chosen), 0, ALL)
+    assert total == len(rows)
+    return rows
+
+
+def filled(home: Path) -> list[GameRow]:
+    """The rows of an index after a refresh."""
+    index = GameIndex(home)
+    index.refresh()
+    return rows_of(index)
+
+
+def test_a_row_has_the_facts_of_its_game(recorded) -> None:
+    lineage, records, index = recorded
+    rows = rows_of(index)
+    assert len(rows) == sum(map(len, records))
+    assert [(row.generation, row.kind) for row in rows] == sorted(
+        ((row.generation, row.kind) for row in rows), key=lambda each: (-each[0], -ord(each[1][0]))
+    ), "the newest generation first, self-play before the match"
+    expected = {(n + 1, each.black != each.white, each.game): each for n in range(2) for each in records[n]}
+    names = {sha256_bytes(network(number)): lineage.tag(number) for number in range(3)}
+    for row in rows:
+        record = expected[row.generation, row.kind == "gating", row.game]
+        assert row.moves == len(record.actions) and row.end == record.end
+        assert (row.result, row.margin) == ("DBW"[record.outcome], record.margin)
+        assert (row.black, row.white) == (record.black, record.white)
+        assert (row.black_name, row.white_name) == (names[record.black], names[record.white])
+        assert bool(row.never_resigns) is record.never_resigns
+        assert len(row.actions) == 2 * KEY_BYTES
+        assert row.commit == git(lineage.home, "rev-parse", lineage.tag(row.generation)).strip()
+        folder, _, name = row.path.rpartition("/")
+        data = lineage.cached(row.generation, folder, name).read_bytes()
+        assert sha256_bytes(data) == row.shard
+        shard = read_records(data, row.path)
+        assert int(shard.game[row.shard_row]) == row.game
+
+
+@pytest.mark.parametrize(
+    ("chosen", "test"),
+    [
+        ({"lineage": "made", "generation": 1}, lambda row: row.generation == 1),
+        ({"lineage": "nobody"}, lambda row: False),
+        ({"kind": "gating"}, lambda row: row.kind == "gating"),
+        ({"result": "W"}, lambda row: row.result == "W"),
+        ({"end": "length"}, lambda row: row.end == "length"),
+        ({"min_moves": 20, "max_moves": 40}, lambda row: 20 <= row.moves <= 40),
+        ({"wrong_resignation": True}, lambda row: row.wrong_resignation),
+        ({"unique": True}, lambda row: row.repeats is None),
+    ],
+)
+def test_a_filter_chooses(recorded, chosen, test) -> None:
+    index = recorded[2]
+    every = rows_of(index)
+    assert rows_of(index, **chosen) == [row for row in every if test(row)]
+
+
+def test_games_with_an_opening_or_with_equal_moves_are_found(recorded) -> None:
+    index = recorded[2]
+    row = rows_of(index, generation=2, kind="selfplay")[4]
+    assert row.game == 4 and row.repeats == 1
+    same = rows_of(index, actions=row.actions)
+    assert [(each.game, each.repeats) for each in same] == [(1, None), (4, 1)]
+    assert {each.game for each in rows_of(index, opening=row.opening, generation=2, kind="selfplay")} >= {1, 4}
+
+
+def test_pages_of_the_list_join_to_the_whole(recorded) -> None:
+    index = recorded[2]
+    every = rows_of(index)
+    parts = [index.find(GameFilter(), offset, 7)[1] for offset in range(0, len(every), 7)]
+    assert [row for part in parts for row in part] == every
+
+
+def test_one_game_and_its_neighbours(recorded) -> None:
+    index = recorded[2]
+    row = index.game("gating", "made", 1, 3)
+    assert row is not None and row == rows_of(index, generation=1, kind="gating")[3]
+    assert index.neighbours(row) == (2, None)
+    assert index.game("gating", "made", 1, 99) is None
+
+
+def test_the_lineages_and_ends(recorded) -> None:
+    _, records, index = recorded
+    assert index.lineages() == [("made", 1, 2, sum(map(len, records)))]
+    assert index.ends() == sorted({each.end for part in records for each in part})
+    assert index.status() == (0, ())
+
+
+def slow_wrong(record: GameRecord) -> bool:
+    """Whether the first player below the threshold did not lose."""
+    for move, values in enumerate(zip(record.root_values, record.best_values, strict=True)):
+        if move >= FIRST_RESIGNATION and max(values) < THRESHOLD:
+            return record.outcome * (1 if move % 2 == 0 else -1) >= 0
+    return False
+
+
+def test_wrong_resignations_are_those_of_the_metrics(recorded) -> None:
+    lineage, records, index = recorded
+    for number in (1, 2):
+        rows = rows_of(index, generation=number, wrong_resignation=True)
+        selfplay = [each for each in records[number - 1] if each.black == each.white]
+        expected = [each.game for each in selfplay if each.never_resigns and slow_wrong(each)]
+        assert [row.game for row in rows] == expected
+        metrics = git(lineage.home, "show", f"{lineage.tag(number)}:metrics/selfplay.json")
+        assert f'"would_have_won": {len(expected)}' in metrics
+    assert rows_of(index, wrong_resignation=True), "the test needs one"
+
+
+def test_openings_are_those_of_the_command() -> None:
+    columns = read_records(write_records(games(30, 9)), "made")
+    slow = [
+        " ".join(action_to_name(RULES, action) for _, action in moves)
+        for moves in openings.openings_of(RULES, columns, OPENING_MOVES)
+    ]
+    assert openings_of(RULES, columns) == slow
+    assert len(set(slow)) > 1
+
+
+def test_a_short_game_has_no_opening() -> None:
+    short, long = plain_record([1, 2, 3], RULES.num_actions), games(1, 9)[0]
+    found = openings_of(RULES, read_records(write_records([short, long]), "made"))
+    assert found[0] is None and found[1]
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts the shards that are read, by name."""
+    counts: Counter[str] = Counter()
+
+    def counted(data: bytes, source: str) -> GameColumns:
+        counts[source] += 1
+        return read_summaries(data, source)
+
+    monkeypatch.setattr(index_module, "read_summaries", counted)
+    return counts
+
+
+def test_only_new_generations_are_read(lineage: MadeLineage, read: Counter[str]) -> None:
+    index = GameIndex(lineage.home)
+    index.refresh()
+    assert len(read) == 5 and set(read.values()) == {1}
+    index.refresh()
+    assert sum(read.values()) == 5
+    lineage.add([games(2, 6)], games(2, 7))
+    index.refresh()
+    assert [source for source in read if "gen-0003" in source] == [
+        "data/games/shard-0000.parquet of made/gen-0003",
+        "data/match/shard-0000.parquet of made/gen-0003",
+    ]
+    assert sum(read.values()) == 7
+    assert rows_of(index) == filled(lineage.home), "another index, which finds all rows in the file"
+
+
+def test_a_generation_that_was_recorded_again_is_read_again(lineage: MadeLineage, read: Counter[str]) -> None:
+    index = GameIndex(lineage.home)
+    index.refresh()
+    git(lineage.home, "tag", "--force", lineage.tag(2), lineage.tag(1))
+    git(lineage.home, "tag", "--delete", lineage.tag(1))
+    index.refresh()
+    assert {row.generation for row in rows_of(index)} == {2}
+    assert {row.commit for row in rows_of(index)} == {git(lineage.home, "rev-parse", lineage.tag(2)).strip()}
+
+
+def test_a_tag_that_only_a_workspace_has_is_read(lineage: MadeLineage) -> None:
+    workspace = lineage.home / ".zero/workspaces/made"
+    git(lineage.home, "clone", "--quiet", str(lineage.home), str(workspace))
+    git(lineage.home, "tag", "--delete", lineage.tag(2))
+    assert {row.generation for row in filled(lineage.home)} == {1, 2}
+
+
+def test_a_project_without_git_has_no_games(tmp_path: Path) -> None:
+    assert filled(tmp_path) == []
+
+
+@pytest.mark.parametrize("damage", ["deleted", "not a database", "cut", "another version", "overwritten"])
+def test_the_file_is_made_again(recorded, tmp_path: Path, damage: str) -> None:
+    lineage, _, other = recorded
+    expected = rows_of(other)
+    index = GameIndex(lineage.home)
+    index.path = tmp_path / "index.sqlite"
+    index.refresh()
+    data = index.path.read_bytes()
+    if damage == "deleted":
+        index.path.unlink()
+    elif damage == "not a database":
+        index.path.write_bytes(b"hello\n" * 1000)
+    elif damage == "cut":
+        index.path.write_bytes(data[: len(data) // 2])
+    elif damage == "overwritten":
+        index.path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    else:
+        with sqlite3.connect(index.path) as database:
+            database.execute("PRAGMA user_version = 999")
+        database.close()
+    index.find(GameFilter())  # does not fail
+    index.refresh()
+    assert rows_of(index) == expected
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".zero").write_text("a file where the folder should be\n")
+    with pytest.raises(StorageError, match=r"cannot write .*index\.sqlite: .*; check"):
+        GameIndex(tmp_path).find(GameFilter())
+
+
+def test_missing_and_damaged_data_is_noted_and_read_later(
+    lineage: MadeLineage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = filled(lineage.home)
+    (lineage.home / ".zero/web/index.sqlite").unlink()
+    shard = lineage.cached(1, "data/games", "shard-0001.parquet")
+    match = lineage.cached(2, "data/match")
+    shard_data, match_data = shard.read_bytes(), match.read_bytes()
+    shard.write_bytes(shard_data[:-1] + b"x")
+    match.unlink()
+    index = GameIndex(lineage.home)
+    index.refresh()
+    assert index.status().notes == (
+        "made/gen-0001: data/games/shard-0001.parquet is damaged; run `dvc pull` in a folder made by "
+        "`zero checkout made/gen-0001`",
+        "made/gen-0002: the games of data/match are not on this machine; run `dvc pull` in a folder made by "
+        "`zero checkout made/gen-0002`",
+    )
+    assert rows_of(index) == [
+        row for row in expected if "0001.parquet" not in row.path and (row.generation, row.kind) != (2, "gating")
+    ]
+    shard.unlink()
+    match.write_bytes(match_data)
+    index.refresh()
+    assert len(index.status().notes) == 2, "incomplete generations are not read again at once"
+    monkeypatch.setattr(index_module, "RETRY_SECONDS", 0.0)
+    index.refresh()
+    assert [note.partition(" is")[0] for note in index.status().notes] == [
+        "made/gen-0001: data/games/shard-0001.parquet"
+    ]
+    shard.write_bytes(shard_data)
+    index.refresh()
+    assert index.status() == (0, ()) and rows_of(index) == expected
+
+
+def test_a_generation_of_another_version_is_noted(lineage: MadeLineage) -> None:
+    text = git(lineage.home, "show", f"{lineage.tag(2)}:params.yaml").replace("name: go", "name: chess")
+    (lineage.home / "params.yaml").write_text(text)
+    git(lineage.home, "checkout", "--quiet", "-b", "old", lineage.tag(2), "--force")
+    (lineage.home / "params.yaml").write_text(text)
+    git(lineage.home, "commit", "--quiet", "-a", "-m", "another game")
+    git(lineage.home, "tag", "--force", lineage.tag(2), "HEAD")
+    index = GameIndex(lineage.home)
+    index.refresh()
+    (note,) = index.status().notes
+    assert note.startswith("made/gen-0002: ") and "chess" in note
+    assert {row.generation for row in rows_of(index)} == {1}
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from zero.web.index import GameIndex
+use, writes = GameIndex._use, []
+def dying(self, work, immediate=False):
+    def written(database):
+        result = work(database)
+        if immediate and len(writes) == 2:
+            os._exit(9)
+        return result
+    writes.extend([work] if immediate else [])
+    return use(self, written, immediate)
+GameIndex._use = dying
+GameIndex(Path(sys.argv[1])).refresh()
+"""
+"""A process that dies when it has written the second generation, before the transaction ends."""
+
+
+def test_a_kill_leaves_complete_generations(lineage: MadeLineage) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(lineage.home)], env=os.environ, check=False)
+    assert done.returncode == 9
+    index = GameIndex(lineage.home)
+    written = Counter(row.generation for row in rows_of(index))
+    assert written == {2: 10}, "the newest generation is read first"
+    index.refresh()
+    assert Counter(row.generation for row in rows_of(index)) == {1: 20, 2: 10}
+
+
+def test_several_servers_write_the_same_rows(lineage: MadeLineage) -> None:
+    indexes = [GameIndex(lineage.home) for _ in range(4)]
+    threads = [threading.Thread(target=index.refresh) for index in indexes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [rows_of(index) for index in indexes]
+    assert len(found[0]) == 30 and found == [found[0]] * 4
+
+
+def test_a_request_waits_for_a_short_refresh(lineage: MadeLineage) -> None:
+    index = GameIndex(lineage.home)
+    index.refresh_soon(wait_seconds=60.0)
+    assert len(rows_of(index)) == 30 and index.status().pending == 0
+
+
+def test_an_error_of_git_is_shown(lineage: MadeLineage) -> None:
+    (lineage.home / ".git/HEAD").write_text("broken\n")
+    index = GameIndex(lineage.home)
+    index.refresh_soon(wait_seconds=60.0)
+    (note,) = index.status().notes
+    assert "git" in note

@@ -1,0 +1,163 @@
+"""The JSON interface of lineages and ladders, on lineages made without games."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.web.made_lineage import advance, make_lineage, make_project
+from zero.config.params import GoParams
+from zero.evaluation.ladder import CurvePoint, Entry, Ladder, Row, Scale
+from zero.evaluation.tournament import Standing, Tournament, write_tournament
+from zero.storage.files import canonical_json, write_atomic
+from zero.web.app import WebSettings, new_app
+
+Get = Callable[[str], httpx.Response]
+GAME = GoParams(name="go", size=5)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = make_project(tmp_path_factory.mktemp("project"))
+    make_lineage(home, "go9", ["start", "promoted", "refused", "rollback", "promoted"])
+    make_lineage(home, "kid", ["branch", "refused"], source="go9/gen-0001")
+    write_atomic(home / ".zero/workspaces/broken/record/ledger.jsonl", b"{}\n")
+    return home
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "home"))
+
+
+@pytest.fixture
+def get(home: Path) -> Get:
+    """Gets a path of the application."""
+    transport = httpx.ASGITransport(new_app(home, WebSettings()))
+
+    async def request(path: str) -> httpx.Response:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get(path)
+
+    return lambda path: asyncio.run(request(path))
+
+
+def write_ladder(home: Path, lineage: str) -> None:
+    entry = Entry(
+        key="a" * 64,
+        name=f"{lineage}/gen-0001",
+        kind="network",
+        conditions="c",
+        simulations=20,
+        generation=1,
+        text=None,
+    )
+    point = CurvePoint(
+        generation=1, tag=entry.name, key=entry.key, elo=120.0, low=80.0, high=160.0, games=24, seconds=None
+    )
+    ladder = Ladder(
+        lineage=lineage,
+        game=GAME,
+        conditions="c",
+        simulations=20,
+        scales=(Scale(reference="first", elo=0.0, is_anchor=False, num_players=1),),
+        rows=(Row(entry=entry, group=0, elo=120.0, low=80.0, high=160.0, games=24.0, opponents=1),),
+        curve=(point,),
+        results=(),
+    )
+    write_atomic(home / ".zero/ladders" / lineage / "ladder.json", canonical_json(ladder))
+
+
+def test_the_list_has_every_lineage_and_names_a_broken_one(get):
+    found = {each["lineage"]: each for each in get("/api/lineages").json()["lineages"]}
+    assert found.keys() == {"broken", "go9", "kid"}
+    assert "is not a ledger entry" in found["broken"]["error"] and found["broken"]["last"] is None
+    assert found["go9"]["num_generations"] == 5 and found["go9"]["champion_generation"] == 4
+    assert found["kid"]["source"] == "go9/gen-0001" and found["kid"]["last"]["tag"] == "kid/gen-0002"
+    assert found["kid"]["warnings"], "its champion is the random network"
+
+
+def test_a_lineage_has_its_graph(get):
+    found = get("/api/lineages/go9").json()
+    nodes: list[dict[str, Any]] = found["nodes"]
+    assert [(node["kind"], node["promoted"]) for node in nodes] == [
+        ("start", None),
+        ("decision", True),
+        ("decision", False),
+        ("rollback", None),
+        ("decision", True),
+    ]
+    assert [node["parent"] for node in nodes] == [
+        None,
+        "go9/gen-0000",
+        "go9/gen-0001",
+        "go9/gen-0001",
+        "go9/gen-0003",
+    ]
+    assert (nodes[1]["score"], nodes[1]["value_loss"], nodes[1]["constant_value_loss"]) == (0.7, 0.64, 0.99)
+    assert found["branches"] == [{"lineage": "kid", "source": "go9/gen-0001"}]
+    assert get("/api/lineages/kid").json()["nodes"][0]["parent"] == "go9/gen-0001"
+
+
+def test_a_generation_has_its_report(get):
+    assert get("/api/lineages/go9/4").json()["tag"] == "go9/gen-0004"
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("nobody", "unknown lineage 'nobody'; known are: broken, go9, kid; make it with `zero new nobody`"),
+        ("go9/9", "unknown generation 9 of lineage go9; it has 0 to 4"),
+        ("go9;x", "unknown lineage 'go9;x'"),
+    ],
+)
+def test_unknown_names(get, path, error):
+    found = get(f"/api/lineages/{path}")
+    assert found.status_code == 404 and found.json()["error"].startswith(error)
+
+
+def test_a_lineage_that_advances_or_is_deleted_is_seen(get, home):
+    before = get("/api/lineages/go9").json()
+    advance(home, "go9")
+    after = get("/api/lineages/go9").json()
+    assert after["head"] != before["head"] and after["nodes"][-1]["tag"] == "go9/gen-0005"
+    shutil.rmtree(home / ".zero/workspaces/go9")
+    found = get("/api/lineages/go9")
+    assert found.status_code == 404 and "unknown lineage 'go9'; known are: broken, kid" in found.json()["error"]
+
+
+def test_a_generation_that_is_being_recorded_is_not_shown_yet(get, home):
+    ledger = home / ".zero/workspaces/go9/record/ledger.jsonl"
+    before = get("/api/lineages/go9").json()
+    advance(home, "go9")
+    (home / ".zero/workspaces/go9/.git/refs/tags/go9/gen-0005").unlink()
+    assert len(ledger.read_bytes().splitlines()) == 6 and get("/api/lineages/go9").json() == before
+
+
+def test_all_ladders_and_tournaments_together(get, home):
+    assert get("/api/ladder").json() == {"ladders": [], "tournaments": [], "unreadable": []}
+    write_ladder(home, "go9")
+    write_ladder(home, "kid")
+    write_atomic(home / ".zero/ladders/old/ladder.json", b"{}")
+    standing = Standing(
+        key="a" * 64, name="random", text="random", elo=0.0, low=0.0, high=0.0, games=2, points=1.0, forfeits=0
+    )
+    tournament = Tournament(
+        game=GAME,
+        games_per_match=2,
+        opening_moves=0,
+        seed=1,
+        reference="random",
+        standings=(standing,),
+        pairings=(),
+        failures=(),
+    )
+    write_tournament(home, tournament)
+    found = get("/api/ladder").json()
+    assert [(each["lineage"], each["curve"][0]["elo"]) for each in found["ladders"]] == [("go9", 120.0), ("kid", 120.0)]
+    assert found["ladders"][0]["game"] == "go, 5 x 5" and found["tournaments"][0]["reference"] == "random"
+    assert found["unreadable"] == [".zero/ladders/old/ladder.json"]

@@ -1,0 +1,189 @@
+"""Reports, lineages and ladders in headless chromium."""
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.web.made_lineage import advance, make_lineage, make_project
+from tests.web.test_lineages import write_ladder
+from zero.web.app import WebSettings, new_app
+from zero.web.assets import vega_bundle
+from zero.web.report import report_html, report_of
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = make_project(tmp_path_factory.mktemp("project"))
+    make_lineage(home, "go9", ["start", "promoted", "refused", "rollback", "promoted"])
+    make_lineage(home, "kid", ["branch", "refused"], source="go9/gen-0001")
+    write_ladder(home, "go9")
+    write_ladder(home, "kid")
+    return home
+
+
+@pytest.fixture(scope="module")
+def url(home: Path) -> Iterator[str]:
+    """Address of a server of the page."""
+    server = uvicorn.Server(uvicorn.Config(new_app(home, WebSettings()), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of which no script fails."""
+    page, errors = browser.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    page.close()
+    assert errors == []
+
+
+def assert_accessible(page: Page) -> None:
+    """Asserts that axe-core finds nothing serious."""
+    found = Axe().run(page).response["violations"]
+    serious = [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")]
+    assert serious == []
+
+
+def marks(page: Page, card: str) -> int:
+    """Number of lines, points and bars in the chart of a card."""
+    section = page.locator("section.card", has=page.get_by_role("heading", name=card, exact=True))
+    expect(section.locator(".chart svg")).to_be_visible(timeout=20_000)
+    return section.locator(".chart svg :is(.mark-line, .mark-symbol, .mark-rect, .mark-rule).role-mark path").count()
+
+
+def is_wider_than_the_window(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+
+def test_the_file_shows_charts_and_tables_without_a_network(home, page, tmp_path):
+    (tmp_path / "report.html").write_bytes(report_html(report_of(home, "go9")))
+    page.context.set_offline(True)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((tmp_path / "report.html").as_uri())
+    charts = ("Decision", "Value loss", "Policy loss and total loss", "How the games ended", "Length of the games")
+    assert all(marks(page, card) for card in (*charts, "Costs"))
+    expect(page.get_by_role("table", name="results of the challenger by colour")).to_contain_text("70.0 %")
+    expect(page.get_by_role("table", name="digests")).to_contain_text("ledger")
+    assert page.locator(".openings svg.board").count() == page.locator(".openings figcaption").count() > 0
+    assert [each for each in requests if not each.startswith(("file:", "data:"))] == []
+    assert_accessible(page)
+
+
+def test_without_vega_the_tables_are_there(home, page, tmp_path):
+    html = report_html(report_of(home, "go9")).decode().replace(vega_bundle().read_text(), "")
+    (tmp_path / "report.html").write_text(html)
+    page.goto((tmp_path / "report.html").as_uri())
+    expect(page.get_by_text("The chart cannot be drawn").first).to_be_visible()
+    expect(page.get_by_role("table", name="costs by stage")).to_contain_text("1:01:40")
+
+
+def test_what_is_not_recorded_says_so(url, page):
+    page.goto(f"{url}#/lineages/go9/2")
+    expect(page.get_by_role("heading", name="go9/gen-0002", exact=True)).to_be_visible()
+    expect(page.get_by_text("The costs: not recorded.")).to_be_visible()
+    expect(page.get_by_text("The games are not on this machine.").first).to_be_visible()
+
+
+def test_a_table_is_copied_as_text(url, page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{url}#/lineages/go9/4")
+    page.get_by_role("button", name="Copy the table: results of the challenger by colour").click()
+    expect(page.get_by_role("status")).to_have_text("Copied")
+    lines = str(page.evaluate("navigator.clipboard.readText()")).splitlines()
+    assert lines[-1].split("\t") == ["all", "20", "14", "6", "0", "70.0 %"]
+
+
+def test_the_graph_leads_to_reports_by_keyboard(url, page):
+    page.goto(f"{url}#/lineages/go9")
+    graph = page.get_by_role("group", name="generations of go9")
+    expect(graph).to_be_visible()
+    names = [str(link.get_attribute("aria-label")) for link in graph.get_by_role("link").all()]
+    assert names == [
+        "go9/gen-0000, random network",
+        "go9/gen-0001, promoted, score 70.0 %",
+        "go9/gen-0002, refused, score 30.0 %",
+        "go9/gen-0003, rollback to go9/gen-0001",
+        "go9/gen-0004, promoted, score 70.0 %",
+        "lineage kid branches from go9/gen-0001",
+    ]
+    assert graph.locator(".edge.champion").count() == 2 and graph.locator(".edge.restored").count() == 2
+    assert all(marks(page, card) for card in ("Score against the champion", "Value loss", "Rating"))
+    assert_accessible(page)
+    graph.get_by_role("link").nth(3).focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="go9/gen-0004", exact=True)).to_be_visible()
+
+
+def test_two_generations_side_by_side(url, page):
+    page.goto(f"{url}#/lineages/go9")
+    page.get_by_label("generation to compare with").select_option("1")
+    page.get_by_role("button", name="Compare").click()
+    numbers = page.get_by_role("table", name="numbers of the generation")
+    expect(numbers.get_by_role("columnheader")).to_have_text(["number", "go9/gen-0004", "go9/gen-0001"])
+    expect(page.get_by_role("heading", name="Decision: go9/gen-0001")).to_be_visible()
+    assert marks(page, "Value loss") == 4, "two lines of each generation"
+
+
+def test_the_list_and_the_ladder(url, page):
+    page.goto(f"{url}#/lineages")
+    expect(page.get_by_role("link", name="go9/gen-0001")).to_be_visible()
+    assert_accessible(page)
+    page.goto(f"{url}#/ladder")
+    assert marks(page, "Ratings of the champions")
+    expect(page.get_by_role("table", name="kid: first = 0")).to_contain_text("80 to 160")
+    assert_accessible(page)
+    page.get_by_label("games of self-play").check()
+    expect(page.get_by_role("img", name="Ratings of the champions over games of self-play")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["lineages", "lineages/go9", "lineages/go9/4", "lineages/go9/4?compare=1", "ladder"])
+def test_a_phone_shows_everything_without_scrolling_sideways(url, page, path):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{url}#/{path}")
+    expect(page.get_by_role("table").first).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    assert not is_wider_than_the_window(page)
+    assert_accessible(page)
+
+
+def test_a_lineage_that_goes_on_or_vanishes_is_announced(home, url, page):
+    make_lineage(home, "other", ["start", "promoted"])
+    page.clock.install()
+    page.goto(f"{url}#/lineages/other")
+    expect(page.get_by_role("heading", name="Lineage other")).to_be_visible()
+    advance(home, "other")
+    page.clock.fast_forward(20_000)
+    expect(page.get_by_role("status")).to_have_text("other has gone on: its newest generation is other/gen-0002.")
+    page.get_by_role("button", name="Show it").click()
+    expect(page.get_by_role("link", name="other/gen-0002, refused, score 30.0 %")).to_be_visible()
+    shutil.rmtree(home / ".zero/workspaces/other")
+    page.clock.fast_forward(20_000)
+    expect(page.get_by_role("alert")).to_contain_text("unknown lineage 'other'; known are: go9, kid")

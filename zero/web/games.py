@@ -1,0 +1,315 @@
+"""The recorded games in the web page's JSON interface: the list, the replay, SGF, and the network's prior.
+
+| path | answer |
+|---|---|
+| `/api/games?lineage=...&offset=0&limit=200` | games that match, see `GameFilter`, and how complete the index is |
+| `/api/games/filters` | values to filter by |
+| `/api/games/KIND/LINEAGE/GENERATION/GAME` | the moves with stones, values and visits, and where they are recorded |
+| `/api/games/KIND/LINEAGE/GENERATION/GAME/sgf` | the game as a file |
+| `/api/games/KIND/LINEAGE/GENERATION/GAME/prior?move=N` | the prior of the network, which the record does not hold |
+
+A recorded value is for the player to move. The replay has each value also for Black.
+"""
+
+import re
+import threading
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from zero.config.params import Params, ProfileParams
+from zero.data.records import game_record, read_records
+from zero.data.sgf import game_to_sgf, result, rules_name
+from zero.errors import LineageError, ParamsError, StorageError, ZeroError
+from zero.games.coordinates import action_to_name
+from zero.games.planes import write_sample
+from zero.games.position import NUM_PLANES, TO_PLAY, Rules, new_history, new_position, reset
+from zero.games.rules import legal_mask, play, rules_of
+from zero.lineage.status import servers
+from zero.network.profile import local_profile, prepare_torch
+from zero.players.build import num_cores
+from zero.players.networks import weights_of
+from zero.record.ledger import generation_tag
+from zero.record.lineages import data_cache
+from zero.search.evaluator import Evaluator
+from zero.storage.manifests import GameRecord
+from zero.web.index import (
+    FOLDERS,
+    MAX_GAMES,
+    GameFilter,
+    GameIndex,
+    GameRow,
+    Number,
+    generation_at,
+    open_reader,
+    shard_bytes,
+)
+
+PAGE = 200
+"""Games in one answer, unless the request says otherwise."""
+CACHED_GAMES, CACHED_NETWORKS = 8, 2
+POINT_OF_VIEW = "value and best_value: for the player to move; value_black and best_value_black: for Black; -1 to 1"
+PRIOR_NOTE = (
+    "computed now in fp32 on the CPU, over the legal moves; the search saw the position under a random symmetry, and "
+    "in self-play with noise at the root"
+)
+LARGEST_NUMBER = 10**9
+
+
+class GamePage(GameFilter):
+    """The query of a list: a filter and the part to show."""
+
+    offset: Number = 0
+    limit: Number = PAGE
+
+
+class Recorded(NamedTuple):
+    """A game as the record has it."""
+
+    record: GameRecord
+    rules: Rules
+    params: Params
+    threshold: float | None
+    """Resignation threshold of its generation; None in a match and without resignation."""
+
+
+class Prior(NamedTuple):
+    """The network's evaluation of a position."""
+
+    prior: list[float]  # [A], over the legal actions
+    value: float  # for the player to move
+    to_play: int
+
+
+def routes(home: Path) -> list[Route]:
+    """The routes for the project in `home`."""
+    games = RecordedGames(home)
+
+    def listed(request: Request) -> Response:
+        return JSONResponse(games.list(dict(request.query_params)))
+
+    def filters(_: Request) -> Response:
+        return JSONResponse(games.filters())
+
+    def replay(request: Request) -> Response:
+        return JSONResponse(games.replay(games.find(request)))
+
+    def sgf(request: Request) -> Response:
+        row = games.find(request)
+        name = f"{row.lineage}-gen-{row.generation:04d}-{row.kind}-{row.game}.sgf"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(games.sgf(row), media_type="application/x-go-sgf", headers=headers)
+
+    def prior(request: Request) -> Response:
+        return JSONResponse(games.prior(games.find(request), request.query_params.get("move", "")))
+
+    one = "/api/games/{kind}/{lineage}/{generation:int}/{game:int}"
+    return [
+        *(Route("/api/games", listed), Route("/api/games/filters", filters)),
+        *(Route(one, replay), Route(f"{one}/sgf", sgf), Route(f"{one}/prior", prior)),
+    ]
+
+
+class RecordedGames:
+    """The recorded games of a project. Its methods run in the threads of the server."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._index = GameIndex(home)
+        self._read = lru_cache(CACHED_GAMES)(self._read_game)
+        self._networks: dict[str, Evaluator] = {}  # by SHA-256, the oldest first
+        self._network_lock = threading.Lock()  # a network has buffers of its own and takes one batch at a time
+
+    def list(self, query: dict[str, str]) -> dict[str, Any]:
+        """A part of the list of games, and the state of the index.
+
+        Raises:
+          ParamsError: the query has an unknown filter, or a value that it cannot have.
+        """
+        try:
+            page = GamePage.model_validate({name: value for name, value in query.items() if value})
+        except ValidationError as error:
+            raise _query_error(error) from None
+        self._index.refresh_soon()
+        total, rows = self._index.find(page, page.offset, min(page.limit, MAX_GAMES))
+        return {"total": total, "games": [each._asdict() for each in rows], "index": self._index.status()._asdict()}
+
+    def filters(self) -> dict[str, Any]:
+        """The values that games can be filtered by."""
+        self._index.refresh_soon()
+        lineages = [each._asdict() for each in self._index.lineages()]
+        return {"kinds": [*FOLDERS], "lineages": lineages, "ends": self._index.ends()}
+
+    def find(self, request: Request) -> GameRow:
+        """The game that the path names.
+
+        Raises:
+          LineageError: there is none.
+        """
+        named = request.path_params
+        kind, lineage, number, game = (named[name] for name in ("kind", "lineage", "generation", "game"))
+        self._index.refresh_soon()
+        found = self._index.game(kind, lineage, number, game) if max(number, game) < LARGEST_NUMBER else None
+        if found is None:
+            pending = self._index.status().pending
+            remedy = (
+                f"the index lacks {pending} generations, so reload in a moment" if pending else "see the list of games"
+            )
+            raise LineageError(f"unknown game {kind}/{lineage}/{number}/{game}; {remedy}")
+        return found
+
+    def replay(self, row: GameRow) -> dict[str, Any]:
+        """The moves of a game and where they are recorded.
+
+        Raises:
+          StorageError: the shard is missing or damaged.
+        """
+        recorded = self._read(row)
+        record, rules = recorded.record, recorded.rules
+        same, _ = self._index.find(GameFilter(actions=row.actions), limit=0)
+        position, history = new_position(rules), new_history(rules)
+        reset(rules, position, history)
+        points = slice(rules.num_points)
+        return {
+            "game": row._asdict() | {"score": result(rules, record.outcome, record.margin, record.end)},
+            "board": {"game": recorded.params.game.name, "rows": rules.rows, "columns": rules.columns}
+            | {"komi": rules.komi, "rules": rules_name(rules)},
+            "names": [action_to_name(rules, action) for action in range(rules.num_actions)],
+            "point_of_view": POINT_OF_VIEW,
+            "start": position.board[points].tolist(),
+            "moves": [*_moves(rules, record)],
+            "ownership": record.ownership.tolist() if record.ownership.any() else None,
+            "resign_threshold": recorded.threshold,
+            "tag": generation_tag(row.lineage, row.generation),
+            "networks": {
+                colour: {"sha256": sha256, "name": name}
+                for colour, sha256, name in (("black", row.black, row.black_name), ("white", row.white, row.white_name))
+            },
+            "same_moves": same - 1,
+            "neighbours": self._index.neighbours(row),
+            "links": _links(servers(self._home), row.lineage),
+        }
+
+    def sgf(self, row: GameRow) -> str:
+        """The game as SGF.
+
+        Raises:
+          StorageError: the shard is missing or damaged.
+        """
+        recorded = self._read(row)
+        event = f"{row.lineage} generation {row.generation}, {row.kind}"
+        names = {"black_name": row.black_name or "", "white_name": row.white_name or ""}
+        return game_to_sgf(recorded.rules, recorded.record, event=event, **names)
+
+    def prior(self, row: GameRow, move: str) -> dict[str, Any]:
+        """The prior of the network that was to move before move `move`, counted from 0.
+
+        Raises:
+          ParamsError: the game has no such move.
+          StorageError: the network is not on this machine, or damaged.
+        """
+        recorded = self._read(row)
+        if not re.fullmatch("[0-9]{1,9}", move) or int(move) >= row.moves:
+            raise ParamsError(f"move={move[:20]!r} is not a move of this game; give 0 to {row.moves - 1}")
+        with self._network_lock:
+            found = self._evaluate(row, recorded, int(move))
+        sha256, name = (row.black, row.black_name) if found.to_play > 0 else (row.white, row.white_name)
+        return {
+            "move": int(move),
+            "network": {"sha256": sha256, "name": name},
+            "prior": found.prior,
+            "value": found.value,
+            "value_black": found.value * found.to_play,
+            "note": PRIOR_NOTE,
+        }
+
+    def _read_game(self, row: GameRow) -> Recorded:
+        with open_reader(self._home, row.lineage) as reader:
+            generation = generation_at(reader, data_cache(self._home), row.lineage, row.generation, row.commit)
+            params = generation.read_params()
+            folder = FOLDERS[row.kind]
+            data = shard_bytes(generation, folder, row.path.removeprefix(f"{folder}/"), row.shard)
+            record = game_record(read_records(data, f"{row.path} of {generation.tag}"), row.shard_row)
+            metrics = generation.selfplay_metrics if row.kind == "selfplay" else None
+            threshold = metrics.resignation.used.threshold if metrics and metrics.resignation else None
+        return Recorded(record, rules_of(params.game), params, threshold)
+
+    def _evaluate(self, row: GameRow, recorded: Recorded, move: int) -> Prior:
+        """Evaluates the position before a move. Call it with the lock of the networks."""
+        rules = recorded.rules
+        position, history = new_position(rules), new_history(rules)
+        planes = np.zeros((1, NUM_PLANES, rules.num_words), np.uint64)
+        write_sample(rules, position, history, recorded.record.actions, move, 0, planes[0])
+        to_play = int(position.state[TO_PLAY])
+        evaluator = self._network(row, row.black if to_play > 0 else row.white, recorded.params.profile)
+        prior, value = np.zeros((1, rules.num_actions), np.float32), np.zeros(1, np.float32)
+        evaluator.evaluate(planes, prior, value)
+        mask = np.zeros(rules.num_actions, np.bool_)
+        legal_mask(rules, position, history, mask)
+        legal = np.where(mask, prior[0], 0)
+        return Prior((legal / legal.sum()).tolist(), float(value[0]), to_play)
+
+    def _network(self, row: GameRow, sha256: str, profile: ProfileParams) -> Evaluator:
+        """The network with these weights, in fp32 on the CPU."""
+        if sha256 not in self._networks:
+            # Imports torch, which the other pages do not need.
+            from zero.network.inference import new_evaluator
+
+            with open_reader(self._home, row.lineage) as reader:
+                generation = generation_at(reader, data_cache(self._home), row.lineage, row.generation, row.commit)
+                weights = weights_of(generation, sha256)
+            if weights is None:
+                raise StorageError(
+                    f"network {sha256[:12]} is not on this machine, so it gives no prior; run `dvc pull` in a "
+                    f"folder made by `zero checkout {generation.tag}`"
+                )
+            here = local_profile(profile, num_cores(), "cpu", "fp32")
+            prepare_torch(here, here.selfplay_threads)
+            while len(self._networks) >= CACHED_NETWORKS:
+                del self._networks[next(iter(self._networks))]
+            self._networks[sha256] = new_evaluator(weights, here)
+        return self._networks[sha256]
+
+
+def _moves(rules: Rules, record: GameRecord) -> Iterator[dict[str, Any]]:
+    """The moves of a game. `changes`: points whose colour the move changes, with the new colour."""
+    position, history = new_position(rules), new_history(rules)
+    reset(rules, position, history)
+    for move, action in enumerate(record.actions.tolist()):
+        colour, before = int(position.state[TO_PLAY]), position.board[: rules.num_points].copy()
+        play(rules, position, history, action)
+        changed = np.flatnonzero(position.board[: rules.num_points] != before)
+        visited = np.flatnonzero(record.visit_counts[move])
+        value, best_value = float(record.root_values[move]), float(record.best_values[move])
+        yield {
+            "action": action,
+            "name": action_to_name(rules, action),
+            "colour": colour,
+            "changes": [[point, int(position.board[point])] for point in changed.tolist()],
+            "value": value,
+            "best_value": best_value,
+            "value_black": colour * value,
+            "best_value_black": colour * best_value,
+            "visits": {str(each): int(record.visit_counts[move, each]) for each in visited},
+        }
+
+
+def _links(addresses: dict[str, str], lineage: str) -> dict[str, str]:
+    """Pages of the servers about a lineage."""
+    pages = {"mlflow": f"/#/models/zero-{lineage}", "prefect": "/runs"}
+    return {name: addresses[name].rstrip("/") + pages[name] for name in addresses}
+
+
+def _query_error(error: ValidationError) -> ZeroError:
+    fault = error.errors()[0]
+    name = ".".join(map(str, fault["loc"]))
+    if fault["type"] == "extra_forbidden":
+        return ParamsError(f"{name} is not a filter of games; filters are {', '.join(GamePage.model_fields)}")
+    return ParamsError(f"{name}={fault['input']!r} is not a filter of games: {fault['msg']}")

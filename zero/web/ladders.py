@@ -1,0 +1,66 @@
+"""The ratings that `zero elo` and `zero tournament` wrote, all of a project together."""
+
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from zero.config.settings import STATE_FOLDER
+from zero.evaluation.ladder import CurvePoint, Ladder, Row, Scale
+from zero.evaluation.tournament import TOURNAMENT_FILE, TOURNAMENTS_DIR, Tournament
+from zero.storage.manifests import Manifest
+
+Model = TypeVar("Model", Ladder, Tournament)
+
+
+class Ratings(Manifest):
+    """A ladder without its results."""
+
+    lineage: str
+    game: str
+    simulations: int | None
+    """Simulations per move of the players of the curve."""
+    scales: tuple[Scale, ...]
+    rows: tuple[Row, ...]
+    curve: tuple[CurvePoint, ...]
+
+
+class Ladders(Manifest):
+    """All ladders and tournaments of a project."""
+
+    ladders: tuple[Ratings, ...]
+    tournaments: tuple[Tournament, ...]
+    unreadable: tuple[str, ...]
+    """Paths of files that this version cannot read."""
+
+
+def read_ladders(home: Path) -> Ladders:
+    """Reads the files below `.zero/ladders` and `.zero/tournaments`."""
+    unreadable: list[str] = []
+    ladders = _read(home, "ladders/*/ladder.json", Ladder, unreadable)
+    tournaments = _read(home, f"{TOURNAMENTS_DIR}/*/{TOURNAMENT_FILE}", Tournament, unreadable)
+    return Ladders(
+        ladders=tuple(
+            Ratings(
+                lineage=each.lineage,
+                game=f"{each.game.name}, {each.game.size} x {each.game.size}",
+                simulations=each.simulations,
+                scales=each.scales,
+                rows=each.rows,
+                curve=each.curve,
+            )
+            for each in ladders
+        ),
+        tournaments=tuple(tournaments),
+        unreadable=tuple(unreadable),
+    )
+
+
+def _read(home: Path, pattern: str, kind: type[Model], unreadable: list[str]) -> list[Model]:
+    found = []
+    for path in sorted((home / STATE_FOLDER).glob(pattern)):
+        try:
+            found.append(kind.model_validate_json(path.read_bytes()))
+        except (OSError, ValidationError):
+            unreadable.append(str(path.relative_to(home)))
+    return found

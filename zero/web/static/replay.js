@@ -1,0 +1,354 @@
+// The replay of a recorded game: board, values, visits, and where all of it is recorded.
+
+import { announce, api, el } from "./app.js";
+import { Board } from "./board.js";
+import { counted, networkName } from "./games.js";
+
+const PLAY_MS = 700; // between two moves of the automatic replay
+const PRIOR_MS = 150; // waits this long before it requests a prior, so that a moving slider requests only the last one
+const TOP_MOVES = 10;
+const CURVE = { width: 600, height: 190, left: 38, right: 8, top: 16, bottom: 24 };
+const SVG = "http://www.w3.org/2000/svg";
+const COLOURS = { 1: "Black", [-1]: "White" };
+
+/** Shows a game. `path`: kind, lineage, generation, game. The address has the number of moves shown (`?move=12`). */
+export async function showReplay(root, path, query) {
+  const address = path.map(encodeURIComponent).join("/");
+  const data = await api(`/api/games/${address}`);
+  const replay = new Replay(root, `/api/games/${address}`, `#/games/${address}`, data);
+  replay.go(Number(query.get("move")) || 0);
+  return () => replay.close();
+}
+
+function svg(tag, attributes, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+/** A digest, shortened, with a button that copies all of it. */
+function copyable(text, what) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      announce(`${what} copied`);
+    } catch {
+      // The clipboard needs https or this machine's own address.
+      announce(`cannot copy; the ${what} is ${text}`);
+    }
+  };
+  return [
+    el("code", { title: text }, text.slice(0, 12)),
+    " ",
+    el("button", { type: "button", class: "link", "aria-label": `Copy the ${what}`, onclick: copy }, "copy"),
+  ];
+}
+
+const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+class Replay {
+  constructor(root, api_path, hash, data) {
+    Object.assign(this, { path: api_path, hash, data, moves: data.moves, at: 0, timer: null });
+    this.positions = positionsOf(data);
+    this.priors = new Map(); // answers by move
+    const { game, board } = data;
+    const list = `#/games?lineage=${encodeURIComponent(game.lineage)}&generation=${game.generation}&kind=${game.kind}`;
+    const boardBox = el("div", { class: "replay-board" });
+    this.board = new Board(boardBox, board, { labels: true, name: "The position of the game" });
+    this.slider = el("input", {
+      type: "range", min: "0", max: String(this.moves.length), value: "0", "aria-label": "Moves played",
+      oninput: () => this.go(Number(this.slider.value)),
+    });
+    const button = (text, label, target) => el("button", { type: "button", "aria-label": label, onclick: () => this.go(target()) }, text);
+    this.playButton = el("button", { type: "button", onclick: () => this.toggle() }, "Play");
+    this.caption = el("p", { class: "replay-caption", role: "status" });
+    this.values = el("div", {});
+    this.overlay = el("select", { onchange: () => this.draw() },
+      el("option", { value: "visits" }, "visits of the search"),
+      el("option", { value: "prior" }, "prior of the network"),
+      el("option", { value: "none" }, "nothing"),
+    );
+    this.withPrior = el("input", { type: "checkbox", onchange: () => this.draw() });
+    this.priorText = el("p", { class: "muted" });
+    this.table = el("tbody");
+    this.curve = this.makeCurve();
+    root.append(
+      el("p", {}, el("a", { href: list }, `All ${game.kind} games of ${data.tag}`)),
+      el("h1", {}, `Game ${game.game}: ${game.kind} of ${game.lineage}, generation ${game.generation}`),
+      this.summary(),
+      el("div", { class: "replay" },
+        el("div", {},
+          el("div", { class: "card" }, boardBox, this.caption,
+            el("div", { class: "toolbar replay-controls" },
+              button("|◀", "First position", () => 0),
+              button("◀", "Previous move", () => this.at - 1),
+              this.playButton,
+              button("▶", "Next move", () => this.at + 1),
+              button("▶|", "Last position", () => this.moves.length),
+              this.slider,
+            ),
+            el("label", {}, "Show on the board", this.overlay),
+          ),
+        ),
+        el("div", {},
+          el("section", { class: "card" }, el("h2", {}, "Value"), this.curve, this.values),
+          el("section", { class: "card" },
+            el("h2", {}, "Search in this position"),
+            el("label", {}, this.withPrior, "compute the prior with the recorded network"),
+            this.priorText,
+            el("div", { class: "scroll" },
+              el("table", { class: "data" },
+                el("thead", {}, el("tr", {}, ["move", "visits", "share", "prior"].map((title, at) => el("th", { scope: "col", class: at ? "num" : null }, title)))),
+                this.table,
+              ),
+            ),
+          ),
+          this.record(),
+        ),
+      ),
+    );
+    this.onKey = (event) => this.key(event);
+    window.addEventListener("keydown", this.onKey);
+  }
+
+  close() {
+    clearInterval(this.timer);
+    clearTimeout(this.asking);
+    window.removeEventListener("keydown", this.onKey);
+    this.closed = true;
+  }
+
+  summary() {
+    const { game, networks, same_moves: same, board } = this.data;
+    const badges = [];
+    if (game.wrong_resignation) badges.push(["wrong resignation", "bad"]);
+    if (game.never_resigns && game.kind === "selfplay") badges.push(["calibration game: no one may resign", ""]);
+    const player = (colour) => networkName(networks[colour].name, networks[colour].sha256);
+    const title = board.game[0].toUpperCase() + board.game.slice(1);
+    const rules = board.game === "go" ? `, komi ${board.komi}` : "";
+    return el("p", {},
+      `Black ${player("black")}, White ${player("white")}: `, el("strong", {}, game.score),
+      ` after ${game.moves} moves (${game.end}). ${title} ${board.rows}×${board.columns}${rules}. `,
+      badges.map(([text, className]) => [el("span", { class: `badge ${className}` }, text), " "]),
+      same > 0 && el("a", { href: `#/games?actions=${game.actions}` }, `${counted(same, "other game")} with the same moves`),
+    );
+  }
+
+  record() {
+    const { game, networks, links, tag, neighbours } = this.data;
+    const rows = [
+      ["Generation", el("a", { href: `#/lineages/${game.lineage}/${game.generation}` }, tag)],
+      ["Commit", copyable(game.commit, "commit")],
+      ["Shard", [el("code", {}, game.path), `, row ${game.shard_row}`]],
+      ["SHA-256 of the shard", copyable(game.shard, "SHA-256 of the shard")],
+      ...["black", "white"].map((colour) => {
+        const { name, sha256 } = networks[colour];
+        const [lineage, number] = (name ?? "").split("/gen-");
+        const link = name && el("a", { href: `#/lineages/${lineage}/${Number(number)}` }, name);
+        return [`Network of ${colour === "black" ? "Black" : "White"}`, [link, " ", copyable(sha256, `SHA-256 of the network of ${colour}`)]];
+      }),
+      ["File", el("a", { href: `${this.path}/sgf`, download: "" }, "SGF")],
+      links.mlflow && ["MLflow", el("a", { href: links.mlflow, target: "_blank", rel: "noopener" }, `model of ${game.lineage} ↗`)],
+      links.prefect && ["Prefect", el("a", { href: links.prefect, target: "_blank", rel: "noopener" }, "runs ↗")],
+    ];
+    const neighbour = (number, text) =>
+      number !== null && el("a", { href: `#/games/${game.kind}/${game.lineage}/${game.generation}/${number}` }, text);
+    return el("section", { class: "card" },
+      el("h2", {}, "Record"),
+      el("dl", { class: "facts" }, rows.filter(Boolean).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+      el("p", { class: "toolbar" }, neighbour(neighbours[0], "← previous game"), neighbour(neighbours[1], "next game →")),
+    );
+  }
+
+  /** Shows the position after `number` moves. */
+  go(number) {
+    this.at = Math.max(0, Math.min(this.moves.length, number));
+    if (this.at === this.moves.length) this.stop();
+    history.replaceState(null, "", this.at ? `${this.hash}?move=${this.at}` : this.hash);
+    this.draw();
+  }
+
+  draw() {
+    const { names, ownership } = this.data;
+    const next = this.moves[this.at]; // the move that the search in this position chose; none at the end
+    const last = this.moves[this.at - 1];
+    const overlay = this.overlay.value;
+    const visits = next ? Object.entries(next.visits).map(([action, count]) => [Number(action), count]) : [];
+    const prior = this.priors.get(this.at)?.prior;
+    const numPoints = this.positions[0].length;
+    const heat = new Array(numPoints).fill(0);
+    const most = Math.max(1, ...visits.map(([, count]) => count));
+    for (const [action, count] of visits) if (action < numPoints) heat[action] = count / most;
+    this.board.draw({
+      stones: this.positions[this.at],
+      last: last ? last.action : null,
+      heat: next && overlay === "visits" ? heat : null,
+      prior: next && overlay === "prior" && prior ? prior.slice(0, numPoints).map((each) => each / Math.max(...prior)) : null,
+      ownership: next || overlay === "none" ? null : ownership,
+    });
+    this.slider.value = String(this.at);
+    const played = last ? `Move ${this.at} of ${this.moves.length}: ${COLOURS[last.colour]} ${last.name}` : "The start of the game";
+    this.slider.setAttribute("aria-valuetext", played);
+    const ending = !next && ownership ? " The squares show the owner of each point." : "";
+    this.caption.textContent = next ? `${played}. Next: ${COLOURS[next.colour]} ${next.name}.` : `${played}. The game is over.${ending}`;
+    this.marker.setAttribute("x1", this.x(this.at));
+    this.marker.setAttribute("x2", this.x(this.at));
+    this.showValues(next, prior && this.priors.get(this.at));
+    this.showTable(next, visits, prior, names);
+    if (next && !prior && (this.withPrior.checked || overlay === "prior")) this.askPrior();
+    else this.priorText.textContent = this.priorNote();
+  }
+
+  showValues(next, evaluated) {
+    if (!next) {
+      this.values.replaceChildren(el("p", {}, `Result: ${this.data.game.score}`));
+      return;
+    }
+    const rows = [
+      ["root of the search", next.value_black, next.value],
+      ["most visited move", next.best_value_black, next.best_value],
+      evaluated && ["network alone", evaluated.value_black, evaluated.value],
+    ];
+    const heading = (text) => el("th", { scope: "col", class: "num" }, text);
+    const head = el("tr", {}, el("td", {}), heading("for Black"), heading(`for ${COLOURS[next.colour]}, to move`));
+    const body = rows.filter(Boolean).map(([name, ...values]) =>
+      el("tr", {}, el("th", { scope: "row" }, name), values.map((value) => el("td", { class: "num" }, signed(value)))),
+    );
+    this.values.replaceChildren(el("table", { class: "data" }, el("thead", {}, head), el("tbody", {}, body)));
+  }
+
+  showTable(next, visits, prior, names) {
+    const total = visits.reduce((sum, [, count]) => sum + count, 0);
+    const rows = [...visits].sort((one, other) => other[1] - one[1] || one[0] - other[0]).slice(0, TOP_MOVES);
+    if (next && !rows.some(([action]) => action === next.action)) {
+      rows.push([next.action, next.visits[next.action] ?? 0]);
+    }
+    const number = (text) => el("td", { class: "num" }, text);
+    const cells = rows.map(([action, count]) =>
+      el("tr", { class: action === next.action ? "played" : null },
+        el("td", {}, names[action], action === next.action && el("span", { class: "badge" }, "played")),
+        number(total ? String(count) : "–"),
+        number(total ? percent(count / total) : "–"),
+        number(prior ? percent(prior[action]) : "–"),
+      ),
+    );
+    const text = next ? "A fast search, which records no visits." : "The game is over: no search.";
+    if (!total) cells.push(el("tr", {}, el("td", { colspan: "4", class: "muted" }, text)));
+    this.table.replaceChildren(...cells);
+  }
+
+  priorNote() {
+    const found = this.priors.get(this.at);
+    return found ? `Prior of ${networkName(found.network.name, found.network.sha256)}, ${found.note}.` : "";
+  }
+
+  askPrior() {
+    const move = this.at;
+    this.priorText.textContent = "The network computes …";
+    clearTimeout(this.asking);
+    this.asking = setTimeout(async () => {
+      try {
+        this.priors.set(move, await api(`${this.path}/prior?move=${move}`));
+        if (!this.closed && this.at === move) this.draw();
+      } catch (error) {
+        this.withPrior.checked = false;
+        if (this.overlay.value === "prior") this.overlay.value = "visits";
+        this.draw();
+        this.priorText.textContent = error.message;
+        announce(error.message);
+      }
+    }, PRIOR_MS);
+  }
+
+  x(move) {
+    return CURVE.left + ((CURVE.width - CURVE.left - CURVE.right) * move) / Math.max(1, this.moves.length);
+  }
+
+  y(value) {
+    return CURVE.top + ((CURVE.height - CURVE.top - CURVE.bottom) * (1 - value)) / 2;
+  }
+
+  /** Black's values over the moves; a click shows the position. */
+  makeCurve() {
+    const { moves } = this;
+    const line = (name) => moves.map((move, at) => `${at ? "L" : "M"}${this.x(at).toFixed(1)} ${this.y(move[name]).toFixed(1)}`).join("");
+    const text = (x, y, content, anchor) => svg("text", { x, y, "text-anchor": anchor }, content);
+    const axis = [1, 0, -1].flatMap((value) => [
+      svg("path", { class: "axis", d: `M${CURVE.left} ${this.y(value)}H${CURVE.width - CURVE.right}` }),
+      text(CURVE.left - 5, this.y(value) + 4, value > 0 ? "+1" : value < 0 ? "−1" : "0", "end"),
+    ]);
+    const bottom = CURVE.height - 5;
+    this.marker = svg("line", { class: "marker", y1: CURVE.top, y2: CURVE.height - CURVE.bottom });
+    const summary = moves.length
+      ? `Value for Black over the moves: ${signed(moves[0].value_black)} at the start, ${signed(moves.at(-1).value_black)} before the last move.`
+      : "A game without moves.";
+    const curve = svg("svg", { viewBox: `0 0 ${CURVE.width} ${CURVE.height}`, class: "value-curve", role: "img", "aria-label": summary },
+      ...axis,
+      text(CURVE.left, bottom, "move 0", "start"),
+      text(CURVE.width - CURVE.right, bottom, String(moves.length), "end"),
+      svg("path", { class: "best", d: line("best_value_black") }),
+      svg("path", { class: "root", d: line("value_black") }),
+      ...this.resignation(),
+      this.marker,
+    );
+    curve.addEventListener("click", (event) => {
+      const box = curve.getBoundingClientRect();
+      const inside = ((event.clientX - box.left) / box.width) * CURVE.width - CURVE.left;
+      this.go(Math.round((inside / (CURVE.width - CURVE.left - CURVE.right)) * moves.length));
+    });
+    const key = el("p", { class: "muted curve-key" },
+      el("span", { class: "key root" }), " root of the search ", el("span", { class: "key best" }), " most visited move; for Black, +1 is a win",
+      this.resignsAt >= 0 && `. ▼ the threshold ${signed(this.data.resign_threshold)} would have ended the game`,
+    );
+    return el("div", {}, curve, key);
+  }
+
+  /** A mark at the first move at which the threshold would have ended a calibration game. */
+  resignation() {
+    const { resign_threshold: threshold, game } = this.data;
+    this.resignsAt = threshold === null || !game.never_resigns
+      ? -1
+      : this.moves.findIndex((move, at) => at >= 2 && Math.max(move.value, move.best_value) < threshold);
+    if (this.resignsAt < 0) return [];
+    const x = this.x(this.resignsAt);
+    return [svg("path", { class: "resigns", d: `M${x - 6} ${CURVE.top}h12l-6 10z` })];
+  }
+
+  toggle() {
+    if (this.timer) {
+      this.stop();
+      return;
+    }
+    if (this.at === this.moves.length) this.go(0);
+    this.playButton.textContent = "Pause";
+    this.timer = setInterval(() => this.go(this.at + 1), PLAY_MS);
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    this.timer = null;
+    this.playButton.textContent = "Play";
+  }
+
+  key(event) {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest?.("input, select, textarea, [role=grid]")) return; // these use the keys themselves
+    const targets = { ArrowLeft: this.at - 1, ArrowRight: this.at + 1, Home: 0, End: this.moves.length };
+    if (!(event.key in targets)) return;
+    event.preventDefault();
+    this.go(targets[event.key]);
+  }
+}
+
+/** The stones after each number of moves: [T + 1][points]. */
+function positionsOf({ start, moves }) {
+  const found = [start];
+  for (const { changes } of moves) {
+    const stones = [...found.at(-1)];
+    for (const [point, colour] of changes) stones[point] = colour;
+    found.push(stones);
+  }
+  return found;
+}
