@@ -1,4 +1,4 @@
-"""The servers of one machine: Prefect, MLflow, a worker and the web page, on loopback; all that they keep is in `.zero/`.
+"""The servers of one machine, on loopback: Prefect, MLflow, a worker, the web page. All that they keep is in `.zero/`.
 
     python -m infra.local up       starts what does not run, deploys the flows, writes .zero/servers.json
     python -m infra.local down     cancels the runs, stops everything

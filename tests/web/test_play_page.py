@@ -67,7 +67,7 @@ def test_a_game_from_the_form_by_pointer_keys_and_undo(page, tab):
     tab.get_by_label("Komi").fill("2.5")
     tab.get_by_role("button", name="Start").click()
     tab.wait_for_url("**/#/play/*")
-    expect(tab.get_by_text("Komi 2.5. Area now: W+2.5.")).to_be_visible()
+    expect(tab.get_by_text("Komi 2.5. Score now: W+2.5.")).to_be_visible()
     cell(tab, "C3").click()
     wait_for_stones(tab, 2)
     expect(cell(tab, "C3")).to_have_attribute("aria-label", "C3, black stone")

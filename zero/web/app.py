@@ -5,7 +5,6 @@ Nothing here imports torch; `zero.web.sessions` does when a network is to play.
 
 import contextlib
 from collections.abc import AsyncIterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from zero.errors import ZeroError
 from zero.lineage.status import servers
-from zero.web import players
+from zero.web import games, lineages, players
 from zero.web.security import Guard
 from zero.web.sessions import IDLE_SECONDS, MAX_GAMES, Sessions
 from zero.web.sessions import routes as session_routes
@@ -72,11 +71,10 @@ def new_app(home: Path, settings: WebSettings) -> Starlette:
         Route("/static/vega.js", vega),
         *players.routes(home),
         *session_routes(sessions),
+        *games.routes(home),
+        *lineages.routes(home),
+        Mount("/static", StaticFiles(directory=STATIC_DIR)),
     ]
-    for name in ("games", "lineages"):
-        if find_spec(f"zero.web.{name}"):
-            routes += __import__(f"zero.web.{name}", fromlist=["routes"]).routes(home)
-    routes.append(Mount("/static", StaticFiles(directory=STATIC_DIR)))
     app = Starlette(
         routes=routes,
         lifespan=lifespan,

@@ -206,7 +206,7 @@ class GamePage {
       hint: button("Hint", () => this.command("hint"), { "aria-keyshortcuts": "h" }),
       stop: button("Stop thinking", () => this.command("stop")),
       resume: button("Continue", () => this.command("resume"), { class: "primary" }),
-      score: button("Score", () => this.score(), { hidden: game.name !== "go" }),
+      score: button("Score", () => this.score(), { hidden: state.score === undefined }),
       resign: button("Resign", () => this.command("resign")),
       analyst: el("select", { onchange: (event) => this.command("analyse", { player: event.target.value || null }) }),
       overlays: el("div", { class: "toolbar", role: "group", "aria-label": "Shown on the board" }),
@@ -304,7 +304,7 @@ class GamePage {
   }
 
   showSeats() {
-    const { players, captures, to_play: toPlay, over, game, area } = this.state;
+    const { players, captures, to_play: toPlay, over, game, score } = this.state;
     const seat = (colour) =>
       el(
         "div",
@@ -314,8 +314,8 @@ class GamePage {
         el("span", { class: "name" }, players[COLOURS[colour]].title),
         game.name === "go" ? el("span", { class: "muted num" }, `${captures[COLOURS[colour]]} captured`) : null,
       );
-    const terms = game.name === "go" ? [el("p", { class: "muted" }, `Komi ${game.komi}. Area now: ${area}.`)] : [];
-    this.parts.seats.replaceChildren(seat(1), seat(-1), ...terms);
+    const terms = [game.komi === undefined ? null : `Komi ${game.komi}.`, score === undefined ? null : `Score now: ${score}.`];
+    this.parts.seats.replaceChildren(seat(1), seat(-1), el("p", { class: "muted" }, terms.filter(Boolean).join(" ")));
   }
 
   showMoves() {
@@ -410,7 +410,7 @@ class GamePage {
   async score() {
     const answer = await this.command("score");
     if (!answer) return;
-    const text = `Area now: ${answer.score} with komi ${answer.komi}. ${answer.note}`;
+    const text = `Score now: ${answer.score}. ${answer.note}`;
     this.parts.message.replaceChildren(el("p", { class: "hint" }, text));
     announce(text);
   }
