@@ -15,6 +15,8 @@ CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian package chromium)")
 PHONE = {"width": 390, "height": 844}
 HOSTILE = "<img src=x onerror='window.hacked = true'><script>window.hacked = true</script>"
+EXPECTED = ("status of 400", "status of 404", "ERR_FAILED")
+"""Requests that a test lets fail; the browser reports them."""
 SETTLE_MS = 60_000
 """Time limit of waits: the first game of a process loads the kernels."""
 
@@ -44,7 +46,7 @@ def tab(browser: Browser) -> Iterator[Tab]:
     tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     yield tab
     context.close()
-    assert [error for error in errors if "status of 400" not in error and "ERR_FAILED" not in error] == []
+    assert [error for error in errors if not any(text in error for text in EXPECTED)] == []
 
 
 def cell(tab: Tab, name: str):
@@ -170,6 +172,9 @@ def test_a_closed_game_and_a_missing_view_say_what_to_do(page, tab):
     expect(tab.get_by_role("alert")).to_contain_text("This game was closed: it was closed from a page.")
     expect(tab.get_by_role("button", name="Undo")).to_be_disabled()
     tab.get_by_role("alert").get_by_role("link", name="New game").click()
+    expect(tab.get_by_role("button", name="Start")).to_be_visible()
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    expect(tab.get_by_role("alert")).to_contain_text(f"unknown game '{game.name}'")
     expect(tab.get_by_role("button", name="Start")).to_be_visible()
     tab.route("**/ladder.js", lambda route: route.abort())
     tab.get_by_role("link", name="Ladder").click()

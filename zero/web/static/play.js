@@ -11,7 +11,13 @@ const SHOWN_MOVES = 6; // of a variation in the table; the board shows all
 const percent = (fraction) => `${Math.round(100 * fraction)} %`;
 
 export async function show(root, route) {
-  return route.path.length ? showGame(root, route.path[0]) : showForm(root);
+  if (!route.path.length) return showForm(root);
+  try {
+    return await showGame(root, route.path[0]);
+  } catch (error) {
+    await showForm(root);
+    showError(root, error);
+  }
 }
 
 // ---- a new game
