@@ -14,6 +14,8 @@ KERNELS = {"numba", "scipy"}
 """Numba reads SciPy's version."""
 GAMES = {"fsspec", "pyarrow"}
 """Needed by commands that read shards from the store."""
+PROGRESS = {"rich"}
+"""Estimates the time left."""
 
 
 @pytest.mark.parametrize(
@@ -22,10 +24,10 @@ GAMES = {"fsspec", "pyarrow"}
         ("status", {"rich"}),
         ("prepare none", {"cryptography"}),
         ("advance none", {"cryptography", "rich"}),
-        ("selfplay", KERNELS | GAMES),
+        ("selfplay", KERNELS | GAMES | PROGRESS),
         ("replay", KERNELS | GAMES),
-        ("gating", KERNELS | GAMES),
-        ("verification", KERNELS | GAMES),
+        ("gating", KERNELS | GAMES | PROGRESS),
+        ("verification", KERNELS | GAMES | PROGRESS),
         ("worker", KERNELS | GAMES),
         ("train", set()),
     ],

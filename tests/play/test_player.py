@@ -158,6 +158,31 @@ def test_a_gumbel_search_halves_its_actions_and_reports_its_choice(num_leaves):
     assert one.principal_variation(result.choice) == result.principal_variation
 
 
+@pytest.mark.parametrize("root", ["puct", "gumbel"])
+def test_a_watched_search_reports_on_the_way_and_gives_the_same_result(root):
+    watched, other = (player(num_simulations=60, num_leaves=4, root=root, random_symmetry=True) for _ in range(2))
+    reports = []
+
+    def interrupted() -> bool:
+        reports.append(watched.result_so_far())
+        return False
+
+    result, expected = watched.search(interrupted=interrupted), other.search()
+    assert result.choice == expected.choice and (result.visit_counts == expected.visit_counts).all()
+    totals = [int(report.visit_counts.sum()) for report in reports]
+    assert totals == sorted(totals) and (totals[0], totals[-1]) == (0, 60)
+    assert (reports[-1].q_values == expected.q_values).all()
+
+
+def test_an_interrupted_search_ends_and_can_go_on():
+    one = player(num_simulations=60, num_leaves=4, root="gumbel")
+    answers = iter([False, False, True])
+    stopped = one.search(interrupted=lambda: next(answers))
+    assert 0 < stopped.num_simulations < 60 and stopped.choice is None
+    assert one.choose() == stopped.ranking()[0]
+    assert one.search(60 - stopped.num_simulations).visit_counts.sum() == 60
+
+
 def test_a_search_with_a_time_limit_uses_puct():
     one = player(num_simulations=64, considered_actions=4)
     assert one.search(seconds=60.0).choice is None

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.end_to_end.project import environment_of
+from tests.end_to_end.project import environment_of, git
 from tests.oracle.gnugo import is_installed
 from tests.web.serving import Page, serving
 from zero.config.params import preset_text
@@ -32,6 +32,7 @@ print(sorted({"torch", "numba", "openvino", "mlflow", "matplotlib"} & set(sys.mo
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Iterator[Page]:
     home = tmp_path_factory.mktemp("home")
+    git(home, "init", "--quiet")
     (home / "params.yaml").write_text(preset_text("smoke"))
     (home / ".zero").mkdir()
     (home / ".zero/servers.json").write_text('{"prefect": "http://127.0.0.1:4207", "other": "x"}')
@@ -72,9 +73,11 @@ def test_the_page_and_its_modules_are_served(page):
 def test_errors_are_one_line_of_json(page):
     unknown = page.http.get("/api/none")
     assert (unknown.status_code, unknown.json()) == (404, {"error": "/api/none: Not Found"})
+    assert page.http.get("/none").json() == {"error": "/none: Not Found"}
+    assert page.http.get("/api/lineages/none").json()["error"].startswith("unknown lineage 'none'")
     assert page.http.get("/api/sessions/none").status_code == 404
     assert page.http.post("/api/sessions", json=[]).status_code == 400
-    assert page.http.delete("/api/sessions", headers={"Content-Type": "application/json"}).status_code == 405
+    assert page.http.delete("/api/sessions", headers={"Content-Type": "application/json"}).status_code == 404
 
 
 def test_the_addresses_of_the_servers_are_those_that_make_up_wrote(page):
@@ -110,7 +113,7 @@ def test_a_lineage_that_cannot_be_read_is_an_error_beside_the_others(tmp_path):
     assert any(player.spec == "shipped:go9" for board in found.boards for player in board.players)
 
 
-def test_neither_torch_nor_the_search_is_imported_before_a_game(tmp_path):
+def test_the_start_imports_neither_the_kernels_nor_torch(tmp_path):
     done = subprocess.run([sys.executable, "-c", LOADED, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 

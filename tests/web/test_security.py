@@ -67,7 +67,11 @@ def raw(app: ASGIApp, kind: str, path: str) -> list[dict[str, Any]]:
         **{"headers": [(b"host", b"localhost")], "scheme": "http", "root_path": "", "http_version": "1.1"},
         **{"server": ("localhost", 80), "client": ("127.0.0.1", 1), "extensions": {}},
     }
-    asyncio.run(app(scope, receive, send))
+
+    async def answer() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(answer())
     return sent
 
 

@@ -1,11 +1,11 @@
 """The application of `zero web`: the page and its JSON interface.
 
-Nothing here imports torch; `zero.web.sessions` does when a network is to play.
+The start imports neither the kernels nor torch. The first request for recorded games imports the kernels, and the first
+game with a network imports torch.
 """
 
 import contextlib
 from collections.abc import AsyncIterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from zero.errors import ZeroError
 from zero.lineage.status import servers
@@ -40,6 +41,29 @@ class WebSettings(NamedTuple):
     """Number of games that are open at once."""
     idle_seconds: float = IDLE_SECONDS
     """A game is closed after this time without a page that shows it."""
+
+
+class RecordRoutes:
+    """The routes of recorded games and of lineages.
+
+    The first request imports their modules, and with them the kernels: that takes seconds, or minutes while another
+    process compiles kernels. The page does not wait for it.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._router: Router | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles a request."""
+        if self._router is None:
+            self._router = await run_in_threadpool(self._new_router)
+        await self._router(scope, receive, send)
+
+    def _new_router(self) -> Router:
+        from zero.web import games, lineages
+
+        return Router([*games.routes(self._home), *lineages.routes(self._home)])
 
 
 def new_app(home: Path, settings: WebSettings) -> Starlette:
@@ -72,11 +96,9 @@ def new_app(home: Path, settings: WebSettings) -> Starlette:
         Route("/static/vega.js", vega),
         *players.routes(home),
         *session_routes(sessions),
+        Route("/api/{path:path}", RecordRoutes(home)),
+        Mount("/static", StaticFiles(directory=STATIC_DIR)),
     ]
-    for name in ("games", "lineages"):
-        if find_spec(f"zero.web.{name}"):
-            routes += __import__(f"zero.web.{name}", fromlist=["routes"]).routes(home)
-    routes.append(Mount("/static", StaticFiles(directory=STATIC_DIR)))
     app = Starlette(
         routes=routes,
         lifespan=lifespan,

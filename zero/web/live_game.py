@@ -16,7 +16,7 @@ from zero.config.params import GameParams
 from zero.data.sgf import SgfHead, moves_to_sgf, read_sgf, result
 from zero.errors import MoveError, ZeroError
 from zero.games.coordinates import action_to_name
-from zero.games.position import BLACK, GO, WHITE, Rules
+from zero.games.position import BLACK, GO, GOMOKU, WHITE, Rules
 from zero.games.rules import rules_of
 from zero.play.search_result import SearchResult
 from zero.players.board import Board
@@ -285,16 +285,17 @@ class LiveGame:
         }
 
     def score(self) -> dict[str, Any]:
-        """The areas as the board is now.
+        """The score as the board is now; in Go the areas.
 
         Raises:
           ZeroError: the game has no score.
         """
         with self._changed:
-            if self._rules.game != GO:
-                raise ZeroError(f"{self._game.name} has no score before its end")
-            area = _margin_text(self._board.margin())
-            return {"score": area, "komi": self._rules.komi, "note": "All stones count as alive."}
+            if not _has_score(self._rules):
+                raise ZeroError(f"{board_title(self._game)} has no score; it ends with a line or a full board")
+            score = _margin_text(self._board.margin())
+            note = f"Komi {self._rules.komi:g}. All stones count as alive." if self._rules.game == GO else ""
+            return {"score": score, "note": note}
 
     def close(self, reason: str) -> None:
         """Ends the game and its engines; the pages are told the reason. Later calls do nothing."""
@@ -398,9 +399,10 @@ class LiveGame:
             "source": self._source,
             "chances": [self._chances.get(moves) for moves in range(len(board.actions) + 1)],
         }
+        if _has_score(rules):
+            state["score"] = _margin_text(board.margin())
         if rules.game == GO:
             state["game"]["komi"] = rules.komi
-            state["area"] = _margin_text(board.margin())
         return state
 
     def _result(self) -> str:
@@ -620,6 +622,10 @@ def _chance(value: float, colour: int) -> float:
 
 def _colour(turn: int) -> int:
     return BLACK if turn % 2 == 0 else WHITE
+
+
+def _has_score(rules: Rules) -> bool:
+    return rules.game != GOMOKU
 
 
 def _margin_text(margin: float) -> str:

@@ -30,10 +30,15 @@ function starPoints(rows, columns) {
   return rows < 13 && middle.length ? [...points, [middle[0], middle[0]]] : points;
 }
 
-/** The empty board: an <svg> with its lines, and the geometry. Othello has stones in cells, others on the lines. */
+/** True for games with stones in cells; the others have them on the crossings of the lines. */
+function isInCells(game) {
+  return game === "othello";
+}
+
+/** The empty board: an <svg> with its lines, and the geometry. */
 function surface({ game, rows, columns }, labels) {
   const id = `board${++numBoards}`;
-  const inCells = game === "othello";
+  const inCells = isInCells(game);
   const margin = labels ? 28 : 4;
   const width = columns * CELL + 2 * margin;
   const height = rows * CELL + 2 * margin;
@@ -123,10 +128,17 @@ function lastMark({ centre }, action, colour) {
   return svg("circle", { class: `last ${COLOURS[colour] ?? "empty"}`, cx: x, cy: y, r: CELL * 0.17 });
 }
 
+/** Marks a cell that can be played on; in Othello few can. */
+function option({ centre }, action) {
+  const [x, y] = centre(action);
+  return svg("circle", { class: "option", cx: x, cy: y, r: CELL * 0.1 });
+}
+
 /** A board that can be played on: pointer, touch, or the arrow keys and Enter. An ARIA grid. */
 export class Board {
   constructor(container, { game, rows, columns, size = null }, { onPlay = null, labels = true, name = "Board" } = {}) {
     Object.assign(this, { rows, columns, onPlay, name });
+    this.inCells = isInCells(game);
     this.surface = surface({ game, rows, columns }, labels);
     const { root, id } = this.surface;
     this.svg = root;
@@ -195,6 +207,7 @@ export class Board {
     this.squares("heat", heat, (value) => ({ class: "heat", opacity: 0.15 + 0.75 * value }), 0.92);
     this.squares("prior", prior, (value) => ({ class: "prior", opacity: 0.15 + 0.75 * value }), 0.92);
     const marks = [];
+    if (this.inCells) marks.push(...(legal ?? []).filter((action) => action < stones.length).map((action) => option(this.surface, action)));
     const isShown = (action) => action !== null && action !== undefined && action < stones.length;
     for (const action of win ?? []) {
       const [x, y] = this.surface.centre(action);

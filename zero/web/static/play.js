@@ -11,7 +11,13 @@ const SHOWN_MOVES = 6; // of a variation in the table; the board shows all
 const percent = (fraction) => `${Math.round(100 * fraction)} %`;
 
 export async function show(root, route) {
-  return route.path.length ? showGame(root, route.path[0]) : showForm(root);
+  if (!route.path.length) return showForm(root);
+  try {
+    return await showGame(root, route.path[0]);
+  } catch (error) {
+    await showForm(root);
+    showError(root, error);
+  }
 }
 
 // ---- a new game
@@ -35,8 +41,9 @@ function openGames(games) {
   return el("section", { class: "card" }, el("h2", {}, "Open games"), el("ul", { class: "plain" }, games.map(card)));
 }
 
-function field(text, input) {
-  return el("label", { class: "field" }, el("span", {}, text), input);
+function field(text, input, ...others) {
+  input.id = `field-${input.name}`;
+  return el("div", { class: "field" }, el("label", { for: input.id }, text), others.length ? el("div", { class: "pair" }, input, others) : input);
 }
 
 function playerOptions(players, first) {
@@ -54,7 +61,7 @@ function form(root, boards) {
   const [black, white, analysis] = ["black", "white", "analysis"].map((name) => el("select", { name }));
   const komi = el("input", { name: "komi", type: "number", step: 0.5, min: -400, max: 400 });
   const komiField = field("Komi", komi);
-  const limit = el("select", { name: "limit" }, el("option", { value: "simulations" }, "simulations"), el("option", { value: "seconds" }, "seconds"));
+  const limit = el("select", { name: "limit", "aria-label": "Unit" }, el("option", { value: "simulations" }, "simulations"), el("option", { value: "seconds" }, "seconds"));
   const amount = el("input", { name: "amount", type: "number", min: 0, max: 20000, step: "any", value: 400, required: true });
   const start = el("button", { class: "primary", type: "submit" }, "Start");
   const chosen = () => boards.find(({ id }) => id === board.value);
@@ -112,7 +119,7 @@ function form(root, boards) {
     { onsubmit: submit },
     el("div", { class: "row" }, field("Game", board), komiField),
     el("div", { class: "row seats" }, field("● Black", black), el("button", { type: "button", onclick: swap }, "⇄ Swap"), field("○ White", white)),
-    el("div", { class: "row" }, field("A network’s move takes", el("span", { class: "pair" }, amount, limit)), field("Analysis while you think", analysis)),
+    el("div", { class: "row" }, field("A network’s move takes", amount, limit), field("Analysis while you think", analysis)),
     start,
   );
 }
@@ -180,10 +187,9 @@ class GamePage {
   }
 
   async command(name, body = {}) {
+    this.parts.message.replaceChildren();
     try {
-      const answer = await api(`${this.path}/${name}`, { method: "POST", body });
-      this.parts.message.replaceChildren();
-      return answer;
+      return await api(`${this.path}/${name}`, { method: "POST", body });
     } catch (error) {
       this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, error.message));
       return null;
@@ -206,7 +212,7 @@ class GamePage {
       hint: button("Hint", () => this.command("hint"), { "aria-keyshortcuts": "h" }),
       stop: button("Stop thinking", () => this.command("stop")),
       resume: button("Continue", () => this.command("resume"), { class: "primary" }),
-      score: button("Score", () => this.score(), { hidden: game.name !== "go" }),
+      score: button("Score", () => this.score(), { hidden: state.score === undefined }),
       resign: button("Resign", () => this.command("resign")),
       analyst: el("select", { onchange: (event) => this.command("analyse", { player: event.target.value || null }) }),
       overlays: el("div", { class: "toolbar", role: "group", "aria-label": "Shown on the board" }),
@@ -267,7 +273,7 @@ class GamePage {
     this.parts.status.replaceChildren(this.statusText());
     this.parts.status.classList.toggle("busy", Boolean(state.thinking) && state.thinking !== "analysis");
     if (state.error) this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, state.error, this.replacement()));
-    else if (before?.error) this.parts.message.replaceChildren();
+    else if (before && isNew) this.parts.message.replaceChildren();
     const { parts } = this;
     parts.pass.disabled = !this.canPlay || !state.legal.includes(game.pass_action);
     parts.undo.disabled = !moves.length;
@@ -304,7 +310,7 @@ class GamePage {
   }
 
   showSeats() {
-    const { players, captures, stones, to_play: toPlay, over, game, area } = this.state;
+    const { players, captures, to_play: toPlay, over, game, score } = this.state;
     const seat = (colour) =>
       el(
         "div",
@@ -313,10 +319,9 @@ class GamePage {
         el("span", { class: "sr-only" }, `${NAMES[colour]}: `),
         el("span", { class: "name" }, players[COLOURS[colour]].title),
         game.name === "go" ? el("span", { class: "muted num" }, `${captures[COLOURS[colour]]} captured`) : null,
-        game.name === "othello" ? el("span", { class: "muted num" }, `${stones.filter((stone) => stone === colour).length} discs`) : null,
       );
-    const terms = game.name === "go" ? [el("p", { class: "muted" }, `Komi ${game.komi}. Area now: ${area}.`)] : [];
-    this.parts.seats.replaceChildren(seat(1), seat(-1), ...terms);
+    const terms = [game.komi === undefined ? null : `Komi ${game.komi}.`, score === undefined ? null : `Score now: ${score}.`];
+    this.parts.seats.replaceChildren(seat(1), seat(-1), el("p", { class: "muted" }, terms.filter(Boolean).join(" ")));
   }
 
   showMoves() {
@@ -411,7 +416,7 @@ class GamePage {
   async score() {
     const answer = await this.command("score");
     if (!answer) return;
-    const text = `Area now: ${answer.score} with komi ${answer.komi}. ${answer.note}`;
+    const text = `Score now: ${answer.score}. ${answer.note}`;
     this.parts.message.replaceChildren(el("p", { class: "hint" }, text));
     announce(text);
   }

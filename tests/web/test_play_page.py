@@ -1,0 +1,200 @@
+"""The Play view in a real browser: games by clicks and by keys, several tabs, reloads, errors, accessibility."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Page as Tab
+
+from tests.web.serving import GO5, GOMOKU5, Page, serving
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian package chromium)")
+PHONE = {"width": 390, "height": 844}
+HOSTILE = "<img src=x onerror='window.hacked = true'><script>window.hacked = true</script>"
+EXPECTED = ("status of 400", "status of 404", "ERR_FAILED")
+"""Requests that a test lets fail; the browser reports them."""
+SETTLE_MS = 60_000
+"""Time limit of waits: the first game of a process loads the kernels."""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Iterator[Page]:
+    with serving(tmp_path_factory.mktemp("home")) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Tab]:
+    """A tab whose scripts must not fail and must not break the policy."""
+    context = browser.new_context()
+    context.set_default_timeout(SETTLE_MS)
+    tab = context.new_page()
+    errors: list[str] = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    yield tab
+    context.close()
+    assert [error for error in errors if not any(text in error for text in EXPECTED)] == []
+
+
+def cell(tab: Tab, name: str):
+    return tab.locator(f'svg.board .cell[aria-label^="{name},"]')
+
+
+def stones(tab: Tab) -> int:
+    return tab.locator("svg.board .stones .stone:not(.preview)").count()
+
+
+def wait_for_stones(tab: Tab, number: int) -> None:
+    expect(tab.locator("svg.board .stones .stone:not(.preview)")).to_have_count(number, timeout=SETTLE_MS)
+
+
+def test_a_game_from_the_form_by_pointer_keys_and_undo(page, tab):
+    tab.goto(page.url)
+    expect(tab).to_have_title("Play · zero")
+    tab.get_by_label("Game", exact=True).select_option(label="Go 5×5")
+    tab.get_by_label("○ White").select_option("random")
+    tab.get_by_label("Komi").fill("2.5")
+    tab.get_by_role("button", name="Start").click()
+    tab.wait_for_url("**/#/play/*")
+    expect(tab.get_by_text("Komi 2.5. Score now: W+2.5.")).to_be_visible()
+    cell(tab, "C3").click()
+    wait_for_stones(tab, 2)
+    expect(cell(tab, "C3")).to_have_attribute("aria-label", "C3, black stone")
+    taken = tab.locator('svg.board .cell[aria-label*="white stone"]').get_attribute("aria-label").split(",")[0]
+    target, keys = ("C4", ["ArrowUp"]) if taken != "C4" else ("C2", ["ArrowDown"])
+    tab.locator("svg.board").focus()
+    for key in (*keys, "Enter"):
+        tab.keyboard.press(key)
+    expect(cell(tab, target)).to_have_attribute("aria-label", f"{target}, black stone")
+    expect(tab.locator(".moves li")).to_have_count(4)
+    tab.keyboard.press("u")
+    wait_for_stones(tab, 2)
+    tab.keyboard.press("p")
+    expect(tab.locator(".moves li").nth(2)).to_contain_text("pass")
+    expect(tab.locator(".moves li")).to_have_count(4)
+    tab.keyboard.press("h")
+    expect(tab.locator(".hint")).to_contain_text("Hint of Random moves:")
+    tab.get_by_role("button", name="Score").click()
+    expect(tab.locator(".hint")).to_contain_text("All stones count as alive.")
+    tab.get_by_role("button", name="Resign").click()
+    expect(tab.locator(".status")).to_have_text("White wins: Black resigned.")
+
+
+def test_a_whole_game_of_gomoku_survives_reloads_and_is_the_same_in_two_tabs(page, tab):
+    game = page.start(white="random", game=GOMOKU5)
+    address = f"{page.url}/#/play/{game.name}"
+    tab.goto(address)
+    other = tab.context.new_page()
+    other.goto(address)
+    for turn in range(25):
+        if (state := game.state())["over"]:
+            break
+        number = len(state["moves"])
+        expect(tab.locator(".moves li")).to_have_count(number)
+        action = state["legal"][-1]
+        if turn % 2:
+            tab.locator("svg.board").focus()
+            for key in ("Home", *["ArrowDown"] * 4, *["ArrowUp"] * (4 - action // 5), *["ArrowRight"] * (action % 5)):
+                tab.keyboard.press(key)
+            tab.keyboard.press("Enter")
+        else:
+            tab.locator("svg.board .cell").nth(action).click()
+        game.until(lambda state, number=number: state["over"] or len(state["moves"]) == number + 2)
+        if turn == 1:
+            tab.reload()
+            wait_for_stones(tab, len(game.state()["moves"]))
+    wait_for_stones(tab, len(state["moves"]))
+    wait_for_stones(other, len(state["moves"]))
+    text = {"B": "Black wins.", "W": "White wins.", "0": "The game is over: a draw."}[state["result"][0]]
+    for each in (tab, other):
+        expect(each.locator(".status")).to_have_text(text)
+        assert (each.locator("svg.board .win").count() >= 4) == (state["end"] == "line")
+    tab.get_by_role("button", name="first position").click()
+    wait_for_stones(tab, 0)
+    tab.get_by_role("button", name="last position").click()
+    wait_for_stones(tab, len(state["moves"]))
+
+
+def test_what_a_network_thinks_is_drawn_and_its_lines_can_be_shown(page, tab):
+    game = page.start(black="human", white="shipped:go9,simulations=40", analysis="shipped:go9,simulations=40")
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    expect(tab.locator("svg.board .heat rect").first).to_be_attached()
+    expect(tab.get_by_role("meter")).to_be_visible()
+    line = tab.locator("button.line").first
+    expect(tab.get_by_text("40 visits")).to_be_visible()
+    line.hover()
+    assert tab.locator("svg.board .ghost").count() >= 1
+    expect(tab.locator("svg.board .ghosts .number").first).to_have_text("1")
+    tab.get_by_role("button", name="Prior").click()
+    expect(tab.locator("svg.board .heat rect")).to_have_count(0)
+    assert tab.locator("svg.board .prior rect").count() > 0
+    cell(tab, "E5").click()
+    wait_for_stones(tab, 2)
+    expect(tab.locator(".graph polyline")).to_be_attached()
+
+
+def test_text_of_a_file_is_shown_as_text(page, tab, tmp_path):
+    game = page.start(black="human", white="human", game=GO5)
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    file = Path(tmp_path, "game.sgf")
+    file.write_text(f"(;GM[1]SZ[5]KM[0.5]PB[{HOSTILE}]GC[{HOSTILE}];B[cc];W[dd])")
+    tab.locator("input[type=file]").set_input_files(file)
+    wait_for_stones(tab, 2)
+    assert tab.locator(".source dd").all_inner_texts() == [HOSTILE, HOSTILE]
+    assert tab.evaluate("window.hacked") is None
+    file.write_text("(;GM[1]SZ[9];B[ee])")
+    tab.locator("input[type=file]").set_input_files(file)
+    expect(tab.get_by_role("alert")).to_contain_text("the file has a game on a 9x9 board, this is Go 5×5")
+    assert stones(tab) == 2
+    with tab.expect_download() as download:
+        tab.get_by_role("link", name="Save SGF").click()
+    assert ";B[cc];W[dd]" in Path(download.value.path()).read_text()
+
+
+def test_a_closed_game_and_a_missing_view_say_what_to_do(page, tab):
+    game = page.start(black="human", white="human", game=GO5)
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    expect(tab.locator(".status")).to_have_text("Black to move.")
+    game.post("close")
+    expect(tab.get_by_role("alert")).to_contain_text("This game was closed: it was closed from a page.")
+    expect(tab.get_by_role("button", name="Undo")).to_be_disabled()
+    tab.get_by_role("alert").get_by_role("link", name="New game").click()
+    expect(tab.get_by_role("button", name="Start")).to_be_visible()
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    expect(tab.get_by_role("alert")).to_contain_text(f"unknown game '{game.name}'")
+    expect(tab.get_by_role("button", name="Start")).to_be_visible()
+    tab.route("**/ladder.js", lambda route: route.abort())
+    tab.get_by_role("link", name="Ladder").click()
+    expect(tab.get_by_role("alert")).to_contain_text("The view “Ladder” cannot be shown:")
+
+
+def test_pages_fit_a_phone_and_have_no_serious_fault_of_accessibility(page, browser):
+    game = page.start(black="human", white="human", analysis="shipped:go9,simulations=40")
+    game.post("play", action=40)
+    game.until(lambda state: state["chances"][-1] is not None)
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme, viewport=PHONE, has_touch=True)
+        tab = context.new_page()
+        for path, shown in (("play", "form"), (f"play/{game.name}", "button.line")):
+            tab.goto(f"{page.url}/#/{path}")
+            tab.locator(shown).first.wait_for()
+            assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+            found = Axe().run(tab).response["violations"]
+            assert not [each for each in found if each["impact"] in ("serious", "critical")]
+        cell(tab, "D4").tap()
+        wait_for_stones(tab, len(game.state()["moves"]))
+        context.close()
+        game.post("undo")
