@@ -45,7 +45,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Makes links between files of the repository links between pages of the site."""
     if page.file.src_uri == "results.md":
         markdown = markdown.replace("](docs/", "](").replace("](games)", "](play.md#as-an-engine)")
-    markdown = re.sub(r"\]\((\.\./)+RESULTS\.md", "](results.md", markdown)
+    markdown = re.sub(r"\]\(((?:\.\./)*)\.\./RESULTS\.md", r"](\1results.md", markdown)
     return re.sub(r"\]\((?:\.\./)+(zero/[\w/]+)\.py", lambda link: f"](api.md#{link[1].replace('/', '.')}", markdown)
 
 
