@@ -5,7 +5,6 @@ a search as soon as the version is another one, and drops its result.
 """
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -16,22 +15,21 @@ from zero.config.params import GameParams
 from zero.data.sgf import SgfHead, moves_to_sgf, read_sgf, result
 from zero.errors import MoveError, ZeroError
 from zero.games.coordinates import action_to_name
-from zero.games.position import BLACK, GO, GOMOKU, WHITE, Rules
-from zero.games.rules import rules_of
+from zero.games.position import BLACK, GO, WHITE, Rules
+from zero.games.rules import TRAITS, rules_of
 from zero.play.search_result import SearchResult
 from zero.players.board import Board
 from zero.players.build import ResolvedPlayer
 from zero.players.player import RESIGN
 from zero.players.session import NetworkSession, Session
 from zero.storage.manifests import RESIGNATION
+from zero.web.analysis import analysis_of, black_chance, colour_to_play
 from zero.web.broadcast import LAST_TOPIC, Broadcast
 from zero.web.engines import Engines
 from zero.web.players import HUMAN, board_title, player_title
 
 REPORT_SECONDS = 0.2
 """Interval between two reports of a search."""
-MAX_REPORTED_MOVES = 8
-MAX_VARIATION_MOVES = 16
 ANALYSIS_SECONDS = 3600.0
 """Time limit of an analysis, which its simulations end much earlier. With a limit the root follows PUCT, as in GTP."""
 COLOURS: dict[int, Literal["black", "white"]] = {BLACK: "black", WHITE: "white"}
@@ -84,8 +82,8 @@ class LiveGame:
         engines: Engines,
         game: GameParams,
         seats: dict[Role, Seat],
-        seconds: float | None = None,
-        idle_seconds: float = math.inf,
+        seconds: float | None,
+        idle_seconds: float,
     ) -> None:
         """Sets up the empty board and starts the thread.
 
@@ -157,7 +155,7 @@ class LiveGame:
                 self._resigned = None
                 self._change()
                 return
-            turns = [turn for turn in range(len(self._board.actions)) if not people or _colour(turn) in people]
+            turns = [turn for turn in range(len(self._board.actions)) if not people or colour_to_play(turn) in people]
             if not turns:
                 raise MoveError("no move can be taken back; play one first")
             self._set_moves(self._board.actions[: turns[-1]])
@@ -291,7 +289,7 @@ class LiveGame:
           ZeroError: the game has no score.
         """
         with self._changed:
-            if not _has_score(self._rules):
+            if not TRAITS[self._rules.game].has_score:
                 raise ZeroError(f"{board_title(self._game)} has no score; it ends with a line or a full board")
             score = _margin_text(self._board.margin())
             note = f"Komi {self._rules.komi:g}. All stones count as alive." if self._rules.game == GO else ""
@@ -399,7 +397,7 @@ class LiveGame:
             "source": self._source,
             "chances": [self._chances.get(moves) for moves in range(len(board.actions) + 1)],
         }
-        if _has_score(rules):
+        if TRAITS[rules.game].has_score:
             state["score"] = _margin_text(board.margin())
         if rules.game == GO:
             state["game"]["komi"] = rules.komi
@@ -429,7 +427,9 @@ class LiveGame:
                     self._set_work(name)
                     return partial(self._guarded, role, self._version, partial(task, self._version))
                 self._set_work("")
-                if not self._changed.wait(self._idle_seconds) and self._is_abandoned():
+                if not self._changed.wait(max(0.0, self._idle_seconds - self._seconds_alone())) and (
+                    self._seconds_alone() >= self._idle_seconds
+                ):
                     self.close(f"no page has shown the game for {self._idle_seconds / 60:.0f} minutes")
             return None
 
@@ -452,8 +452,9 @@ class LiveGame:
             self._work_name = name
             self.events.publish("state", self._state())
 
-    def _is_abandoned(self) -> bool:
-        return not self.events.num_pages and time.monotonic() - self.last_use() >= self._idle_seconds
+    def _seconds_alone(self) -> float:
+        """Seconds since the last use while no page shows the game; 0 if a page does."""
+        return 0.0 if self.events.num_pages else time.monotonic() - self.last_use()
 
     def _guarded(self, role: Role, version: int, task: Callable[[], None]) -> None:
         """Does engine work. After a failure the game stays and the engine is made again for its next work."""
@@ -572,60 +573,6 @@ class LiveGame:
                 return
             report(result, True)
             self._chances[len(actions)] = black_chance(result, len(actions))
-
-
-def analysis_of(
-    rules: Rules, num_moves: int, result: SearchResult, variation: Callable[[int], tuple[int, ...]]
-) -> dict[str, Any]:
-    """A search for the page: chances to win are Black's, in [0, 1]; visits and priors are fractions by point.
-
-    Args:
-      rules: the game.
-      num_moves: moves before the position.
-      result: the search.
-      variation: returns the principal variation that begins with an action.
-    """
-    visits, colour = result.visit_counts, _colour(num_moves)
-    most = max(1, int(visits.max()))
-    moves = []
-    for action in [action for action in result.ranking() if visits[action]][:MAX_REPORTED_MOVES]:
-        line = variation(action)[:MAX_VARIATION_MOVES]
-        moves.append(
-            {
-                "action": action,
-                "name": action_to_name(rules, action),
-                "visits": int(visits[action]),
-                "chance": _chance(float(result.q_values[action]), colour),
-                "prior": round(float(result.prior[action]), 4),
-                "line": [{"action": each, "name": action_to_name(rules, each)} for each in line],
-            }
-        )
-    return {
-        "moves": num_moves,
-        "to_play": colour,
-        "chance": black_chance(result, num_moves),
-        "simulations": int(visits.sum()),
-        "best": moves,
-        "visits": [round(int(count) / most, 3) for count in visits[: rules.num_points]],
-        "prior": [round(float(share), 4) for share in result.prior[: rules.num_points]],
-    }
-
-
-def black_chance(result: SearchResult, num_moves: int) -> float:
-    """Black's chance to win, in [0, 1], after a search of the position after `num_moves`."""
-    return _chance(result.best_value, _colour(num_moves))
-
-
-def _chance(value: float, colour: int) -> float:
-    return round(min(1.0, max(0.0, (1.0 + value * colour) / 2.0)), 4)
-
-
-def _colour(turn: int) -> int:
-    return BLACK if turn % 2 == 0 else WHITE
-
-
-def _has_score(rules: Rules) -> bool:
-    return rules.game != GOMOKU
 
 
 def _margin_text(margin: float) -> str:
