@@ -241,7 +241,7 @@ class GamePage {
           el("section", { class: "card", "aria-label": "Game" }, parts.seats, parts.status, parts.message, parts.connection, parts.chance, parts.graph,
             el("div", { class: "toolbar" }, parts.pass, parts.undo, parts.hint, parts.stop, parts.resume, parts.score, parts.resign),
             el("p", { class: "muted keys" }, "Keys: arrows and ", el("kbd", {}, "Enter"), " play, ", hasPass ? [el("kbd", {}, "p"), " passes, "] : null, el("kbd", {}, "u"), " takes back, ", el("kbd", {}, "h"), " asks for a hint.")),
-          el("section", { class: "card", "aria-labelledby": "analysis-title" }, el("h2", { id: "analysis-title" }, "Analysis"),
+          el("section", { class: "card", "aria-labelledby": "analysis-title", hidden: !this.players.some((player) => player.has_network) }, el("h2", { id: "analysis-title" }, "Analysis"),
             el("div", { class: "toolbar" }, el("label", {}, "Network ", parts.analyst)), parts.overlays, parts.best),
           el("section", { class: "card", "aria-labelledby": "moves-title" }, el("h2", { id: "moves-title" }, "Moves"), parts.source,
             el("div", { class: "toolbar steps" }, steps.map(([sign, name, next]) => button(sign, () => this.look(next(this.review?.moves ?? this.state.moves.length)), { "aria-label": `${name} position` })), parts.slider),
