@@ -26,7 +26,7 @@ help: ## show where the project stands, and this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo 'Variables: LINEAGE=$(LINEAGE) PRESET=go9-laptop (for a new lineage; default params.yaml) N=$(N) ARGS="options of the command" PYTHON=python3.12'
-	@echo '           ZERO_PREFECT_PORT, ZERO_MLFLOW_PORT (default: the first free port from 4200 and 5000)'
+	@echo '           ZERO_PREFECT_PORT, ZERO_MLFLOW_PORT, ZERO_WEB_PORT (default: the first free port from 4200, 5000 and 8100)'
 
 setup: ## install the pinned packages in the virtual environment .venv
 	@infra/setup
