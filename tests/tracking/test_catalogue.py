@@ -73,7 +73,7 @@ def test_registered_player_is_code_and_safetensors(client, server, go9, tmp_path
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     folder = Path(mlflow.artifacts.download_artifacts("models:/zero-go9@champion", dst_path=str(tmp_path)))
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    own = {"player.py", "artifacts/weights.safetensors"}
+    own = {"player.py", "artifacts/weights.safetensors", "input_example.json", "serving_input_example.json"}
     assert files == own | {"MLmodel", "conda.yaml", "python_env.yaml", "requirements.txt", "registered_model_meta"}
     assert (folder / "requirements.txt").read_text().split() == ["mlflow==3.17.2", "numpy==2.4.6", "torch==2.13.0"]
     assert sha256_bytes((folder / "artifacts" / "weights.safetensors").read_bytes()) == go9.ledger[1].champion

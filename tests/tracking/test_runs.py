@@ -45,7 +45,7 @@ def test_curve_has_every_line_of_the_file(client, go9, curve):
     runs = runs_of(client, "go9")
     assert len(expected) == STEPS // 2
     assert history(client, runs["2", "training"], curve) == expected
-    assert history(client, runs["2", "generation"], f"training/{curve}") == expected
+    assert history(client, runs["2", "generation"], f"3-training/{curve}") == expected
 
 
 def test_a_curve_longer_than_one_call_is_complete(client, server, lineage):
@@ -59,9 +59,9 @@ def test_a_curve_longer_than_one_call_is_complete(client, server, lineage):
 def test_parents_are_compared_by_their_match(client, go9):
     runs = runs_of(client, "go9")
     names = ("promoted", "score", "score_low", "score_high", "unique_games", "mean_length")
-    numbers = {n: [runs[n, "generation"].data.metrics[f"gating/{name}"] for name in names] for n in "12"}
+    numbers = {n: [runs[n, "generation"].data.metrics[f"4-gating/{name}"] for name in names] for n in "12"}
     assert numbers == {"1": [1, 0.75, 0.505, 0.898, 15, 31.25], "2": [0, 0.375, 0.185, 0.614, 15, 31.25]}
-    assert runs["2", "generation"].data.metrics["selfplay/mean_length"] == 37.5
+    assert runs["2", "generation"].data.metrics["1-selfplay/mean_length"] == 37.5
     assert runs["2", "gating"].data.metrics["wins_as_black"] == 3
     assert runs["2", "selfplay"].data.metrics["ended_passes"] == 23
 
@@ -95,7 +95,7 @@ def test_small_files_of_the_record_are_artifacts(client, go9, tmp_path):
     parent = runs["1", "generation"].info.run_id
     line = Path(client.download_artifacts(parent, "record/ledger-line.json", str(tmp_path))).read_bytes()
     assert line == canonical_line(go9.ledger[1])
-    assert {file.path for file in client.list_artifacts(parent)} == {"dvc.lock", "params.yaml", "record"}
+    assert {file.path for file in client.list_artifacts(parent)} == {"dvc.lock", "gate.svg", "params.yaml", "record"}
     curve = client.download_artifacts(runs["1", "training"].info.run_id, "plots/training.csv", str(tmp_path))
     assert Path(curve).read_bytes() == (go9.folder(1) / "plots" / "training.csv").read_bytes()
 

@@ -13,7 +13,7 @@ from zero.tracking.pages import Point
 
 OWN_PREFIX = "zero."
 """Prefix of this program's tags. Others, such as notes by a person, are not compared."""
-NOT_RECORDED = "cost/"
+NOT_RECORDED = f"{pages.COST_GROUP}/"
 """Prefix of metrics that are not compared: costs are notes of git, which may come later."""
 FINISHED = "FINISHED"
 REBUILD = "write it again from git and DVC: `zero track --rebuild {lineage}`"
