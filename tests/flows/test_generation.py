@@ -155,8 +155,8 @@ def test_what_it_cost_is_noted_in_git_and_shown_in_mlflow(
     assert costs is not None and set(costs.stages) == {"selfplay", "replay", "training", "gating", "verification"}
     assert costs.total().shards_without_receipt == 0 and costs.total().evaluations > 1000
     shown = metrics_in_mlflow(servers, finished["name"])
-    assert shown["system/evaluations"] == costs.total().evaluations
-    assert shown["system/3-training/cpu_seconds"] == costs.stages["training"].cpu_seconds > 0.0
+    assert shown["6-cost/evaluations"] == costs.total().evaluations
+    assert shown["6-cost/3-training/cpu_seconds"] == costs.stages["training"].cpu_seconds > 0.0
 
 
 def test_its_networks_are_evaluated(servers: Servers, finished: dict[str, Any]) -> None:

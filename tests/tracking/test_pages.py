@@ -80,8 +80,8 @@ def test_costs_are_metrics_in_total_and_by_stage(tmp_path):
     stages = {"selfplay": stage_costs(24), "training": stage_costs(0)}
     points = cost_points(generation_with(tmp_path, GenerationCosts(lineage="go9", generation=7, stages=stages)))
     assert {point.step for point in points} == {7}
-    assert Point("system/seconds", 20.0, 7) in points and Point("system/3-training/seconds", 10.0, 7) in points
-    assert Point("system/evaluations", 2400.0, 7) in points
+    assert Point("6-cost/seconds", 20.0, 7) in points and Point("6-cost/3-training/seconds", 10.0, 7) in points
+    assert Point("6-cost/evaluations", 2400.0, 7) in points
 
 
 def test_without_a_note_there_are_no_costs(tmp_path):

@@ -157,7 +157,7 @@ def test_a_deleted_experiment_is_rebuilt(gone_on: Lineage, tracked: Tracked) -> 
 def test_runs_end_at_the_commit_and_last_as_long_as_their_work(gone_on: Lineage, tracked: Tracked) -> None:
     recorded = 1000 * int(git(gone_on.home, "log", "-1", "--format=%ct", "tiny/gen-0001"))
     of_all = tracked.dumps["tiny"]["runs"]["tiny/gen-0001 generation"]
-    for name, metric in (("generation", "system/seconds"), ("training", "system/3-training/seconds")):
+    for name, metric in (("generation", "6-cost/seconds"), ("training", "6-cost/3-training/seconds")):
         [(_, seconds, _)] = of_all["metrics"][metric]
         began = recorded - int(1000 * seconds)
         assert tracked.dumps["tiny"]["runs"][f"tiny/gen-0001 {name}"]["state"] == ("FINISHED", began, recorded)

@@ -21,8 +21,10 @@ VIEW_KEY = "generations"
 LICENCE_FILE = "LICENSE"
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#767676"
 """Colours that colour-blind people can tell apart (Okabe and Ito)."""
-WIDTH, HEIGHT, MARGIN, AXIS_Y = 560, 110, 30, 74
-"""Pixels of the picture of the gate."""
+WIDTH, HEIGHT, MARGIN = 560, 82, 15
+"""Pixels of the picture of the gate. MLflow shows the first 100 pixels of a description, and the rest on a click."""
+TEXT_MARGIN = 0.27
+"""Share of the line that a text keeps from its ends, so that it stays in the picture."""
 
 
 def decision_word(entry: LedgerEntry) -> str:
@@ -55,7 +57,7 @@ def run_note(generation: Generation, entry: LedgerEntry) -> str:
     """Description of the run of a generation, in Markdown: decision, gate, health, how to play, where to look."""
     parts = [generation_sentence(generation.ledger, entry)]
     if entry.decision is not None:
-        parts.append(f"![the score and its interval](get-artifact?path={GATE_FILE}&run_uuid={RUN_ID})")
+        parts.insert(0, f"![the score and its interval](get-artifact?path={GATE_FILE}&run_uuid={RUN_ID})")
     if generation.health is not None:
         explained = generation.health.explained_variance
         known = "" if explained is None else f"; the value explains {explained:.0%} of the variance of its targets"
@@ -73,23 +75,25 @@ def gate_picture(decision: PromotionDecision) -> bytes:
     def x(share: float) -> str:
         return f"{MARGIN + share * (WIDTH - 2 * MARGIN):.1f}"
 
-    def text(share: float, y: int, words: str, colour: str = "black") -> str:
-        return f'<text x="{x(share)}" y="{y}" text-anchor="middle" fill="{colour}">{words}</text>'
+    def line(start: float, end: float, top: int, bottom: int, style: str) -> str:
+        return f'<line x1="{x(start)}" x2="{x(end)}" y1="{top}" y2="{bottom}" {style}/>'
 
-    match, (low, high) = decision.match, decision.match.interval
+    def text(share: float, y: int, words: str, colour: str) -> str:
+        inside = min(max(share, TEXT_MARGIN), 1 - TEXT_MARGIN)
+        return f'<text x="{x(inside)}" y="{y}" text-anchor="middle" fill="{colour}">{words}</text>'
+
+    match, (low, high), needed = decision.match, decision.match.interval, decision.threshold
     colour, word = (BLUE, "promoted") if decision.promoted else (ORANGE, "refused")
-    # The text must not leave the picture.
-    words, centre = f"{word}: {match.score:.1%} ({low:.1%} to {high:.1%})", min(max(match.score, 0.2), 0.8)
+    games = match.wins + match.losses + match.draws
     shapes = [
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<line x1="{x(0)}" x2="{x(1)}" y1="{AXIS_Y}" y2="{AXIS_Y}" stroke="{GREY}"/>',
-        *(text(share, AXIS_Y + 18, f"{share:.0%}", GREY) for share in (0.0, 0.25, 0.5, 0.75, 1.0)),
-        f'<line x1="{x(decision.threshold)}" x2="{x(decision.threshold)}" y1="36" y2="{AXIS_Y}" stroke="black" '
-        'stroke-dasharray="4 3"/>',
-        text(min(max(decision.threshold, 0.15), 0.85), AXIS_Y + 33, f"{decision.threshold:.0%} is needed"),
-        f'<line x1="{x(low)}" x2="{x(high)}" y1="55" y2="55" stroke="{colour}" stroke-width="5"/>',
-        f'<circle cx="{x(match.score)}" cy="55" r="7" fill="{colour}"/>',
-        text(centre, 24, words, colour),
+        line(0, 1, 56, 56, f'stroke="{GREY}"'),
+        *(line(end, end, 50, 62, f'stroke="{GREY}"') for end in (0, 1)),
+        line(needed, needed, 28, 62, 'stroke="black" stroke-dasharray="4 3"'),
+        line(low, high, 40, 40, f'stroke="{colour}" stroke-width="5"'),
+        f'<circle cx="{x(match.score)}" cy="40" r="7" fill="{colour}"/>',
+        text(match.score, 20, f"{word}: {match.score:.1%} of {games} games ({low:.1%} to {high:.1%})", colour),
+        text(needed, 76, f"{needed:.0%} is needed", "black"),
     ]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
     return (head + 'font-size="14">' + "".join(shapes) + "</svg>\n").encode()
@@ -108,10 +112,13 @@ def model_card(generation: Generation, entry: LedgerEntry, weights: FileRef) -> 
     model = f"models:/zero-{entry.lineage}@{tag.rpartition('/')[2]}"
     shape = f"{NUM_PLANES}, {rules.rows}, {rules.columns}"
     licence = (generation.file(LICENCE_FILE) or b"").decode(errors="replace").strip().partition("\n")[0].strip()
+    settings = params.game.model_dump(exclude={"name"})
     rows = {
-        "game": ", ".join(f"{name} {value}" for name, value in params.game.model_dump().items()),
-        "network": _network(params),
         "strength": _strength(generation, entry, params),
+        "play it": f"`zero play {model}`",
+        "serve it": f"`mlflow models serve -m {model} --env-manager local`",
+        "game": ", ".join([params.game.name, *(f"{name} {value}" for name, value in settings.items())]),
+        "network": _network(params),
         "input": f"planes [B, {shape}] float32 (the paper's; `zero.games.planes` writes them)",
         "output": f"`prior` [B, {rules.num_actions}] over all actions; `value` [B] in [-1, 1] for the player to move",
         "limits": "made for this game and board only; the network alone is weaker than with its search",
@@ -123,14 +130,14 @@ def model_card(generation: Generation, entry: LedgerEntry, weights: FileRef) -> 
     return f"""{tag}: an AlphaGo Zero network. {generation_sentence(generation.ledger, entry)}
 
 {table}
-
-Play against it: `zero play {model}`. Serve it: `mlflow models serve -m {model} --env-manager local`
 """
 
 
 def _network(params: Params) -> str:
     network = params.network
-    return f"{network.tower}, {network.heads} heads, {network.num_blocks} blocks of {network.num_channels} channels"
+    return (
+        f"{network.tower} trunk, {network.heads} heads, blocks: {network.num_blocks}, channels: {network.num_channels}"
+    )
 
 
 def _strength(generation: Generation, entry: LedgerEntry, params: Params) -> str:

@@ -2,7 +2,8 @@
 
 Metrics in the run of a stage have plain names (`loss`). In the parent run they have the stage as a prefix, with its
 place in the loop (`3-training/loss`): MLflow groups charts by it and sorts the groups. Those of the ladder are
-`ladder/...`, with step = generation. Costs are `system/...`, which MLflow shows on its page of system metrics.
+`ladder/...`, with step = generation. Costs are `6-cost/...`; in the run of a stage they are `system/...`, which MLflow
+shows on a page of their own.
 """
 
 import csv
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 from zero.errors import LineageError, StorageError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
+from zero.record.costs import StageCosts
 from zero.record.generation import Generation, required
 from zero.record.ledger import generation_tag
 from zero.record.provenance import PLAYER, Attestation
@@ -71,8 +73,8 @@ GROUPS = {
 NOTE_TAG = "mlflow.note.content"
 """Tag with the description that MLflow shows."""
 LADDER_CHAMPION, LADDER_GAMES = "ladder/champion_generation", "ladder/total_games"
-COST_GROUP = "system"
-"""MLflow shows metrics with this prefix on a page of their own, `System metrics`."""
+COST_GROUP, SYSTEM_GROUP = "6-cost", "system"
+"""Prefixes of costs in the parent run and in the run of a stage."""
 COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations")
 
 
@@ -158,8 +160,8 @@ def generation_page(generation: Generation) -> Page:
             shown = [point for point in found if point.name in PARENT_METRICS[stage]]
             points += [Point(f"{GROUPS[stage]}/{point.name}", point.value, point.step) for point in shown]
         points += _at(generation.number, dict(check_metrics(generation)))
-        points.sort(key=lambda point: point.name.partition("/")[0])  # MLflow's table keeps the order
         points += cost_points(generation)
+        points.sort(key=lambda point: point.name.rpartition("/")[0])  # MLflow's table keeps the order
         files += [DVC_LOCK, PROVENANCE_FILE]
         pictures[GATE_FILE] = gate_picture(decision)
     return Page(
@@ -180,12 +182,9 @@ def cost_points(generation: Generation) -> list[Point]:
     """Costs of the generation, in total and by stage; empty if they are not noted."""
     if generation.costs is None:
         return []
-    numbers: dict[str, float] = {}
-    # Without a stage in the name: the sum over the stages.
-    for stage, costs in (("", generation.costs.total()), *generation.costs.stages.items()):
-        for name in COST_METRICS:
-            if (value := getattr(costs, name)) is not None:
-                numbers[f"{COST_GROUP}/{GROUPS[stage]}/{name}" if stage else f"{COST_GROUP}/{name}"] = value
+    numbers = _costs(generation.costs.total(), COST_GROUP)
+    for stage, costs in generation.costs.stages.items():
+        numbers |= _costs(costs, f"{COST_GROUP}/{GROUPS[stage]}")
     return _at(generation.number, numbers)
 
 
@@ -216,17 +215,20 @@ def stage_pages(generation: Generation) -> list[Page]:
         "gating": match | {"zero.decision": decision_word(entry)},
     }
     params = flatten(generation.read_params())
-    seconds = {name: costs.seconds for name, costs in generation.costs.stages.items()} if generation.costs else {}
+    costs = generation.costs.stages if generation.costs else {}
     return [
         Page(
             name=stage,
             key=run_key(generation.lineage, generation.number, stage),
             tags=_common_tags(generation) | tags[stage],
             params={name: value for name, value in params.items() if name.startswith(SECTIONS[stage])},
-            points=points,
+            points=[
+                *points,
+                *(_at(generation.number, _costs(costs[stage], SYSTEM_GROUP)) if stage in costs else ()),
+            ],
             files=files[stage],
             data=training_data(generation) if stage == "training" else None,
-            seconds=seconds.get(stage, 0.0),
+            seconds=costs[stage].seconds if stage in costs else 0.0,
         )
         for stage, points in _stage_points(generation).items()
     ]
@@ -421,6 +423,10 @@ def _requirements(generation: Generation) -> list[str]:
     """Pinned packages that a registered player needs."""
     lines = [line.partition("#")[0].strip() for line in read_text(generation, CONSTRAINTS_FILE).splitlines()]
     return [line for line in lines if line.partition("==")[0].lower() in REQUIREMENTS]
+
+
+def _costs(costs: StageCosts, prefix: str) -> dict[str, float]:
+    return {f"{prefix}/{name}": getattr(costs, name) for name in COST_METRICS}
 
 
 def _health_tags(generation: Generation) -> dict[str, str]:

@@ -6,6 +6,7 @@ that loads MLflow's pages also runs a script that makes the choice, unless the u
 """
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 from flask import Response, request
@@ -13,8 +14,13 @@ from flask import Response, request
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-CHOICES = {"mlflow.workflowType_v1": "machine_learning", "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": True}
-"""Defaults of a new browser: the pages for model training, and no open assistant for language models."""
+CHOICES = {
+    "mlflow.workflowType_v1": "machine_learning",
+    "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": True,
+    "mlflow.telemetry.info.alert.dismissed_v1": True,
+}
+"""Defaults of a new browser: the pages for model training, the assistant for language models closed, and no message
+about usage data, which this server does not collect."""
 SCRIPT = (
     f"<script>for (const [key, value] of Object.entries({json.dumps(CHOICES)})) "
     "if (localStorage.getItem(key) === null) localStorage.setItem(key, JSON.stringify(value));</script>"
@@ -26,6 +32,7 @@ def create_app() -> "FastAPI":
     from mlflow.server import app as pages
     from mlflow.server import fastapi_app
 
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     pages.after_request(choose_training)
     app: FastAPI = fastapi_app.app
     return app

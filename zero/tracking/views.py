@@ -14,20 +14,18 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 NAME = "Generations"
 SECTION = "pinned"
 COLUMNS = (
-    "tags.`zero.decision`",
-    *(f"metrics.`{GROUPS['gating']}/{name}`" for name in ("score", "score_low", "score_high")),
     *(f"metrics.`{GROUPS['training']}/{name}`" for name in ("policy_loss", "value_loss")),
-    f"metrics.`{GROUPS['selfplay']}/mean_length`",
-    "tags.`zero.health`",
+    f"metrics.`{GROUPS['gating']}/score`",
+    *("tags.`zero.decision`", "tags.`zero.health`"),
 )
-CHARTS = {
-    "Policy loss": ("training", ("policy_loss",)),
-    "Value loss, and that of the best constant": ("training", ("value_loss", "constant_value_loss")),
-    "Variance that the value explains": ("training", ("explained_variance",)),
-    "Accuracy of the policy": ("training", ("policy_accuracy",)),
-    "Length of self-play games": ("selfplay", ("mean_length",)),
-    "Score of the challenger, 95 % interval": ("gating", ("score", "score_low", "score_high")),
-}
+CHARTS = (
+    ("training", ("policy_loss",)),
+    ("training", ("value_loss", "constant_value_loss")),
+    ("training", ("explained_variance",)),
+    ("training", ("policy_accuracy",)),
+    ("selfplay", ("mean_length",)),
+    ("gating", ("score", "score_low", "score_high")),
+)
 """Stage and metrics of each chart."""
 
 
@@ -45,13 +43,13 @@ def saved_view() -> str:
         "runsHiddenMode": "FIRST_20_RUNS",
         "isAccordionReordered": True,  # else MLflow sorts the sections by name
         "compareRunSections": [{"uuid": SECTION, "name": NAME, "display": True, "isReordered": True}],
-        "compareRunCharts": [_chart(title, *metrics) for title, metrics in CHARTS.items()],
+        "compareRunCharts": [_chart(stage, names) for stage, names in CHARTS],
     }
     # No time of its own, so that an experiment that is written again is equal.
     return json.dumps({"name": NAME, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)})
 
 
-def _chart(title: str, stage: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _chart(stage: str, names: tuple[str, ...]) -> dict[str, Any]:
     """A chart of metrics over steps, one line per run and metric."""
     metrics = [f"{GROUPS[stage]}/{name}" for name in names]
     return {
@@ -60,7 +58,6 @@ def _chart(title: str, stage: str, names: tuple[str, ...]) -> dict[str, Any]:
         "metricSectionId": SECTION,
         "deleted": False,
         "isGenerated": False,
-        "displayName": title,
         "runsCountToCompare": 20,
         "metricKey": metrics[0],
         "selectedMetricKeys": metrics,
