@@ -64,7 +64,11 @@ def run_dump(client: MlflowClient, run: Any, names: dict[str, str], models: dict
         "name": run.info.run_name,
         "state": (run.info.status, run.info.start_time, run.info.end_time),
         "params": run.data.params,
-        "tags": {key: value for key, value in run.data.tags.items() if key not in OF_THE_SERVER},
+        "tags": {
+            key: value.replace(run_id, "the run").replace(f"experiments/{run.info.experiment_id}/", "")
+            for key, value in run.data.tags.items()
+            if key not in OF_THE_SERVER
+        },
         "parent": names.get(run.data.tags.get("mlflow.parentRunId", "")),
         "metrics": {
             key: sorted((m.step, m.value, m.timestamp) for m in client.get_metric_history(run_id, key))
