@@ -238,7 +238,8 @@ def server_command(home: Home, name: str, port: int) -> list[str]:
     folder = home.state / "mlflow"
     stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
     hosts = ["--allowed-hosts", f"{HOST}:{port},localhost:{port}"]
-    return [sys.executable, "-m", "mlflow", "server", *place, "--workers", "1", *stores, *hosts]
+    app = ["--app-name", "zero"]  # MLflow's own server, with pages that open on model training
+    return [sys.executable, "-m", "mlflow", "server", *app, *place, "--workers", "1", *stores, *hosts]
 
 
 # Ports

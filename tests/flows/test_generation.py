@@ -139,13 +139,32 @@ def test_each_step_and_each_shard_is_a_task(servers: Servers, finished: dict[str
     assert {task["state_type"] for task in tasks.values()} == {"COMPLETED"}
 
 
-def test_match_decision_progress_and_link_are_shown(servers: Servers, finished: dict[str, Any]) -> None:
+def test_the_graph_is_the_way_of_the_data(servers: Servers, finished: dict[str, Any]) -> None:
+    found = {node["id"]: node for _, node in servers.api(f"/flow_runs/{finished['id']}/graph-v2")["nodes"]}
+    before = {
+        node["label"]: {found[parent["id"]]["label"] for parent in node["parents"]}
+        for node in found.values()
+        if node["kind"] == "task-run"
+    }
+    shards = {stage: {name for name in before if name.startswith(f"{stage}-")} for stage in ("selfplay", "gating")}
+    stages = ["selfplay", "replay", "training", "gating", "verification", "registry", "evaluate"]
+    expected = dict(zip(stages[1:], ({stage} for stage in stages), strict=False))
+    expected |= {"prepare": set(), "plan-selfplay": {"prepare"}, "plan-gating": {"training"}}
+    for stage, names in shards.items():
+        expected |= {name: {f"plan-{stage}"} for name in names} | {stage: names}
+    assert shards["gating"] == {"gating-0000", "gating-0001"} and before == expected
+
+
+def test_a_run_has_tags_one_table_of_progress_and_one_report(servers: Servers, finished: dict[str, Any]) -> None:
     shown = artifacts(servers, finished)
-    rows = json.loads(shown["tiny-match"]["data"])
-    assert [row["games"] for row in rows] == [8, 8, 16]
-    assert finished["name"] in shown["tiny-decision"]["data"]
-    assert shown["tiny-gating-progress"]["data"] == 100.0 and shown["tiny-training-progress"]["data"] == 100.0
-    assert servers.mlflow in shown["tiny-mlflow"]["data"]
+    assert set(shown) == {"tiny-progress", "tiny-report"}
+    rows = json.loads(shown["tiny-progress"]["data"])
+    assert {row["state"] for row in rows} == {"done"}
+    done = {row["stage"]: row["done"] for row in rows}
+    assert done["3 training"] == "12 of 12 steps" and done["4 gating"] == "16 of 16 games"
+    report = shown["tiny-report"]["data"]
+    assert finished["name"] in report and "| both | 16 |" in report and servers.mlflow in report
+    assert set(finished["tags"]) in ({"tiny", "promoted"}, {"tiny", "refused"})
 
 
 def test_what_it_cost_is_noted_in_git_and_shown_in_mlflow(
@@ -155,8 +174,8 @@ def test_what_it_cost_is_noted_in_git_and_shown_in_mlflow(
     assert costs is not None and set(costs.stages) == {"selfplay", "replay", "training", "gating", "verification"}
     assert costs.total().shards_without_receipt == 0 and costs.total().evaluations > 1000
     shown = metrics_in_mlflow(servers, finished["name"])
-    assert shown["cost/evaluations"] == costs.total().evaluations
-    assert shown["cost/training/cpu_seconds"] == costs.stages["training"].cpu_seconds > 0.0
+    assert shown["6-cost/evaluations"] == costs.total().evaluations
+    assert shown["6-cost/3-training/cpu_seconds"] == costs.stages["training"].cpu_seconds > 0.0
 
 
 def test_its_networks_are_evaluated(servers: Servers, finished: dict[str, Any]) -> None:

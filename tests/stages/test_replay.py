@@ -1,9 +1,11 @@
 """Stage replay: the games of the window, and what happens to shards that are rejected."""
 
+import csv
 import shutil
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -344,3 +346,24 @@ def test_the_metrics_describe_the_checked_games(tmp_path):
         window_positions=window.num_positions,
         window_shards=3,
     )
+
+
+def test_the_plots_count_the_new_games_by_length_and_the_positions_by_value(tmp_path):
+    games = write_workspace(tmp_path, window_of(100))
+    run(tmp_path)
+    width = -(-RULES.max_moves // 20)
+    lengths = list(csv.DictReader((tmp_path / "plots/lengths.csv").read_text().splitlines()))
+    assert [(int(row["moves"]), int(row["games"])) for row in lengths] == [
+        (last, sum(last - width < len(game.actions) <= last for game in games))
+        for last in range(width, 20 * width + 1, width)
+    ]
+    outcomes: dict[int, list[int]] = {}
+    for game in games:
+        for move, value in enumerate(game.root_values):
+            outcome = game.outcome if move % 2 == 0 else -game.outcome
+            outcomes.setdefault(min(int((float(value) + 1) * 10), 19), []).append(outcome)
+    values = list(csv.DictReader((tmp_path / "plots/values.csv").read_text().splitlines()))
+    assert len(values) > 1
+    assert [(row["value"], row["outcome"], int(row["positions"])) for row in values] == [
+        (f"{index / 10 - 0.95:.2f}", f"{fmean(found):.5f}", len(found)) for index, found in sorted(outcomes.items())
+    ]

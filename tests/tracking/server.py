@@ -24,8 +24,8 @@ class Server:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.uri = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
+        command = [sys.executable, "-m", "mlflow", "server", "--app-name", "zero", "--host", "127.0.0.1"]
+        command += ["--port", str(self.port), "--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
         command += ["--artifacts-destination", f"{folder}/artifacts"]
         quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with (folder / "server.log").open("wb") as log:

@@ -1,11 +1,21 @@
 """The catalogue of networks: versions, aliases, addresses, loaded players."""
 
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
 import numpy as np
 import pytest
 from mlflow.exceptions import MlflowException
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.oracle.bitboards import pack
 from tests.tracking.server import aliases, runs_of
@@ -13,6 +23,7 @@ from zero.network.inference import TorchEvaluator
 from zero.record.generation import recorded_in
 from zero.storage.files import sha256_bytes
 from zero.tracking.backfill import track_generation, tracked_generations
+from zero.tracking.pages import challenger_version
 
 
 def test_refusal_leaves_the_champion(client, go9):
@@ -73,10 +84,95 @@ def test_registered_player_is_code_and_safetensors(client, server, go9, tmp_path
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     folder = Path(mlflow.artifacts.download_artifacts("models:/zero-go9@champion", dst_path=str(tmp_path)))
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    own = {"player.py", "artifacts/weights.safetensors"}
+    own = {"player.py", "artifacts/weights.safetensors", "input_example.json", "serving_input_example.json"}
     assert files == own | {"MLmodel", "conda.yaml", "python_env.yaml", "requirements.txt", "registered_model_meta"}
     assert (folder / "requirements.txt").read_text().split() == ["mlflow==3.17.2", "numpy==2.4.6", "torch==2.13.0"]
     assert sha256_bytes((folder / "artifacts" / "weights.safetensors").read_bytes()) == go9.ledger[1].champion
+
+
+def test_a_version_has_a_model_card(client, go9):
+    card = client.get_model_version_by_alias("zero-go9", "gen-0001").description
+    for words in (
+        "score 75.0% (95 % interval 50.5% to 89.8%) in 16 games against generation 0 at 6 simulations a move",
+        "`zero play models:/zero-go9@gen-0001`",
+        "none is stated: the project has no file LICENSE",
+        f"attestation `{go9.ledger[1].provenance}`, printed by `zero provenance go9/gen-0001`",
+        f"SHA-256 `{go9.ledger[1].champion}`",
+    ):
+        assert words in card
+    assert "plays at random" in client.get_model_version_by_alias("zero-go9", "gen-0000").description
+
+
+def test_the_card_names_the_licence_of_the_project(lineage):
+    (lineage.folder(0) / "LICENSE").write_text("The MIT License\n\nCopyright ...\n")
+    assert "| licence | The MIT License |" in challenger_version(recorded_in(lineage.folder(0))).note
+
+
+def test_a_served_player_answers_the_input_example(server, go9, monkeypatch, tmp_path):
+    """`mlflow models serve` in a process of its own, as the model card says."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    model = mlflow.artifacts.download_artifacts("models:/zero-go9@champion", dst_path=str(tmp_path))
+    body = (Path(model) / "serving_input_example.json").read_bytes()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ("models", "serve", "-m", "models:/zero-go9@champion", "--env-manager", "local", "--port", str(port))
+    serving = subprocess.Popen(
+        [sys.executable, "-m", "mlflow", *words],
+        env=os.environ | {"MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/ping", serving)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found = json.load(answer)["predictions"]
+    finally:
+        os.killpg(serving.pid, signal.SIGKILL)
+        serving.wait()
+    assert np.shape(found["prior"]) == (1, 26) and np.isclose(np.sum(found["prior"]), 1.0)
+    assert -1.0 <= found["value"][0] <= 1.0
+
+
+def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=5)
+            return
+        except OSError:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+def test_a_new_browser_opens_the_pages_for_model_training(client, server, go9, browser):
+    page = browser.new_context().new_page()
+    page.goto(f"{server.uri}/#/experiments/{client.get_experiment_by_name('go9').experiment_id}")
+    page.wait_for_url("**/runs?workflowType=machine_learning*")  # MLflow's own choice is overview/usage
+    expect(page.get_by_role("link", name="gen-0002", exact=True)).to_be_visible()
+    page.evaluate("localStorage.setItem('mlflow.workflowType_v1', JSON.stringify('genai'))")
+    page.goto(f"{server.uri}/")  # a choice of the user is kept
+    assert page.evaluate("localStorage.getItem('mlflow.workflowType_v1')") == '"genai"'
+
+
+def test_the_page_of_a_run_shows_the_gate(server, go9, browser):
+    page = browser.new_context().new_page()
+    page.goto(go9.urls[2])
+    picture = page.locator("img[src*='gate.svg']")
+    expect(picture).to_be_visible()
+    page.wait_for_function("image => image.naturalWidth > 0", arg=picture.element_handle())
 
 
 def test_addresses_are_pages_of_the_server(client, server, go9):

@@ -80,8 +80,8 @@ def test_costs_are_metrics_in_total_and_by_stage(tmp_path):
     stages = {"selfplay": stage_costs(24), "training": stage_costs(0)}
     points = cost_points(generation_with(tmp_path, GenerationCosts(lineage="go9", generation=7, stages=stages)))
     assert {point.step for point in points} == {7}
-    assert Point("cost/seconds", 20.0, 7) in points and Point("cost/training/seconds", 10.0, 7) in points
-    assert Point("cost/evaluations", 2400.0, 7) in points
+    assert Point("6-cost/seconds", 20.0, 7) in points and Point("6-cost/3-training/seconds", 10.0, 7) in points
+    assert Point("6-cost/evaluations", 2400.0, 7) in points
 
 
 def test_without_a_note_there_are_no_costs(tmp_path):
@@ -92,9 +92,9 @@ def test_metrics_of_replay_and_verification_carry_the_name_of_their_stage(tmp_pa
     write_atomic(tmp_path / "metrics/replay.json", b'{"num_games": 24, "late_value_agreement": 0.75}')
     write_atomic(tmp_path / "metrics/verification.json", b'{"selfplay": {"num_games": 12, "shards": [0, 1]}}')
     assert dict(check_metrics(generation_with(tmp_path))) == {
-        "replay/num_games": 24.0,
-        "replay/late_value_agreement": 0.75,
-        "verification/selfplay_num_games": 12.0,
+        "2-replay/num_games": 24.0,
+        "2-replay/late_value_agreement": 0.75,
+        "5-verification/selfplay_num_games": 12.0,
     }
 
 

@@ -15,6 +15,7 @@ WRITING_CALLS = [
     "create_experiment",
     "create_registered_model",
     "create_run",
+    "set_tag",
     "log_batch",
     "log_inputs",
     "log_artifact",

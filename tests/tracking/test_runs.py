@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_curve_has_every_line_of_the_file(client, go9, curve):
     runs = runs_of(client, "go9")
     assert len(expected) == STEPS // 2
     assert history(client, runs["2", "training"], curve) == expected
-    assert history(client, runs["2", "generation"], f"training/{curve}") == expected
+    assert history(client, runs["2", "generation"], f"3-training/{curve}") == expected
 
 
 def test_a_curve_longer_than_one_call_is_complete(client, server, lineage):
@@ -59,9 +60,9 @@ def test_a_curve_longer_than_one_call_is_complete(client, server, lineage):
 def test_parents_are_compared_by_their_match(client, go9):
     runs = runs_of(client, "go9")
     names = ("promoted", "score", "score_low", "score_high", "unique_games", "mean_length")
-    numbers = {n: [runs[n, "generation"].data.metrics[f"gating/{name}"] for name in names] for n in "12"}
+    numbers = {n: [runs[n, "generation"].data.metrics[f"4-gating/{name}"] for name in names] for n in "12"}
     assert numbers == {"1": [1, 0.75, 0.505, 0.898, 15, 31.25], "2": [0, 0.375, 0.185, 0.614, 15, 31.25]}
-    assert runs["2", "generation"].data.metrics["selfplay/mean_length"] == 37.5
+    assert runs["2", "generation"].data.metrics["1-selfplay/mean_length"] == 37.5
     assert runs["2", "gating"].data.metrics["wins_as_black"] == 3
     assert runs["2", "selfplay"].data.metrics["ended_passes"] == 23
 
@@ -77,9 +78,33 @@ def test_tags_point_to_the_record(client, go9):
     assert tags["zero.challenger"] == entry.trainee
     assert tags["zero.opponent"] == tags["zero.champion"] == go9.ledger[1].champion
     assert tags["zero.ledger"] == sha256_bytes(canonical_line(entry))
-    assert tags["mlflow.note.content"].startswith(
-        "Refused at 0.375 (0.185 to 0.614, threshold 0.55) against generation 1"
-    )
+
+
+def test_the_description_shows_the_gate_and_where_to_go_from_there(client, go9, tmp_path):
+    run = runs_of(client, "go9")["2", "generation"]
+    note = run.data.tags["mlflow.note.content"]
+    picture, sentence, *others = note.split("\n\n")
+    assert picture == f"![the score and its interval](get-artifact?path=gate.svg&run_uuid={run.info.run_id})"
+    assert sentence.startswith("Refused at 0.375 (0.185 to 0.614, threshold 0.55) against generation 1")
+    assert "Champion: generation 1. Play against it: `zero play go9/gen-0002`" in others
+    assert f"(#/experiments/{run.info.experiment_id}/runs?viewStateShareKey=generations)" in note
+    drawn = Path(client.download_artifacts(run.info.run_id, "gate.svg", str(tmp_path))).read_text()
+    texts = [text.text for text in ElementTree.fromstring(drawn) if text.tag.endswith("text")]
+    assert texts == ["refused: 37.5% of 16 games (18.5% to 61.4%)", "55% is needed"]
+
+
+def test_the_view_shows_metrics_and_tags_that_the_runs_have(client, go9):
+    experiment = client.get_experiment_by_name("go9")
+    view = json.loads(experiment.tags["mlflow.sharedViewState.generations"])
+    state = json.loads(view["state"])
+    found = client.search_runs([experiment.experiment_id], state["searchFilter"])
+    assert {run.info.run_name for run in found} == {"gen-0000", "gen-0001", "gen-0002"}
+    run = runs_of(client, "go9")["2", "generation"]
+    shown = {name for chart in state["compareRunCharts"] for name in chart["selectedMetricKeys"]}
+    of_newer_code = {"3-training/constant_value_loss", "3-training/explained_variance"}  # not in the made curve
+    assert shown - of_newer_code <= run.data.metrics.keys() and "4-gating/score" in shown
+    sections = {section["uuid"] for section in state["compareRunSections"]}
+    assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
 
 
 def test_window_is_the_dataset_by_its_digest_in_dvc(client, go9):
@@ -95,7 +120,7 @@ def test_small_files_of_the_record_are_artifacts(client, go9, tmp_path):
     parent = runs["1", "generation"].info.run_id
     line = Path(client.download_artifacts(parent, "record/ledger-line.json", str(tmp_path))).read_bytes()
     assert line == canonical_line(go9.ledger[1])
-    assert {file.path for file in client.list_artifacts(parent)} == {"dvc.lock", "params.yaml", "record"}
+    assert {file.path for file in client.list_artifacts(parent)} == {"dvc.lock", "gate.svg", "params.yaml", "record"}
     curve = client.download_artifacts(runs["1", "training"].info.run_id, "plots/training.csv", str(tmp_path))
     assert Path(curve).read_bytes() == (go9.folder(1) / "plots" / "training.csv").read_bytes()
 

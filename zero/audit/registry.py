@@ -13,8 +13,8 @@ from zero.tracking.pages import Point
 
 OWN_PREFIX = "zero."
 """Prefix of this program's tags. Others, such as notes by a person, are not compared."""
-NOT_RECORDED = "cost/"
-"""Prefix of metrics that are not compared: costs are notes of git, which may come later."""
+NOT_RECORDED = (f"{pages.COST_GROUP}/", f"{pages.SYSTEM_GROUP}/")
+"""Prefixes of metrics that are not compared: costs are notes of git, which may come later."""
 FINISHED = "FINISHED"
 REBUILD = "write it again from git and DVC: `zero track --rebuild {lineage}`"
 

@@ -23,6 +23,7 @@ from zero.data.duplicates import (
     openings_of,
     stream_violations,
 )
+from zero.data.histograms import GameHistograms
 from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, read_records, read_values
 from zero.data.validation import SAMPLED_POSITIONS, format_violations, moves_of, shard_violations
@@ -30,8 +31,10 @@ from zero.data.window import shard_mismatch
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.stages.spec import origin_of
-from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest
+from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_atomic, write_manifest
 from zero.storage.layout import (
+    GAME_LENGTHS,
+    GAME_VALUES,
     GAMES_DIR,
     GENERATION_FILE,
     QUARANTINE_DIR,
@@ -127,7 +130,8 @@ def run(folder: Path, store: Store) -> Window:
     _check_generations(generation, games, old)
 
     old_files = {entry.shard.file.path: checked_path(entry.shard.file, folder / REPLAY_DIR) for entry in old.shards}
-    statistics = check_games(folder, params, generation, games, old, store)
+    histograms = GameHistograms(rules_of(params.game).max_moves)
+    statistics = check_games(folder, params, generation, games, old, store, histograms)
     new_files = {window_name(ref): folder / GAMES_DIR / ref.file.path for ref in games.shards}
     new = tuple(WindowShard(shard=_renamed(ref, window_name(ref)), skip_games=0) for ref in games.shards)
     num_games = window_size(params, generation.number, num_imported(old.shards))
@@ -140,6 +144,8 @@ def run(folder: Path, store: Store) -> Window:
         window_positions=window.num_positions,
         window_shards=len(window.shards),
     )
+    write_atomic(folder / GAME_LENGTHS, histograms.lengths_text().encode())
+    write_atomic(folder / GAME_VALUES, histograms.values_text().encode())
     write_manifest(folder, metrics, REPLAY_METRICS)
     log.info(
         "generation %d: window of %d games, %d positions", generation.number, window.num_games, window.num_positions
@@ -178,9 +184,15 @@ def window_name(ref: ShardRef) -> str:
 
 
 def check_games(
-    folder: Path, params: Params, generation: GenerationId, games: GameSet, old: Window, store: Store
+    folder: Path,
+    params: Params,
+    generation: GenerationId,
+    games: GameSet,
+    old: Window,
+    store: Store,
+    histograms: GameHistograms,
 ) -> GameStatistics:
-    """Checks the new games against their manifest, the data contract and the old window.
+    """Checks the new games against their manifest, the data contract and the old window; adds them to `histograms`.
 
     The files of the old window must have been checked against their digests. Only one shard is in memory at a time.
 
@@ -203,6 +215,7 @@ def check_games(
             continue
         openings += openings_of(checked, generation.number, chances_of(checked, expected))
         agreement += value_agreement(checked)
+        histograms.add(checked)
         num_targets += int(np.count_nonzero(np.diff(checked.visit_offsets)))
         num_planes += min(SAMPLED_POSITIONS, checked.num_positions)
         num_resigned += checked.end.count(RESIGNATION)

@@ -39,6 +39,7 @@ GATING_METRICS = "metrics/gating.json"
 VERIFICATION_METRICS = "metrics/verification.json"
 METRICS_FILES = (SELFPLAY_METRICS, REPLAY_METRICS, TRAINING_METRICS, GATING_METRICS, VERIFICATION_METRICS)
 TRAINING_CURVE = "plots/training.csv"
+GAME_LENGTHS, GAME_VALUES = "plots/lengths.csv", "plots/values.csv"
 
 LEDGER_FILE = "record/ledger.jsonl"
 PROVENANCE_FILE = "record/provenance.intoto.jsonl"

@@ -6,10 +6,13 @@ written completely or not at all: its runs are never repaired, but deleted and w
 | module | content |
 |---|---|
 | `pages` | content of the runs and versions of a generation, without a server |
+| `cards` | its texts and pictures: descriptions of runs, model cards, the picture of the gate |
+| `views` | the table and the charts of a lineage that its experiment opens with |
 | `client` | the calls to the server, and its errors |
 | `backfill` | writes the missing generations of a lineage, and runs over all of them, such as its ladder |
 | `player` | the code of a registered player |
 | `audit` | reads everything that a server has of a lineage |
+| `server` | the server, whose pages open on model training |
 
 The MLflow library takes seconds to import and reads its environment then. So it is imported in `open_client`, when a
 server is used.
@@ -30,6 +33,7 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 """Defaults for the MLflow library: no telemetry, no minutes of retries, no output."""

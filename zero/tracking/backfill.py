@@ -117,7 +117,7 @@ def track_summary(
       ServerError: the server does not answer; the call can be repeated.
     """
     key = {"zero.lineage": lineage, "zero.stage": stage}
-    page = Page(stage, key, {"mlflow.note.content": note}, {}, list(points), dict(sorted(files.items())), None)
+    page = Page(stage, key, {pages.NOTE_TAG: note}, {}, list(points), dict(sorted(files.items())), None)
     with open_client(uri) as client:
         experiment = client.open_experiment(uri, lineage)
         run = experiment.create_run(page)

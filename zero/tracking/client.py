@@ -25,7 +25,9 @@ from mlflow.types import Schema, TensorSpec
 
 from zero.errors import LineageError, ServerError, StorageError
 from zero.storage.files import checked_path, link_or_copy, write_atomic
-from zero.tracking.pages import Page, Point, TrainingData, Version
+from zero.tracking.cards import EXPERIMENT_ID, RUN_ID
+from zero.tracking.pages import NOTE_TAG, Page, Point, TrainingData, Version
+from zero.tracking.views import VIEW_TAG, saved_view
 
 MATCHES = "matches of players"
 """Experiment of the matches; not a valid name of a lineage."""
@@ -59,7 +61,12 @@ class Experiment:
         """Creates the run of a page, without content."""
         ends = int(1000 * time.time()) if self._recorded_ms is None else self._recorded_ms
         tags = page.key | page.tags | ({PARENT_TAG: parent_id} if parent_id else {})
-        return self._client.create_run(self.experiment_id, ends - int(1000 * page.seconds), tags, page.name)
+        run = self._client.create_run(self.experiment_id, ends - int(1000 * page.seconds), tags, page.name)
+        note = page.tags.get(NOTE_TAG, "")
+        linked = note.replace(RUN_ID, run.info.run_id).replace(EXPERIMENT_ID, self.experiment_id)
+        if linked != note:
+            self._client.set_tag(run.info.run_id, NOTE_TAG, linked)
+        return run
 
     def fill_run(self, run: Any, page: Page) -> None:
         """Writes the content of a new run and marks it finished."""
@@ -215,17 +222,19 @@ def open_experiment(uri: str, name: str, recorded_ms: int | None = None) -> Expe
     if name == MATCHES:
         note = "Matches of `zero match` and `zero elo`, one run per match; scores of the first player."
     else:
-        tags["zero.lineage"] = name
+        tags |= {"zero.lineage": name, VIEW_TAG: saved_view()}
         note = (
             f"Lineage `{name}`: one run per generation with its stages as child runs, and the `ladder` over all of "
-            f"them. The record is the git branch `lineage/{name}`; `zero track {name}` writes from it what is missing "
-            "here."
+            "them. The menu `Views` has a table of the generations and their charts. The record is the git branch "
+            f"`lineage/{name}`; `zero track {name}` writes from it what is missing here."
         )
     with unless("RESOURCE_ALREADY_EXISTS"):
-        client.create_experiment(name, tags=tags | {"mlflow.note.content": note})
+        client.create_experiment(name, tags=tags | {NOTE_TAG: note})
     experiment = client.get_experiment_by_name(name)
     if experiment.lifecycle_stage != "active":
         client.restore_experiment(experiment.experiment_id)
+    if VIEW_TAG in tags and experiment.tags.get(VIEW_TAG) != tags[VIEW_TAG]:  # of another version
+        client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, tags[VIEW_TAG])
     return Experiment(client, uri, name, str(experiment.experiment_id), recorded_ms)
 
 
@@ -319,8 +328,10 @@ def _save_player(path: Path, weights: Path, version: Version, model: Any) -> Non
     planes = TensorSpec(np.dtype(np.float32), (-1, *version.input_shape))
     prior = TensorSpec(np.dtype(np.float32), (-1, version.num_actions), "prior")
     value = TensorSpec(np.dtype(np.float32), (-1,), "value")
+    example = np.zeros((1, *version.input_shape), np.float32)
+    example[:, -1] = 1.0  # the empty board, Black to move
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*input example")  # an example would need PyTorch for a prediction
+        warnings.filterwarnings("ignore", message=".*input example")
         mlflow.pyfunc.save_model(
             path=str(path),
             python_model=str(PLAYER_CODE),
@@ -328,5 +339,6 @@ def _save_player(path: Path, weights: Path, version: Version, model: Any) -> Non
             signature=ModelSignature(inputs=Schema([planes]), outputs=Schema([prior, value])),
             pip_requirements=version.requirements,
             model_config=version.config,
+            input_example=example,
             mlflow_model=model,
         )

@@ -1,13 +1,15 @@
 """Content of the MLflow runs and model versions of a generation, without a server or a clock.
 
-Metrics in the run of a stage have plain names (`loss`). In the parent run they have the stage as a prefix
-(`training/loss`), by which MLflow groups them. Those of the ladder are `ladder/...`, with step = generation.
+Metrics in the run of a stage have plain names (`loss`). In the parent run they have the stage as a prefix, with its
+place in the loop (`3-training/loss`): MLflow groups charts by it and sorts the groups. Those of the ladder are
+`ladder/...`, with step = generation. Costs are `6-cost/...`; in the run of a stage they are `system/...`, which MLflow
+shows on a page of their own.
 """
 
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from pydantic import BaseModel
 from zero.errors import LineageError, StorageError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
+from zero.record.costs import StageCosts
 from zero.record.generation import Generation, required
 from zero.record.ledger import generation_tag
 from zero.record.provenance import PLAYER, Attestation
@@ -36,6 +39,7 @@ from zero.storage.layout import (
     WINDOW_DIR,
 )
 from zero.storage.manifests import FileRef, LedgerEntry, PromotionDecision
+from zero.tracking.cards import GATE_FILE, decision_word, gate_picture, model_card, run_note
 
 WINDOW_MANIFEST = "data/window/manifest.json"
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
@@ -58,7 +62,19 @@ PARENT_METRICS = {
     "gating": ("promoted", "score", "score_low", "score_high", "mean_length", "unique_games"),
 }
 """Metrics of each stage in the parent run; the run of the stage has all."""
+GROUPS = {
+    "selfplay": "1-selfplay",
+    "replay": "2-replay",
+    "training": "3-training",
+    "gating": "4-gating",
+    "verification": "5-verification",
+}
+"""Prefix of each stage's metrics in the parent run: in alphabetical order they are in the order of the loop."""
+NOTE_TAG = "mlflow.note.content"
+"""Tag with the description that MLflow shows."""
 LADDER_CHAMPION, LADDER_GAMES = "ladder/champion_generation", "ladder/total_games"
+COST_GROUP, SYSTEM_GROUP = "6-cost", "system"
+"""Prefixes of costs in the parent run and in the run of a stage."""
 COST_METRICS = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations")
 
 
@@ -126,12 +142,12 @@ def generation_page(generation: Generation) -> Page:
         "zero.champion_generation": str(entry.champion_generation),
         "zero.params_digest": entry.params_digest,
         "zero.lock_digest": entry.lock_digest,
-        "mlflow.note.content": "\n\n".join([generation_note(generation.ledger, entry), *_health_notes(generation)]),
+        NOTE_TAG: run_note(generation, entry),
     }
     if entry.source is not None:
         tags |= {"zero.source": entry.source.tag, "zero.source_commit": entry.source.commit}
     points: list[Point] = []
-    files = ["params.yaml"]
+    files, pictures = ["params.yaml"], {}
     data = None
     if decision is not None:
         attestation, data = _attestation(generation), training_data(generation)
@@ -142,10 +158,12 @@ def generation_page(generation: Generation) -> Page:
         tags |= {"zero.window": attestation.byproducts[WINDOW_MANIFEST].sha256}
         for stage, found in _stage_points(generation).items():
             shown = [point for point in found if point.name in PARENT_METRICS[stage]]
-            points += [Point(f"{stage}/{point.name}", point.value, point.step) for point in shown]
+            points += [Point(f"{GROUPS[stage]}/{point.name}", point.value, point.step) for point in shown]
         points += _at(generation.number, dict(check_metrics(generation)))
         points += cost_points(generation)
+        points.sort(key=lambda point: point.name.rpartition("/")[0])  # MLflow's table keeps the order
         files += [DVC_LOCK, PROVENANCE_FILE]
+        pictures[GATE_FILE] = gate_picture(decision)
     return Page(
         name=_short(generation.tag),
         key=run_key(generation.lineage, generation.number, "generation"),
@@ -153,7 +171,8 @@ def generation_page(generation: Generation) -> Page:
         params=flatten(generation.read_params()),
         points=points,
         files={name: read_text(generation, name).encode() for name in files}
-        | {"record/ledger-line.json": canonical_line(entry)},
+        | {"record/ledger-line.json": canonical_line(entry)}
+        | pictures,
         data=data,
         seconds=generation.costs.total().seconds if generation.costs else 0.0,
     )
@@ -163,12 +182,9 @@ def cost_points(generation: Generation) -> list[Point]:
     """Costs of the generation, in total and by stage; empty if they are not noted."""
     if generation.costs is None:
         return []
-    numbers: dict[str, float] = {}
-    # Without a stage in the name: the sum over the stages.
-    for prefix, costs in (("", generation.costs.total()), *generation.costs.stages.items()):
-        for name in COST_METRICS:
-            if (value := getattr(costs, name)) is not None:
-                numbers[f"cost/{prefix}/{name}" if prefix else f"cost/{name}"] = value
+    numbers = _costs(generation.costs.total(), COST_GROUP)
+    for stage, costs in generation.costs.stages.items():
+        numbers |= _costs(costs, f"{COST_GROUP}/{GROUPS[stage]}")
     return _at(generation.number, numbers)
 
 
@@ -199,17 +215,20 @@ def stage_pages(generation: Generation) -> list[Page]:
         "gating": match | {"zero.decision": decision_word(entry)},
     }
     params = flatten(generation.read_params())
-    seconds = {name: costs.seconds for name, costs in generation.costs.stages.items()} if generation.costs else {}
+    costs = generation.costs.stages if generation.costs else {}
     return [
         Page(
             name=stage,
             key=run_key(generation.lineage, generation.number, stage),
             tags=_common_tags(generation) | tags[stage],
             params={name: value for name, value in params.items() if name.startswith(SECTIONS[stage])},
-            points=points,
+            points=[
+                *points,
+                *(_at(generation.number, _costs(costs[stage], SYSTEM_GROUP)) if stage in costs else ()),
+            ],
             files=files[stage],
             data=training_data(generation) if stage == "training" else None,
-            seconds=seconds.get(stage, 0.0),
+            seconds=costs[stage].seconds if stage in costs else 0.0,
         )
         for stage, points in _stage_points(generation).items()
     ]
@@ -219,7 +238,7 @@ def ladder_page(lineage: str) -> Page:
     """The run of the ladder, without its points."""
     note = "One point per generation: the step is the generation. The record is the ledger in git."
     key = {"zero.lineage": lineage, "zero.stage": "ladder"}
-    return Page("ladder", key, {"mlflow.note.content": note}, {}, [], {}, None)
+    return Page("ladder", key, {NOTE_TAG: note}, {}, [], {}, None)
 
 
 def ladder_points(generation: Generation, earlier_games: float) -> list[Point]:
@@ -264,7 +283,7 @@ def champion_version(generation: Generation) -> Version:
 
 
 def check_metrics(generation: Generation) -> Iterator[tuple[str, float]]:
-    """Metrics of the stages replay and verification, as `replay/num_games`. Older lineages have none.
+    """Metrics of the stages replay and verification, as `2-replay/num_games`. Older lineages have none.
 
     Raises:
       StorageError: one of the files is damaged.
@@ -275,7 +294,7 @@ def check_metrics(generation: Generation) -> Iterator[tuple[str, float]]:
     ):
         if generation.file(path) is not None:
             for name, value in read_numbers(generation, path, (needed,)).items():
-                yield f"{stage}/{name}", value
+                yield f"{GROUPS[stage]}/{name}", value
 
 
 def training_curve(generation: Generation) -> tuple[Point, ...]:
@@ -330,32 +349,6 @@ def match_numbers(decision: PromotionDecision) -> dict[str, float]:
         "wins_as_black": match.as_black.wins,
         "wins_as_white": match.as_white.wins,
     }
-
-
-def decision_word(entry: LedgerEntry) -> str:
-    """`promoted` or `refused`; without a decision the kind of the entry: `start`, `rollback`, `branch`."""
-    if entry.decision is None:
-        return entry.kind
-    return "promoted" if entry.decision.promoted else "refused"
-
-
-def generation_note(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
-    """The result of a generation in one sentence."""
-    if entry.source is not None:
-        return (
-            f"{'Rolled back to' if entry.kind == 'rollback' else 'Branched from'} {entry.source.tag}: its champion (of "
-            f"generation {entry.champion_generation}), trainee and window."
-        )
-    if entry.decision is None:
-        return f"The initial random network of lineage {entry.lineage}."
-    # A decision is never the first line of a ledger, so the entry before it exists.
-    champions = {earlier.generation: earlier.champion_generation for earlier in ledger}
-    match, (low, high) = entry.decision.match, entry.decision.match.interval
-    return (
-        f"{decision_word(entry).capitalize()} at {match.score:.3f} ({low:.3f} to {high:.3f}, threshold "
-        f"{entry.decision.threshold:g}) against generation {champions[entry.generation - 1]}: {match.wins} won, "
-        f"{match.losses} lost, {match.draws} drawn, {match.unique_games} unique games."
-    )
 
 
 def selfplay_numbers(generation: Generation) -> dict[str, float]:
@@ -432,14 +425,12 @@ def _requirements(generation: Generation) -> list[str]:
     return [line for line in lines if line.partition("==")[0].lower() in REQUIREMENTS]
 
 
+def _costs(costs: StageCosts, prefix: str) -> dict[str, float]:
+    return {f"{prefix}/{name}": getattr(costs, name) for name in COST_METRICS}
+
+
 def _health_tags(generation: Generation) -> dict[str, str]:
     return {} if generation.health is None else {"zero.health": generation.health.verdict}
-
-
-def _health_notes(generation: Generation) -> list[str]:
-    """Findings of the health checks, for the description of a run."""
-    lines = generation.health.lines() if generation.health else []
-    return [f"**Warning: {line}.**" for line in lines]
 
 
 def _common_tags(generation: Generation) -> dict[str, str]:
@@ -498,7 +489,7 @@ def _version(generation: Generation, entry: LedgerEntry, weights: FileRef, folde
         generation=entry.generation,
         alias=_short(tag),
         tags=tags | {"sha256": weights.sha256},
-        note=generation_note(generation.ledger, entry),
+        note=model_card(generation, entry, weights),
         weights=weights,
         weights_path=generation.data_path(folder, weights.path),
         config=profile.model_dump(mode="json"),
