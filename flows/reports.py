@@ -233,7 +233,7 @@ def links(recorded: Recorded) -> list[str]:
     return [
         f"[report]({report})" if web else f"report: `zero report {recorded.tag}` writes it",
         f"[MLflow run]({page})" if page else f"MLflow: not written; `zero track {recorded.lineage}` writes it",
-        f"play against it: `zero play {recorded.tag}`",
+        f"play against the champion: `zero play {recorded.tag}`",
         f"the next generation: `make generation LINEAGE={recorded.lineage}`",
     ]
 
@@ -252,7 +252,8 @@ def match_text(match: MatchResult) -> str:
 def costs_text(costs: GenerationCosts) -> str:
     """What the generation cost, by stage, as a section with a table."""
     lines = ["## Costs\n", "| stage | wall | CPU | games | evaluations |", "|---|---|---|---|---|"]
-    for name, stage in (*costs.stages.items(), ("total", costs.total())):
+    stages = [(name, costs.stages[name]) for name in UNITS if name in costs.stages]  # the record sorts them by name
+    for name, stage in (*stages, ("total", costs.total())):
         wall, cpu = (timedelta(seconds=round(seconds)) for seconds in (stage.seconds, stage.cpu_seconds))
         lines.append(f"| {name} | {wall} | {cpu} | {stage.games:,} | {stage.evaluations:,} |")
     return "\n".join(lines) + "\n"

@@ -58,7 +58,7 @@ def costs() -> GenerationCosts:
         workers=(),
     )
     games = nothing.model_copy(update={"seconds": 100.0, "cpu_seconds": 180.0, "games": 24, "evaluations": 2400})
-    return GenerationCosts(lineage="tiny", generation=3, stages={"selfplay": games, "training": nothing})
+    return GenerationCosts(lineage="tiny", generation=3, stages={"gating": nothing, "selfplay": games})
 
 
 def spec(first_game: int = 0) -> ShardSpec:

@@ -60,12 +60,10 @@ def test_the_report_tells_score_interval_unique_games_and_tag() -> None:
         assert words in text
 
 
-def test_the_report_has_the_costs_of_each_stage_and_their_sum_if_they_are_known() -> None:
+def test_the_report_has_the_costs_of_each_stage_in_order_and_their_sum_if_they_are_known() -> None:
     text = report_text(decision(), recorded(None), costs())
-    assert (
-        "| selfplay | 0:01:40 | 0:03:00 | 24 | 2,400 |\n" in text
-        and "| total | 0:02:30 | 0:04:00 | 24 | 2,400 |" in text
-    )
+    rows = ("| selfplay | 0:01:40 | 0:03:00 | 24 | 2,400 |", "| gating | 0:00:50 | 0:01:00 | 0 | 0 |")
+    assert "\n".join((*rows, "| total | 0:02:30 | 0:04:00 | 24 | 2,400 |")) in text
     assert "Costs" not in report_text(decision(), recorded(None), None)
 
 

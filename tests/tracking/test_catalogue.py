@@ -16,7 +16,7 @@ import mlflow
 import numpy as np
 import pytest
 from mlflow.exceptions import MlflowException
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.oracle.bitboards import pack
 from tests.tracking.server import aliases, runs_of
@@ -165,7 +165,7 @@ def test_a_new_browser_opens_the_pages_for_model_training(client, server, go9, b
     page = browser.new_context().new_page()
     page.goto(f"{server.uri}/#/experiments/{client.get_experiment_by_name('go9').experiment_id}")
     page.wait_for_url("**/runs?workflowType=machine_learning*")  # MLflow's own choice is overview/usage
-    expect(page.get_by_role("link", name="gen-0002", exact=True)).to_be_visible()
+    page.get_by_role("link", name="gen-0002", exact=True).wait_for()
     page.evaluate("localStorage.setItem('mlflow.workflowType_v1', JSON.stringify('genai'))")
     page.goto(f"{server.uri}/")  # a choice of the user is kept
     assert page.evaluate("localStorage.getItem('mlflow.workflowType_v1')") == '"genai"'
@@ -175,7 +175,7 @@ def test_the_page_of_a_run_shows_the_gate(server, go9, browser):
     page = browser.new_context().new_page()
     page.goto(go9.urls[2])
     picture = page.locator("img[src*='gate.svg']")
-    expect(picture).to_be_visible()
+    picture.wait_for()
     page.wait_for_function("image => image.naturalWidth > 0", arg=picture.element_handle())
 
 
