@@ -96,11 +96,12 @@ def ended_run(servers: Servers, flow: str) -> dict[str, Any] | None:
 
 
 def commands_of(servers: Servers) -> list[psutil.Process]:
-    """Processes of the project that run a command of `zero`."""
+    """Processes of the project that run a command of `zero`, except the web page of `make up`."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("ZERO_HOME") == str(servers.home) and process.cmdline()[1:3] == ["-m", "zero"]:
+            is_here = process.environ().get("ZERO_HOME") == str(servers.home)
+            if is_here and process.cmdline()[1:3] == ["-m", "zero"] and process.cmdline()[3:4] != ["web"]:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
