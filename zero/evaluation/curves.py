@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from rich.table import Table
 
 from zero.config.settings import STATE_FOLDER
@@ -118,7 +119,7 @@ def lineage_curves(
 def curves_table(curves: Curves) -> Table:
     """A row for each generation that has a rating or an evaluation."""
     table = Table(title=f"held-out games: {curves.held_out_games}; rating: {curves.scale}", title_justify="left")
-    table.add_column("generation")
+    table.add_column("generation", no_wrap=True)
     for column in ("hours", "games", "rating", "95 % interval", "accuracy", "value error"):
         table.add_column(column, justify="right", no_wrap=True)
     for curve in curves.curves:
@@ -171,6 +172,7 @@ def curves_png(curves: Curves, over: Axis = "hours", spread: bool = False) -> by
     ):
         panel.set(xlabel=AXES[over], ylabel=label)
         panel.grid(alpha=0.3)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=over != "hours"))
     for panel, values in ((rating, _ratings), (accuracy, _accuracies), (error, _errors)):
         lines = []
         for number, curve in enumerate(curves.curves):
