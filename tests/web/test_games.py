@@ -158,7 +158,7 @@ def test_a_replay_names_where_it_is_recorded(recorded) -> None:
 def test_links_to_the_servers(tmp_path: Path) -> None:
     lineage, _ = made(tmp_path)
     (tmp_path / ".zero/servers.json").write_text(
-        '{"mlflow": "http://127.0.0.1:5000", "prefect": "http://127.0.0.1:4200"}'
+        '{"mlflow": "http://127.0.0.1:5000", "prefect": "http://127.0.0.1:4200", "web": "http://127.0.0.1:8100"}'
     )
     found = get(new_app(lineage.home, WebSettings()), "/api/games/gating/made/1/0").json()["links"]
     assert found == {"mlflow": "http://127.0.0.1:5000/#/models/zero-made", "prefect": "http://127.0.0.1:4200/runs"}

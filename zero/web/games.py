@@ -304,7 +304,7 @@ def _moves(rules: Rules, record: GameRecord) -> Iterator[dict[str, Any]]:
 def _links(addresses: dict[str, str], lineage: str) -> dict[str, str]:
     """Pages of the servers about a lineage."""
     pages = {"mlflow": f"/#/models/zero-{lineage}", "prefect": "/runs"}
-    return {name: addresses[name].rstrip("/") + pages[name] for name in addresses}
+    return {name: addresses[name].rstrip("/") + page for name, page in pages.items() if name in addresses}
 
 
 def _query_error(error: ValidationError) -> ZeroError:
