@@ -474,7 +474,7 @@ def _version(database: sqlite3.Connection) -> int:
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
-    """Makes the tables anew, unless another process has done so since the version was read."""
+    """Makes the tables again, unless another process has done so since the version was read."""
     database.execute("BEGIN IMMEDIATE")
     with database:
         if _version(database) == VERSION:
