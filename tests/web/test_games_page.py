@@ -1,6 +1,5 @@
 """The views of the recorded games in a browser: list, filters, scrolling, replay, accessibility."""
 
-import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,8 +16,6 @@ from zero.web.index import GameIndex
 
 playwright_api = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
 
 MANY = 10_000
 """Games of generation 2, of four moves each."""
@@ -46,15 +43,6 @@ def address(recorded) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
         server.should_exit = True
         thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright_api.sync_playwright() as playwright:
-        playwright_api.expect.set_options(timeout=TIMEOUT_MS)
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -1,19 +1,16 @@
 """The Play view in a real browser: games by clicks and by keys, several tabs, reloads, errors, accessibility."""
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as Tab
 
 from tests.web.serving import GO5, GOMOKU5, Page, serving
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian package chromium)")
 PHONE = {"width": 390, "height": 844}
 HOSTILE = "<img src=x onerror='window.hacked = true'><script>window.hacked = true</script>"
 EXPECTED = ("status of 400", "status of 404", "ERR_FAILED")
@@ -21,21 +18,12 @@ EXPECTED = ("status of 400", "status of 404", "ERR_FAILED")
 SETTLE_MS = 300_000
 """Time limit of waits: the first game of a process loads the kernels."""
 TRIES, TRY_MS = 10, 3_000
-expect.set_options(timeout=30_000)  # a busy machine
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Iterator[Page]:
     with serving(tmp_path_factory.mktemp("home")) as served:
         yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
