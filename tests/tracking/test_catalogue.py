@@ -118,9 +118,10 @@ def test_a_served_player_answers_the_input_example(server, go9, monkeypatch, tmp
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     words = ("models", "serve", "-m", "models:/zero-go9@champion", "--env-manager", "local", "--port", str(port))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # MLflow starts `uvicorn` by its name
     serving = subprocess.Popen(
         [sys.executable, "-m", "mlflow", *words],
-        env=os.environ | {"MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false"},
+        env=os.environ | {"MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false", "PATH": path},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
