@@ -10,7 +10,7 @@ import yaml
 
 from tests.end_to_end.project import git
 from tests.tracking.lineage import Lineage
-from zero.errors import StorageError
+from zero.errors import LineageError, StorageError
 from zero.record.generation import Generation, in_progress, recorded_in
 from zero.record.history import Line
 from zero.record.objects import CommittedFiles, DataCache, GitReader
@@ -101,6 +101,14 @@ def test_files_that_only_the_other_clone_has_are_listed(tmp_path: Path) -> None:
     with GitReader(tmp_path / "workspace", also=tmp_path / "project") as reader:
         files = reader.files(f"{commit}:zero")
     assert files == {"a.py": git(tmp_path / "project", "rev-parse", "HEAD:zero/a.py").strip()}
+
+
+def test_a_git_that_ended_is_one_error(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    with pytest.raises(LineageError, match="git ended while reading HEAD:a in "), GitReader(tmp_path) as reader:
+        reader._process.kill()
+        reader._process.wait()
+        reader.read("HEAD:a")
 
 
 def test_a_generation_in_progress_has_no_entry(folder: Path) -> None:

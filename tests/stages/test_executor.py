@@ -185,6 +185,32 @@ def test_a_shard_is_played_again_after_its_worker_dies(
     assert played == [*[specs[0]] * 3, *[specs[1]] * 3]
 
 
+PLAY_ALL = """
+import sys
+from pathlib import Path
+from zero.config.params import parse_params, preset_text
+from zero.stages.executor import play_all
+from zero.stages.spec import ShardSpec
+specs = [ShardSpec.model_validate_json(line) for line in sys.stdin]
+play_all(Path(sys.argv[1]), parse_params(preset_text("smoke")), specs, sys.argv[2], lambda *_: print(flush=True))
+"""
+
+
+def test_ctrl_c_ends_the_shards_in_play_and_starts_no_other(params: Params, store: Store) -> None:
+    specs = [spec for seed in range(4) for spec in specs_of(params, store, seed)]
+    command = [sys.executable, "-c", PLAY_ALL, str(PROJECT_DIR), store.url]
+    lines = "".join(f"{spec.model_dump_json()}\n" for spec in specs)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=PROJECT_DIR, text=True, start_new_session=True, **pipes) as child:
+        assert child.stdin and child.stdout and child.stderr
+        child.stdin.write(lines)
+        child.stdin.close()
+        child.stdout.readline()  # a shard is in play
+        os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        assert child.stderr.read().endswith("KeyboardInterrupt\n")
+    assert len([spec for spec in specs if store.get_shard(spec.key())]) < len(specs) / 2
+
+
 def test_a_worker_in_a_folder_without_the_code_is_an_error_with_its_log_tail(
     params: Params, store: Store, tmp_path: Path
 ) -> None:

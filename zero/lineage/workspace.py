@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from zero.config.params import PARAMS_FILE, Params, params_digest, params_text, parse_params
 from zero.errors import LineageError
 from zero.lineage.imported import copy_dataset, write_first_window
@@ -45,6 +47,8 @@ GENERATED = ("state/", "metrics/", "plots/", "dvc.lock")
 WRITER_LOCK_FILE = "zero.lock"
 STOP_FILE = "zero-stop"
 WRITER_VARIABLE = "ZERO_WRITER"
+CLOCK_SLACK_SECONDS = 5.0
+"""Tolerance of a comparison of process times with file times: they come from different clocks of the kernel."""
 
 
 def check_workspace(workspace: Path) -> None:
@@ -130,12 +134,14 @@ def writer_lock(workspace: Path) -> Iterator[None]:
 
 def writer_of(workspace: Path) -> int | None:
     """Number of the process that writes a workspace; None if there is none."""
+    path = workspace / ".git" / WRITER_LOCK_FILE
     try:
-        holder = (workspace / ".git" / WRITER_LOCK_FILE).read_text().strip()
-    except OSError:
+        holder, written = int(path.read_text()), path.stat().st_mtime
+        started = psutil.Process(holder).create_time()
+    except (OSError, ValueError, psutil.Error):
         return None
-    # A killed writer leaves its number.
-    return int(holder) if holder.isdecimal() and Path("/proc", holder).exists() else None
+    # A killed writer leaves its number. After a restart of the machine or the container another process can have it.
+    return holder if started < written + CLOCK_SLACK_SECONDS else None
 
 
 def request_stop(workspace: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import NamedTuple, Protocol
@@ -46,7 +47,8 @@ class GitReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # git ended, and a request is left in the buffer
+            self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait()
 

@@ -247,7 +247,12 @@ def play_all(
     ):
         # Threads only wait for children here; each has at most one shard in play.
         futures = [threads.submit(play, executor, index) for index in range(len(specs))]
-        finished, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+        try:
+            finished, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+        except BaseException:  # Ctrl-C
+            # Before the pool waits for its threads: they would start workers again, and play all the shards.
+            executor.close()
+            raise
         for future in waiting:
             future.cancel()
         for future in finished:
