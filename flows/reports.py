@@ -84,7 +84,9 @@ class Progress:
             self._stages[name].start()
             self._publish(f"{name} runs")
         yield
-        self._end(name, "done")
+        # Also the earlier stages that DVC has run again: those have no task that ends them.
+        for each in [each for each, stage in self._stages.items() if stage.state == "running"]:
+            self._end(each, "done")
 
     def begin(self, name: str, total: int) -> None:
         """Notes that a stage has `total` units of work, of which none is done."""

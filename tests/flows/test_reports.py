@@ -136,6 +136,15 @@ def test_a_stage_that_ends_is_done_and_one_that_raises_is_failed(page: Page) -> 
     assert page.row("selfplay")[0] == "done" and page.row("gating") == ("failed", "0 of 16 games", "0%")
 
 
+def test_a_stage_that_runs_again_for_a_later_one_is_done_with_it(page: Page) -> None:
+    progress = Progress("tiny", page.said.append)
+    with progress.running("selfplay"):
+        pass
+    with progress.running("replay"):
+        progress.begin("selfplay", 12)  # a shard was quarantined
+    assert [page.row(stage)[0] for stage in ("selfplay", "replay", "training")] == ["done", "done", "waiting"]
+
+
 def test_a_table_that_cannot_be_made_stops_nothing_and_is_made_later(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:

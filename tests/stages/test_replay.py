@@ -15,7 +15,7 @@ from zero.config.params import GoParams, Params
 from zero.data.quarantine import has_missing_shards
 from zero.data.records import game_record, read_records, write_records
 from zero.data.window import read_window
-from zero.errors import StorageError
+from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
 from zero.stages import replay
 from zero.stages.replay import ReplayMetrics, window_size
@@ -228,6 +228,18 @@ def test_games_of_another_generation_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     write_manifest(tmp_path, GenerationId(lineage=LINEAGE, number=2, resign_threshold=-1.0), GENERATION_FILE)
     assert_rejected(tmp_path, "data/games is of made generation 1, but the workspace makes made generation 2")
+
+
+def test_a_lineage_without_games_is_told_how_to_get_some(tmp_path):
+    write_workspace(tmp_path, window_of(100))
+    params = window_of(100)
+    no_games = {"selfplay": params.selfplay.model_copy(update={"num_games": 0}), "dataset": "datasets/kgs"}
+    write_params(tmp_path, params.model_copy(update=no_games))
+    empty = read_manifest(tmp_path / "data/games", GameSet)
+    empty = empty.model_copy(update={"shards": (), "num_games": 0, "num_positions": 0})
+    write_manifest(tmp_path / "data/games", empty)
+    with pytest.raises(ParamsError, match="the window has no games: .* start a lineage with `zero new`"):
+        run(tmp_path)
 
 
 def test_a_window_of_the_future_is_rejected(tmp_path):

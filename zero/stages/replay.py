@@ -28,7 +28,7 @@ from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, read_records, read_values
 from zero.data.validation import SAMPLED_POSITIONS, format_violations, moves_of, shard_violations
 from zero.data.window import shard_mismatch
-from zero.errors import StorageError
+from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
 from zero.stages.spec import origin_of
 from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_atomic, write_manifest
@@ -119,7 +119,7 @@ def run(folder: Path, store: Store) -> Window:
     """Makes `data/window` of a workspace from `data/games` and `state/replay`.
 
     Raises:
-      ParamsError: `params.yaml` is not valid.
+      ParamsError: `params.yaml` is not valid, or leaves no games to learn from.
       StorageError: a file is missing or corrupt, or games contradict their manifest or the data contract. The shards
         concerned have been quarantined in the workspace and in `store`.
     """
@@ -136,6 +136,11 @@ def run(folder: Path, store: Store) -> Window:
     new = tuple(WindowShard(shard=_renamed(ref, window_name(ref)), skip_games=0) for ref in games.shards)
     num_games = window_size(params, generation.number, num_imported(old.shards))
     shards = last_games((*old.shards, *new), num_games)
+    if not shards:
+        raise ParamsError(
+            "selfplay.num_games = 0, but the window has no games: a dataset enters only a new lineage; raise "
+            "selfplay.num_games, or start a lineage with `zero new`"
+        )
     window = _write_window(folder, params, generation, shards, old_files | new_files)
 
     metrics = ReplayMetrics(
