@@ -76,6 +76,15 @@ def test_the_next_repro_plays_quarantined_games_again(workspace):
     assert len(list(aside.glob("*.dir"))) == 1
 
 
+def test_a_second_quarantine_of_a_missing_shard_keeps_the_first_copy(workspace):
+    ref = shard_of(workspace)
+    for reason in ("one game is bad", "another game is bad"):
+        quarantine_games(workspace, "data/games", ref, reason, None)
+    aside = workspace / ".zero/quarantine"
+    assert (aside / "gen-0003-games-shard-0000.parquet").read_bytes() == b"games"
+    assert len(list(aside.glob("*.dir"))) == 1
+
+
 def test_a_corrupt_file_is_quarantined_and_the_store_keeps_its_copy(workspace):
     ref, store = shard_of(workspace), Store(str(workspace / "store"))
     store.put_shard(ref.key, b"games")

@@ -319,6 +319,19 @@ def test_a_repeated_game_of_the_window_is_rejected(tmp_path):
     )
 
 
+def test_a_shard_with_two_repeated_games_is_quarantined_with_both(tmp_path):
+    games = write_workspace(tmp_path, window_of(100))
+    run(tmp_path)
+    next_generation(tmp_path, 2)
+    long = sorted(games, key=lambda game: len(game.actions))[-2:]
+    data = change_game(tmp_path, 0, lambda records: [records[0], long[0]._replace(game=1), long[1]._replace(game=2)])
+    assert_rejected(tmp_path, "game 1: .* one random stream was played twice")
+    aside = tmp_path / ".zero/quarantine/gen-0002-games-shard-0000.parquet"
+    assert aside.read_bytes() == data
+    reason = aside.with_name(f"{aside.name}.reason.txt").read_text()
+    assert "2 violations" in reason and "game 1: " in reason and "game 2: " in reason
+
+
 def test_games_of_another_player_are_rejected(tmp_path):
     write_workspace(tmp_path, window_of(100))
     games = read_manifest(tmp_path / "data/games", GameSet)

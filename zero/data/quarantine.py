@@ -72,9 +72,11 @@ def _cached_listing(folder: Path, out: str) -> Path | None:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Moves a file if it exists, overwriting an earlier one of the same name."""
+    """Moves a file, overwriting an earlier one of the same name. If the file does not exist, the earlier one stays."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        if not source.exists():
+            return
         target.unlink(missing_ok=True)
         # Not a rename: DVC's cache may be on another file system than the workspace.
         shutil.move(source, target)

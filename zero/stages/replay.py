@@ -8,7 +8,7 @@ shard that does not is quarantined, and the next `dvc repro` plays it again.
 import logging
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from zero.data.duplicates import (
 from zero.data.histograms import GameHistograms
 from zero.data.quarantine import quarantine_games
 from zero.data.records import GameColumns, read_records, read_values
-from zero.data.validation import SAMPLED_POSITIONS, format_violations, moves_of, shard_violations
+from zero.data.validation import SAMPLED_POSITIONS, Violation, format_violations, moves_of, shard_violations
 from zero.data.window import shard_mismatch
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
@@ -299,11 +299,17 @@ def _check_shard(
 
 def _repeated_shards(
     games: GameSet, openings: list[Opening], known: list[Opening], expected: ExpectedProperties
-) -> Iterator[RejectedShard]:
+) -> list[RejectedShard]:
     """The new shards with games that repeat a game of the window, or each other too often."""
+    found: dict[int, list[Violation]] = {}
     for violation in (*stream_violations(openings, known, expected), *duplicate_violations(openings)):
-        ref = next(ref for ref in games.shards if 0 <= violation.game - ref.first_game < ref.num_games)
-        yield RejectedShard(ref, format_violations(f"{GAMES_DIR}/{ref.file.path}", [violation]), is_file_corrupt=False)
+        index = next(i for i, ref in enumerate(games.shards) if 0 <= violation.game - ref.first_game < ref.num_games)
+        found.setdefault(index, []).append(violation)
+    return [
+        RejectedShard(ref, format_violations(f"{GAMES_DIR}/{ref.file.path}", found[index]), is_file_corrupt=False)
+        for index, ref in enumerate(games.shards)
+        if index in found
+    ]
 
 
 def _quarantine(folder: Path, rejected: list[RejectedShard], store: Store) -> None:
