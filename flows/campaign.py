@@ -22,7 +22,7 @@ from zero.storage.manifests import PromotionDecision
 def campaign(
     lineage: str = "go9", num_generations: Annotated[int, Field(ge=1)] = 3, executor: ExecutorKind | None = None
 ) -> list[PromotionDecision]:
-    """Makes generations until there are enough or `zero stop` was typed; a refused challenger counts too."""
+    """Makes `num_generations` generations, or fewer after `zero stop`; a generation without a promotion counts too."""
     workspace = find_workspace(home_dir(), lineage)
     decisions: list[PromotionDecision] = []
     with writer_lock(workspace):  # no other flow begins between two generations, or withdraws a request to stop

@@ -244,7 +244,7 @@ def probe(address: str) -> str | None:
     async def identity() -> str:
         arguments = Security().get_connection_args("client")
         async with rpc(address, timeout=CONNECT_SECONDS, connection_args=arguments) as server:
-            # Twice: the connection has its own limit, whose message says more.
+            # Twice as long: the connection has its own time limit, whose message is more precise.
             return str((await asyncio.wait_for(server.identity(), 2 * CONNECT_SECONDS))["type"])
 
     # Not a Dask client: one that could not connect is never closed, see `_connect`.

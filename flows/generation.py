@@ -74,6 +74,7 @@ def generation(lineage: str = "go9", executor: ExecutorKind | None = None) -> Pr
         get_run_logger().info(line)
     for line in recorded.warnings:
         get_run_logger().warning(line)
+    # After the lock is released: evaluation only reads the record.
     evaluate(home_dir(), lineage, wait_for=(registered,))
     return decision
 
@@ -97,7 +98,10 @@ def open_engine(params: Params, executor: ExecutorKind | None) -> Engine:
 
 @contextlib.contextmanager
 def playing_ahead(turn: Turn, params: Params, engine: Engine, after: Finished) -> Iterator[None]:
-    """Plays the next generation's games meanwhile, if `selfplay.overlap` is set; the next one plays what is missing."""
+    """Plays the next generation's games during the context, if `selfplay.overlap` is set.
+
+    The next generation plays the games that are still missing.
+    """
     if not params.selfplay.overlap:
         yield
         return

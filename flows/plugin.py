@@ -1,8 +1,8 @@
-"""Lets `prefect deployment run zero-generation`, as those four words, work in the project's folder.
+"""A Prefect plugin: `prefect deployment run zero-generation` works in the project's folder.
 
-Prefect calls `setup_environment` when it is imported where `[tool.prefect]` of `pyproject.toml` enables plugins: in
-this project's folder. Two things are added there: the address of the server that `make up` started, unless another is
-configured, and the deployment's name in full, `zero-generation/zero-generation`, as the command wants it.
+Prefect calls `setup_environment` when it is imported in this folder, because `[tool.prefect]` of `pyproject.toml`
+enables plugins here. The plugin completes the deployment's name to `zero-generation/zero-generation`, which the command
+requires. It also sets the address of the server that `make up` started, unless another one is configured.
 """
 
 import json
@@ -15,7 +15,7 @@ from zero.config.settings import STATE_FOLDER, home_dir
 
 DEPLOYMENTS = ("zero-generation", "zero-campaign", "zero-ablation")
 PROGRAMS = ("prefect", "-m")
-"""Names that the command line starts with: the program, or `python -m prefect` while it is being imported."""
+"""First words of the command line: the program's name, or `-m` while `python -m prefect` imports Prefect."""
 
 
 @register_hook
@@ -25,6 +25,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
     Raises:
       SystemExit: the command is about a deployment of this project, and no server is known.
     """
+    # This hook runs before Prefect parses its command line.
     words = with_slash(sys.argv)
     ours = words != sys.argv
     sys.argv[:] = words
@@ -41,7 +42,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
 
 
 def with_slash(words: list[str]) -> list[str]:
-    """The command line with the bare name of a deployment of this project, after `deployment VERB`, written in full."""
+    """The command line, with a bare name of one of our deployments after `deployment VERB` completed."""
     if not words or Path(words[0]).name not in PROGRAMS or "deployment" not in words:
         return words
     for place in range(words.index("deployment") + 2, len(words)):
@@ -51,7 +52,7 @@ def with_slash(words: list[str]) -> list[str]:
 
 
 def server_address(path: Path) -> str | None:
-    """Address of the Prefect server that `make up` wrote down; None where there is none."""
+    """Address of the Prefect server in the file that `make up` writes; None if there is none."""
     try:
         return str(json.loads(path.read_text())["prefect"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What a person sees in Prefect beside the log: two artifacts per generation, its progress and its report; tags."""
+"""What Prefect shows of a generation beside its log: a progress table, a report, and the tags of the run."""
 
 import json
 import time
@@ -31,11 +31,11 @@ UNITS = {
 UPDATE_SECONDS = 5.0
 """Minimum time between two updates of the progress: each is a request of 20 ms."""
 SAY_SECONDS = 15.0
-"""Minimum time between two lines about it in the log."""
+"""Minimum time between two lines of the log about the progress."""
 
 
 class Recorded(Manifest):
-    """What the registry says of a generation it has recorded."""
+    """A recorded generation, as `zero advance --json` prints it."""
 
     lineage: str
     generation: int
@@ -44,7 +44,7 @@ class Recorded(Manifest):
     promoted: bool
     mlflow_url: str | None
     warnings: tuple[str, ...] = ()
-    """What is wrong with the generation, one sentence each; always empty for code that has no health checks."""
+    """Problems of the generation, one sentence each; empty if its code has no health checks."""
 
 
 class Progress:
@@ -58,7 +58,7 @@ class Progress:
 
         Args:
           lineage: name of the lineage, which names the artifact.
-          say: called with a line for the log now and then.
+          say: called with a line for the log, at most every `SAY_SECONDS`.
         """
         self._key = f"{lineage}-progress"
         self._say = say
@@ -180,7 +180,7 @@ def report_generation(decision: PromotionDecision, recorded: Recorded, costs: Ge
 
 
 def summary(decision: PromotionDecision, recorded: Recorded) -> list[str]:
-    """The decision as lines of a log, in words that need no knowledge of the project."""
+    """The decision as lines of a log, for readers who do not know the project."""
     match = decision.match
     games = match.wins + match.losses + match.draws
     interval = f"95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%}"
@@ -190,7 +190,7 @@ def summary(decision: PromotionDecision, recorded: Recorded) -> list[str]:
         f"{match.losses} lost, {match.draws} drawn; {verdict}",
         f"score {match.score:.1%} ({interval}), {decision.threshold:.0%} is needed; {match.unique_games} unique games",
         f"this run: {flow_run.ui_url}",
-        f"in MLflow: {recorded.mlflow_url or f'not written; `zero track {recorded.lineage}` catches up'}",
+        f"in MLflow: {recorded.mlflow_url or f'not written; `zero track {recorded.lineage}` writes it'}",
         f"play against the champion: `zero play {recorded.tag}`; make the next generation: "
         f"`make generation LINEAGE={recorded.lineage}`",
     ]
@@ -229,7 +229,7 @@ The challenger `{decision.challenger[:12]}` {verdict}.
 
 
 def links(recorded: Recorded) -> list[str]:
-    """Where to look next, one line of Markdown each."""
+    """Links and next commands, one line of Markdown each."""
     page, web = recorded.mlflow_url, servers(home_dir()).get("web")
     report = f"{web}/#/lineages/{recorded.lineage}/{recorded.generation}"
     return [

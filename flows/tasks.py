@@ -109,7 +109,7 @@ def play_missing_shards(
             receipts: list[ShardReceipt] = engine.wait(runs, partial(_show, progress, stage, keys))
         except LostError as error:
             get_run_logger().warning(f"{error}; submitting the missing shards of {stage} again")
-            # The next round connects again, and asks the store what is missing.
+            # The next round connects again, and looks up in the store what is missing.
             engine.close()
             continue
         for receipt in receipts:

@@ -114,7 +114,7 @@ def dask_setup(worker: Worker) -> None:
     # Code and packages are part of a shard's key, so only equal ones can play it.
     lock_file = lock_file_digest()
     names = [code_resource(stage, code_digest(stage), lock_file) for stage in STAGES]
-    # Not `worker.set_resources`: the scheduler does not know the worker yet. It is told when the worker registers.
+    # Not `worker.set_resources`: the scheduler does not know the worker yet. The worker sends these when it registers.
     worker.state.total_resources.update(dict.fromkeys(names, 1))
     worker.state.available_resources.update(dict.fromkeys(names, 1))
 

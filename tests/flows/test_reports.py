@@ -83,7 +83,7 @@ def test_the_log_says_what_happened_and_what_to_do_next(monkeypatch: pytest.Monk
         "new champion"
     )
     assert score == "score 58.8% (95 % interval 53.9% to 63.5%), 55% is needed; 397 unique games"
-    assert mlflow == "in MLflow: not written; `zero track tiny` catches up"
+    assert mlflow == "in MLflow: not written; `zero track tiny` writes it"
     assert "`zero play tiny/gen-0003`" in hint and "`make generation LINEAGE=tiny`" in hint
     assert reports.summary(decision(promoted=False), recorded(None))[0].endswith("the champion stays")
 

@@ -57,7 +57,7 @@ def size_mismatch(
 
 def _window_shard(entry: WindowShard, window_dir: Path, rules: Rules) -> GameColumns:
     path = checked_path(entry.shard.file, window_dir)
-    # Without limits: the digest says that this is the file that was checked when it was recorded.
+    # Without limits: the digest proves that this is the file that was checked when it was recorded.
     columns = read_records(path.read_bytes(), str(path))
     if mismatch := shard_mismatch(columns, entry.shard, rules):
         raise StorageError(f"{path}: {mismatch}; make the window again with `dvc repro -f replay`")

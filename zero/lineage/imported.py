@@ -42,9 +42,11 @@ def copy_dataset(home: Path, workspace: Path, params: Params) -> None:
         )
     remedy = f"run `dvc add {name} && git add {file} && git commit`"
     if not (workspace / file).exists():
-        raise LineageError(f"{name} is not committed, so nobody could make this lineage again; {remedy}")
+        raise LineageError(f"{name} is not committed, so this lineage could not be reproduced; {remedy}")
+    # Links: a dataset can have gigabytes.
     for path in sorted((home / name).iterdir()):
         link_or_copy(path, workspace / name / path.name)
+    # DVC hashes the files again and writes `file`; git then shows whether these are the committed games.
     dvc(workspace, "add", "--quiet", name)
     if git(workspace, "status", "--porcelain", "--", file).strip():
         raise LineageError(f"{name} has changed since {file} was committed; {remedy}, or `dvc checkout {file}`")
@@ -80,7 +82,7 @@ def _shard(file: FileRef, first_game: int, num_games: int, num_positions: int) -
     """A file of imported games as a shard of generation 0, which has no games of its own."""
     return ShardRef(
         file=file,
-        key=file.sha256,
+        key=file.sha256,  # instead of the key of a specification, which imported games do not have
         generation=0,
         first_game=first_game,
         num_games=num_games,

@@ -32,6 +32,7 @@ def overview_lines(home: Path) -> list[str]:
     if not names:
         first = ("make generation", "start the servers, create the lineage go9, make its first generation")
         return [f"project {home}: no lineage yet", *_steps(first, page, shipped, commands)]
+    # `zero advance` replaces the ledger, so its time is that of the lineage's last generation.
     newest = max(names, key=lambda name: (workspace_dir(home, name) / LEDGER_FILE).stat().st_mtime)
     writers = {name: writer for name in names if (writer := writer_of(workspace_dir(home, name)))}
     following = (f"make generation LINEAGE={newest}", "make the next generation")
@@ -93,6 +94,7 @@ def answering_servers(home: Path) -> dict[str, str]:
     """Addresses of the servers of `make up` that accept connections now."""
     found = {}
     for name, address in servers(home).items():
+        # The list of addresses outlives servers that were killed, so each one is tried.
         parts = urlsplit(address)
         try:
             socket.create_connection((parts.hostname, parts.port), CONNECT_SECONDS).close()

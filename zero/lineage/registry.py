@@ -146,7 +146,7 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
             for path in sorted((workspace / source).iterdir()):
                 link_or_copy(path, building / path.name)  # a window can have gigabytes
     _check_state(workspace, entry)
-    # The number comes last: it says that the state is complete, and a crash before it repeats all of this.
+    # The number comes last and marks the state as complete. After a crash before it, all of this is repeated.
     dvc(workspace, "add", "--quiet", *STATE_DIRS)
     next_id = GenerationId(
         lineage=entry.lineage,

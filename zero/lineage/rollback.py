@@ -92,7 +92,7 @@ def rollback(home: Path, workspace: Path, tag: str) -> Advanced:
         restored = restore_next_state(home, tag, Path(scratch) / "source")
         if restored.entry != known:
             raise LineageError(f"tag {tag} is not part of the history of {head.lineage}; `zero audit` reports why")
-        # Before anything in the workspace changes.
+        # Checked before anything in the workspace changes.
         check_trainee(read_manifest(Path(scratch) / "source" / TRAINEE_DIR, Checkpoint), load_params(workspace))
         for out in STATE_DIRS:
             shutil.copyfile(Path(scratch) / "source" / f"{out}.dvc", workspace / f"{out}.dvc")

@@ -139,7 +139,7 @@ def make_child(rules: Rules, trees: Trees, tree: int, position: Position, histor
     """Adds a node below the root and returns its number. Writes into `trees`, `mask` and the position's scratch.
 
     With `trees.pass_wins`, a position that the player to move would win by a second pass is terminal and a win. The
-    rules decide it, so the network is not asked.
+    rules decide it, so it needs no evaluation.
     """
     # After one pass the player to move could end the game by a second one, and `outcome` scores the board as it would
     # be.

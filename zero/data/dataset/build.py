@@ -59,7 +59,7 @@ BATCHES_PER_JOB = 4
 PARENT_DIED_STATUS = 3
 
 Progress = Callable[[int, int], None]
-"""Is called with the bytes read, and the bytes of all files."""
+"""Called with the bytes read so far and the bytes of all files."""
 
 
 class _Checked(NamedTuple):
@@ -229,6 +229,7 @@ def _without_duplicates(path: Path, duplicates: IO[bytes]) -> Iterator[ImportedG
 
 def _items(roots: Sequence[Path], progress: Progress) -> Iterator[Item]:
     """The numbered games and the rejected files of all paths, in a fixed order."""
+    # The folders are listed twice: a list of millions of files would fill the memory.
     total = sum(file.num_bytes for file in files_of(roots) if isinstance(file, Found))
     done = number = 0
 

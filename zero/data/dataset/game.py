@@ -69,6 +69,7 @@ class GameReader:
         self._position, self._history = new_position(rules), new_history(rules)
         self._mask = np.zeros(rules.num_actions, np.bool_)
         self._min_rating = parse_rating(options.min_rating) if options.min_rating is not None else None
+        # A dictionary of all points: a lookup is faster than parsing each of millions of moves.
         names = ["", OLD_PASS, *(column + row for column in LETTERS for row in LETTERS)]
         actions = {name: point_to_action(rules.game, rules.rows, rules.columns, name) for name in names}
         self._points = {name: action for name, action in actions.items() if action is not None}

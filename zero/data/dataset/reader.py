@@ -59,6 +59,7 @@ def files_of(folder: Path, dataset: Dataset, split: SplitName) -> tuple[DatasetF
 
 def _part(folder: Path, file: DatasetFile, rules: Rules) -> GameColumns:
     path = checked_path(file.games, folder)
+    # Limits, although the digest is right: a dataset and its manifest may come from someone else.
     limits = Limits(file.num_games, file.num_positions + file.num_games)
     columns = read_records(path.read_bytes(), str(path), limits)
     if mismatch := size_mismatch(columns, file.num_games, file.num_positions, file.first_game, rules):

@@ -51,7 +51,7 @@ DAMAGED = (
 
 Item = RawGame | Rejected
 Report = Callable[[int], None]
-"""Is called with the number of bytes of the current file that have been read."""
+"""Called with the number of bytes of the current file that have been read."""
 
 
 class _Readable(Protocol):
@@ -78,7 +78,7 @@ class _Limited:
         self._num_bytes = 0
 
     def read(self, num_bytes: int = -1, /) -> bytes:
-        """As that of the archive."""
+        """Reads from the archive; raises an error beyond the limit."""
         data = self._expanded.read(num_bytes)
         self._num_bytes += len(data)
         if self._num_bytes > _max_expanded(self._compressed.tell()):
@@ -91,7 +91,7 @@ class _TarInfo(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_TarInfo":
-        """As that of its base class."""
+        """Parses a header, as the base class does; raises an error if it is damaged or too large."""
         try:
             info = super().frombuf(buf, encoding, errors)
         except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
