@@ -238,7 +238,7 @@ def test_a_lineage_without_games_is_told_how_to_get_some(tmp_path):
     empty = read_manifest(tmp_path / "data/games", GameSet)
     empty = empty.model_copy(update={"shards": (), "num_games": 0, "num_positions": 0})
     write_manifest(tmp_path / "data/games", empty)
-    with pytest.raises(ParamsError, match="the window has no games: .* start a lineage with `zero new`"):
+    with pytest.raises(ParamsError, match=r"the window has no games: .* start a lineage with `zero new`"):
         run(tmp_path)
 
 
