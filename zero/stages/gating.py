@@ -54,6 +54,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
         champion=champion,
     )
 
+    # Last: `zero advance` records a generation that has this file.
     write_manifest(folder, decision, GATING_METRICS)
     return decision
 

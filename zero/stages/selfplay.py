@@ -53,6 +53,7 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
     collected = collect_games(folder, params, specs, store, origin, folder / GAMES_DIR, progress)
     metrics = selfplay_metrics(collected.games, params.selfplay, generation.resign_threshold)
 
+    # After the games: `_measured_threshold` compares both, to see whether this stage is finished.
     write_manifest(folder, metrics, SELFPLAY_METRICS)
     return collected.game_set
 
@@ -84,6 +85,7 @@ def plan_next(folder: Path, params: Params, generation: GenerationId, store: Sto
         )
     threshold = _measured_threshold(folder, generation)
     champion_dir = folder / CHAMPION_DIR
+    # `zero advance` replaces the champion before it writes the next number.
     if read_manifest(champion_dir, Champion).generation >= generation.number:
         raise LineageError(
             f"generation {generation.number} of {generation.lineage} has just been decided, and `zero advance` is "

@@ -69,7 +69,13 @@ def dvc(folder: Path, *arguments: str) -> str:
 def _run(command: list[str], folder: Path, env: Mapping[str, str] = MappingProxyType({})) -> str:
     try:
         done = subprocess.run(
-            command, cwd=folder, env={**environment(), **env}, capture_output=True, text=True, check=False
+            command,
+            cwd=folder,
+            env={**environment(), **env},
+            capture_output=True,
+            text=True,
+            errors="replace",  # damaged content of a file becomes an error where it is parsed
+            check=False,
         )
     except FileNotFoundError:
         raise LineageError(

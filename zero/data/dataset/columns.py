@@ -61,7 +61,7 @@ def columns_of(rules: Rules, games: Sequence[ImportedGame], first_game: int, ope
         move_offsets=move_offsets,
         actions=actions,
         root_values=values,
-        best_values=values,
+        best_values=values,  # the played move is the only action with a visit
         visit_offsets=np.concatenate([[0], np.cumsum(is_target)]),
         visit_actions=actions[is_target],
         visit_counts=np.ones(np.count_nonzero(is_target), np.uint16),
