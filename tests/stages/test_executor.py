@@ -191,24 +191,28 @@ from pathlib import Path
 from zero.config.params import parse_params, preset_text
 from zero.stages.executor import play_all
 from zero.stages.spec import ShardSpec
-specs = [ShardSpec.model_validate_json(line) for line in sys.stdin]
-play_all(Path(sys.argv[1]), parse_params(preset_text("smoke")), specs, sys.argv[2], lambda *_: print(flush=True))
+folder, specs, store = sys.argv[1:]
+specs = [ShardSpec.model_validate_json(line) for line in Path(specs).open()]
+play_all(Path(folder), parse_params(preset_text("smoke")), specs, store, lambda *_: print(flush=True))
 """
 
 
-def test_ctrl_c_ends_the_shards_in_play_and_starts_no_other(params: Params, store: Store) -> None:
+def test_ctrl_c_ends_the_shards_in_play_and_starts_no_other(params: Params, store: Store, tmp_path: Path) -> None:
     specs = [spec for seed in range(4) for spec in specs_of(params, store, seed)]
-    command = [sys.executable, "-c", PLAY_ALL, str(PROJECT_DIR), store.url]
-    lines = "".join(f"{spec.model_dump_json()}\n" for spec in specs)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=PROJECT_DIR, text=True, start_new_session=True, **pipes) as child:
-        assert child.stdin and child.stdout and child.stderr
-        child.stdin.write(lines)
-        child.stdin.close()
+    (tmp_path / "specs").write_text("".join(f"{spec.model_dump_json()}\n" for spec in specs))
+    with subprocess.Popen(
+        [sys.executable, "-c", PLAY_ALL, str(PROJECT_DIR), str(tmp_path / "specs"), store.url],
+        cwd=PROJECT_DIR,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stdout and child.stderr
         child.stdout.readline()  # a shard is in play
         os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to the workers too
         assert child.stderr.read().endswith("KeyboardInterrupt\n")
-    assert len([spec for spec in specs if store.get_shard(spec.key())]) < len(specs) / 2
+    assert sum(store.get_shard(spec.key()) is not None for spec in specs) < len(specs) / 2
 
 
 def test_a_worker_in_a_folder_without_the_code_is_an_error_with_its_log_tail(
