@@ -144,7 +144,7 @@ export class Board {
     this.svg = root;
     if (size) root.style.maxWidth = `${size}px`;
     this.layers = {};
-    for (const layer of ["ownership", "heat", "prior", "stones", "ghosts", "marks"]) {
+    for (const layer of ["heat", "prior", "stones", "ownership", "ghosts", "marks"]) {
       root.append((this.layers[layer] = svg("g", { class: layer, "aria-hidden": "true" })));
     }
     this.cursorRing = svg("rect", { class: "cursor", width: CELL - 4, height: CELL - 4, rx: 8, visibility: "hidden" });
