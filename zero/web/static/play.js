@@ -86,16 +86,17 @@ function form(root, boards, position) {
     komi.value = players[0].komi ?? game.komi ?? "";
   }
 
-  function withAmount(spec) {
-    const simulations = limit.value === "simulations" ? Math.round(amount.value) : MOST_SIMULATIONS;
-    return networkOf(spec) ? `${spec},simulations=${simulations}` : spec;
+  const isTimed = () => limit.value === "seconds";
+
+  function withSimulations(spec) {
+    return networkOf(spec) ? `${spec},simulations=${isTimed() ? MOST_SIMULATIONS : Math.round(amount.value)}` : spec;
   }
 
   async function submit(event) {
     event.preventDefault();
     const game = { ...chosen().game };
     if (game.komi !== undefined) game.komi = Number(komi.value);
-    const seconds = limit.value === "seconds" ? Number(amount.value) : null;
+    const seconds = isTimed() ? Number(amount.value) : null;
     start.disabled = true;
     start.textContent = "Starting …";
     try {
@@ -104,9 +105,9 @@ function form(root, boards, position) {
         body: {
           game,
           seconds,
-          black: withAmount(black.value),
-          white: withAmount(white.value),
-          analysis: analysis.value ? withAmount(analysis.value) : null,
+          black: withSimulations(black.value),
+          white: withSimulations(white.value),
+          analysis: (isTimed() ? analysis.value : withSimulations(analysis.value)) || null, // it has no time limit
           sgf: position?.sgf ?? null,
         },
       });
@@ -123,7 +124,7 @@ function form(root, boards, position) {
   }
 
   board.addEventListener("change", fill);
-  limit.addEventListener("change", () => (amount.value = limit.value === "seconds" ? 5 : 400));
+  limit.addEventListener("change", () => (amount.value = isTimed() ? 5 : 400));
   if (position) board.value = (boards.find(({ players }) => players.some(({ group }) => group === position.group)) ?? boards[0]).id;
   fill();
   return el(
