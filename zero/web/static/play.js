@@ -82,7 +82,7 @@ function form(root, boards, position) {
     white.replaceChildren(...playerOptions(players, [HUMAN, "Human"]));
     analysis.replaceChildren(...playerOptions(players.filter((player) => player.has_network), ["", "No analysis"]));
     white.value = players[0].spec;
-    komiField.hidden = game.komi === undefined;
+    komiField.hidden = game.komi === undefined || position !== null;
     komi.value = players[0].komi ?? game.komi ?? "";
   }
 
