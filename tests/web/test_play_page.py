@@ -222,6 +222,17 @@ def test_a_closed_game_and_a_missing_view_say_what_to_do(page, tab):
     expect(tab.get_by_role("alert")).to_contain_text("The view “Ladder” cannot be shown:")
 
 
+def test_a_page_that_was_never_visible_has_no_connection(page, tab):
+    game = page.start(black="human", white="human", game=GO5)
+    tab.add_init_script("Object.defineProperty(document, 'hidden', { get: () => !window.isVisible })")
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    expect(tab.locator(".status")).to_have_text("Black to move.")
+    assert page.sessions.get(game.name).events.num_pages == 0
+    tab.evaluate("window.isVisible = true; document.dispatchEvent(new Event('visibilitychange'))")
+    game.post("play", action=12)
+    wait_for_stones(tab, 1)
+
+
 def test_pages_fit_a_phone_and_have_no_serious_fault_of_accessibility(page, browser):
     game = page.start(black="human", white="human", analysis="shipped:go9,simulations=40")
     game.post("play", action=40)

@@ -165,19 +165,6 @@ def test_ownership_is_blacks_and_only_of_networks_that_have_it(page):
     assert page.http.get(other.path).json()["analysis"]["ownership"] is None
 
 
-def test_an_analysis_tells_which_moves_it_belongs_to(page):
-    game = page.start(black="human", white="human", analysis=NETWORK)
-    game.post("play", action=40)
-    state = game.until(lambda state: state["chances"][1] is not None)
-    version = page.http.get(game.path).json()["analysis"]["version"]
-    assert version == state["version"] > state["first_version"]
-    game.post("analyse", player=None)
-    assert game.state()["first_version"] <= version, "the moves are the same"
-    game.post("undo")
-    game.post("play", action=41)
-    assert game.state()["first_version"] > version
-
-
 def test_setting_the_analysis_keeps_a_pause(page):
     game = page.start(white=NETWORK)
     game.post("load", sgf="(;GM[1]SZ[9]KM[7];B[ee])")

@@ -171,7 +171,7 @@ class GamePage {
 
   // Hidden pages disconnect: a browser opens six connections to a server at most, for all tabs together.
   connect() {
-    if (this.source || this.isClosed) return;
+    if (this.source || this.isClosed || document.hidden) return;
     const source = (this.source = new EventSource(`${this.path}/events`));
     source.addEventListener("open", () => (this.parts.connection.hidden = true));
     source.addEventListener("state", (event) => this.update(JSON.parse(event.data)));
