@@ -172,6 +172,13 @@ def test_the_sgf_is_the_game(recorded) -> None:
     assert game.actions == tuple(record.actions)
     assert (game.black_name, game.event) == (f"made/gen-0000 {record.black[:12]}", "made generation 1, gating")
     assert game.result.startswith("DBW"[record.outcome])
+    first = read_sgf(get(app, "/api/games/gating/made/1/3/sgf?move=4").text)
+    assert first == game._replace(
+        **{"actions": game.actions[:4], "black_name": "made/gen-0000", "white_name": "made/gen-0001"},
+        **{"comment": "", "result": "?"},
+    )
+    refused = get(app, f"/api/games/gating/made/1/3/sgf?move={len(record.actions) + 1}")
+    assert (refused.status_code, "is not a move of this game" in refused.text) == (400, True)
 
 
 def test_the_prior_is_that_of_the_network_that_was_to_move(recorded) -> None:

@@ -165,7 +165,8 @@ def test_a_game_is_replayed_move_by_move(page, recorded) -> None:
     assert page.locator("svg.board .stone").count() == 0
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    assert f"Move 3 of {num_moves}" in caption.inner_text() and page.url.endswith("?move=3")
+    assert f"Move 3 of {num_moves}" in caption.inner_text()
+    page.wait_for_url("**?move=3")
     stones = sum(action < 25 for action in record.actions[:3])
     assert page.locator("svg.board .stone").count() == stones
     # White is to move before the fourth move: the recorded value has the other sign for Black.
@@ -186,6 +187,35 @@ def test_a_game_is_replayed_move_by_move(page, recorded) -> None:
     page.get_by_role("button", name="Pause").click()
     page.get_by_label("Moves played").fill("7")
     assert f"Move 7 of {num_moves}" in caption.inner_text()
+
+
+def test_a_fast_replay_writes_the_address_once(page) -> None:
+    page.add_init_script(
+        "window.written = 0; const replace = history.replaceState;"
+        "history.replaceState = function (...given) { window.written++; return replace.apply(this, given); };"
+    )
+    open_game(page, "selfplay/made/1/2?move=1.5")
+    expect(page.locator(".replay-caption")).to_contain_text("Move 1 of")
+    page.wait_for_url("**?move=1")
+    before = page.evaluate("window.written")
+    page.evaluate(
+        "for (let turn = 0; turn < 201; turn++)"
+        " dispatchEvent(new KeyboardEvent('keydown', { key: turn % 2 ? 'ArrowLeft' : 'ArrowRight' }))"
+    )
+    page.wait_for_url("**?move=2")
+    assert page.evaluate("window.written") == before + 1
+
+
+def test_a_game_is_continued_from_a_position(page, recorded) -> None:
+    open_game(page, "selfplay/made/1/2?move=5")
+    page.get_by_role("link", name="Continue from here").click()
+    page.get_by_text("The game begins after move 5 of the recorded game selfplay/made/1/2").wait_for()
+    page.get_by_label("Game", exact=True).select_option(label="Go 5×5")
+    page.get_by_label("○ White").select_option("human")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".moves li")).to_have_count(5)
+    stones = sum(action < 25 for action in recorded[1][2].actions[:5])
+    assert page.locator("svg.board .stone:not(.preview)").count() == stones
 
 
 def test_the_prior_is_shown_beside_the_visits(page, recorded) -> None:

@@ -356,3 +356,10 @@ def test_an_error_of_git_is_shown(lineage: MadeLineage) -> None:
     index.refresh_soon(wait_seconds=60.0)
     (note,) = index.status().notes
     assert "git" in note
+
+
+def test_a_fault_of_the_program_is_shown(lineage: MadeLineage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "recorded_tags", lambda home: 1 / 0)
+    index = GameIndex(lineage.home)
+    index.refresh_soon(wait_seconds=60.0)
+    assert index.status().notes == ("the index of games failed (ZeroDivisionError); the server's log has the cause",)

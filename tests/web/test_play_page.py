@@ -149,6 +149,35 @@ def test_what_a_network_thinks_is_drawn_and_its_lines_can_be_shown(page, tab):
     expect(tab.locator(".graph polyline")).to_be_attached()
 
 
+def test_the_ownership_a_time_limit_and_a_position_that_was_taken_back(page, tab):
+    tab.goto(page.url)
+    tab.get_by_label("Game", exact=True).select_option(label="Go 9×9")
+    tab.get_by_label("● Black").select_option("shipped:go9")
+    tab.get_by_label("○ White").select_option("human")
+    tab.get_by_label("Analysis while you think").select_option("shipped:go9")
+    tab.get_by_label("Unit").select_option("seconds")
+    tab.get_by_label("A network’s move takes").fill("0.5")
+    tab.get_by_role("button", name="Start").click()
+    expect(tab.get_by_text("A network’s move takes 0.5 s at most.")).to_be_visible()
+    expect(tab.locator(".seat .name").first).to_have_text("shipped:go9, 20000 simulations")
+    wait_for_stones(tab, 1)
+    tab.get_by_role("button", name="Ownership").click()
+    expect(tab.locator("svg.board .ownership rect").first).to_be_attached()
+    game = page.start(black="human", white="human", analysis="shipped:go9,simulations=40")
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    cell(tab, "E5").click()
+    expect(tab.get_by_text("move 2, White")).to_be_visible()
+    expect(tab.locator("svg.board .heat rect").first).to_be_attached()
+    tab.get_by_label("Network").select_option("")
+    tab.keyboard.press("Tab")  # away from the list, which takes keys
+    tab.keyboard.press("u")
+    wait_for_stones(tab, 0)
+    cell(tab, "D4").click()
+    wait_for_stones(tab, 1)
+    expect(tab.locator("svg.board .heat rect")).to_have_count(0)
+    expect(tab.locator("button.line")).to_have_count(0)
+
+
 def test_text_of_a_file_is_shown_as_text(page, tab, tmp_path):
     game = page.start(black="human", white="human", game=GO5)
     tab.goto(f"{page.url}/#/play/{game.name}")
@@ -171,6 +200,10 @@ def test_a_closed_game_and_a_missing_view_say_what_to_do(page, tab):
     game = page.start(black="human", white="human", game=GO5)
     tab.goto(f"{page.url}/#/play/{game.name}")
     expect(tab.locator(".status")).to_have_text("Black to move.")
+    tab.get_by_role("button", name="Resign").click()
+    expect(tab.locator(".status")).to_have_text("White wins: Black resigned.")
+    tab.get_by_role("button", name="Undo").click()
+    expect(tab.locator(".status")).to_have_text("Black to move.")
     game.post("close")
     expect(tab.get_by_role("alert")).to_contain_text("This game was closed: it was closed from a page.")
     expect(tab.get_by_role("button", name="Undo")).to_be_disabled()
@@ -179,9 +212,25 @@ def test_a_closed_game_and_a_missing_view_say_what_to_do(page, tab):
     tab.goto(f"{page.url}/#/play/{game.name}")
     expect(tab.get_by_role("alert")).to_contain_text(f"unknown game '{game.name}'")
     expect(tab.get_by_role("button", name="Start")).to_be_visible()
+    tab.goto(f"{page.url}/#/play/%")
+    expect(tab.get_by_role("alert")).to_contain_text("unknown game '%'")
+    tab.goto(f"{page.url}/#/toString")
+    expect(tab).to_have_title("Play · zero")
+    expect(tab.get_by_role("button", name="Start")).to_be_visible()
     tab.route("**/ladder.js", lambda route: route.abort())
     tab.get_by_role("link", name="Ladder").click()
     expect(tab.get_by_role("alert")).to_contain_text("The view “Ladder” cannot be shown:")
+
+
+def test_a_page_that_was_never_visible_has_no_connection(page, tab):
+    game = page.start(black="human", white="human", game=GO5)
+    tab.add_init_script("Object.defineProperty(document, 'hidden', { get: () => !window.isVisible })")
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    expect(tab.locator(".status")).to_have_text("Black to move.")
+    assert page.sessions.get(game.name).events.num_pages == 0
+    tab.evaluate("window.isVisible = true; document.dispatchEvent(new Event('visibilitychange'))")
+    game.post("play", action=12)
+    wait_for_stones(tab, 1)
 
 
 def test_pages_fit_a_phone_and_have_no_serious_fault_of_accessibility(page, browser):

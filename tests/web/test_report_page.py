@@ -164,7 +164,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(url, page, path):
 
 
 def test_a_lineage_that_goes_on_or_vanishes_is_announced(home, url, page):
-    make_lineage(home, "other", ["start", "promoted"])
+    make_lineage(home, "other", ["start", "refused"])
     page.clock.install()
     page.goto(f"{url}#/lineages/other")
     expect(page.get_by_role("heading", name="Lineage other")).to_be_visible()
@@ -173,6 +173,32 @@ def test_a_lineage_that_goes_on_or_vanishes_is_announced(home, url, page):
     expect(page.get_by_role("status")).to_have_text("other has gone on: its newest generation is other/gen-0002.")
     page.get_by_role("button", name="Show it").click()
     expect(page.get_by_role("link", name="other/gen-0002, refused, score 30.0 %")).to_be_visible()
-    shutil.rmtree(home / ".zero/workspaces/other")
+    num_warnings = page.get_by_text("Warning: ").count()
+    assert num_warnings
+    shutil.move(home / ".zero/workspaces/other", home / "moved")
     page.clock.fast_forward(20_000)
     expect(page.get_by_role("alert")).to_contain_text("unknown lineage 'other'; known are: go9, kid")
+    expect(page.get_by_text("Warning: ")).to_have_count(num_warnings)
+    shutil.move(home / "moved", home / ".zero/workspaces/other")
+    page.clock.fast_forward(20_000)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    shutil.rmtree(home / ".zero/workspaces/other")
+
+
+def test_charts_of_a_view_that_was_left_are_freed(url, page):
+    page.add_init_script(
+        "window.listening = 0; for (const [name, step] of [['addEventListener', 1], ['removeEventListener', -1]]) {"
+        "  const original = window[name];"
+        "  window[name] = function (kind, ...rest) {"
+        "    if (kind === 'resize') window.listening += step;"
+        "    return original.call(window, kind, ...rest); }; }"
+    )
+    counts = []
+    for _ in range(3):
+        page.goto(f"{url}#/lineages/go9")
+        assert all(marks(page, card) for card in ("Score against the champion", "Value loss", "Rating"))
+        assert marks(page, "Length of the games")
+        counts.append(page.evaluate("window.listening"))
+        page.goto(f"{url}#/lineages")
+        expect(page.get_by_role("heading", name="Lineages")).to_be_visible()
+    assert 0 < counts[0] == counts[1] == counts[2]

@@ -4,6 +4,8 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psutil
 import pytest
@@ -11,11 +13,17 @@ import pytest
 from tests.oracle.gnugo import needs_gnugo
 from tests.web.serving import GO5, GOMOKU5, Page, serving
 from zero.data.sgf import read_sgf
+from zero.web.engines import Engines
+from zero.web.sessions import Sessions
 
 NETWORK = "shipped:go9,simulations=40"
 LONG = "shipped:go9,simulations=20000"
 C3, D3, PASS = 12, 13, 25
 """Actions on a 5x5 board."""
+
+
+def gnugo_processes() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True) if child.name() == "gnugo"}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +90,8 @@ def test_the_analysis_works_while_a_person_thinks_and_can_be_ended(page):
     game.post("hint")
     with game.events() as events:
         hint = next(event.data for event in events if event.topic == "hint")
-    assert 0 <= hint["action"] <= 81 and hint["moves"] == 0
+    assert 0 <= hint["action"] <= 81 and hint["version"] == game.state()["version"]
+    assert page.http.get(game.path).json()["analysis"]["simulations"] == 40, "the hint needs no other search"
     game.post("analyse", player=None)
     assert "analysis" not in game.state()["players"]
     assert game.refused("hint").startswith("two people play without an engine")
@@ -140,6 +149,60 @@ def test_a_slow_page_skips_to_the_newest_state(page):
         game.post("play", action=action)
     with game.events() as events:
         assert len(next(events).data["moves"]) == 6
+
+
+def test_ownership_is_blacks_and_only_of_networks_that_have_it(page):
+    game = page.start(black="human", white="human", analysis=NETWORK)
+    for action in (40, 81, 30, 81, 50):  # White passes
+        game.post("play", action=action)
+        number = len(game.state()["moves"])
+        game.until(lambda state, number=number: state["chances"][number] is not None)
+        owners = page.http.get(game.path).json()["analysis"]["ownership"]
+        assert len(owners) == 81 and -1.0 <= min(owners) <= max(owners) <= 1.0
+        assert owners[40] > 0.2, "Black's stone, whoever is to move"
+    other = page.start(black="human", white="human", analysis="shipped:gomoku8,simulations=8")
+    other.until(lambda state: state["chances"][0] is not None)
+    assert page.http.get(other.path).json()["analysis"]["ownership"] is None
+
+
+def test_setting_the_analysis_keeps_a_pause(page):
+    game = page.start(white=NETWORK)
+    game.post("load", sgf="(;GM[1]SZ[9]KM[7];B[ee])")
+    game.post("analyse", player=NETWORK)
+    state = game.until(lambda state: state["chances"][1] is not None)
+    assert state["paused"] and len(state["moves"]) == 1
+
+
+def test_a_game_can_begin_with_a_file(page):
+    game = page.start(white="random", game=GO5, sgf="(;GM[1]SZ[5]KM[2.5];B[cc];W[cd];B[bc])")
+    state = game.until(lambda state: len(state["moves"]) == 4)
+    assert (state["moves"][0]["name"], state["game"]["komi"]) == ("C3", 2.5)
+    names = {each["id"] for each in page.http.get("/api/sessions").json()["games"]}
+    body = {"white": "random", "game": GO5, "sgf": "(;GM[1]SZ[9];B[ee])"}
+    assert "start a game on the board of the file" in page.refused("/api/sessions", body)
+    assert {each["id"] for each in page.http.get("/api/sessions").json()["games"]} <= names
+
+
+def test_a_closed_game_frees_its_engines(page):
+    game = page.start(black="human", white="human", analysis=NETWORK)
+    game.until(lambda state: state["chances"][0] is not None)
+    live = page.sessions.get(game.name)
+    assert [*live._opened] == ["analysis"]
+    game.post("close")
+    live.join(60)
+    assert live._opened == {}
+
+
+def test_two_first_requests_share_their_networks(tmp_path, monkeypatch):
+    def slow(self: Engines, home: Path) -> None:
+        made.append(self)
+        time.sleep(0.2)
+
+    made: list[Engines] = []
+    monkeypatch.setattr(Engines, "__init__", slow)
+    sessions = Sessions(tmp_path)
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(lambda _: sessions.engines, range(2))] == made * 2
 
 
 def test_two_engines_play_without_a_page(page):
@@ -228,6 +291,30 @@ def test_an_engine_that_dies_leaves_the_game_to_another_player(page):
 
 
 @needs_gnugo
+def test_an_engine_that_has_no_colour_any_more_is_ended(page):
+    before = gnugo_processes()
+    game = page.start(black="gnugo:1", white="human", game=GO5)
+    game.until(lambda state: len(state["moves"]) == 1)
+    assert gnugo_processes() - before
+    game.post("seat", colour="black", player="human")
+    deadline = time.monotonic() + 30
+    while gnugo_processes() - before:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@needs_gnugo
+def test_two_programs_pause_after_their_move(page):
+    game = page.start(black="gnugo:10", white="gnugo:10", game={"name": "go", "size": 19, "komi": 7.5})
+    game.until(lambda state: len(state["moves"]) > 1 and state["thinking"] == "move")
+    game.post("stop")
+    number = len(game.until(lambda state: state["paused"] and not state["thinking"])["moves"])
+    game.post("resume")
+    game.until(lambda state: len(state["moves"]) > number)
+    game.post("close")
+
+
+@needs_gnugo
 def test_a_dead_engine_is_started_again(page):
     game = page.start(black="gnugo:1", white="human", game=GO5)
     game.until(lambda state: len(state["moves"]) == 1)
@@ -304,11 +391,11 @@ def test_the_least_recently_used_game_makes_room(tmp_path):
 
 
 def test_a_game_without_a_page_is_closed_and_one_with_a_page_is_not(tmp_path):
-    with serving(tmp_path, idle_seconds=0.5) as page:
+    with serving(tmp_path, idle_seconds=3.0) as page:
         game = page.start(black="human", white="human", game=GO5)
         with game.events() as events:
             next(events)
-            time.sleep(1.2)
+            time.sleep(4.0)
             assert page.http.get(game.path).status_code == 200
         deadline = time.monotonic() + 30
         while page.http.get(game.path).status_code == 200 and time.monotonic() < deadline:

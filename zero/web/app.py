@@ -76,7 +76,7 @@ def new_app(home: Path, settings: WebSettings) -> Starlette:
         await run_in_threadpool(sessions.close)
 
     def index(_: Request) -> Response:
-        return FileResponse(STATIC_DIR / "index.html", headers={"Cache-Control": "no-cache"})
+        return FileResponse(STATIC_DIR / "index.html")
 
     def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})

@@ -4,6 +4,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from zero.players.session import Session
 from zero.search.evaluator import Evaluator
 from zero.web.players import board_title, check_spec
 
+if TYPE_CHECKING:
+    from zero.web.ownership import OwnershipPredictor
+
 NUM_LEAVES = 4
 """Leaves per network call, as in `zero play`: more are faster and weaker."""
 MAX_NETWORKS = 4
@@ -25,8 +29,9 @@ SEEDS = 1 << 31
 class SharedEvaluator:
     """A network that several games use, each in its thread: one batch at a time."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
+    def __init__(self, evaluator: Evaluator, ownership: "OwnershipPredictor | None") -> None:
         self.spec = getattr(evaluator, "spec", None)
+        self.ownership = ownership
         self._evaluator, self._lock = evaluator, threading.Lock()
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
@@ -83,12 +88,19 @@ class Engines:
         session.new_game(rules)
         return session
 
+    def ownership(self, player: ResolvedPlayer) -> "OwnershipPredictor | None":
+        """Predicts the owner of each point; None if the player has no network with an ownership head."""
+        return None if player.network is None else self._evaluator(player).ownership
+
     def _evaluator(self, player: ResolvedPlayer) -> SharedEvaluator:
+        from zero.web.ownership import ownership_predictor  # imports torch
+
         assert player.network is not None
         key = str(player.network.id.settings["weights"]), player.network.profile.model_dump_json()
         with self._lock:  # also while it loads: a second game of the network waits for it
             if key not in self._evaluators:
-                self._evaluators[key] = SharedEvaluator(player.network.evaluator(num_cores()))
+                evaluator = player.network.evaluator(num_cores())  # first, because it prepares torch
+                self._evaluators[key] = SharedEvaluator(evaluator, ownership_predictor(player.network.weights))
             self._evaluators.move_to_end(key)
             while len(self._evaluators) > MAX_NETWORKS:
                 self._evaluators.popitem(last=False)

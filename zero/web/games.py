@@ -5,7 +5,7 @@
 | `/api/games?lineage=...&offset=0&limit=200` | games that match, see `GameFilter`, and how complete the index is |
 | `/api/games/filters` | values to filter by |
 | `/api/games/KIND/LINEAGE/GENERATION/GAME` | the moves with stones, values and visits, and where they are recorded |
-| `/api/games/KIND/LINEAGE/GENERATION/GAME/sgf` | the game as a file |
+| `/api/games/KIND/LINEAGE/GENERATION/GAME/sgf` | the game as a file; `?move=N`: its first N moves, without a result |
 | `/api/games/KIND/LINEAGE/GENERATION/GAME/prior?move=N` | the prior of the network, which the record does not hold |
 
 A recorded value is for the player to move. The replay has each value also for Black.
@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from zero.config.params import Params, ProfileParams
 from zero.data.records import game_record, read_records
-from zero.data.sgf import game_to_sgf, result, rules_name
+from zero.data.sgf import SgfHead, game_to_sgf, moves_to_sgf, result, rules_name
 from zero.errors import LineageError, ParamsError, StorageError, ZeroError
 from zero.games.coordinates import action_to_name
 from zero.games.planes import write_sample
@@ -105,7 +105,8 @@ def routes(home: Path) -> list[Route]:
         row = games.find(request)
         name = f"{row.lineage}-gen-{row.generation:04d}-{row.kind}-{row.game}.sgf"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(games.sgf(row), media_type="application/x-go-sgf", headers=headers)
+        text = games.sgf(row, request.query_params.get("move"))
+        return Response(text, media_type="application/x-go-sgf", headers=headers)
 
     def prior(request: Request) -> Response:
         return JSONResponse(games.prior(games.find(request), request.query_params.get("move", "")))
@@ -197,14 +198,19 @@ class RecordedGames:
             "links": _links(servers(self._home), row.lineage),
         }
 
-    def sgf(self, row: GameRow) -> str:
-        """The game as SGF.
+    def sgf(self, row: GameRow, move: str | None = None) -> str:
+        """The game as SGF; with `move` only so many moves, to go on from there.
 
         Raises:
+          ParamsError: the game does not have so many moves.
           StorageError: the shard is missing or damaged.
         """
         recorded = self._read(row)
         event = f"{row.lineage} generation {row.generation}, {row.kind}"
+        if move is not None:
+            actions = recorded.record.actions[: _move_number(move, row.moves)].tolist()
+            head = SgfHead(event, f"game {row.game} up to move {move}", row.black_name or "", row.white_name or "", "")
+            return moves_to_sgf(recorded.rules, head, actions, 0, 0.0, None)
         names = {"black_name": row.black_name or "", "white_name": row.white_name or ""}
         return game_to_sgf(recorded.rules, recorded.record, event=event, **names)
 
@@ -216,13 +222,12 @@ class RecordedGames:
           StorageError: the network is not on this machine, or damaged.
         """
         recorded = self._read(row)
-        if not re.fullmatch("[0-9]{1,9}", move) or int(move) >= row.moves:
-            raise ParamsError(f"move={move[:20]!r} is not a move of this game; give 0 to {row.moves - 1}")
+        number = _move_number(move, row.moves - 1)
         with self._network_lock:
-            found = self._evaluate(row, recorded, int(move))
+            found = self._evaluate(row, recorded, number)
         sha256, name = (row.black, row.black_name) if found.to_play > 0 else (row.white, row.white_name)
         return {
-            "move": int(move),
+            "move": number,
             "network": {"sha256": sha256, "name": name},
             "prior": found.prior,
             "value": found.value,
@@ -305,6 +310,12 @@ def _links(addresses: dict[str, str], lineage: str) -> dict[str, str]:
     """Pages of the servers about a lineage."""
     pages = {"mlflow": f"/#/models/zero-{lineage}", "prefect": "/runs"}
     return {name: addresses[name].rstrip("/") + page for name, page in pages.items() if name in addresses}
+
+
+def _move_number(text: str, last: int) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) > last:
+        raise ParamsError(f"move={text[:20]!r} is not a move of this game; give 0 to {last}")
+    return int(text)
 
 
 def _query_error(error: ValidationError) -> ZeroError:

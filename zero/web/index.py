@@ -7,6 +7,7 @@ it, and two servers write the same rows.
 """
 
 import hashlib
+import logging
 import sqlite3
 import threading
 import time
@@ -36,6 +37,8 @@ from zero.storage.files import sha256_bytes
 from zero.storage.layout import GAMES_DIR, LEDGER_FILE, MATCH_DIR, workspace_dir
 from zero.storage.manifests import ShardRef
 from zero.storage.vcs import git
+
+log = logging.getLogger(__name__)
 
 VERSION = 1
 """Version of the schema, `user_version` of the file."""
@@ -290,6 +293,9 @@ class GameIndex:
             self._error = ""
         except ZeroError as error:
             self._error = str(error)  # shown by `status`
+        except Exception as error:
+            log.exception("the index of recorded games failed")
+            self._error = f"the index of games failed ({type(error).__name__}); the server's log has the cause"
 
     def _is_due(
         self,

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zero.config.params import GameParams
 from zero.data.sgf import SgfHead, moves_to_sgf, read_sgf, result
@@ -27,6 +27,9 @@ from zero.web.analysis import analysis_of, black_chance, colour_to_play
 from zero.web.broadcast import LAST_TOPIC, Broadcast
 from zero.web.engines import Engines
 from zero.web.players import HUMAN, board_title, player_title
+
+if TYPE_CHECKING:
+    from zero.web.ownership import OwnershipPredictor
 
 REPORT_SECONDS = 0.2
 """Interval between two reports of a search."""
@@ -66,6 +69,7 @@ class Opened(NamedTuple):
     seat: Seat
     rules: Rules
     session: Session
+    ownership: "OwnershipPredictor | None"
 
     @property
     def is_program(self) -> bool:
@@ -104,6 +108,7 @@ class LiveGame:
         self._changed = threading.Condition()
         self._opened: dict[Role, Opened] = {}  # used by the thread alone
         self._version = 0
+        self._first_version = 0  # since then moves were only added
         self._stopped = -1  # version whose search ends as soon as it can
         self._analysed = -1  # version whose analysis is done
         self._hinted = -1  # version that a hint is requested for
@@ -179,10 +184,10 @@ class LiveGame:
         """Ends the search: a network plays its best move so far, an analysis ends. Two engines pause after the move.
 
         Raises:
-          ZeroError: the engine that is to move cannot be interrupted.
+          ZeroError: the engine that is to move against a person cannot be interrupted.
         """
         with self._changed:
-            if self._choosing is not None:
+            if self._choosing is not None and self._people():
                 raise ZeroError(f"{self._choosing.seat.title} cannot be interrupted; wait for its move, or undo")
             self._stopped = self._version
             if not self._people():
@@ -223,7 +228,8 @@ class LiveGame:
                 self._seats.pop(role, None)
             else:
                 self._seats[role] = seat
-            self._is_paused, self._error = False, ""
+            if role != ANALYSIS:
+                self._is_paused = False
             self._change()
 
     def load(self, text: str) -> None:
@@ -353,6 +359,7 @@ class LiveGame:
         self._resigned = None
         self._is_paused = self._seats[COLOURS[self._board.to_play]].player is not None and not self._board.is_over
         self._chances = {moves: chance for moves, chance in self._chances.items() if moves <= len(actions)}
+        self._first_version = self._version + 1
         self._change()
 
     def _change(self) -> None:
@@ -373,6 +380,7 @@ class LiveGame:
         state = {
             "id": self.name,
             "version": self._version,
+            "first_version": self._first_version,
             "game": {
                 **self._game.model_dump(),
                 "title": board_title(self._game),
@@ -415,13 +423,16 @@ class LiveGame:
             while (task := self._next_task()) is not None:
                 task()
         finally:
-            for opened in self._opened.values():
-                opened.session.close()
+            for role in [*self._opened]:
+                self._close_engine(role)
 
     def _next_task(self) -> Callable[[], None] | None:
         """Waits for engine work; None once the game is closed."""
         with self._changed:
             while not self._is_closed:
+                for role, opened in self._opened.items():
+                    if self._seats.get(role) is not opened.seat:
+                        return partial(self._close_engine, role)
                 if (found := self._wanted()) is not None:
                     name, role, task = found
                     self._set_work(name)
@@ -463,8 +474,7 @@ class LiveGame:
         except Exception as error:
             if not isinstance(error, ZeroError):
                 log.exception("game %s: the engine of %s failed", self.name, role)
-            if (opened := self._opened.pop(role, None)) is not None:
-                opened.session.close()
+            self._close_engine(role)
             with self._changed:
                 if version != self._version:
                     return
@@ -474,6 +484,11 @@ class LiveGame:
                 self._error = f"{self._seats[role].title}: {text}"
                 self._publish()
 
+    def _close_engine(self, role: Role) -> None:
+        """Ends the engine of a seat and frees its memory, if it is open."""
+        if (opened := self._opened.pop(role, None)) is not None:
+            opened.session.close()
+
     def _engine(self, role: Role, version: int) -> Session | None:
         """The engine of a seat at the present position; None if the version is over."""
         with self._changed:
@@ -481,14 +496,12 @@ class LiveGame:
             if version != self._version or seat is None or seat.player is None:
                 return None
         opened = self._opened.get(role)
-        if opened is None or opened.seat is not seat:
-            if opened is not None:
-                del self._opened[role]
-                opened.session.close()
+        if opened is None:
             with self._changed:
                 work = self._work_name
                 self._set_work("loading")
-            opened = Opened(seat, rules, self._engines.open(seat.player, rules))
+            session = self._engines.open(seat.player, rules)
+            opened = Opened(seat, rules, session, self._engines.ownership(seat.player))
             with self._changed:
                 self._set_work(work)
         elif opened.rules is not rules:  # the komi of a loaded file
@@ -518,7 +531,7 @@ class LiveGame:
                 return
             self._hinted = -1
             name = "resign" if action == RESIGN else action_to_name(self._rules, action)
-            hint = {"moves": len(self._board.actions), "action": action, "name": name, "by": self._seats[role].title}
+            hint = {"version": version, "action": action, "name": name, "by": self._seats[role].title}
         self.events.publish("hint", hint)
 
     def _chosen(self, role: Role, version: int) -> int | None:
@@ -527,7 +540,8 @@ class LiveGame:
         if session is None:
             return None
         if isinstance(session, NetworkSession):
-            self._search(session, role, version, self._seconds)
+            if role != ANALYSIS or self._analysed != version:  # otherwise the analysis has searched this position
+                self._search(session, role, version, self._seconds)
             return session.best_action()
         with self._changed:
             if version != self._version:
@@ -551,13 +565,17 @@ class LiveGame:
         """Searches to the end of the simulations, the time or the version, or to `stop`; reports on the way."""
         next_report = 0.0
         with self._changed:
-            actions, title = self._board.actions, self._seats[role].title
             if version != self._version:
                 return
+            rules, actions, title = self._rules, self._board.actions, self._seats[role].title
+        predictor = self._opened[role].ownership
+        owners = None if predictor is None else [round(float(each), 2) for each in predictor.predict(rules, actions)]
 
         def report(result: SearchResult, is_done: bool) -> None:
-            analysis = analysis_of(self._rules, len(actions), result, session.principal_variation)
-            self.events.publish("analysis", {"by": title, "done": is_done, **analysis})
+            analysis = analysis_of(rules, len(actions), result, session.principal_variation)
+            self.events.publish(
+                "analysis", {"version": version, "by": title, "done": is_done, "ownership": owners, **analysis}
+            )
 
         def interrupted() -> bool:
             nonlocal next_report

@@ -59,6 +59,8 @@ class NewGame(Body):
     """The game and board; None: those of the first network."""
     seconds: Annotated[float, Field(gt=0.0, le=600.0)] | None = None
     """Time limit of each move of a network."""
+    sgf: str | None = None
+    """A file with the moves so far."""
 
 
 class Move(Body):
@@ -115,7 +117,8 @@ class Sessions:
         """Starts a game. If too many are open, the one that was not used for the longest time is closed.
 
         Raises:
-          ZeroError: a player is unknown, the players do not fit together, or engines work in all open games.
+          ZeroError: a player is unknown, the players or the file do not fit together, or engines work in all open
+            games.
         """
         from zero.web.live_game import LiveGame, Role, Seat  # imports the search, which takes a second
 
@@ -123,11 +126,19 @@ class Sessions:
         if new.analysis is not None:
             seats["analysis"] = self.analysis_seat(new.analysis)
         players = [seat.player for seat in seats.values() if seat.player is not None]
-        game = self.engines.game_of(players, new.game)
+        engines = self.engines
+        game = engines.game_of(players, new.game)
         with self._lock:
             self._make_room()
             name = secrets.token_hex(6)
-            made = self._games[name] = LiveGame(name, self.engines, game, seats, new.seconds, self._idle_seconds)
+            made = self._games[name] = LiveGame(name, engines, game, seats, new.seconds, self._idle_seconds)
+        if new.sgf is not None:
+            try:
+                made.load(new.sgf)
+            except ZeroError:
+                made.close("its file cannot be loaded")
+                raise
+            made.resume()
         return made
 
     @property
@@ -135,8 +146,9 @@ class Sessions:
         """The players and their networks."""
         from zero.web.engines import Engines
 
-        self._engines = self._engines or Engines(self._home)
-        return self._engines
+        with self._lock:  # two of them would load each network twice
+            self._engines = self._engines or Engines(self._home)
+            return self._engines
 
     def seat(self, spec: str) -> "Seat":
         """A person (`human`) or a player for a colour.

@@ -7,8 +7,8 @@ const VIEWS = {
   ladder: { title: "Ladder", load: () => import("./ladder.js") },
 };
 
-/** Requests JSON. `options`: {method, body: an object that is sent as JSON}. Throws Error with the server's message. */
-export async function api(path, { method = "GET", body } = {}) {
+/** Requests JSON, or `isText` a file. `body`: an object that is sent as JSON. Throws Error with the server's message. */
+export async function api(path, { method = "GET", body, isText = false } = {}) {
   const request = { method, headers: { Accept: "application/json" } };
   if (method !== "GET") {
     request.headers["Content-Type"] = "application/json";
@@ -20,6 +20,7 @@ export async function api(path, { method = "GET", body } = {}) {
   } catch {
     throw new Error("The server does not answer. Start it again with `zero web`, then reload this page.");
   }
+  if (isText && response.ok) return response.text();
   const answer = await response.json().catch(() => null);
   if (!response.ok) throw new Error(answer?.error ?? `${path}: status ${response.status}`);
   return answer;
@@ -45,10 +46,19 @@ export function announce(text) {
   document.getElementById("announcements").textContent = text;
 }
 
-/** Shows an error at the top of a view, in place of an earlier one. */
+/** Shows an error at the top of a view, in place of an earlier one; null removes it. */
 export function showError(root, error) {
-  root.querySelector(":scope > .error")?.remove();
-  root.prepend(el("p", { class: "error", role: "alert" }, error?.message ?? String(error)));
+  root.querySelector(":scope > [role=alert]")?.remove();
+  if (error !== null) root.prepend(el("p", { class: "error", role: "alert" }, error?.message ?? String(error)));
+}
+
+/** A part of an address without its escapes; an incomplete escape is left as it is. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 let leave = null; // cleans up the view that is shown
@@ -57,8 +67,8 @@ let navigation = 0;
 async function showRoute() {
   const current = ++navigation;
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
-  const name = parts[0] in VIEWS ? parts[0] : "play";
+  const parts = path.split("/").filter(Boolean).map(decoded);
+  const name = Object.hasOwn(VIEWS, parts[0] ?? "") ? parts[0] : "play";
   leave?.();
   leave = null;
   for (const link of document.querySelectorAll("header nav a[href^='#']")) {

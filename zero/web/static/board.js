@@ -144,7 +144,7 @@ export class Board {
     this.svg = root;
     if (size) root.style.maxWidth = `${size}px`;
     this.layers = {};
-    for (const layer of ["ownership", "heat", "prior", "stones", "ghosts", "marks"]) {
+    for (const layer of ["heat", "prior", "stones", "ownership", "ghosts", "marks"]) {
       root.append((this.layers[layer] = svg("g", { class: layer, "aria-hidden": "true" })));
     }
     this.cursorRing = svg("rect", { class: "cursor", width: CELL - 4, height: CELL - 4, rx: 8, visibility: "hidden" });
@@ -203,7 +203,7 @@ export class Board {
       if (this.cells[action].getAttribute("aria-label") !== text) this.cells[action].setAttribute("aria-label", text);
       this.cells[action].classList.toggle("legal", Boolean(this.legal?.has(action)));
     });
-    this.squares("ownership", ownership, (value) => ({ class: `owner ${value > 0 ? "black" : "white"}`, opacity: Math.abs(value) * 0.6 }), 0.42);
+    this.squares("ownership", ownership, (value) => ({ class: `owner ${value > 0 ? "black" : "white"}`, opacity: Math.abs(value) * 0.85 }), 0.42);
     this.squares("heat", heat, (value) => ({ class: "heat", opacity: 0.15 + 0.75 * value }), 0.92);
     this.squares("prior", prior, (value) => ({ class: "prior", opacity: 0.15 + 0.75 * value }), 0.92);
     const marks = [];

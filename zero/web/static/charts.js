@@ -10,7 +10,10 @@ const PALETTE = {
 const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 const NO_VALUE = "not recorded";
 
+const drawn = new Map(); // Vega's result by container: it listens to the window until it is finalized
 let loading = null;
+
+DARK.addEventListener("change", () => [...drawn.values()].forEach(({ draw }) => draw()));
 
 /** Vega-Embed; a report that is one file has it inside. */
 function vegaEmbed() {
@@ -51,14 +54,19 @@ export async function chart(container, spec, altText) {
     try {
       const embed = await vegaEmbed();
       // `ast`: expressions are interpreted, because the page forbids eval.
-      await embed(drawing, full, { renderer: "svg", actions: false, ast: true, config: config() });
+      const made = await embed(drawing, full, { renderer: "svg", actions: false, ast: true, config: config() });
+      drawn.get(container)?.made.finalize();
+      drawn.set(container, { made, draw });
     } catch (error) {
       container.removeAttribute("role");
       container.replaceChildren(el("p", { class: "muted" }, `The chart cannot be drawn (${error.message}). The table has its numbers.`));
     }
+    for (const [each, { made }] of drawn) {
+      if (each.isConnected) continue; // the page shows another view
+      made.finalize();
+      drawn.delete(each);
+    }
   };
-  const redraw = () => (container.isConnected ? draw() : DARK.removeEventListener("change", redraw));
-  DARK.addEventListener("change", redraw);
   await draw();
 }
 

@@ -61,6 +61,7 @@ async function showLineage(root, name) {
     if (document.hidden) return;
     try {
       const { head, nodes } = await api(path);
+      showError(root, null);
       if (head !== lineage.head) {
         clearInterval(timer);
         const text = `${name} has gone on: its newest generation is ${nodes.at(-1).tag}.`;

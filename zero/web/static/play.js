@@ -7,11 +7,12 @@ const COLOURS = { 1: "black", [-1]: "white" };
 const NAMES = { 1: "Black", [-1]: "White" };
 const DISCS = { 1: "●", [-1]: "○" };
 const HUMAN = "human";
+const MOST_SIMULATIONS = 20000; // the server allows as many
 const SHOWN_MOVES = 6; // of a variation in the table; the board shows all
 const percent = (fraction) => `${Math.round(100 * fraction)} %`;
 
 export async function show(root, route) {
-  if (!route.path.length) return showForm(root);
+  if (!route.path.length) return showForm(root, await recordedPosition(route.query));
   try {
     return await showGame(root, route.path[0]);
   } catch (error) {
@@ -22,12 +23,20 @@ export async function show(root, route) {
 
 // ---- a new game
 
-async function showForm(root) {
+/** The position of a recorded game that the address names: `?game=selfplay/go9/3/12&move=30`; null without one. */
+async function recordedPosition(query) {
+  if (!query.has("game")) return null;
+  const [game, move] = [query.get("game"), query.get("move") ?? ""];
+  const path = `/api/games/${game.split("/").map(encodeURIComponent).join("/")}/sgf?move=${encodeURIComponent(move)}`;
+  return { game, move, group: `Lineage ${game.split("/")[1]}`, sgf: await api(path, { isText: true }) };
+}
+
+async function showForm(root, position = null) {
   const [{ boards, errors }, { games }] = await Promise.all([api("/api/players"), api("/api/sessions")]);
   root.append(el("h1", {}, "Play"));
   for (const text of errors) root.append(el("p", { class: "error" }, text));
   if (games.length) root.append(openGames(games));
-  root.append(el("section", { class: "card new-game" }, el("h2", {}, "New game"), form(root, boards)));
+  root.append(el("section", { class: "card new-game" }, el("h2", {}, "New game"), form(root, boards, position)));
 }
 
 function openGames(games) {
@@ -56,13 +65,13 @@ function playerOptions(players, first) {
   ];
 }
 
-function form(root, boards) {
+function form(root, boards, position) {
   const board = el("select", { name: "board" }, boards.map(({ id, title }) => el("option", { value: id }, title)));
   const [black, white, analysis] = ["black", "white", "analysis"].map((name) => el("select", { name }));
   const komi = el("input", { name: "komi", type: "number", step: 0.5, min: -400, max: 400 });
   const komiField = field("Komi", komi);
   const limit = el("select", { name: "limit", "aria-label": "Unit" }, el("option", { value: "simulations" }, "simulations"), el("option", { value: "seconds" }, "seconds"));
-  const amount = el("input", { name: "amount", type: "number", min: 0, max: 20000, step: "any", value: 400, required: true });
+  const amount = el("input", { name: "amount", type: "number", min: 0, max: MOST_SIMULATIONS, step: "any", value: 400, required: true });
   const start = el("button", { class: "primary", type: "submit" }, "Start");
   const chosen = () => boards.find(({ id }) => id === board.value);
   const networkOf = (spec) => chosen().players.find((player) => player.spec === spec && player.has_network);
@@ -73,19 +82,21 @@ function form(root, boards) {
     white.replaceChildren(...playerOptions(players, [HUMAN, "Human"]));
     analysis.replaceChildren(...playerOptions(players.filter((player) => player.has_network), ["", "No analysis"]));
     white.value = players[0].spec;
-    komiField.hidden = game.komi === undefined;
+    komiField.hidden = game.komi === undefined || position !== null;
     komi.value = players[0].komi ?? game.komi ?? "";
   }
 
-  function withAmount(spec) {
-    return limit.value === "simulations" && networkOf(spec) ? `${spec},simulations=${Math.round(amount.value)}` : spec;
+  const isTimed = () => limit.value === "seconds";
+
+  function withSimulations(spec) {
+    return networkOf(spec) ? `${spec},simulations=${isTimed() ? MOST_SIMULATIONS : Math.round(amount.value)}` : spec;
   }
 
   async function submit(event) {
     event.preventDefault();
     const game = { ...chosen().game };
     if (game.komi !== undefined) game.komi = Number(komi.value);
-    const seconds = limit.value === "seconds" ? Number(amount.value) : null;
+    const seconds = isTimed() ? Number(amount.value) : null;
     start.disabled = true;
     start.textContent = "Starting …";
     try {
@@ -94,9 +105,10 @@ function form(root, boards) {
         body: {
           game,
           seconds,
-          black: withAmount(black.value),
-          white: withAmount(white.value),
-          analysis: analysis.value ? withAmount(analysis.value) : null,
+          black: withSimulations(black.value),
+          white: withSimulations(white.value),
+          analysis: (isTimed() ? analysis.value : withSimulations(analysis.value)) || null, // it has no time limit
+          sgf: position?.sgf ?? null,
         },
       });
       location.hash = `#/play/${made.id}`;
@@ -112,11 +124,13 @@ function form(root, boards) {
   }
 
   board.addEventListener("change", fill);
-  limit.addEventListener("change", () => (amount.value = limit.value === "seconds" ? 5 : 400));
+  limit.addEventListener("change", () => (amount.value = isTimed() ? 5 : 400));
+  if (position) board.value = (boards.find(({ players }) => players.some(({ group }) => group === position.group)) ?? boards[0]).id;
   fill();
   return el(
     "form",
     { onsubmit: submit },
+    position && el("p", {}, `The game begins after move ${position.move} of the recorded game ${position.game}, with its komi.`),
     el("div", { class: "row" }, field("Game", board), komiField),
     el("div", { class: "row seats" }, field("● Black", black), el("button", { type: "button", onclick: swap }, "⇄ Swap"), field("○ White", white)),
     el("div", { class: "row" }, field("A network’s move takes", amount, limit), field("Analysis while you think", analysis)),
@@ -157,7 +171,7 @@ class GamePage {
 
   // Hidden pages disconnect: a browser opens six connections to a server at most, for all tabs together.
   connect() {
-    if (this.source || this.isClosed) return;
+    if (this.source || this.isClosed || document.hidden) return;
     const source = (this.source = new EventSource(`${this.path}/events`));
     source.addEventListener("open", () => (this.parts.connection.hidden = true));
     source.addEventListener("state", (event) => this.update(JSON.parse(event.data)));
@@ -221,8 +235,8 @@ class GamePage {
       moves: el("ol", { class: "moves" }),
       source: el("dl", { class: "source" }),
     });
-    for (const [name, text] of [["visits", "Visits"], ["prior", "Prior"], ["", "Nothing"]]) {
-      parts.overlays.append(button(text, () => this.setOverlay(name), { "data-overlay": name }));
+    for (const [name, text] of [["visits", "Visits"], ["prior", "Prior"], ["ownership", "Ownership"], ["", "Nothing"]]) {
+      parts.overlays.append(button(text, () => this.setOverlay(name), { "data-overlay": name, hidden: name === "ownership" }));
     }
     const file = el("input", { type: "file", accept: ".sgf", class: "sr-only", onchange: (event) => this.load(event.target) });
     const boardBox = el("div", { class: "board-box" });
@@ -260,6 +274,7 @@ class GamePage {
     this.state = state;
     const { game, players, moves, to_play: toPlay } = state;
     const isNew = !before || before.version !== state.version;
+    if (this.analysis?.version < state.first_version) this.showAnalysis(null); // of moves that were taken back
     const isPerson = players[COLOURS[toPlay]].spec === HUMAN;
     this.canPlay = !state.over && (isPerson || state.paused);
     if (isNew) {
@@ -276,11 +291,12 @@ class GamePage {
     else if (before && isNew) this.parts.message.replaceChildren();
     const { parts } = this;
     parts.pass.disabled = !this.canPlay || !state.legal.includes(game.pass_action);
-    parts.undo.disabled = !moves.length;
+    parts.undo.disabled = !moves.length && state.end !== "resignation";
     parts.hint.disabled = !this.canPlay || state.thinking === "hint" || Object.values(players).every(({ spec }) => spec === HUMAN);
-    parts.resign.disabled = state.over || ![players.black, players.white].some(({ spec }) => spec === HUMAN);
-    parts.stop.hidden = !["move", "analysis"].includes(state.thinking);
-    parts.stop.textContent = state.thinking === "analysis" ? "Stop analysis" : "Stop thinking";
+    const isWatched = ![players.black, players.white].some(({ spec }) => spec === HUMAN);
+    parts.resign.disabled = state.over || isWatched;
+    parts.stop.hidden = !["move", "analysis"].includes(state.thinking) || (isWatched && state.paused);
+    parts.stop.textContent = state.thinking === "analysis" ? "Stop analysis" : isWatched ? "Pause" : "Stop thinking";
     parts.resume.hidden = !state.paused;
     parts.slider.max = moves.length;
     parts.slider.value = this.review?.moves ?? moves.length;
@@ -310,7 +326,7 @@ class GamePage {
   }
 
   showSeats() {
-    const { players, captures, to_play: toPlay, over, game, score } = this.state;
+    const { players, captures, to_play: toPlay, over, game, score, seconds } = this.state;
     const seat = (colour) =>
       el(
         "div",
@@ -320,7 +336,11 @@ class GamePage {
         el("span", { class: "name" }, players[COLOURS[colour]].title),
         game.name === "go" ? el("span", { class: "muted num" }, `${captures[COLOURS[colour]]} captured`) : null,
       );
-    const terms = [game.komi === undefined ? null : `Komi ${game.komi}.`, score === undefined ? null : `Score now: ${score}.`];
+    const terms = [
+      game.komi === undefined ? null : `Komi ${game.komi}.`,
+      score === undefined ? null : `Score now: ${score}.`,
+      seconds === null ? null : `A network’s move takes ${seconds} s at most.`,
+    ];
     this.parts.seats.replaceChildren(seat(1), seat(-1), el("p", { class: "muted" }, terms.filter(Boolean).join(" ")));
   }
 
@@ -349,10 +369,12 @@ class GamePage {
   }
 
   showAnalysis(analysis) {
+    if (analysis?.version < this.state.first_version) return;
     this.analysis = analysis;
-    if (!this.state) return;
+    this.parts.overlays.querySelector("[data-overlay=ownership]").hidden = !analysis?.ownership;
     this.showChance();
     this.draw();
+    if (!analysis) return this.parts.best.replaceChildren();
     const { moves, to_play: toPlay, simulations, by, best, done } = analysis;
     const rows = best.map((move) => {
       const line = move.line.slice(0, SHOWN_MOVES).map(({ name }) => name).join(" ");
@@ -370,7 +392,7 @@ class GamePage {
   }
 
   showHint(hint) {
-    if (hint.moves !== this.state.moves.length || this.state.over) return;
+    if (hint.version !== this.state.version) return;
     this.hint = hint;
     const text = hint.action < 0 ? `${hint.by} would resign.` : `Hint of ${hint.by}: ${hint.name}.`;
     this.parts.message.replaceChildren(el("p", { class: "hint" }, text));
@@ -402,6 +424,7 @@ class GamePage {
       toPlay: state.to_play,
       heat: isAnalysed && this.overlay === "visits" ? analysis.visits : null,
       prior: isAnalysed && this.overlay === "prior" ? analysis.prior.map((share) => share / greatest) : null,
+      ownership: isAnalysed && this.overlay === "ownership" ? analysis.ownership : null,
       ghosts: isNow ? (this.line ?? (hint && hint.action >= 0 ? [{ action: hint.action, colour: state.to_play, text: "?" }] : null)) : null,
       win: isNow && state.end === "line" ? winningLine(state) : null,
     };

@@ -5,6 +5,7 @@ import { Board } from "./board.js";
 import { counted, networkName } from "./games.js";
 
 const PLAY_MS = 700; // between two moves of the automatic replay
+const ADDRESS_MS = 200; // waits this long before it writes the address: browsers refuse more than 100 changes in 30 s
 const PRIOR_MS = 150; // waits this long before it requests a prior, so that a moving slider requests only the last one
 const TOP_MOVES = 10;
 const CURVE = { width: 600, height: 190, left: 38, right: 8, top: 16, bottom: 24 };
@@ -70,6 +71,7 @@ class Replay {
       el("option", { value: "prior" }, "prior of the network"),
       el("option", { value: "none" }, "nothing"),
     );
+    this.continued = el("a", { class: "button" }, "Continue from here");
     this.withPrior = el("input", { type: "checkbox", onchange: () => this.draw() });
     this.priorText = el("p", { class: "muted" });
     this.table = el("tbody");
@@ -89,7 +91,7 @@ class Replay {
               button("▶|", "Last position", () => this.moves.length),
               this.slider,
             ),
-            el("label", {}, "Show on the board", this.overlay),
+            el("div", { class: "toolbar" }, el("label", {}, "Show on the board", this.overlay), this.continued),
           ),
         ),
         el("div", {},
@@ -116,6 +118,7 @@ class Replay {
   close() {
     clearInterval(this.timer);
     clearTimeout(this.asking);
+    clearTimeout(this.writing);
     window.removeEventListener("keydown", this.onKey);
     this.closed = true;
   }
@@ -164,9 +167,10 @@ class Replay {
 
   /** Shows the position after `number` moves. */
   go(number) {
-    this.at = Math.max(0, Math.min(this.moves.length, number));
+    this.at = Math.max(0, Math.min(this.moves.length, Math.trunc(number)));
     if (this.at === this.moves.length) this.stop();
-    history.replaceState(null, "", this.at ? `${this.hash}?move=${this.at}` : this.hash);
+    clearTimeout(this.writing);
+    this.writing = setTimeout(() => history.replaceState(null, "", this.at ? `${this.hash}?move=${this.at}` : this.hash), ADDRESS_MS);
     this.draw();
   }
 
@@ -189,6 +193,7 @@ class Replay {
       ownership: next || overlay === "none" ? null : ownership,
     });
     this.slider.value = String(this.at);
+    this.continued.href = `#/play?game=${this.hash.replace("#/games/", "")}&move=${this.at}`;
     const played = last ? `Move ${this.at} of ${this.moves.length}: ${COLOURS[last.colour]} ${last.name}` : "The start of the game";
     this.slider.setAttribute("aria-valuetext", played);
     const ending = !next && ownership ? " The squares show the owner of each point." : "";
@@ -255,6 +260,7 @@ class Replay {
       } catch (error) {
         this.withPrior.checked = false;
         if (this.overlay.value === "prior") this.overlay.value = "visits";
+        if (this.closed) return;
         this.draw();
         this.priorText.textContent = error.message;
         announce(error.message);
