@@ -152,7 +152,9 @@ def main(
         for setting in settings:
             measured.append(measure(new_row(preset, *setting, latency), ON_CPU, seconds, repeats))
             progress(len(measured), len(settings))
-    results = Results(machine=machine, settings={**latency, "seconds": seconds, "repeats": repeats}, rows=tuple(measured))
+    results = Results(
+        machine=machine, settings={**latency, "seconds": seconds, "repeats": repeats}, rows=tuple(measured)
+    )
     if out:
         write_manifest(out.parent, results, out.name)
     typer.echo(results_text(results) + "\n\n" + law_text(measured))
