@@ -16,7 +16,7 @@ watch := COLUMNS=500 PYTHONUNBUFFERED=1 $(run) prefect deployment run
 noise := deployment pull step|eployment step|submitt|Finished in state Completed|Engine execution exited
 story := sed -u -E -e '/^ /d' -e '/$(noise)/d' -e '/^●/{/Failed|Crashed|Cancel|Retry/!d}'
 
-.PHONY: help setup generation campaign up down status bench drill faults test rules bounds check docs docs-build format clean
+.PHONY: help setup generation campaign up down status bench drill faults test rules bounds gpu check docs docs-build format clean
 
 help: ## show where the project stands, and this list
 	@echo 'Trains AlphaGo Zero players. Every generation can be rebuilt bit for bit and audited.'
@@ -55,6 +55,9 @@ down: ## cancel runs; stop the servers and the worker
 
 bench: setup ## measure this machine: prints the table of docs/performance.md, writes benchmarks/results/latest.json
 	@$(python) -m benchmarks --out benchmarks/results/latest.json $(ARGS)
+
+gpu: setup ## test and measure an NVIDIA GPU (half an hour; ARGS="--minutes 10" for a part of it, ARGS=--fake without a GPU)
+	@$(python) -m benchmarks.gpu $(ARGS)
 
 drill: setup ## interrupt the loop 200 times, run it again, compare the results: docs/crashes.md (an hour; full disks need root)
 	@$(python) -m tests.faults.drill $(ARGS)

@@ -108,7 +108,7 @@ _prepared: list[Work] = []
 def _prepare(side: Side, profile: Profile, cores: Sequence[int]) -> None:
     os.sched_setaffinity(0, cores)  # before there are other threads, which inherit it
     prepare: Callable[..., Work] = pkgutil.resolve_name(f"benchmarks.{side.work}")
-    _prepared.append(prepare(params_of(side, profile)))
+    _prepared.append(prepare(params_of(side, profile), **side.arguments))
 
 
 def _measure(seconds: float) -> float:

@@ -42,6 +42,7 @@ class Side(Manifest):
     preset: str = "go9-paper"
     changes: dict[str, dict[str, Any]] = Field(default_factory=dict)
     cores: tuple[int, ...] = (1,)
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class Spread(Manifest):

@@ -48,10 +48,12 @@ def learner(params: Params) -> Work:
 def plain(params: Params) -> Work:
     """Samples per second of forward, backward and SGD in plain PyTorch, on tensors in memory."""
     _prepare(params)
-    losses = plain_losses(params, itertools.islice(batches(params), NUM_BATCHES))
+    losses = enumerate(plain_losses(params, itertools.islice(batches(params), NUM_BATCHES)))
 
     def step() -> int:
-        next(losses)
+        number, loss = next(losses)
+        if number % params.training.log_interval == 0:
+            float(loss)  # waits for a GPU, as the learner does when its results are read
         return params.training.batch_size
 
     return lambda seconds: rate(step, seconds)
@@ -66,16 +68,17 @@ def _prepare(params: Params) -> None:
 
 def batches(params: Params) -> Iterator[SampleBatch]:
     """Batches of made games."""
+    from zero.stages.training import SAMPLER_THREADS
+
     training = params.training
-    games = made_games(params)
-    sampler = Sampler(rules_of(params.game), games, params.seed, 0, training.batch_size, training.random_symmetry)
-    return sampler.batches(0, MANY_STEPS)
+    sampling = (params.seed, 0, training.batch_size, training.random_symmetry, SAMPLER_THREADS[params.profile.device])
+    return Sampler(rules_of(params.game), made_games(params), *sampling).batches(0, MANY_STEPS)
 
 
 def plain_losses(params: Params, batches: Iterator[SampleBatch]) -> "Iterator[torch.Tensor]":
     """Trains on one batch after another, again and again. Yields the loss of each step, a scalar on the device.
 
-    The inputs are ready, channels-last like the weights.
+    The inputs are ready on the device, channels-last like the weights.
     """
     import torch
     from torch.nn import functional
@@ -84,7 +87,8 @@ def plain_losses(params: Params, batches: Iterator[SampleBatch]) -> "Iterator[to
     from zero.network.planes import network_input
     from zero.network.weights import new_network
 
-    model = channels_last(new_network(params.network, params.game, params.seed)).train()
+    device, uses_bf16 = params.profile.device, params.profile.training_precision == "bf16"
+    model = channels_last(new_network(params.network, params.game, params.seed).to(device)).train()
     rate = params.training.learning_rate[0].learning_rate
     optimizer = torch.optim.SGD(model.parameters(), rate, params.training.momentum)
     spec = model.spec
@@ -92,10 +96,12 @@ def plain_losses(params: Params, batches: Iterator[SampleBatch]) -> "Iterator[to
     for batch in batches:
         numbers = np.zeros((len(batch.planes), spec.rows * spec.columns, spec.num_planes), np.float32)
         x = network_input(batch.planes, spec, numbers)
-        tensors.append((x, torch.tensor(batch.policy_target), torch.tensor(batch.value_target)))
+        targets = torch.tensor(batch.policy_target, device=device), torch.tensor(batch.value_target, device=device)
+        tensors.append((x.to(device), *targets))
     for x, policy, value in itertools.cycle(tensors):
-        logits, predicted = model(x)
-        loss = functional.cross_entropy(logits, policy) + functional.mse_loss(predicted, value)
+        with torch.autocast(device, torch.bfloat16, enabled=uses_bf16):
+            logits, predicted = model(x)
+        loss = functional.cross_entropy(logits.float(), policy) + functional.mse_loss(predicted.float(), value)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -16,7 +16,8 @@ GOMOKU5 = GomokuParams(name="gomoku", size=5, in_a_row=4)
 NUM_ACTIONS = 26
 TINY = network_params(num_blocks=2, num_channels=6, value_hidden=7)
 CPU = profile_params()
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+needs_cuda = pytest.mark.gpu
+"""See `tests/network/conftest.py`."""
 BEYOND_THE_PAPER = {"global_pooling": True, "ownership_head": True, "score_head": True}
 ARCHITECTURES = {
     **{

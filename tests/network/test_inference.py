@@ -277,8 +277,9 @@ def test_a_gpu_out_of_memory_is_reported():
     evaluator = new_evaluator(weights_bytes(randomized_network(network_params(num_channels=1024))), GPU)
     planes = random_planes(1)
     evaluate(evaluator, planes)
-    free, total = torch.cuda.mem_get_info()
-    torch.cuda.set_per_process_memory_fraction((total - free + 2**28) / total)
+    _, total = torch.cuda.mem_get_info()
+    # The limit counts what this process has reserved, not the memory of other processes or the context.
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 2**28) / total)
     try:
         with pytest.raises(ParamsError, match=r"too small for a batch of 65536 .*; lower num_slots"):
             evaluate(evaluator, np.repeat(planes, MAX_BATCH, axis=0))

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from tests.network.networks import ARCHITECTURES, GO5, TINY, TRAINING, as_images, random_batch, randomized_network
+from tests.network.networks import (
+    ARCHITECTURES,
+    GO5,
+    TINY,
+    TRAINING,
+    as_images,
+    needs_cuda,
+    random_batch,
+    randomized_network,
+)
 from tests.oracle.bitboards import unpack
 from zero.config.params import LearningRateStep
 from zero.errors import ParamsError
@@ -313,7 +322,7 @@ def test_a_batch_too_large_for_the_gpu_is_reported():
         list(Learner(SmallMemory(TINY_SPEC), TRAINING, "cpu").train([random_batch()]))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@needs_cuda
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("bf16", 3e-2)])
 def test_a_gpu_learns_like_the_cpu_and_gives_the_same_bits_each_time(precision, tolerance):
     batches = [random_batch(seed=seed) for seed in range(3)]

@@ -5,6 +5,7 @@ launches all kernels of the network at once. For small networks, launching them 
 them. Weights are laid out channels-last for tensor cores. See 'CUDA Graphs' in PyTorch's notes on CUDA semantics.
 """
 
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from zero.network.weights import load_network
 WARM_UPS = 3
 """Number of runs before a capture, in which cuDNN and cuBLAS choose their algorithms (PyTorch's documentation)."""
 MEBIBYTE = 2**20
+CAPTURING = threading.Lock()
+"""Held during a capture: PyTorch allows one at a time in a process, and the web page plays several networks at once."""
 
 
 class CapturedBatch(NamedTuple):
@@ -115,7 +118,8 @@ class CudaEvaluator:
         """
         if size not in self._captured:
             try:
-                self._captured[size] = self._capture(size)
+                with CAPTURING:
+                    self._captured[size] = self._capture(size)
             except torch.cuda.OutOfMemoryError:
                 raise ParamsError(
                     f"the GPU's memory is too small for a batch of {size}{self._memory()}; lower num_slots (selfplay "
@@ -137,7 +141,8 @@ class CudaEvaluator:
                 for _ in range(WARM_UPS):
                     forward_bits(self._network, bits, self._dtype)
             self._stream.synchronize()
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+            # By default, CUDA also rejects calls of other threads during a capture, such as allocations.
+            with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
                 prior, value = forward_bits(self._network, bits, self._dtype)
         return CapturedBatch(
             graph=graph,
