@@ -330,7 +330,7 @@ def openings(
     top: Annotated[int, typer.Option(min=1, help="Number of sequences of each kind.")] = 12,
     as_json: Json = False,
 ) -> None:
-    """Shows the openings of a lineage's self-play over its generations, up to symmetry: a table, a plot, a page."""
+    """Shows the openings of a lineage's self-play over its generations, up to symmetry: a table and a plot."""
     from rich.console import Console
 
     from zero.evaluation.openings import lineage_openings, openings_tables, write_openings
@@ -345,7 +345,7 @@ def openings(
         return
     for table in openings_tables(found):
         Console().print(table)
-    typer.echo(f"data, plot and page of boards: {folder}")
+    typer.echo(f"data and plot: {folder}")
 
 
 @app.command(rich_help_panel=PLAYERS)
