@@ -125,14 +125,6 @@ def test_small_files_of_the_record_are_artifacts(client, go9, tmp_path):
     assert Path(curve).read_bytes() == (go9.folder(1) / "plots" / "training.csv").read_bytes()
 
 
-def test_the_sample_of_the_match_is_an_artifact(client, server, lineage):
-    folder = lineage.add(promoted=True)
-    write_atomic(folder / "data" / "match" / "sample.sgf", b"(;GM[1])")
-    track_generation(recorded_in(folder), server.uri)
-    run = runs_of(client, lineage.name)["1", "gating"]
-    assert [file.path for file in client.list_artifacts(run.info.run_id, "data/match")] == ["data/match/sample.sgf"]
-
-
 def test_the_ladder_has_one_step_per_generation(client, go9):
     ladder = runs_of(client, "go9")["", "ladder"]
     assert history(client, ladder, "ladder/champion_generation") == [(0, 0), (1, 1), (2, 1)]
