@@ -9,7 +9,7 @@ import pytest
 from tests.tracking.lineage import CURVES, STEPS, WINDOW_MD5
 from tests.tracking.server import history, runs_of
 from zero.record.generation import recorded_in
-from zero.storage.files import canonical_line, sha256_bytes, write_atomic
+from zero.storage.files import canonical_line, sha256_bytes
 from zero.tracking.backfill import track_generation
 from zero.tracking.pages import flatten
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zero.data.records import GameColumns, GameValues
+from zero.data.records import GameColumns
 from zero.data.validation import NO_MOVE, Violation, moves_of
 from zero.storage.manifests import ExpectedProperties
 
@@ -47,7 +47,7 @@ class Repeats(NamedTuple):
     expected_pairs: float  # upper bound of the mean number of equal pairs by chance
 
 
-def openings_of(games: GameColumns | GameValues, generation: int, chances: np.ndarray | None = None) -> list[Opening]:
+def openings_of(games: GameColumns, generation: int, chances: np.ndarray | None = None) -> list[Opening]:
     """The openings of the games of a shard.
 
     Args:

@@ -25,7 +25,7 @@ from zero.data.duplicates import (
 )
 from zero.data.histograms import GameHistograms
 from zero.data.quarantine import quarantine_games
-from zero.data.records import GameColumns, read_records, read_values
+from zero.data.records import GameColumns, read_records, read_summaries
 from zero.data.validation import SAMPLED_POSITIONS, format_violations, moves_of, shard_violations
 from zero.data.window import shard_mismatch
 from zero.errors import StorageError
@@ -223,7 +223,7 @@ def check_games(
     for entry in old.shards:
         path = folder / REPLAY_DIR / entry.shard.file.path
         # Without visit counts, which take most of the time and memory of a window.
-        known += openings_of(read_values(path.read_bytes(), str(path)), entry.shard.generation)
+        known += openings_of(read_summaries(path.read_bytes(), str(path)), entry.shard.generation)
     # `expected` of the last shard: what these clauses read of it is the same for all shards.
     rejected += _repeated_shards(games, openings, known, expected)
     if rejected:
