@@ -151,13 +151,13 @@ def elo(
             for _ in play_schedule(home, lineage, games, against or None, simulations, progress):
                 pass
     ladder = lineage_ladder(home, lineage, simulations)
-    folder = write_ladder(home, ladder)
+    path = write_ladder(home, ladder)
     if as_json:
         typer.echo(ladder.model_dump_json(indent=1))
     else:
         for table in ladder_tables(ladder):
             Console().print(table)
-        for line in [*ladder_lines(ladder), f"ladder and plot: {folder}"]:
+        for line in [*ladder_lines(ladder), f"ladder: {path}"]:
             typer.echo(line)
     if uri := Settings().tracking_uri:
         with tracking_is_optional(f"write it later with `zero elo {lineage}`"):
