@@ -8,6 +8,10 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from zero.record.generation import Generation
+from zero.record.history import Line
+from zero.record.ledger import read_ledger
+from zero.record.objects import WorkTreeFiles
 from zero.record.provenance import (
     Attestation,
     BuildDefinition,
@@ -20,7 +24,7 @@ from zero.record.provenance import (
     attestation_bytes,
     sign,
 )
-from zero.storage.files import canonical_json, write_atomic
+from zero.storage.files import canonical_json, canonical_line, write_atomic
 from zero.storage.manifests import Colours, Manifest, MatchResult, PromotionDecision
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -115,3 +119,9 @@ def commit_stream(lineage: str, number: int, files: Mapping[str, bytes], seconds
         parts.append(f"M 100644 inline {path}\ndata {len(content)}\n".encode() + content + b"\n")
     tag = f"reset refs/tags/{lineage}/gen-{number:04d}\nfrom {branch}\n\n"
     return b"".join([*parts, tag.encode()])
+
+
+def recorded_in(folder: Path) -> Generation:
+    """The generation that a folder like a clone at its tag holds: that of the last ledger entry."""
+    entry = read_ledger(folder)[-1]
+    return Generation(entry.lineage, entry.generation, WorkTreeFiles(folder), Line(canonical_line(entry), entry))

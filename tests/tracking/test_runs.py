@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.made_generations import recorded_in
 from tests.tracking.lineage import CURVES, STEPS, WINDOW_MD5
 from tests.tracking.server import history, runs_of
-from zero.record.generation import recorded_in
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.tracking.backfill import track_generation
 from zero.tracking.pages import flatten
