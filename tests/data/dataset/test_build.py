@@ -20,13 +20,13 @@ from tests.data.dataset.sgf_games import made_game, made_games, mirrored
 from tests.oracle.gnugo import needs_gnugo
 from tests.oracle.gtp import program_path
 from zero.config.params import GoParams
-from zero.data.adjudication import ILLEGAL_MOVE, MOVE_AFTER_END, adjudicate
 from zero.data.dataset import build
 from zero.data.dataset.build import build_dataset
 from zero.data.dataset.canonical import split_of
-from zero.data.dataset.manifest import SPLITS, Dataset, ImportOptions, SplitFractions, SplitName
+from zero.data.dataset.columns import dataset_violations
+from zero.data.dataset.manifest import SPLITS, Dataset, ImportOptions, SplitFractions
 from zero.data.dataset.options import parse_options
-from zero.data.dataset.reader import parts_of, read_dataset
+from zero.data.dataset.reader import parts_of, read_dataset, read_split
 from zero.data.records import GameColumns, concatenate, game_record, write_records
 from zero.data.samples import SampleGames, new_sample_batch, target_moves, write_batch
 from zero.data.sgf import read_sgf
@@ -56,14 +56,6 @@ def lines(path: Path) -> list[dict[str, object]]:
 def all_games(folder: Path) -> GameColumns:
     dataset = read_dataset(folder)
     return concatenate(part for split in SPLITS for part in parts_of(folder, dataset, split))
-
-
-def read_split(folder: Path, dataset: Dataset, split: SplitName) -> GameColumns:
-    return concatenate(parts_of(folder, dataset, split))
-
-
-def follows_the_rules(games: GameColumns) -> bool:
-    return not np.isin(adjudicate(RULES, games).violation, (ILLEGAL_MOVE, MOVE_AFTER_END)).any()
 
 
 @pytest.fixture(scope="module")
@@ -152,12 +144,16 @@ def test_neither_the_order_of_paths_nor_the_number_of_jobs_changes_a_byte(folder
 
 def test_games_follow_the_rules_and_have_one_target_per_move(dataset):
     games = all_games(dataset)
-    assert follows_the_rules(games)
+    assert dataset_violations(games, RULES) == []
     assert np.array_equal(games.visit_actions, games.actions)
     assert np.array_equal(games.visit_offsets, np.arange(games.num_positions + 1))
     first = games.move_offsets[:-1]
     assert np.array_equal(games.root_values[first], games.outcome)
     assert np.array_equal(games.root_values[first + 1], -games.outcome)
+    damaged = games._replace(actions=games.actions.copy(), visit_actions=games.visit_actions.copy())
+    damaged.actions[1] = damaged.actions[0]
+    damaged.visit_actions[5] = 81
+    assert [(v.clause, v.move) for v in dataset_violations(damaged, RULES)][:2] == [("rules", 1), ("targets", 1)]
 
 
 def test_a_file_is_that_of_the_writer_of_records(dataset):
@@ -217,7 +213,6 @@ def test_a_killed_import_leaves_no_dataset_and_no_process_and_can_be_repeated(fo
 import time
 from pathlib import Path
 from tests.data.dataset import test_build
-from zero.data.adjudication import ILLEGAL_MOVE, MOVE_AFTER_END, adjudicate
 from zero.data.dataset import build
 
 def slow(item_batches):
@@ -330,7 +325,8 @@ def test_random_moves_of_an_opening_are_no_targets(tmp_path):
     move = np.arange(games.num_positions) - np.repeat(games.move_offsets[:-1], np.diff(games.move_offsets))
     assert np.array_equal(np.diff(games.visit_offsets), (move >= 4).astype(int))
     assert np.array_equal(games.visit_actions, games.actions[move >= 4])
-    assert follows_the_rules(games)
+    assert dataset_violations(games, RULES, 4) == []
+    assert {violation.clause for violation in dataset_violations(games, RULES)} == {"targets"}
     assert dataset.options.opening_moves == 4
 
 
@@ -379,4 +375,4 @@ def test_a_game_that_gnugo_writes_is_imported(tmp_path):
     assert dataset.num_read == games.num_games == 1
     assert games.actions.tolist() == list(read_sgf(text).actions)
     assert games.num_positions > 10
-    assert follows_the_rules(games)
+    assert dataset_violations(games, RULES) == []

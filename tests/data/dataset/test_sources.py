@@ -1,17 +1,16 @@
 """Files, folders and archives: what is read, in which order, and what is rejected."""
 
-import errno
 import io
 import os
 import tarfile
-import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from zero.data.dataset import sources
 from zero.data.dataset.manifest import RawGame, Rejected
-from zero.data.dataset.sources import files_of, games_of_file, roots_of
+from zero.data.dataset.sources import Found, files_of, games_of_file, roots_of
 from zero.errors import StorageError
 
 GAME = b"(;GM[1]SZ[9];B[ee])"
@@ -20,14 +19,17 @@ GAME = b"(;GM[1]SZ[9];B[ee])"
 def read(*paths: Path) -> list[tuple[str, int, str]]:
     """File, number and reason (empty for a game) of everything that is found."""
     found = []
-    with tempfile.TemporaryDirectory() as scratch:
-        assert len(list(files_of(roots_of(paths), Path(scratch)))) > 0  # a second call does not unpack again
-        for file in files_of(roots_of(paths), Path(scratch)):
-            for item in [file] if isinstance(file, Rejected) else games_of_file(file, lambda _: None):
-                assert isinstance(item, RawGame | Rejected)
-                assert isinstance(item, RawGame) or "\n" not in item.detail
-                found.append((item.file, item.game, item.reason if isinstance(item, Rejected) else ""))
+    for file in files_of(roots_of(paths)):
+        for item in [file] if isinstance(file, Rejected) else games_of_file(file, lambda _: None):
+            assert isinstance(item, RawGame | Rejected)
+            found.append((item.file, item.game, item.reason if isinstance(item, Rejected) else ""))
     return found
+
+
+def detail_of(path: Path) -> str:
+    (rejected,) = (item for item in games_of_file(Found(path, path.name, path.stat().st_size), lambda _: None))
+    assert isinstance(rejected, Rejected) and "\n" not in rejected.detail
+    return f"{rejected.reason}: {rejected.detail}"
 
 
 def make_tar(path: Path, mode: str, *members: tuple[str, bytes | str]) -> Path:
@@ -61,8 +63,8 @@ def test_folders_files_and_archives_are_read_in_a_fixed_order(tmp_path):
     make_tar(tmp_path / "a.tgz", "w:gz", ("./y.sgf", GAME), ("x.sgf", GAME))
     (tmp_path / "named.txt").write_bytes(GAME)
     expected = [
-        *[("a.tgz/x.sgf", 1, ""), ("a.tgz/y.sgf", 1, ""), ("b/1.SGF", 1, ""), ("b/2.sgf", 1, ""), ("b/2.sgf", 2, "")],
-        *[("b/c.zip/a/b.sgf", 1, ""), ("b/c.zip/z.sgf", 1, ""), ("b/deep/x.sgf", 1, ""), ("named.txt", 1, "")],
+        *[("a.tgz/./y.sgf", 1, ""), ("a.tgz/x.sgf", 1, ""), ("b/1.SGF", 1, ""), ("b/2.sgf", 1, ""), ("b/2.sgf", 2, "")],
+        *[("b/c.zip/z.sgf", 1, ""), ("b/c.zip/a/b.sgf", 1, ""), ("b/deep/x.sgf", 1, ""), ("named.txt", 1, "")],
     ]
     paths = [tmp_path / "b", tmp_path / "a.tgz", tmp_path / "named.txt"]
     assert read(*paths) == expected
@@ -107,60 +109,124 @@ def test_what_is_not_a_game_is_listed(tmp_path):
     ]
 
 
-def test_files_in_an_archive_that_are_not_games_are_listed(tmp_path):
+def test_special_and_unsafe_members_of_a_tar_are_ignored(tmp_path):
     path = make_tar(
-        *(tmp_path / "x.tar", "w", ("folder", tarfile.DIRTYPE.decode()), ("in.zip", b"PK")),
-        *(("notes.txt", b"hello"), ("good.sgf", GAME)),
+        tmp_path / "x.tar",
+        "w",
+        ("folder", tarfile.DIRTYPE.decode()),
+        ("link.sgf", tarfile.SYMTYPE.decode()),
+        ("hard.sgf", tarfile.LNKTYPE.decode()),
+        ("device.sgf", tarfile.CHRTYPE.decode()),
+        ("pipe.sgf", tarfile.FIFOTYPE.decode()),
+        ("../up.sgf", GAME),
+        ("/etc/root.sgf", GAME),
+        ("in.zip", b"PK"),
+        ("notes.txt", b"hello"),
+        ("good.sgf", GAME),
     )
     assert read(path) == [
-        *[("x.tar/good.sgf", 1, ""), ("x.tar/in.zip", 0, "not SGF"), ("x.tar/notes.txt", 0, "not SGF")],
+        *[(f"x.tar/{name}.sgf", 0, "not a file") for name in ("link", "hard", "device", "pipe")],
+        *[("x.tar/../up.sgf", 0, "unsafe path"), ("x.tar//etc/root.sgf", 0, "unsafe path")],
+        *[("x.tar/in.zip", 0, "not SGF"), ("x.tar/notes.txt", 0, "not SGF"), ("x.tar/good.sgf", 1, "")],
+    ]
+    assert sorted(tmp_path.iterdir()) == [path]  # nothing is extracted
+
+
+def test_special_and_unsafe_members_of_a_zip_are_ignored(tmp_path):
+    link = zipfile.ZipInfo("link.sgf")
+    link.external_attr = 0o120777 << 16
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.mkdir("folder")
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("../up.sgf", GAME)
+        archive.writestr("a\\..\\..\\up.sgf", GAME)
+        archive.writestr("good.sgf", GAME)
+    assert [(name, reason) for name, _, reason in read(path)] == [
+        ("x.zip/link.sgf", "not a file"),
+        ("x.zip/../up.sgf", "unsafe path"),
+        ("x.zip/a\\..\\..\\up.sgf", "unsafe path"),
+        ("x.zip/good.sgf", ""),
     ]
 
 
-@pytest.mark.parametrize(
-    "member",
-    [("link.sgf", tarfile.SYMTYPE.decode()), ("device.sgf", tarfile.CHRTYPE.decode()), ("../up.sgf", GAME)],
-    ids=lambda member: member[0],
-)
-def test_a_tar_that_leads_out_of_its_folder_is_not_read(tmp_path, member):
-    path = make_tar(tmp_path / "x.tar", "w", ("good.sgf", GAME), member)
-    assert read(path) == [("x.tar", 0, "unreadable")]
-    assert sorted(tmp_path.iterdir()) == [path]
+def test_a_zip_bomb_is_not_read(tmp_path):
+    path = make_zip(tmp_path / "bomb.zip", ("a.sgf", GAME), ("b.sgf", b" " * (70 << 20)))
+    assert path.stat().st_size < 100_000
+    assert detail_of(path) == "too large: it expands to more than 100 times its size; nothing of it is read"
 
 
-def test_a_zip_does_not_lead_out_of_its_folder(tmp_path):
-    path = make_zip(tmp_path / "x.zip", ("../up.sgf", GAME), ("/etc/root.sgf", GAME))
-    assert read(path) == [("x.zip/etc/root.sgf", 1, ""), ("x.zip/up.sgf", 1, "")]
-    assert sorted(tmp_path.iterdir()) == [path]
+def test_a_tar_bomb_is_read_up_to_the_limit(tmp_path):
+    path = make_tar(tmp_path / "bomb.tgz", "w:gz", ("a.sgf", GAME), ("b.sgf", b" " * (70 << 20)), ("c.sgf", GAME))
+    found = read(path)
+    assert found[0] == ("bomb.tgz/a.sgf", 1, "")
+    assert found[-1] == ("bomb.tgz", 0, "too large")
+    assert ("bomb.tgz/c.sgf", 1, "") not in found
 
 
-def test_an_encrypted_zip_is_not_read(tmp_path):
+def test_a_member_that_is_too_large_is_skipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "MAX_MEMBER_BYTES", 1 << 20)
+    large = GAME * (1 + (1 << 20) // len(GAME))
+    for path in (
+        make_zip(tmp_path / "x.zip", ("a.sgf", large), ("b.sgf", GAME)),
+        make_tar(tmp_path / "x.tgz", "w:gz", ("a.sgf", large), ("b.sgf", GAME)),
+    ):
+        assert read(path) == [(f"{path.name}/a.sgf", 0, "too large"), (f"{path.name}/b.sgf", 1, "")]
+
+
+def test_a_zip_that_lies_about_a_size_gives_no_more_than_it_says(tmp_path):
+    path = make_zip(tmp_path / "x.zip", ("a.sgf", GAME * 1000), ("b.sgf", GAME))
+    data = path.read_bytes()
+    size = (len(GAME) * 1000).to_bytes(4, "little")
+    path.write_bytes(data.replace(size, len(GAME).to_bytes(4, "little")))
+    assert [item for item in read(path) if item[0] == "x.zip/a.sgf"][-1] == ("x.zip/a.sgf", 0, "unreadable")
+    assert read(path)[-1] == ("x.zip/b.sgf", 1, "")
+
+
+def test_an_encrypted_member_is_skipped(tmp_path):
     path = make_zip(tmp_path / "x.zip", ("a.sgf", GAME))
     data = bytearray(path.read_bytes())
     data[data.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(data)
-    assert read(path) == [("x.zip", 0, "unreadable")]
+    assert read(path) == [("x.zip/a.sgf", 0, "unreadable")]
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tgz", "x.tar", "x.tar.xz"])
-@pytest.mark.parametrize("content", [b"hello" * 1000, b"\x1f\x8b\x08broken", b"PK\x03\x04broken"])
+@pytest.mark.parametrize("content", [b"", b"hello" * 1000, b"\x1f\x8b\x08broken", b"PK\x03\x04broken"])
 def test_an_archive_that_is_not_one_is_one_line(tmp_path, name, content):
-    (tmp_path / name).write_bytes(content)
-    assert read(tmp_path / name) == [(name, 0, "unreadable")]
+    path = tmp_path / name
+    path.write_bytes(content)
+    found = read(path)
+    if content or name == "x.zip":
+        assert found == [(name, 0, "unreadable")]
 
 
-def test_an_archive_that_is_cut_off_is_rejected_as_a_whole(tmp_path):
+@pytest.mark.parametrize("mode", ["w:gz", "w:xz", "w:"])
+def test_the_games_before_the_damage_of_an_archive_are_read(tmp_path, mode):
     random = os.urandom(200_000)  # does not compress, so that the cut is behind the first file
-    path = make_tar(tmp_path / "x.tgz", "w:gz", ("a.sgf", GAME), ("noise.txt", random), ("b.sgf", GAME))
+    path = make_tar(tmp_path / "x.tar", mode, ("a.sgf", GAME), ("noise.txt", random), ("b.sgf", GAME))
     path.write_bytes(path.read_bytes()[:150_000])
-    assert read(path) == [("x.tgz", 0, "unreadable")]
+    found = read(path)
+    assert found[0] == ("x.tar/a.sgf", 1, "")
+    assert found[-1] == ("x.tar", 0, "unreadable")
 
 
-def test_a_full_disk_ends_the_import(tmp_path, monkeypatch):
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+def test_a_long_header_of_a_tar_is_not_read(tmp_path):
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1 << 31
+    path = tmp_path / "x.tar"
+    path.write_bytes(info.tobuf() + b"\0" * 1024)
+    assert detail_of(path) == f"unreadable: a header of {1 << 31} bytes"
 
-    path = make_zip(tmp_path / "x.zip", ("a.sgf", GAME))
-    monkeypatch.setattr(zipfile.ZipFile, "extractall", full)
-    with pytest.raises(OSError, match="No space left"):
-        list(files_of([path], tmp_path / "scratch"))
+
+@pytest.mark.parametrize("damage", ["one byte of a header", "a header cut off"])
+def test_a_tar_archive_with_a_damaged_header_is_not_taken_for_a_shorter_one(tmp_path, damage):
+    path = make_tar(tmp_path / "a.tar", "w", *((f"{number}.sgf", GAME) for number in range(5)))
+    data = bytearray(path.read_bytes())
+    third = 2 * 1024  # each member has a header and a block of 512 bytes
+    if damage == "a header cut off":
+        del data[third + 100 :]
+    else:
+        data[third + 3] ^= 1
+    path.write_bytes(data)
+    assert [reason for _, _, reason in read(path)] == ["", "", "unreadable"]

@@ -9,17 +9,26 @@ from zero.data.sgf import main_lines
 NEXT = b"(;GM[1]SZ[9];B[ee])"
 
 
-def cut(data: bytes) -> list[bytes | BrokenGame]:
-    return list(games_of(data))
+def cut(data: bytes, chunk: int = 7) -> list[bytes | BrokenGame]:
+    position = 0
+
+    def read(num_bytes: int) -> bytes:
+        nonlocal position
+        part = data[position : position + min(num_bytes, chunk)]
+        position += len(part)
+        return part
+
+    return list(games_of(read))
 
 
-def test_a_file_of_many_games_is_cut_between_them():
+@pytest.mark.parametrize("chunk", [1, 3, 64, 100_000])
+def test_a_file_of_many_games_is_cut_between_them_in_any_chunks(chunk):
     games = [
         b"(;GM[1]C[a (smile\\] ;) ])",
         b"(;FF[4]\n;B[aa](;W[bb](;B[cc]))(;W[dd]))",
         b"( ;GM[1];B[aa](;W[bb])\n)",
     ]
-    assert cut(b"mail header ()\n" + b"\n--\n".join(games) + b"\nbye") == games
+    assert cut(b"mail header ()\n" + b"\n--\n".join(games) + b"\nbye", chunk) == games
 
 
 @pytest.mark.parametrize(
@@ -38,20 +47,29 @@ def test_after_an_incomplete_game_the_next_one_is_found(broken, detail):
 def test_a_file_that_ends_in_a_game_is_incomplete():
     assert cut(NEXT + b"(;GM[1];B[aa];W[b") == [
         NEXT,
-        BrokenGame("the game is incomplete: its end is missing"),
+        BrokenGame("the game is incomplete: its end is missing", num_bytes=17),
     ]
 
 
 def test_a_game_that_is_too_large_is_skipped(monkeypatch):
     monkeypatch.setattr(texts, "MAX_GAME_BYTES", 1 << 20)
     large = b"(;GM[1]C[" + b"x" * (3 << 20) + b"])"
-    first, second = cut(large + NEXT)
+    first, second = cut(large + NEXT, 1 << 16)
     assert isinstance(first, BrokenGame) and first.is_too_large and first.detail == "the game has more than 1 MiB"
     assert second == NEXT
 
 
+@pytest.mark.parametrize("after", [b"", b"]"])
+def test_many_beginnings_of_games_do_not_each_search_the_rest_of_the_file(monkeypatch, after):
+    monkeypatch.setattr(texts, "MAX_GAME_BYTES", 1 << 17)
+    found = cut(b"(;GM[" * 100_000 + after + b";" * texts.TAIL_BYTES + NEXT, 1 << 16)
+    assert found[-1] == NEXT
+    searched = sum(game.num_bytes for game in found if isinstance(game, BrokenGame))
+    assert searched < 2 * texts.MAX_SEARCHES * 500_000
+
+
 def test_text_without_a_game_has_none():
-    assert cut(b"PK\x03\x04 (not SGF" * 50_000) == []
+    assert cut(b"PK\x03\x04 (not SGF" * 50_000, 1 << 16) == []
 
 
 def read_name(data: bytes) -> str:

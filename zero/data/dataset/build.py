@@ -124,7 +124,7 @@ def _build(
     with contextlib.ExitStack() as files:
         rejected_file = files.enter_context(rejected_path.open("wb"))
         buckets: dict[str, IO[bytes]] = {}
-        for checked in _checked(game, options, jobs, _items(roots, work / "unpacked", progress)):
+        for checked in _checked(game, options, jobs, _items(roots, progress)):
             for rejected, line in checked.rejected:
                 first_rejected = first_rejected or rejected
                 reasons[rejected.reason] += 1
@@ -227,15 +227,15 @@ def _without_duplicates(path: Path, duplicates: IO[bytes]) -> Iterator[ImportedG
             yield game
 
 
-def _items(roots: Sequence[Path], scratch: Path, progress: Progress) -> Iterator[Item]:
-    """The numbered games and the rejected files of all paths, in a fixed order. Archives are unpacked in `scratch`."""
-    total = sum(file.num_bytes for file in files_of(roots, scratch) if isinstance(file, Found))
+def _items(roots: Sequence[Path], progress: Progress) -> Iterator[Item]:
+    """The numbered games and the rejected files of all paths, in a fixed order."""
+    total = sum(file.num_bytes for file in files_of(roots) if isinstance(file, Found))
     done = number = 0
 
     def report(num_bytes: int) -> None:
         progress(done + num_bytes, total)
 
-    for file in files_of(roots, scratch):
+    for file in files_of(roots):
         if isinstance(file, Rejected):
             yield file
             continue

@@ -1,4 +1,4 @@
-"""Imported games as columns of `zero.data.records`, and their origins.
+"""Imported games as columns of `zero.data.records`, their origins, and the check of both.
 
 A game has no search. The policy target of a position is the move that was played, with one visit: so every reader of
 records sees one target per move, and training draws from all moves but the random ones of an opening. The values of the
@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zero.data.adjudication import ILLEGAL_MOVE, ILLEGAL_TARGET, MOVE_AFTER_END, adjudicate, violation_text
 from zero.data.dataset.manifest import ImportedGame
 from zero.data.records import COMPRESSION, COMPRESSION_LEVEL, GameColumns
+from zero.data.validation import NO_MOVE, Violation, moves_of
 from zero.games.position import Rules
 
 ORIGIN_SCHEMA = pa.schema(
@@ -32,6 +34,8 @@ ORIGIN_SCHEMA = pa.schema(
     ]
 )
 """One row per game. `game` is the number in its file, from 1; the texts are those of the header."""
+MOVE_VIOLATIONS = (ILLEGAL_MOVE, ILLEGAL_TARGET, MOVE_AFTER_END)
+"""Violations by moves. The other ones compare the result with the board, and people agree on results."""
 
 
 def columns_of(rules: Rules, games: Sequence[ImportedGame], first_game: int, opening_moves: int = 0) -> GameColumns:
@@ -71,3 +75,23 @@ def write_origins(games: Sequence[ImportedGame]) -> bytes:
     table = pa.Table.from_pydict(columns, schema=ORIGIN_SCHEMA)
     pq.write_table(table, file, version="2.6", compression=COMPRESSION, compression_level=COMPRESSION_LEVEL)
     return file.getvalue()
+
+
+def dataset_violations(games: GameColumns, rules: Rules, opening_moves: int = 0) -> list[Violation]:
+    """Violations of the rules by moves, and targets other than the played move; empty if there are none."""
+    if games.num_actions != rules.num_actions:
+        text = f"its moves are out of {games.num_actions} actions, the game has {rules.num_actions}"
+        return [Violation("rules", int(games.game[0]), NO_MOVE, text)]
+    found = adjudicate(rules, games)
+    violations = [
+        Violation(
+            "rules", int(games.game[i]), int(found.violation_move[i]), violation_text(rules, games, found, int(i))
+        )
+        for i in np.flatnonzero(np.isin(found.violation, MOVE_VIOLATIONS))
+    ]
+    moves = moves_of(games)
+    expected = (moves.move >= opening_moves).astype(moves.total.dtype)
+    for index in np.flatnonzero((moves.total != expected) | (moves.played != expected)):
+        text = "the policy target is not the played move"
+        violations.append(Violation("targets", int(games.game[moves.game[index]]), int(moves.move[index]), text))
+    return violations

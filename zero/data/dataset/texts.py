@@ -1,18 +1,26 @@
-"""Finds the games in a file of SGF, and decodes them.
+"""Finds the games in a stream of SGF, and decodes them.
 
 Files are cut into games as bytes, because each game of a collection may name a character set of its own. In Shift-JIS,
 GBK and Big5 the second byte of a character can be `]` or a backslash, so these need a pattern of their own.
 """
 
-import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 MAX_GAME_BYTES = 4 << 20
 """Longest game. A game of 400 moves with its chat has about 100 kB."""
+CHUNK_BYTES = 1 << 16
 HEAD_BYTES = 4096
 """Bytes at the start of a game that are searched for its character set."""
+TAIL_BYTES = 256
+"""Bytes that are kept when a gap between two games is skipped, since they may be the first bytes of a game."""
+MAX_SEARCHES = 20
+"""Broken games make a file be searched again from their second byte on: so many times its length in total.
+
+Then the search goes on behind the bytes that were searched. Without a limit, a damaged file in which every few bytes
+look like the start of a game would take days.
+"""
 
 GAME_START = re.compile(rb"\(\s*;")
 NEW_GAME = re.compile(rb"\(\s*;\s*(?:GM|FF|SZ|CA|AP|PB|PW)\s*\[")
@@ -52,37 +60,84 @@ class BrokenGame(NamedTuple):
     """A part of a file that is not a complete game."""
 
     detail: str
+    num_bytes: int
+    """Bytes that were searched for its end."""
     is_too_large: bool = False
 
 
-def games_of(data: bytes | mmap.mmap) -> Iterator[bytes | BrokenGame]:
-    """The games of a file; text between games is skipped.
+class _Window:
+    """The part of a stream that is in memory."""
 
-    After an incomplete game the next one starts at the next header of a game.
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self.data = b""
+        self.position = 0
+        self.num_dropped = 0  # bytes of the stream before `data`
+        self.at_end = False  # the stream has ended; `data` has its last bytes
+
+    def fill(self, num_bytes: int) -> None:
+        """Reads until so many bytes follow the position, or the stream ends."""
+        while not self.at_end and len(self.data) - self.position < num_bytes:
+            rest = self.data[self.position :]
+            self.num_dropped += self.position
+            chunk = self._read(max(CHUNK_BYTES, num_bytes - len(rest)))
+            self.data, self.position, self.at_end = rest + chunk, 0, not chunk
+
+    def skip_to(self, pattern: re.Pattern[bytes], offset: int) -> bool:
+        """Moves the position to the next match, at least `offset` bytes ahead; False if there is none."""
+        self.position += offset
+        while True:
+            self.fill(CHUNK_BYTES)
+            if match := pattern.search(self.data, self.position):
+                self.position = match.start()
+                return True
+            if self.at_end:
+                return False
+            self.position = max(self.position, len(self.data) - TAIL_BYTES)
+
+
+def games_of(read: Callable[[int], bytes]) -> Iterator[bytes | BrokenGame]:
+    """The games of a stream, as bytes; text between games is skipped.
+
+    The memory holds one game, twice MAX_GAME_BYTES at most. After an incomplete game the next one starts at the next
+    header of a game.
+
+    Args:
+      read: reads at most so many bytes; nothing at the end.
     """
-    pattern, position = GAME_START, 0
-    while match := pattern.search(data, position):
-        game = _game_at(data, match.start())
+    window = _Window(read)
+    pattern, offset = GAME_START, 0
+    num_searched = searched_to = 0  # by broken games
+    while window.skip_to(pattern, offset):
+        start = window.num_dropped + window.position
+        game = _next_game(window)
         yield game
-        if isinstance(game, BrokenGame):
-            pattern, position = NEW_GAME, match.start() + 1
-        else:
-            pattern, position = GAME_START, match.start() + len(game)
+        if not isinstance(game, BrokenGame):
+            pattern, offset = GAME_START, len(game)
+            continue
+        pattern, offset = NEW_GAME, 1
+        num_searched += game.num_bytes
+        searched_to = max(searched_to, start + game.num_bytes)
+        if num_searched > MAX_SEARCHES * (start + MAX_GAME_BYTES):
+            offset = max(1, searched_to - TAIL_BYTES - start)
 
 
-def _game_at(data: bytes | mmap.mmap, start: int) -> bytes | BrokenGame:
-    limit = min(len(data), start + MAX_GAME_BYTES)
-    is_double = _charset(data[start : start + HEAD_BYTES]) in DOUBLE_BYTE.values()
-    end, fault = _scan(data, start, limit, BETWEEN_MARKS_DOUBLE if is_double else BETWEEN_MARKS)
-    if fault == "" and limit == len(data) and not is_double:
-        # Perhaps Shift-JIS that is not named: a character then hides the end of a value.
-        again = _scan(data, start, limit, BETWEEN_MARKS_DOUBLE)
-        end, fault = again if again[1] is None else (end, fault)
-    if fault is None:
-        return data[start:end]
-    if fault == "" and limit < len(data):
-        return BrokenGame(f"the game has more than {MAX_GAME_BYTES >> 20} MiB", is_too_large=True)
-    return BrokenGame(fault or "the game is incomplete: its end is missing")
+def _next_game(window: _Window) -> bytes | BrokenGame:
+    """The game at the position of a window."""
+    size = CHUNK_BYTES
+    while True:
+        window.fill(size)
+        end, fault = _end_of_game(window.data, window.position, window.at_end)
+        num_bytes = end - window.position
+        if fault is None and num_bytes <= MAX_GAME_BYTES:
+            return window.data[window.position : end]
+        if fault is None or size > MAX_GAME_BYTES:
+            return BrokenGame(f"the game has more than {MAX_GAME_BYTES >> 20} MiB", num_bytes, is_too_large=True)
+        if fault:
+            return BrokenGame(fault, num_bytes)
+        if window.at_end:
+            return BrokenGame("the game is incomplete: its end is missing", num_bytes)
+        size *= 2  # doubled, so that the cost of searching stays linear
 
 
 def decodings(data: bytes) -> Iterator[str]:
@@ -118,12 +173,23 @@ def _charset(data: bytes) -> str | None:
     return SINGLE_BYTE.get(name) or DOUBLE_BYTE.get(name)
 
 
-def _scan(data: bytes | mmap.mmap, start: int, limit: int, between: re.Pattern[bytes]) -> tuple[int, str | None]:
-    """The end of the game at `start`, and why it is broken: None if it is not, "" if its end is not before `limit`."""
+def _end_of_game(data: bytes, start: int, at_end: bool) -> tuple[int, str | None]:
+    """The end of the game at `start`, and why it is broken: None if it is not, "" if the data end before the game."""
+    is_double = _charset(data[start : start + HEAD_BYTES]) in DOUBLE_BYTE.values()
+    end, fault = _scan(data, start, BETWEEN_MARKS_DOUBLE if is_double else BETWEEN_MARKS)
+    if fault == "" and at_end and not is_double:
+        # Perhaps Shift-JIS that is not named: a character then hides the end of a value.
+        again = _scan(data, start, BETWEEN_MARKS_DOUBLE)
+        if again[1] is None:
+            return again
+    return end, fault
+
+
+def _scan(data: bytes, start: int, between: re.Pattern[bytes]) -> tuple[int, str | None]:
     depth, position = 0, start
     while True:
-        position = between.match(data, position, limit).end()  # type: ignore[union-attr]
-        mark = data[position : min(position + 1, limit)]
+        position = between.match(data, position).end()  # type: ignore[union-attr]
+        mark = data[position : position + 1]
         if mark == b"(":
             if depth and NEW_GAME.match(data, position):
                 return position, "the game is incomplete: another game starts before its end"
@@ -133,5 +199,5 @@ def _scan(data: bytes | mmap.mmap, start: int, limit: int, between: re.Pattern[b
             if depth == 0:
                 return position + 1, None
         else:
-            return limit, ""  # perhaps inside of a value
+            return len(data), ""  # the end of the data, perhaps inside of a value
         position += 1
