@@ -3,6 +3,5 @@
 `rows.yaml` lists the work, `harness` measures it, `results` shows and stores it. `search`, `selfplay`, `training`,
 `leela_zero` and `pgx` do it. Benchmarks only count and measure time; tests check the results.
 
-Other tools: `recipes` (variants of training on one window), `seeds` (repeatability over seeds), `sleeping_workers`
-(costs of a cluster).
+Another tool: `seeds` (repeatability over seeds).
 """

@@ -1,4 +1,4 @@
-"""An experiment with many seeds: its record (`results.json`) and what follows from it, a table, a curve and a plot.
+"""An experiment with many seeds: its record (`results.json`) and what follows from it, a table and a curve.
 
 `results.json` is replaced after each step. Everything here is computed from it alone.
 """
@@ -19,10 +19,8 @@ from zero.evaluation.match import MatchTable
 from zero.storage.files import write_atomic, write_manifest
 from zero.storage.manifests import Manifest
 
-RESULTS_FILE, CURVE_FILE, PLOT_FILE = "results.json", "curve.csv", "strength.png"
+RESULTS_FILE, CURVE_FILE = "results.json", "curve.csv"
 SECONDS_PER_HOUR = 3600
-WIDTH, HEIGHT, DPI = 5.6, 4.2, 120
-"""Size of a panel in inches, and dots per inch."""
 COSTS = ("cpu_hours", "games", "evaluations")
 GOAL = 0.55
 """Score in a probe and in a confirmation at which an opponent counts as reached."""
@@ -194,7 +192,7 @@ def level_of(seeds: Sequence[Seed], opponent: str) -> Level:
 
 
 def write_report(folder: Path, experiment: Experiment) -> None:
-    """Writes results, curve and plot into the folder."""
+    """Writes results and curve into the folder."""
     write_manifest(folder, experiment, RESULTS_FILE)
     rows = curve_of(experiment)
     file = io.StringIO()
@@ -203,7 +201,6 @@ def write_report(folder: Path, experiment: Experiment) -> None:
         table.writeheader()
         table.writerows(rows)
     write_atomic(folder / CURVE_FILE, file.getvalue().encode())
-    write_atomic(folder / PLOT_FILE, strength_png(experiment))
 
 
 def curve_of(experiment: Experiment) -> list[dict[str, Any]]:
@@ -225,33 +222,6 @@ def curve_of(experiment: Experiment) -> list[dict[str, Any]]:
         for seed in experiment.seeds
         for made in seed.generations
     ]
-
-
-def strength_png(experiment: Experiment) -> bytes:
-    """A panel per opponent: the score of each seed over the hours of its clock, and the range over the seeds."""
-    from matplotlib.figure import Figure  # half a second
-
-    from zero.evaluation.plots import draw_band, png_of
-
-    opponents, rows = experiment.strength.opponents, curve_of(experiment)
-    figure = Figure((WIDTH * len(opponents), HEIGHT), dpi=DPI, layout="constrained")
-    panels = figure.subplots(1, len(opponents), sharey=True, squeeze=False)[0]
-    for axes, opponent in zip(panels, opponents, strict=True):
-        curves = []
-        for seed in experiment.seeds:
-            met = [row for row in rows if row["seed"] == seed.seed and row[f"score {opponent}"] is not None]
-            if met:
-                curves.append(([row["hours"] for row in met], [100 * row[f"score {opponent}"] for row in met]))
-                axes.plot(*curves[-1], marker="o", markersize=3, lw=1, label=str(seed.seed))
-        draw_band(axes, curves, max((hours[-1] for hours, _ in curves), default=0.0))
-        axes.axhline(100 * GOAL, color="black", lw=1, ls="--")
-        axes.set(title=f"against {opponent}", xlabel="hours of generations", xlim=(0, None), ylim=(-2, 102))
-        axes.grid(alpha=0.3)
-        if curves:
-            axes.legend(title="seed", fontsize=7)
-    panels[0].set_ylabel("score of the champion (%)")
-    figure.suptitle(experiment.name, fontsize=11)
-    return png_of(figure)
 
 
 def seeds_table(experiment: Experiment) -> Table:

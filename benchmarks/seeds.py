@@ -6,7 +6,7 @@ complete machine. The command can be killed at any moment; the same command cont
 
 | file of the folder | content |
 |---|---|
-| `results.json`, `curve.csv`, `strength.png` | see `benchmarks.seed_report`; the first is replaced after each step |
+| `results.json`, `curve.csv` | see `benchmarks.seed_report`; the first is replaced after each step |
 | `project/` | the clone of the project that has the lineages, their games and the matches |
 | `logs/seed-11.log` | output of all commands that were run for a seed |
 """
@@ -76,8 +76,8 @@ class Limits(NamedTuple):
     generations: int
     hours: float | None
     """Maximum wall-clock hours of its generations."""
-    stops_when_reached: bool
     has_final_match: bool
+    """False: the seed also ends when all opponents are reached."""
 
 
 class SeedRun:
@@ -101,7 +101,7 @@ class SeedRun:
                 is_last = newest >= limits.generations or (limits.hours is not None and hours >= limits.hours)
                 if newest and (is_last or newest % self.experiment.strength.probe_every == 0):
                     self._measure_strength()
-                if is_last or (limits.stops_when_reached and self._next_opponent() is None):
+                if is_last or (not limits.has_final_match and self._next_opponent() is None):
                     break
                 self._make_generation()
             if limits.has_final_match:
@@ -365,8 +365,9 @@ def main(
     probe_every: Annotated[int, typer.Option(min=1, help="Generations between two probes of strength.")] = 3,
     probe_games: Annotated[int, typer.Option(min=2, help="Games of a probe.")] = 100,
     confirmation_games: Annotated[int, typer.Option(min=2, help="Games of a confirmation or final match.")] = 400,
-    no_stop: Annotated[bool, typer.Option("--no-stop", help="Do not stop when all opponents are reached.")] = False,
-    final_match: Annotated[bool, typer.Option("--final-match", help="As --no-stop, and one match at the end.")] = False,
+    final_match: Annotated[
+        bool, typer.Option("--final-match", help="Make all generations, and play a match at the end.")
+    ] = False,
     report: Annotated[bool, typer.Option("--report", help="Run nothing; report the results so far.")] = False,
 ) -> None:
     """Trains a preset from nothing with several seeds, and reports how long each takes to the levels of GNU Go.
@@ -389,7 +390,7 @@ def main(
     )
     try:
         if not report:
-            wanted, limits = numbers_of(seeds), Limits(generations, hours, not (no_stop or final_match), final_match)
+            wanted, limits = numbers_of(seeds), Limits(generations, hours, final_match)
             experiment = new_experiment(preset, change, strength)
             busy = f"another process runs the experiment in {where}; wait for it, or give another --folder"
             for name in HIDDEN.split():

@@ -15,7 +15,6 @@ from zero.stages.spec import plan_shards
 from zero.stages.worker import shard_settings
 from zero.storage.files import sha256_bytes
 
-AS_IT_IS = "as it is"
 WIDE = 160
 """Columns of a table that is written to a file."""
 RATE = "training.rate"
@@ -43,7 +42,7 @@ def changed(params: Params, changes: str) -> Params:
       ParamsError: a parameter does not exist, or a value is invalid.
     """
     tree: dict[str, Any] = params.model_dump()
-    for change in changes.split(",") if changes not in ("", AS_IT_IS) else ():
+    for change in changes.split(",") if changes else ():
         name, _, text = change.partition("=")
         section, _, field = name.strip().partition(".")
         value = yaml.safe_load(text)

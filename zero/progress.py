@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from zero.config.settings import PROGRESS_OFF, Settings
 
@@ -22,16 +22,15 @@ ESTIMATE_SECONDS = 3600.0
 
 
 @contextmanager
-def progress_of(stage: str, unit: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
+def progress_of(stage: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """A function that reports progress, to be called with (done, total).
 
     Args:
       stage: name of the stage.
       unit: what is counted, such as `games`.
-      stream: where JSON lines go, by default standard output.
     """
     if Settings().progress == "json":
-        yield _json_reporter(stage, stream or sys.stdout)
+        yield _json_reporter(stage)
         return
     if Settings().progress == PROGRESS_OFF:
         yield lambda done, total: None
@@ -83,7 +82,7 @@ def _line_writer(task: "Task", unit: str) -> Callable[[], None]:
     return write
 
 
-def _json_reporter(stage: str, stream: TextIO) -> Callable[[int, int], None]:
+def _json_reporter(stage: str) -> Callable[[int, int], None]:
     last = -REPORT_SECONDS
 
     def report(done: int, total: int) -> None:
@@ -91,7 +90,6 @@ def _json_reporter(stage: str, stream: TextIO) -> Callable[[int, int], None]:
         if done < total and time.monotonic() - last < REPORT_SECONDS:
             return
         last = time.monotonic()
-        stream.write(json.dumps({"event": "progress", "stage": stage, "done": done, "total": total}) + "\n")
-        stream.flush()
+        print(json.dumps({"event": "progress", "stage": stage, "done": done, "total": total}), flush=True)
 
     return report

@@ -1,4 +1,4 @@
-"""Openings and corners up to symmetry, their shares over generations, the page and the command."""
+"""Openings and corners up to symmetry, their shares over generations, and the command."""
 
 import json
 from collections import Counter
@@ -14,12 +14,10 @@ from zero.data.dataset.manifest import ImportedGame
 from zero.data.records import GameColumns
 from zero.errors import LineageError, ParamsError
 from zero.evaluation.openings import (
-    board_svg,
     corners_of,
     lineage_openings,
     most_frequent,
     openings_of,
-    openings_page,
     openings_png,
 )
 from zero.games.coordinates import name_to_action
@@ -96,22 +94,15 @@ def test_the_most_frequent_have_the_highest_mean_share() -> None:
     assert (of_c.shares, of_c.first, of_c.peak) == ((0.0, 0.5, 0.75), 2, 4)
 
 
-def test_a_board_has_numbered_stones_of_both_colours() -> None:
-    svg = board_svg(RULES, [(0, 0), (1, 81), (1, 10)], "a & b")
-    assert svg.count("<circle") == 2, "a pass is not drawn"
-    assert ">1<" in svg and ">3<" in svg and "a &amp; b" in svg
-
-
 def test_the_command_shows_the_openings_of_a_lineage(recorded: Lineage) -> None:
     environment = {"ZERO_HOME": str(recorded.home), "COLUMNS": "150"}
     done = CliRunner().invoke(app, ["openings", "tiny", "--moves", "2", "--top", "3"], env=environment)
     assert done.exit_code == 0, done.output
-    folder = Path(done.stdout.splitlines()[-1].removeprefix("data, plot and page of boards: "))
-    assert {path.name for path in folder.iterdir()} == {"openings.json", "openings.png", "index.html"}
+    folder = Path(done.stdout.splitlines()[-1].removeprefix("data and plot: "))
+    assert {path.name for path in folder.iterdir()} == {"openings.json", "openings.png"}
     found = json.loads((folder / "openings.json").read_text())
     assert found["generations"] == [1, 2] and found["num_games"] == [24, 24]
     assert {each["kind"] for each in found["frequencies"]} == {"opening", "corner"}
-    assert "first in generation 1" in (folder / "index.html").read_text()
 
 
 def test_shares_are_of_all_games(recorded: Lineage) -> None:
@@ -121,7 +112,6 @@ def test_shares_are_of_all_games(recorded: Lineage) -> None:
     for index in range(2):
         assert sum(each.shares[index] for each in openings) == pytest.approx(1.0)
     assert openings_png(found).startswith(b"\x89PNG")
-    assert openings_page(found).count("<svg") == len(found.frequencies)
 
 
 def test_bad_input(recorded: Lineage) -> None:

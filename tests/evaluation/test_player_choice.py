@@ -12,18 +12,16 @@ from tests.end_to_end.project import environment_of, make_project
 from tests.parameters import resolved_preset
 from tests.players.resolved import resolved_network
 from zero.config.params import load_params
-from zero.evaluation.match import MatchSpec
-from zero.evaluation.player_choice import QUICK_GAMES, QUICK_OPENING_MOVES, QUICK_SEARCH, choose_player
+from zero.evaluation.match import RESULT_FILE, SPEC_FILE, MatchSpec, count_match
+from zero.evaluation.player_choice import choose_player
 from zero.evaluation.referee import MatchGame
 from zero.interop.export import export_player
 from zero.lineage.workspace import new_lineage
 from zero.players import networks
 from zero.players.networks import SHIPPED_DIR, resolve_network
-from zero.storage.files import canonical_json, write_atomic
+from zero.storage.files import write_manifest
 
 CHAMPION, SHIPPED = "tiny/gen-0002", "shipped:tiny"
-QUICK_TEXTS = f"tiny/gen-0001,{QUICK_SEARCH}", f"{SHIPPED},{QUICK_SEARCH}"
-"""The players of the quick match; the champion has the name of the generation that promoted it."""
 
 
 @pytest.fixture
@@ -51,63 +49,56 @@ def choose(home: Path, text: str = "tiny") -> tuple[str, list[str]]:
     return choose_player(home, text, "play", lines.append), lines
 
 
-def matches(home: Path) -> list[Path]:
-    return sorted((home / ".zero/matches").glob("*/games/*"))
-
-
-def write_match(home: Path, wins: int, losses: int, draws: int = 0) -> None:
-    """The games of a quick match with this result for the champion."""
-    first, second = (resolved_network(home, text).id for text in QUICK_TEXTS)
-    game, results = load_params(home / ".zero/workspaces/tiny").game, [1] * wins + [-1] * losses + [0] * draws
-    moves = QUICK_OPENING_MOVES
-    spec = MatchSpec(game=game, players=(first, second), num_games=QUICK_GAMES, opening_moves=moves, seed=1)
+def write_match(home: Path, players: tuple[str, str], wins: int, losses: int) -> None:
+    """A finished match with this result for the first player."""
+    game = load_params(home / ".zero/workspaces/tiny").game
+    first, second = (resolved_network(home, text).id for text in players)
+    spec = MatchSpec(game=game, players=(first, second), num_games=wins + losses, opening_moves=0, seed=1)
+    games = [
+        MatchGame(game=number, actions=(number,), outcome=(1, -1)[number % 2] * result, margin=0.0, end="passes")
+        for number, result in enumerate([1] * wins + [-1] * losses)
+    ]
     folder = home / ".zero/matches" / spec.key()[:16]
-    write_atomic(folder / "match.json", canonical_json(spec))
-    for number, result in enumerate(results):
-        fields = {"game": number, "actions": (number % 25,), "outcome": (1, -1)[number % 2] * result}
-        written = MatchGame.model_validate(fields | {"margin": 0.0, "end": "passes"})
-        write_atomic(folder / f"games/{number:04d}.json", canonical_json(written))
+    write_manifest(folder, spec, SPEC_FILE)
+    write_manifest(folder, count_match(spec, games), RESULT_FILE)
 
 
-def test_two_trained_networks_play_a_quick_match_once(home, monkeypatch, capsys):
-    monkeypatch.setenv("ZERO_PROGRESS", "json")
-    chosen, lines = choose(home)
-    out, err = capsys.readouterr()
-    assert not out and '"done": 40, "total": 40' in err, "standard output is for GTP"
-    before_match, result = lines
-    assert before_match == (
-        f"{CHAMPION} and {SHIPPED} play {QUICK_GAMES} quick games, only this time, to find the stronger player; to "
-        f"skip them, run `zero play {CHAMPION}` or `zero play {SHIPPED}`."
+def test_without_a_match_the_higher_generation_plays(home):
+    line = (
+        f"{CHAMPION} plays: the champion is of generation 1, {SHIPPED} of generation 0; `zero match {CHAMPION} "
+        f"{SHIPPED}` measures which one is stronger. To choose the shipped player: `zero play {SHIPPED}`."
     )
-    other = {CHAMPION: SHIPPED, SHIPPED: CHAMPION}[chosen]
-    assert result.startswith(f"{chosen} plays: it won ") and f" against {other} (32 simulations per move). " in result
-    played = matches(home)
-    assert len(played) == QUICK_GAMES
-    assert choose(home) == (chosen, [result]), "the second time the result is known"
-    assert matches(home) == played
+    assert choose(home) == (CHAMPION, [line])
 
 
 @pytest.mark.parametrize(
-    "wins, losses, draws, chosen, reason",
+    ("players", "chosen", "reason"),
     [
-        (21, 19, 0, CHAMPION, f"it won 21 of 40 games against {SHIPPED}"),
-        (20, 20, 0, SHIPPED, f"it won 20 of 40 games against {CHAMPION}"),
-        (2, 38, 0, SHIPPED, f"it won 38 of 40 games against {CHAMPION}"),
-        (5, 4, 31, CHAMPION, f"it won 5 of 40 games and drew 31 against {SHIPPED}"),
-        (0, 0, 40, SHIPPED, f"it won 0 of 40 games and drew 40 against {CHAMPION}"),
+        ((CHAMPION, SHIPPED), CHAMPION, f"it won 7 and lost 3 games against {SHIPPED} in the matches on this machine"),
+        ((SHIPPED, CHAMPION), SHIPPED, f"it won 7 and lost 3 games against {CHAMPION} in the matches on this machine"),
     ],
 )
-def test_the_shipped_player_plays_unless_the_champion_scored_more_than_half(home, wins, losses, draws, chosen, reason):
-    write_match(home, wins, losses, draws)
+def test_the_winner_of_recorded_matches_plays(home, players, chosen, reason):
+    write_match(home, players, 7, 3)
     other, which = (SHIPPED, "shipped player") if chosen == CHAMPION else (CHAMPION, "champion")
-    line = f"{chosen} plays: {reason} (32 simulations per move). To choose the {which}: `zero play {other}`."
-    assert choose(home) == (chosen, [line])
+    assert choose(home) == (chosen, [f"{chosen} plays: {reason}. To choose the {which}: `zero play {other}`."])
 
 
-def test_the_same_network_needs_no_games(read_only, recorded, tmp_path, monkeypatch):
+def test_matches_with_unequal_searches_do_not_count(home):
+    write_match(home, (f"{SHIPPED},simulations=800", CHAMPION), 10, 0)
+    assert choose(home)[0] == CHAMPION
+
+
+def test_matches_of_other_players_do_not_count(home):
+    write_match(home, (SHIPPED, f"{CHAMPION},simulations=4"), 0, 2)
+    write_match(home, (SHIPPED, "tiny/gen-0000"), 10, 0)
+    assert choose(home)[0] == CHAMPION
+
+
+def test_the_same_network(read_only, recorded, tmp_path, monkeypatch):
     ship(recorded.home, "tiny/gen-0001", tmp_path / "same", monkeypatch)
     line = f"{CHAMPION} plays: {SHIPPED} is the same network. To choose the shipped player: `zero play {SHIPPED}`."
-    assert choose(read_only) == (CHAMPION, [line]) and not matches(read_only)
+    assert choose(read_only) == (CHAMPION, [line])
 
 
 def test_a_lineage_of_another_game_plays_itself(read_only, tmp_path, monkeypatch):
@@ -123,7 +114,7 @@ def test_a_lineage_of_another_game_plays_itself(read_only, tmp_path, monkeypatch
     [("tiny,simulations=800,resign=-0.9", f"{SHIPPED},simulations=800,resign=-0.9"), ("raw:tiny", f"raw:{SHIPPED}")],
 )
 def test_the_options_go_to_the_chosen_player(home, text, chosen):
-    write_match(home, 2, 38)
+    write_match(home, (SHIPPED, CHAMPION), 2, 0)
     found, (line,) = choose(home, text)
     assert found == chosen and line.endswith(f"`zero play {text.replace('tiny', CHAMPION)}`.")
 
@@ -150,21 +141,8 @@ def test_a_file_does_not_hide_a_shipped_player(read_only, tmp_path, monkeypatch)
 def test_without_the_champions_network_the_shipped_player_plays(home):
     shutil.rmtree(home / ".zero/dvc-cache")
     chosen, (line,) = choose(home)
-    assert chosen == SHIPPED and line.startswith(f"warning: {SHIPPED} plays: the champion of {CHAMPION}, ")
+    assert chosen == SHIPPED and line.startswith(f"{SHIPPED} plays: the champion of {CHAMPION}, ")
     assert "is not on this machine; fetch it with `dvc pull`" in line
-
-
-def test_without_a_usable_shipped_player_the_champion_plays(read_only, tmp_path):
-    (tmp_path / "shipped/tiny/params.yaml").unlink()
-    chosen, (line,) = choose(read_only)
-    assert chosen == CHAMPION and line.startswith(f"warning: {CHAMPION} plays: cannot read ")
-
-
-def test_if_the_quick_match_fails_the_champion_plays(home):
-    (home / ".zero/matches").write_text("a file")
-    chosen, (line,) = choose(home)
-    assert chosen == CHAMPION
-    assert line.startswith(f"warning: {CHAMPION} plays: the quick match failed: cannot write ")
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +170,8 @@ def zero_with_input(home: Path, typed: str, *arguments: str) -> "subprocess.Comp
 def test_a_newcomer_plays_against_the_shipped_player(newcomer):
     done = zero_with_input(newcomer, "E5\nquit\n", "play", "go9,simulations=8")
     assert done.stderr.splitlines() == [
-        "shipped:go9 plays: go9/gen-0000 is still the random network of generation 0. "
-        "To choose the champion: `zero play go9/gen-0000,simulations=8`."
+        "shipped:go9 plays: the champion is of generation 0, shipped:go9 of generation 17; `zero match go9/gen-0000 "
+        "shipped:go9` measures which one is stronger. To choose the champion: `zero play go9/gen-0000,simulations=8`."
     ]
     assert "shipped:go9, 8 simulations (White) plays" in done.stdout
 

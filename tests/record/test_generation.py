@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from tests.end_to_end.project import git
+from tests.made_generations import recorded_in
 from tests.tracking.lineage import Lineage
 from zero.errors import LineageError, StorageError
-from zero.record.generation import Generation, in_progress, recorded_in
+from zero.record.generation import Generation, in_progress
 from zero.record.history import Line
 from zero.record.objects import CommittedFiles, DataCache, GitReader
 from zero.storage.files import write_manifest

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.made_generations import made_decision
 from zero.errors import LineageError
 from zero.record.ledger import (
     FIRST_PREVIOUS,
@@ -17,7 +18,7 @@ from zero.record.ledger import (
 )
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import LEDGER_FILE
-from zero.storage.manifests import Colours, LedgerEntry, MatchResult, PromotionDecision, Source
+from zero.storage.manifests import LedgerEntry, PromotionDecision, Source
 
 
 def sha(number: int) -> str:
@@ -25,27 +26,7 @@ def sha(number: int) -> str:
 
 
 def decision(generation: int, promoted: bool) -> PromotionDecision:
-    wins = 240 if promoted else 160
-    match = MatchResult(
-        wins=wins,
-        losses=400 - wins,
-        draws=0,
-        as_black=Colours(wins=wins // 2, losses=200 - wins // 2, draws=0),
-        as_white=Colours(wins=wins // 2, losses=200 - wins // 2, draws=0),
-        unique_games=400,
-        score=wins / 400,
-        interval=(wins / 400 - 0.05, wins / 400 + 0.05),
-        mean_length=80.5,
-    )
-    return PromotionDecision(
-        lineage="go9",
-        generation=generation,
-        promoted=promoted,
-        threshold=0.55,
-        match=match,
-        challenger=sha(100 + generation),
-        champion=sha(100),
-    )
+    return made_decision("go9", generation, promoted, 240 if promoted else 160, 400, sha(100 + generation), sha(100))
 
 
 def entry(generation: int, previous: str) -> LedgerEntry:

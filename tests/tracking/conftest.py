@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from tests.made_generations import recorded_in
 from tests.tracking.lineage import Lineage
 from tests.tracking.server import Server
-from zero.record.generation import recorded_in
 from zero.tracking.backfill import track_generation
 
 

@@ -3,39 +3,18 @@
 from pathlib import Path
 
 import yaml
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.made_generations import made_attestation, made_decision
 from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
 from zero.network.weights import new_network, weights_bytes
-from zero.record.provenance import (
-    Attestation,
-    BuildDefinition,
-    ExternalParameters,
-    InternalParameters,
-    Metadata,
-    Predicate,
-    Resource,
-    RunDetails,
-    attestation_bytes,
-    sign,
-)
+from zero.record.provenance import Resource
 from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import PROVENANCE_FILE
-from zero.storage.manifests import (
-    Champion,
-    Checkpoint,
-    Colours,
-    LedgerEntry,
-    MatchResult,
-    Origin,
-    PromotionDecision,
-    Window,
-)
+from zero.storage.manifests import Champion, Checkpoint, LedgerEntry, Origin, PromotionDecision, Window
 
 STEPS = 12
 """Optimiser steps per generation; the curve has a line every 2 steps."""
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 WINDOW_MD5 = "0123456789abcdef0123456789abcdef.dir"
 CURVES = ("loss", "policy_loss", "value_loss", "learning_rate", "policy_accuracy", "policy_entropy")
 ANY_SHA256 = "a" * 64
@@ -72,7 +51,10 @@ class Lineage:
         folder = self._new_folder(number)
         self._write_champion(folder, self.champion.generation, self.champion_data)
         data = self.network(number)
-        decision = self._decision(number, promoted, sha256_bytes(data))
+        decision = made_decision(
+            *(self.name, number, promoted, 12 if promoted else 6, 16, sha256_bytes(data), self.champion.weights.sha256),
+            interval=(0.505, 0.898) if promoted else (0.185, 0.614),
+        )
         self._write_challenger(folder, number, data)
         self._write_data(folder, number)
         self._write_metrics(folder, number)
@@ -152,29 +134,6 @@ class Lineage:
         final = dict(zip(CURVES, map(float, lines[-1].split(",")[1:]), strict=True)) | {"step": steps[-1]}
         write_atomic(folder / "metrics" / "training.json", canonical_json(final | {"num_samples": 384}))
 
-    def _decision(self, number: int, promoted: bool, challenger: str) -> PromotionDecision:
-        wins = 12 if promoted else 6
-        match = MatchResult(
-            wins=wins,
-            losses=16 - wins,
-            draws=0,
-            as_black=Colours(wins=wins // 2, losses=8 - wins // 2, draws=0),
-            as_white=Colours(wins=wins // 2, losses=8 - wins // 2, draws=0),
-            unique_games=15,
-            score=wins / 16,
-            interval=(0.505, 0.898) if promoted else (0.185, 0.614),
-            mean_length=31.25,
-        )
-        return PromotionDecision(
-            lineage=self.name,
-            generation=number,
-            promoted=promoted,
-            threshold=self.params.gating.threshold,
-            match=match,
-            challenger=challenger,
-            champion=self.champion.weights.sha256,
-        )
-
     def _write_ledger(self, folder: Path, decision: PromotionDecision | None, champion: str, generation: int) -> None:
         entry = LedgerEntry(
             lineage=self.name,
@@ -194,27 +153,10 @@ class Lineage:
         write_atomic(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))
 
     def _write_provenance(self, folder: Path, decision: PromotionDecision) -> None:
-        statement = Attestation(
-            subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": decision.challenger}),),
-            predicate=Predicate(
-                build_definition=BuildDefinition(
-                    build_type="urn:zero:decision:1",
-                    external_parameters=ExternalParameters(
-                        lineage=self.name,
-                        generation=decision.generation,
-                        parameters=self.params.model_dump(mode="json"),
-                    ),
-                    internal_parameters=InternalParameters(
-                        engine={"selfplay": ANY_SHA256}, profile={"device": "cpu", "isa": "AVX2"}, lock=ANY_SHA256
-                    ),
-                    resolved_dependencies=(
-                        Resource(name="source", digest={"gitCommit": f"{decision.generation:040x}"}),
-                    ),
-                ),
-                run_details=RunDetails(
-                    metadata=Metadata(invocation_id=self.tag(decision.generation)),
-                    byproducts=(Resource(name="data/window/manifest.json", digest={"sha256": "b" * 64}),),
-                ),
-            ),
+        window = Resource(name="data/window/manifest.json", digest={"sha256": "b" * 64})
+        signed = made_attestation(
+            *(self.name, decision.generation, decision.challenger, self.params.model_dump(mode="json"), ANY_SHA256),
+            profile={"device": "cpu", "isa": "AVX2"},
+            byproducts=(window,),
         )
-        write_atomic(folder / PROVENANCE_FILE, sign(attestation_bytes(statement), KEY))
+        write_atomic(folder / PROVENANCE_FILE, signed)

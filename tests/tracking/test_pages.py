@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.made_generations import recorded_in
 from tests.parameters import preset
 from zero.config.params import preset_text
 from zero.network.health import Health
 from zero.record.costs import GenerationCosts, StageCosts
-from zero.record.generation import Generation, recorded_in
+from zero.record.generation import Generation
 from zero.storage.files import canonical_json, canonical_line, write_atomic
 from zero.storage.manifests import LedgerEntry
 from zero.tracking.pages import Point, check_metrics, cost_points, flatten, generation_page, training_curve

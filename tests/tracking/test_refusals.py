@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from tests.made_generations import recorded_in
 from tests.tracking.lineage import Lineage
 from tests.tracking.server import aliases, everything, runs_of
 from zero.config.params import parse_params
 from zero.errors import LineageError, StorageError
-from zero.record.generation import recorded_in
 from zero.tracking.backfill import track_generation, tracked_generations
 
 

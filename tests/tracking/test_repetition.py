@@ -7,8 +7,8 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelStatus
 
+from tests.made_generations import recorded_in
 from tests.tracking.server import everything
-from zero.record.generation import recorded_in
 from zero.tracking.backfill import track_generation, tracked_generations
 
 WRITING_CALLS = [

@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.made_generations import recorded_in
 from tests.tracking.lineage import CURVES, STEPS, WINDOW_MD5
 from tests.tracking.server import history, runs_of
-from zero.record.generation import recorded_in
-from zero.storage.files import canonical_line, sha256_bytes, write_atomic
+from zero.storage.files import canonical_line, sha256_bytes
 from zero.tracking.backfill import track_generation
 from zero.tracking.pages import flatten
 
@@ -123,14 +123,6 @@ def test_small_files_of_the_record_are_artifacts(client, go9, tmp_path):
     assert {file.path for file in client.list_artifacts(parent)} == {"dvc.lock", "gate.svg", "params.yaml", "record"}
     curve = client.download_artifacts(runs["1", "training"].info.run_id, "plots/training.csv", str(tmp_path))
     assert Path(curve).read_bytes() == (go9.folder(1) / "plots" / "training.csv").read_bytes()
-
-
-def test_the_sample_of_the_match_is_an_artifact(client, server, lineage):
-    folder = lineage.add(promoted=True)
-    write_atomic(folder / "data" / "match" / "sample.sgf", b"(;GM[1])")
-    track_generation(recorded_in(folder), server.uri)
-    run = runs_of(client, lineage.name)["1", "gating"]
-    assert [file.path for file in client.list_artifacts(run.info.run_id, "data/match")] == ["data/match/sample.sgf"]
 
 
 def test_the_ladder_has_one_step_per_generation(client, go9):

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.made_generations import recorded_in
 from zero.errors import ServerError
-from zero.record.generation import recorded_in
 from zero.tracking.backfill import track_generation, tracked_generations
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]

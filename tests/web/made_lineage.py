@@ -1,47 +1,22 @@
 """A lineage in git with files in the real formats, made by one `git fast-import` without games or training."""
 
-import json
 import subprocess
-from collections.abc import Mapping, Sequence
-from hashlib import md5
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.made_games import made_records
+from tests.made_generations import commit_stream, made_attestation, made_decision, put_folder
 from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
 from zero.data.records import write_records
 from zero.games.rules import rules_of
 from zero.record.costs import GenerationCosts, StageCosts, write_note
-from zero.record.provenance import (
-    Attestation,
-    BuildDefinition,
-    ExternalParameters,
-    InternalParameters,
-    Metadata,
-    Predicate,
-    Resource,
-    RunDetails,
-    attestation_bytes,
-    sign,
-)
-from zero.storage.files import canonical_json, canonical_line, sha256_bytes, write_atomic
+from zero.storage.files import canonical_json, canonical_line, sha256_bytes
 from zero.storage.layout import LEDGER_FILE, PROVENANCE_FILE
-from zero.storage.manifests import (
-    Colours,
-    FileRef,
-    GameSet,
-    LedgerEntry,
-    MatchResult,
-    Origin,
-    PromotionDecision,
-    ShardRef,
-    Source,
-)
+from zero.storage.manifests import FileRef, GameSet, LedgerEntry, Origin, PromotionDecision, ShardRef, Source
 
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 NUM_GAMES = 6
 START_SECONDS = 1_790_000_000
 PARAMS_TEXT = smoke_text()
@@ -79,7 +54,7 @@ def make_lineage(home: Path, name: str, kinds: Sequence[str], source: str = "") 
         files = _files(home, name, number, kind, is_last)
         ledger.append(_entry(name, number, kind, ledger, source))
         text += canonical_line(ledger[-1])
-        stream += _commit(name, number, files | {LEDGER_FILE: text})
+        stream += commit_stream(name, number, files | {LEDGER_FILE: text}, _time(number))
     subprocess.run(["git", "-C", str(workspace), "fast-import", "--quiet"], input=stream, check=True)
     subprocess.run(["git", "-C", str(workspace), "checkout", "--quiet", f"lineage/{name}"], check=True)
     stage = StageCosts(
@@ -100,19 +75,14 @@ def advance(home: Path, name: str) -> None:
     files = _files(home, name, number, "refused", False)
     ledger.append(_entry(name, number, "refused", ledger, ""))
     files[LEDGER_FILE] = b"".join(canonical_line(entry) for entry in ledger)
-    stream = _commit(name, number, files, f"from refs/tags/{name}/gen-{number - 1:04d}^0\n")
+    stream = commit_stream(name, number, files, _time(number), f"refs/tags/{name}/gen-{number - 1:04d}")
     subprocess.run(["git", "-C", str(workspace), "fast-import", "--quiet"], input=stream, check=True)
     subprocess.run(["git", "-C", str(workspace), "reset", "--quiet", "--hard"], check=True)
 
 
-def _commit(name: str, number: int, files: Mapping[str, bytes], parent: str = "") -> bytes:
-    when = START_SECONDS + 600 * number
-    text = f"commit refs/heads/lineage/{name}\ncommitter zero <zero@localhost> {when} +0000\ndata 4\nmade\n{parent}"
-    parts = [text.encode()]
-    for path, content in files.items():
-        parts.append(f"M 100644 inline {path}\ndata {len(content)}\n".encode() + content + b"\n")
-    tag = f"reset refs/tags/{name}/gen-{number:04d}\nfrom refs/heads/lineage/{name}\n\n"
-    return b"".join([*parts, tag.encode()])
+def _time(number: int) -> int:
+    """Time of the commit of a generation, seconds since 1970."""
+    return START_SECONDS + 600 * number
 
 
 def weights(name: str, number: int) -> str:
@@ -147,27 +117,9 @@ def _entry(name: str, number: int, kind: str, ledger: Sequence[LedgerEntry], sou
 
 
 def _decision(name: str, number: int, promoted: bool, champion: str) -> PromotionDecision:
-    wins = 14 if promoted else 6
-    half = Colours(wins=wins // 2, losses=10 - wins // 2, draws=0)
-    match = MatchResult(
-        wins=wins,
-        losses=20 - wins,
-        draws=0,
-        as_black=half,
-        as_white=half,
-        unique_games=19,
-        score=wins / 20,
+    return made_decision(
+        *(name, number, promoted, 14 if promoted else 6, 20, weights(name, number), champion),
         interval=(0.48, 0.85) if promoted else (0.15, 0.52),
-        mean_length=31.25,
-    )
-    return PromotionDecision(
-        lineage=name,
-        generation=number,
-        promoted=promoted,
-        threshold=0.55,
-        match=match,
-        challenger=weights(name, number),
-        champion=champion,
     )
 
 
@@ -208,7 +160,7 @@ def _files(home: Path, name: str, number: int, kind: str, is_last: bool) -> dict
     if is_last:
         outs = [_write_games(home, name, number, "data/games", 0), _write_games(home, name, number, "data/match", 1)]
         files["dvc.lock"] = yaml.safe_dump({"schema": "2.0", "stages": {"play": {"outs": outs}}}).encode()
-        files[PROVENANCE_FILE] = _attestation(name, number)
+        files[PROVENANCE_FILE] = made_attestation(name, number, weights(name, number), {}, "e" * 64, {"device": "cpu"})
     return files
 
 
@@ -235,29 +187,4 @@ def _write_games(home: Path, name: str, number: int, folder: str, seed: int) -> 
         inputs={},
     )
     games = GameSet(origin=origin, shards=(shard,), num_games=NUM_GAMES, num_positions=num_positions)
-    files = {"manifest.json": canonical_json(games), "shard-0000.parquet": data}
-    listing = [{"md5": _cached(home, content), "relpath": path} for path, content in sorted(files.items())]
-    return {"path": folder, "hash": "md5", "md5": _cached(home, json.dumps(listing).encode(), ".dir")}
-
-
-def _cached(home: Path, content: bytes, end: str = "") -> str:
-    digest = md5(content, usedforsecurity=False).hexdigest() + end
-    write_atomic(home / ".zero/dvc-cache/files/md5" / digest[:2] / digest[2:], content)
-    return digest
-
-
-def _attestation(name: str, number: int) -> bytes:
-    internal = InternalParameters(engine={"selfplay": "e" * 64}, profile={"device": "cpu"}, lock="b" * 64)
-    statement = Attestation(
-        subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": weights(name, number)}),),
-        predicate=Predicate(
-            build_definition=BuildDefinition(
-                build_type="urn:zero:decision:1",
-                external_parameters=ExternalParameters(lineage=name, generation=number, parameters={}),
-                internal_parameters=internal,
-                resolved_dependencies=(Resource(name="source", digest={"gitCommit": f"{number:040x}"}),),
-            ),
-            run_details=RunDetails(metadata=Metadata(invocation_id=f"{name}/gen-{number:04d}"), byproducts=()),
-        ),
-    )
-    return sign(attestation_bytes(statement), KEY)
+    return {"path": folder, "hash": "md5", "md5": put_folder(home, games, {"shard-0000.parquet": data})}

@@ -3,7 +3,6 @@
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import yaml
 
 from tests.end_to_end.project import git
 from tests.made_games import ANY_SHA256, made_records
+from tests.made_generations import cache_path, commit_stream, made_decision, put_folder
 from tests.parameters import smoke_text
 from zero.config.params import parse_params
 from zero.data.records import concatenate, read_records, write_records
@@ -18,19 +18,15 @@ from zero.games.rules import rules_of
 from zero.network.weights import new_network, weights_bytes
 from zero.record.metrics import SelfplayMetrics
 from zero.stages.resignation import calibrate
-from zero.storage.files import canonical_json, canonical_line, sha256_bytes, write_atomic
+from zero.storage.files import canonical_json, canonical_line, sha256_bytes
 from zero.storage.manifests import (
     Champion,
     Checkpoint,
-    Colours,
     FileRef,
     GameRecord,
     GameSet,
     LedgerEntry,
-    Manifest,
-    MatchResult,
     Origin,
-    PromotionDecision,
     ShardRef,
 )
 
@@ -82,7 +78,7 @@ class MadeLineage:
         outs = {
             "data/games": self._put_games("selfplay", number, shards),
             "data/match": self._put_games("gating", number, [match]),
-            "models/challenger": self.put_folder(checkpoint, {WEIGHTS: network(number)}),
+            "models/challenger": put_folder(self.home, checkpoint, {WEIGHTS: network(number)}),
         }
         lock = {"stages": {"all": {"outs": [{"path": path, "md5": digest} for path, digest in outs.items()]}}}
         files = {
@@ -100,23 +96,9 @@ class MadeLineage:
         lock = yaml.safe_load(git(self.home, "show", f"{self.tag(number)}:dvc.lock"))
         digest = next(out["md5"] for out in lock["stages"]["all"]["outs"] if out["path"] == folder)
         if name:
-            listing = json.loads(self._object(digest).read_bytes())
+            listing = json.loads(cache_path(self.home, digest).read_bytes())
             digest = next(each["md5"] for each in listing if each["relpath"] == name)
-        return self._object(digest)
-
-    def put_folder(self, manifest: Manifest, files: Mapping[str, bytes]) -> str:
-        """Adds a folder to DVC's cache, and returns the MD5 of its list."""
-        content = {"manifest.json": canonical_json(manifest), **files}
-        listing = [{"md5": self._put(data), "relpath": name} for name, data in sorted(content.items())]
-        return self._put(json.dumps(listing).encode(), ".dir")
-
-    def _put(self, content: bytes, end: str = "") -> str:
-        digest = md5(content, usedforsecurity=False).hexdigest() + end
-        write_atomic(self._object(digest), content)
-        return digest
-
-    def _object(self, digest: str) -> Path:
-        return self.home / ".zero/dvc-cache/files/md5" / digest[:2] / digest[2:]
+        return cache_path(self.home, digest)
 
     def _origin(self, stage: str, number: int) -> Origin:
         return Origin(
@@ -150,7 +132,7 @@ class MadeLineage:
             num_games=sum(each.num_games for each in refs),
             num_positions=sum(each.num_positions for each in refs),
         )
-        return self.put_folder(game_set, files)
+        return put_folder(self.home, game_set, files)
 
     def _metrics(self, shards: Sequence[list[GameRecord]], threshold: float) -> SelfplayMetrics:
         """Metrics of self-play, of which only the resignation is that of the games."""
@@ -172,27 +154,7 @@ class MadeLineage:
 
     def _entry(self, number: int, challenger: str | None) -> LedgerEntry:
         champion = sha256_bytes(self.champion)
-        colours = Colours(wins=1, losses=1, draws=0)
-        match = MatchResult(
-            wins=2,
-            losses=2,
-            draws=0,
-            as_black=colours,
-            as_white=colours,
-            unique_games=4,
-            score=0.5,
-            interval=(0.1, 0.9),
-            mean_length=1.0,
-        )
-        decision = challenger and PromotionDecision(
-            lineage=self.name,
-            generation=number,
-            promoted=False,
-            threshold=0.55,
-            match=match,
-            challenger=challenger,
-            champion=champion,
-        )
+        decision = challenger and made_decision(self.name, number, False, 2, 4, challenger, champion)
         return LedgerEntry(
             lineage=self.name,
             generation=number,
@@ -213,19 +175,15 @@ class MadeLineage:
         self.ledger += canonical_line(entry)
         weights = file_ref(WEIGHTS, self.champion)
         champion = Champion(generation=0, network=PARAMS.network, weights=weights)
-        outs = [{"path": "champion", "md5": self.put_folder(champion, {WEIGHTS: self.champion})}]
+        outs = [{"path": "champion", "md5": put_folder(self.home, champion, {WEIGHTS: self.champion})}]
         content = {
             "params.yaml": smoke_text().encode(),
             "record/ledger.jsonl": self.ledger,
             "state/champion.dvc": yaml.safe_dump({"outs": outs}).encode(),
             **files,
         }
-        head = f"commit refs/heads/lineage/{self.name}\ncommitter zero <zero@localhost> {number} +0000\ndata 4\nmade\n"
-        parent = f"from refs/heads/lineage/{self.name}^0\n" if number else ""
-        stream = (head + parent).encode()
-        for path, data in content.items():
-            stream += f"M 100644 inline {path}\ndata {len(data)}\n".encode() + data + b"\n"
-        stream += f"reset refs/tags/{self.tag(number)}\nfrom refs/heads/lineage/{self.name}\n\n".encode()
+        parent = f"refs/heads/lineage/{self.name}" if number else ""
+        stream = commit_stream(self.name, number, content, number, parent)
         subprocess.run(["git", "-C", str(self.home), "fast-import", "--quiet", "--force"], input=stream, check=True)
 
 

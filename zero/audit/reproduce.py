@@ -5,12 +5,11 @@ byte; otherwise the first difference in the data is reported. A generation witho
 the seeded network from the parameters, a rollback or a branch from its source.
 """
 
-import contextlib
 import json
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ from zero.audit.recompute import (
     stages_of,
 )
 from zero.audit.record import check_code, check_constraints, check_lock, check_tag
-from zero.audit.results import Compared, MatchComparison, Reproduction, Score, StageResult, compare_scores
+from zero.audit.results import Compared, Reproduction, StageResult
 from zero.config.params import PARAMS_FILE, load_params
 from zero.errors import LineageError, StorageError
 from zero.lineage.rollback import entry_at, restore_next_state, rewrite_window_manifest
@@ -47,7 +46,6 @@ from zero.storage.layout import (
     CHALLENGER_DIR,
     DVC_LOCK,
     GAMES_DIR,
-    GATING_METRICS,
     GENERATION_FILE,
     MATCH_DIR,
     STATE_DIRS,
@@ -117,7 +115,7 @@ def reproduce(home: Path, tag: str, listen: Listener, keep: Path | None = None) 
             stages = [*_stages_again(home, clone, lock, tag, listen)]
         lock_equal = None if lock is None else (clone / DVC_LOCK).read_text() == lock
         folder = None if keep is None else str(clone)
-        return _reproduction(clone, inputs, entry, stages, lock_equal, _match(clone, stages), folder)
+        return _reproduction(clone, inputs, entry, stages, lock_equal, folder)
 
 
 def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduction:
@@ -178,7 +176,6 @@ def _reproduction(
     entry: LedgerEntry,
     stages: list[StageResult],
     lock_equal: bool | None = None,
-    match: MatchComparison | None = None,
     folder: str | None = None,
 ) -> Reproduction:
     return Reproduction(
@@ -190,7 +187,6 @@ def _reproduction(
         profile_now=json.loads(run_python(clone, "-c", PROFILE_PROGRAM)),
         stages=tuple(stages),
         lock_equal=lock_equal,
-        match=match,
         folder=folder,
     )
 
@@ -287,19 +283,6 @@ def _compare_out(clone: Path, made: Path, out: str) -> Compared:
     then, now = (yaml.safe_load(text)["outs"][0]["md5"] for text in texts)
     first = None if then == now else first_difference(clone / out, made / out)
     return Compared(path=out, then=then, now=now, first=first)
-
-
-def _match(clone: Path, stages: Sequence[StageResult]) -> MatchComparison | None:
-    """The difference of the two matches' scores, if the match came out differently."""
-    differs = any(out.path == GATING_METRICS and not out.equal for stage in stages for out in stage.outs)
-    if not differs:
-        return None
-    scores = []
-    with contextlib.suppress(LineageError, OSError, ValueError, KeyError):
-        for text in (git(clone, "show", f"HEAD:{GATING_METRICS}"), (clone / GATING_METRICS).read_text()):
-            match = json.loads(text)["match"]
-            scores.append(Score(score=match["score"], interval=tuple(match["interval"])))
-    return compare_scores(*scores) if len(scores) == 2 else None
 
 
 def _progress_line(result: StageResult) -> str:

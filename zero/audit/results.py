@@ -1,7 +1,5 @@
 """Results of a reproduction, which are printed, or kept beside an unfinished one."""
 
-import math
-
 from zero.storage.manifests import Manifest
 
 
@@ -35,30 +33,6 @@ class StageResult(Manifest):
         return all(out.equal for out in self.outs)
 
 
-class Score(Manifest):
-    """The challenger's score in a match."""
-
-    score: float
-    interval: tuple[float, float]
-    """95 % interval."""
-
-
-class MatchComparison(Manifest):
-    """Two matches of the challenger against the champion that differ in their games."""
-
-    then: Score
-    now: Score
-    difference: float
-    """Score now minus score then."""
-    interval: tuple[float, float]
-    """95 % interval of the difference."""
-
-    @property
-    def agrees(self) -> bool:
-        """True if chance explains the difference."""
-        return self.interval[0] <= 0.0 <= self.interval[1]
-
-
 class Reproduction(Manifest):
     """A recomputed generation."""
 
@@ -73,8 +47,6 @@ class Reproduction(Manifest):
     stages: tuple[StageResult, ...]
     lock_equal: bool | None
     """True if dvc.lock came out the same, byte for byte; None if it was not written again."""
-    match: MatchComparison | None = None
-    """None if the match came out the same."""
     folder: str | None = None
     """Folder in which everything is kept."""
 
@@ -89,12 +61,3 @@ class Reproduction(Manifest):
         names = [*self.profile_then, *(name for name in self.profile_now if name not in self.profile_then)]
         pairs = {name: (self.profile_then.get(name, "-"), self.profile_now.get(name, "-")) for name in names}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def compare_scores(then: Score, now: Score) -> MatchComparison:
-    """The difference of two independent scores with its interval (Newcombe 1998, method 10)."""
-    difference = now.score - then.score
-    below = math.hypot(now.score - now.interval[0], then.interval[1] - then.score)
-    above = math.hypot(now.interval[1] - now.score, then.score - then.interval[0])
-    interval = (max(-1.0, difference - below), min(1.0, difference + above))
-    return MatchComparison(then=then, now=now, difference=difference, interval=interval)

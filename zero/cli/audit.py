@@ -188,13 +188,6 @@ def lines_about(found: "Reproduction") -> list[str]:
         lines.append(f"the execution profile differs: {changes}; equal bytes are guaranteed for equal profiles only")
     else:
         lines.append(f"equal execution profile: {profile}")
-    if found.match:
-        match = found.match
-        verdict = "compatible with chance" if match.agrees else "not compatible with chance"
-        lines.append(
-            f"score of the challenger: recorded {match.then.score:.1%}, reproduced {match.now.score:.1%}, difference "
-            f"{match.difference:+.1%} (95 % interval {match.interval[0]:+.1%} to {match.interval[1]:+.1%}), {verdict}"
-        )
     if found.lock_equal is not None:
         lines.append("dvc.lock " + ("is equal, byte for byte" if found.lock_equal else "differs"))
     seconds = sum(stage.seconds for stage in found.stages)

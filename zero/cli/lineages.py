@@ -104,18 +104,6 @@ def status(
 
 
 @app.command(rich_help_panel=LINEAGES)
-def resignation(lineage: Lineage = "go9", as_json: Json = False) -> None:
-    """Shows resignation of each generation: calibration games, false positives, thresholds."""
-    from zero.lineage.status import print_resignation, resignation_metrics
-
-    found = resignation_metrics(home_dir(), lineage)
-    if as_json:
-        typer.echo(json.dumps({tag: each.model_dump(mode="json") for tag, each in found.items()}))
-    else:
-        print_resignation(lineage, found)
-
-
-@app.command(rich_help_panel=LINEAGES)
 def prepare(lineage: Lineage = "go9") -> None:
     """Checks a lineage's workspace and prepares it for the next generation."""
     from zero.lineage.registry import prepare as prepare_workspace

@@ -151,13 +151,13 @@ def elo(
             for _ in play_schedule(home, lineage, games, against or None, simulations, progress):
                 pass
     ladder = lineage_ladder(home, lineage, simulations)
-    folder = write_ladder(home, ladder)
+    path = write_ladder(home, ladder)
     if as_json:
         typer.echo(ladder.model_dump_json(indent=1))
     else:
         for table in ladder_tables(ladder):
             Console().print(table)
-        for line in [*ladder_lines(ladder), f"ladder and plot: {folder}"]:
+        for line in [*ladder_lines(ladder), f"ladder: {path}"]:
             typer.echo(line)
     if uri := Settings().tracking_uri:
         with tracking_is_optional(f"write it later with `zero elo {lineage}`"):
@@ -330,7 +330,7 @@ def openings(
     top: Annotated[int, typer.Option(min=1, help="Number of sequences of each kind.")] = 12,
     as_json: Json = False,
 ) -> None:
-    """Shows the openings of a lineage's self-play over its generations, up to symmetry: a table, a plot, a page."""
+    """Shows the openings of a lineage's self-play over its generations, up to symmetry: a table and a plot."""
     from rich.console import Console
 
     from zero.evaluation.openings import lineage_openings, openings_tables, write_openings
@@ -345,7 +345,7 @@ def openings(
         return
     for table in openings_tables(found):
         Console().print(table)
-    typer.echo(f"data, plot and page of boards: {folder}")
+    typer.echo(f"data and plot: {folder}")
 
 
 @app.command(rich_help_panel=PLAYERS)

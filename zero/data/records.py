@@ -51,7 +51,6 @@ SCHEMA = pa.schema(
     ]
 )
 COMPRESSION, COMPRESSION_LEVEL = "zstd", 3  # part of the bytes, as are the settings in `write_records`
-VALUE_COLUMNS = ("game", "actions", "root_values")
 SUMMARY_COLUMNS = [
     *("game", "black", "white", "outcome", "margin", "end", "never_resigns"),
     *("actions", "root_values", "best_values"),
@@ -101,15 +100,6 @@ class GameColumns(NamedTuple):
     def num_positions(self) -> int:
         """M: positions in which a move was made."""
         return len(self.actions)
-
-
-class GameValues(NamedTuple):
-    """The moves and root values of G games with M moves."""
-
-    game: np.ndarray  # [G] int32
-    move_offsets: np.ndarray  # [G + 1] int64
-    actions: np.ndarray  # [M] int16
-    root_values: np.ndarray  # [M] float32
 
 
 def write_records(records: Sequence[GameRecord]) -> bytes:
@@ -263,27 +253,6 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
     ):
         raise StorageError(f"{source} holds an action or outcome out of range; {RESTORE}")
     return columns
-
-
-def read_values(data: bytes, source: str) -> GameValues:
-    """The moves and root values of a shard, without the visits, which take most of the time and memory.
-
-    Args:
-      data: the file, whose content was checked before.
-      source: name of the file in an error.
-
-    Raises:
-      StorageError: the file is not a shard.
-    """
-    try:
-        table = (
-            pq.ParquetFile(pa.BufferReader(data)).read(columns=list(VALUE_COLUMNS), use_threads=False).combine_chunks()
-        )
-        move_offsets, actions = _flat(table, "actions")
-        _, root_values = _flat(table, "root_values")
-        return GameValues(_numbers(table, "game"), move_offsets, actions, root_values)
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise StorageError(f"{source} is not a shard of games: {' '.join(str(error).split())}; {RESTORE}") from None
 
 
 def read_summaries(data: bytes, source: str) -> GameColumns:

@@ -6,12 +6,11 @@ Two kinds of sequences are counted, both up to the symmetries of the board:
 - **corners**: the first moves in a corner of the board, in their order; the first stone counts as Black's. Only Go has
   them.
 
-Shards are read one after the other from DVC's cache. The result is a table, a plot, and a page of small boards.
+Shards are read one after the other from DVC's cache. The result is a table and a plot.
 """
 
-import html
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,17 +21,15 @@ from zero.config.settings import STATE_FOLDER
 from zero.data.records import GameColumns
 from zero.errors import LineageError, ParamsError
 from zero.games.coordinates import action_to_name
-from zero.games.position import BLACK, GO, Rules
+from zero.games.position import GO, Rules
 from zero.games.rules import rules_of
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
 
-OPENINGS_DIR, OPENINGS_FILE, PLOT_FILE, PAGE_FILE = "openings", "openings.json", "openings.png", "index.html"
+OPENINGS_DIR, OPENINGS_FILE, PLOT_FILE = "openings", "openings.json", "openings.png"
 WIDTH, HEIGHT, DPI = 5.6, 4.0, 120
 """Size of a panel in inches, and dots per inch."""
-CELL = 14
-"""Distance of two lines of a small board, in pixels."""
 
 Move = tuple[int, int]
 """Colour (0 Black, 1 White) and action; the corners of a board are seen as the upper left one."""
@@ -129,13 +126,26 @@ def lineage_openings(
     )
 
 
+def first_moves(rules: Rules, games: GameColumns, num_moves: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first moves of each game that has so many, under the symmetry that makes them the smallest.
+
+    Returns:
+      Indices of the games, [K], and their actions, [K, num_moves].
+    """
+    long = np.flatnonzero(np.diff(games.move_offsets) >= num_moves)
+    images = rules.symmetries[:, games.actions[games.move_offsets[long][:, None] + np.arange(num_moves)]]
+    smallest, rows = images[0], np.arange(len(long))
+    for image in images[1:]:
+        differing = (image != smallest).argmax(axis=1)  # the first differing move decides; 0 if none differs
+        is_smaller = image[rows, differing] < smallest[rows, differing]
+        smallest = np.where(is_smaller[:, None], image, smallest)
+    return long, smallest
+
+
 def openings_of(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
-    """The first moves of each game that has so many, under the symmetry that makes them the smallest."""
-    for first, end in zip(games.move_offsets[:-1], games.move_offsets[1:], strict=True):
-        if end - first >= num_moves:
-            images = rules.symmetries[:, games.actions[first : first + num_moves]]
-            smallest = min(tuple(int(action) for action in image) for image in images)
-            yield tuple((move % 2, action) for move, action in enumerate(smallest))
+    """The first moves of each game that has so many, see `first_moves`, with their colours."""
+    for actions in first_moves(rules, games, num_moves)[1].tolist():
+        yield tuple((move % 2, action) for move, action in enumerate(actions))
 
 
 def corners_of(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
@@ -213,7 +223,7 @@ def openings_tables(openings: Openings) -> Iterator[Table]:
 
 
 def write_openings(home: Path, openings: Openings) -> Path:
-    """Writes data, plot and page below `.zero/openings`, and returns their folder.
+    """Writes data and plot below `.zero/openings`, and returns their folder.
 
     Raises:
       StorageError: a file cannot be written.
@@ -221,7 +231,6 @@ def write_openings(home: Path, openings: Openings) -> Path:
     folder = home / STATE_FOLDER / OPENINGS_DIR / openings.lineage
     write_atomic(folder / OPENINGS_FILE, canonical_json(openings))
     write_atomic(folder / PLOT_FILE, openings_png(openings))
-    write_atomic(folder / PAGE_FILE, openings_page(openings).encode())
     return folder
 
 
@@ -246,70 +255,3 @@ def openings_png(openings: Openings) -> bytes:
         axes.legend(fontsize=5)
     figure.suptitle(openings.lineage, fontsize=11)
     return png_of(figure)
-
-
-def openings_page(openings: Openings) -> str:
-    """A page of small boards, which needs no other file."""
-    rules = rules_of(openings.game)
-    name, newest = html.escape(openings.lineage), openings.generations[-1]
-    parts = [PAGE_HEAD.format(name=name)]
-    for kind in ("opening", "corner"):
-        rows = [each for each in openings.frequencies if each.kind == kind]
-        if rows:
-            parts.append(f"<h2>{kind.capitalize()}s</h2>\n<div class=boards>\n")
-            parts += [_figure(rules, each, newest) for each in rows]
-            parts.append("</div>\n")
-    games = sum(openings.num_games)
-    parts.append(f"<p>{games} games of self-play in {len(openings.generations)} generations.</p>\n</body></html>\n")
-    return "".join(parts)
-
-
-def board_svg(rules: Rules, moves: Iterable[tuple[int, int]], label: str) -> str:
-    """A board with numbered stones as SVG."""
-    rows, columns = rules.rows, rules.columns
-    width, height = CELL * (columns + 1), CELL * (rows + 1)
-    lines = [f"M{CELL} {CELL * (y + 1)}H{CELL * columns}" for y in range(rows)]
-    lines += [f"M{CELL * (x + 1)} {CELL}V{CELL * rows}" for x in range(columns)]
-    parts = [
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}">'
-        f'<rect width="{width}" height="{height}" fill="#dcb35c"/><path d="{"".join(lines)}" stroke="#5b4213"/>'
-    ]
-    stones = [(0 if rules.start[point] == BLACK else 1, int(point)) for point in np.flatnonzero(rules.start)]
-    for number, (colour, action) in enumerate([*stones, *moves], 1 - len(stones)):
-        if action >= rules.num_points:
-            continue  # a pass
-        y, x = divmod(action, columns)
-        fill, text = ("#111", "#fff") if colour == 0 else ("#fff", "#111")
-        cx, cy = CELL * (x + 1), CELL * (y + 1)
-        parts.append(
-            f'<circle cx="{cx}" cy="{cy}" r="{CELL * 0.46:.1f}" fill="{fill}" stroke="#111"/>'
-            f'<text x="{cx}" y="{cy + CELL * 0.22:.1f}" font-size="{CELL * 0.6:.1f}" fill="{text}" '
-            f'text-anchor="middle">{number if number > 0 else ""}</text>'
-        )
-    return "".join([*parts, "</svg>"])
-
-
-def _figure(rules: Rules, each: Frequency, newest: int) -> str:
-    text = (
-        f"first in generation {each.first}, most often in {each.peak} ({max(each.shares):.1%}), "
-        f"in {newest}: {each.shares[-1]:.1%}"
-    )
-    board = board_svg(rules, each.moves, each.names)
-    return f"<figure>{board}<figcaption><b>{html.escape(each.names)}</b><br>{text}</figcaption></figure>\n"
-
-
-PAGE_HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Openings of {name}</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.4 system-ui, sans-serif; margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; }}
-.boards {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 1rem; }}
-figure {{ margin: 0; }}
-svg {{ width: 100%; display: block; }}
-figcaption {{ font-size: 0.85rem; }}
-</style></head><body>
-<h1>Openings of {name}</h1>
-<p>The most frequent first moves of its self-play, up to the symmetries of the board. Corners: the first moves in a
-corner, seen as the upper left one; the first stone counts as Black's.</p>
-"""

@@ -1,7 +1,7 @@
 """The status of lineages for the terminal and for programs."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from zero.config.settings import STATE_FOLDER
-from zero.errors import ZeroError
 from zero.network.health import Health
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace
 from zero.record.lineages import workspace_generations
-from zero.record.metrics import Calibration, SelfplayMetrics
-from zero.storage.manifests import NO_RESIGNATION, LedgerEntry
+from zero.storage.manifests import LedgerEntry
 
 LAST_DECISIONS = 10
-TABLE_WIDTH = 150
 
 
 def servers(home: Path) -> dict[str, str]:
@@ -118,41 +115,6 @@ def _health_line(health: Health) -> str:
     return f"training: {health.verdict}"
 
 
-def resignation_metrics(home: Path, lineage: str) -> dict[str, SelfplayMetrics]:
-    """Metrics of self-play by tag, of the generations that have resignation.
-
-    Raises:
-      ZeroError: no generation of the lineage has resignation.
-    """
-    with workspace_generations(find_workspace(home, lineage)) as generations:
-        found = {
-            each.tag: each.selfplay_metrics
-            for each in generations
-            if each.entry and each.entry.decision and each.selfplay_metrics and each.selfplay_metrics.resignation
-        }
-    if not found:
-        raise ZeroError(
-            f"no generation of {lineage} has resignation: selfplay.calibration_fraction is 0, or none was played"
-        )
-    return found
-
-
-def print_resignation(lineage: str, metrics: Mapping[str, SelfplayMetrics]) -> None:
-    """Prints the false positives of resignation in each generation, and the threshold that followed."""
-    used_columns = ("threshold", "calibration games", "would resign", "would have won", "rate", "95 % interval")
-    columns = ("games", "resigned", *used_columns, "next threshold", "its rate", "95 % interval")
-    table = _table(f"resignation in lineage {lineage}", ("tag",), columns)
-    for tag, each in metrics.items():
-        assert each.resignation is not None
-        used, following = each.resignation.used, each.resignation.following
-        table.add_row(
-            *(tag, str(each.num_games), str(each.resignation.resigned_games)),
-            *(_threshold(used.threshold), str(used.num_games), str(used.would_resign)),
-            *(str(used.would_have_won), *_rate(used), _threshold(following.threshold), *_rate(following)),
-        )
-    Console(width=max(TABLE_WIDTH, Console().width)).print(table)
-
-
 def _costs_table(generations: Iterable[Generation]) -> Table:
     """One row per generation; `?` for unknown costs."""
     table = _table("costs", ("tag",), ("wall", "CPU h", "GPU h", "games", "evaluations"))
@@ -191,16 +153,6 @@ def _row(generation: Generation) -> tuple[str, ...]:
     interval = f"{match.interval[0]:.0%} to {match.interval[1]:.0%}"
     outcome = "promoted" if entry.decision.promoted else "refused"
     return (generation.tag, outcome, f"{match.score:.1%}", interval, str(match.unique_games), champion)
-
-
-def _threshold(threshold: float) -> str:
-    return "no resignation" if threshold <= NO_RESIGNATION else f"{threshold:.2f}"
-
-
-def _rate(found: Calibration) -> tuple[str, str]:
-    if not found.would_resign:
-        return "", ""
-    return f"{found.false_positive_rate:.1%}", f"{found.interval[0]:.1%} to {found.interval[1]:.1%}"
 
 
 def _colours(games: Any) -> str:

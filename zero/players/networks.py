@@ -107,6 +107,11 @@ def shipped_name(home: Path, name: str) -> str | None:
     return name if name in shipped_players() and name not in lineages(home) and not Path(name).is_file() else None
 
 
+def shipped_generation(name: str) -> int:
+    """Generation of its lineage that made a shipped player, as the attestation says."""
+    return read_envelope(_read(SHIPPED_DIR / name / ATTESTATION_FILE), name).attestation.external.generation
+
+
 def is_ambiguous(home: Path, name: str) -> bool:
     """True if both a lineage in this project and a shipped player have this name."""
     return name in shipped_players() and name in lineages(home) and not Path(name).is_file()

@@ -20,11 +20,11 @@ from zero.errors import LineageError, ParamsError, StorageError
 from zero.network.health import Health, recorded_health
 from zero.record.costs import GenerationCosts, read_note
 from zero.record.history import History, Line
-from zero.record.ledger import generation_tag, parse_ledger, read_ledger
+from zero.record.ledger import generation_tag, parse_ledger
 from zero.record.metrics import SelfplayMetrics, following_threshold
 from zero.record.objects import CommittedFiles, DataCache, Files, Out, WorkTreeFiles, read_bytes, source_digest
 from zero.record.provenance import Attestation, Envelope, read_envelope
-from zero.storage.files import canonical_line, sha256_bytes
+from zero.storage.files import sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
     CHAMPION_DIR,
@@ -448,16 +448,6 @@ class Generation:
         state = self.previous.next_state if self.previous and self.overlap else None
         # In the first generation with overlap there is no earlier player, so the champion has played.
         return state.player if state and state.player else entry.decision.champion
-
-
-def recorded_in(folder: Path) -> Generation:
-    """The generation that a clone at a tag holds: that of the last ledger entry.
-
-    Raises:
-      LineageError: the folder has no ledger, or its chain is broken.
-    """
-    entry = read_ledger(folder)[-1]
-    return Generation(entry.lineage, entry.generation, WorkTreeFiles(folder), Line(canonical_line(entry), entry))
 
 
 def in_progress(workspace: Path) -> Generation:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zero.config.params import Params
-from zero.data.duplicates import chances_of, duplicate_violations, openings_of, stream_violations
+from zero.data.duplicates import openings_of, stream_violations
 from zero.data.records import GameColumns, Limits, concatenate, read_records
 from zero.data.validation import NO_MOVE, Violation, format_violations, shard_violations
 from zero.errors import StorageError
@@ -135,11 +135,10 @@ def size_limits(spec: ShardSpec) -> Limits:
 
 def joint_violations(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -> dict[int, list[Violation]]:
     """Violations by games of several shards of a stage, by the index of the shard to play again."""
-    spec, openings = specs[0], []
-    for part in parts:
-        openings += openings_of(part, spec.generation, chances_of(part, spec))
+    spec = specs[0]
+    openings = [opening for part in parts for opening in openings_of(part, spec.generation)]
     found: dict[int, list[Violation]] = {}
-    for violation in (*stream_violations(openings, [], spec), *duplicate_violations(openings)):
+    for violation in stream_violations(openings, [], spec):
         index = next(i for i, spec in enumerate(specs) if 0 <= violation.game - spec.first_game < spec.num_games)
         found.setdefault(index, []).append(violation)
     return found

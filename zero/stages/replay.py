@@ -15,17 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from zero.config.params import Params, load_params
-from zero.data.duplicates import (
-    Opening,
-    chances_of,
-    count_repeats,
-    duplicate_violations,
-    openings_of,
-    stream_violations,
-)
+from zero.data.duplicates import Opening, openings_of, stream_violations
 from zero.data.histograms import GameHistograms
 from zero.data.quarantine import quarantine_games
-from zero.data.records import GameColumns, read_records, read_values
+from zero.data.records import GameColumns, read_records, read_summaries
 from zero.data.validation import SAMPLED_POSITIONS, Violation, format_violations, moves_of, shard_violations
 from zero.data.window import shard_mismatch
 from zero.errors import ParamsError, StorageError
@@ -218,7 +211,7 @@ def check_games(
         if isinstance(checked, RejectedShard):
             rejected.append(checked)
             continue
-        openings += openings_of(checked, generation.number, chances_of(checked, expected))
+        openings += openings_of(checked, generation.number)
         agreement += value_agreement(checked)
         histograms.add(checked)
         num_targets += int(np.count_nonzero(np.diff(checked.visit_offsets)))
@@ -228,8 +221,8 @@ def check_games(
     for entry in old.shards:
         path = folder / REPLAY_DIR / entry.shard.file.path
         # Without visit counts, which take most of the time and memory of a window.
-        known += openings_of(read_values(path.read_bytes(), str(path)), entry.shard.generation)
-    # `expected` of the last shard: what these clauses read of it is the same for all shards.
+        known += openings_of(read_summaries(path.read_bytes(), str(path)), entry.shard.generation)
+    # `expected` of the last shard: what this clause reads of it is the same for all shards.
     rejected += _repeated_shards(games, openings, known, expected)
     if rejected:
         _quarantine(folder, rejected, store)
@@ -240,7 +233,7 @@ def check_games(
         num_games=games.num_games,
         num_positions=games.num_positions,
         resigned_games=num_resigned,
-        unique_games=count_repeats(openings).unique_games,
+        unique_games=len({opening.moves for opening in openings}),
         known_games=sum(opening.moves in known_moves for opening in openings),
         target_positions=num_targets,
         plane_positions=num_planes,
@@ -300,9 +293,9 @@ def _check_shard(
 def _repeated_shards(
     games: GameSet, openings: list[Opening], known: list[Opening], expected: ExpectedProperties
 ) -> list[RejectedShard]:
-    """The new shards with games that repeat a game of the window, or each other too often."""
+    """The new shards with games from the random stream of another game."""
     found: dict[int, list[Violation]] = {}
-    for violation in (*stream_violations(openings, known, expected), *duplicate_violations(openings)):
+    for violation in stream_violations(openings, known, expected):
         index = next(i for i, ref in enumerate(games.shards) if 0 <= violation.game - ref.first_game < ref.num_games)
         found.setdefault(index, []).append(violation)
     return [

@@ -29,7 +29,6 @@ from zero.storage.layout import (
     CONSTRAINTS_FILE,
     DVC_LOCK,
     GATING_METRICS,
-    MATCH_DIR,
     PROVENANCE_FILE,
     REPLAY_METRICS,
     SELFPLAY_METRICS,
@@ -44,9 +43,6 @@ from zero.tracking.cards import GATE_FILE, decision_word, gate_picture, model_ca
 WINDOW_MANIFEST = "data/window/manifest.json"
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
 """Packages that a registered player needs; the versions are those of the generation's constraints.txt."""
-SAMPLE_FILE = "sample.sgf"
-SAMPLE_BYTES = 1 << 20
-"""Maximum size of the sample of games; a larger one is omitted."""
 SECTIONS = {
     "selfplay": ("selfplay.", "search."),
     "training": ("training.", "replay.", "network."),
@@ -200,9 +196,6 @@ def stage_pages(generation: Generation) -> list[Page]:
         "gating": [GATING_METRICS],
     }
     files = {stage: {name: read_text(generation, name).encode() for name in names[stage]} for stage in names}
-    sample = generation.data(MATCH_DIR, SAMPLE_FILE)
-    if sample is not None and len(sample) <= SAMPLE_BYTES:
-        files["gating"][f"{MATCH_DIR}/{SAMPLE_FILE}"] = sample
     match = {"zero.challenger": decision.challenger, "zero.opponent": decision.champion}
     player = attestation.dependencies.get(PLAYER)
     tags = {

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from zero.config.settings import STATE_FOLDER
 from zero.data.records import GameColumns, read_summaries
 from zero.errors import StorageError, ZeroError
+from zero.evaluation.openings import first_moves
 from zero.games.coordinates import action_to_name
 from zero.games.position import Rules
 from zero.games.rules import rules_of
@@ -426,18 +427,11 @@ def shard_bytes(generation: Generation, folder: str, path: str, sha256: str) -> 
 
 
 def openings_of(rules: Rules, games: GameColumns, num_moves: int = OPENING_MOVES) -> list[str | None]:
-    """The first moves of each game by name, under the symmetry that makes them the smallest; None for shorter games.
-
-    The same openings as those of `zero.evaluation.openings`, for all games of a shard at once.
-    """
+    """The opening of each game by the names of its moves, as in `zero openings`; None for shorter games."""
     found: list[str | None] = [None] * games.num_games
-    long = np.flatnonzero(np.diff(games.move_offsets) >= num_moves)
-    first = games.actions[games.move_offsets[long][:, None] + np.arange(num_moves)]
-    # A sequence as one number with the actions as its digits, so that the smallest number is the smallest sequence.
-    digits = rules.num_actions ** np.arange(num_moves - 1, -1, -1, dtype=np.int64)
-    smallest = (rules.symmetries[:, first].astype(np.int64) @ digits).min(axis=0)
     names = [action_to_name(rules, action) for action in range(rules.num_actions)]
-    for game, actions in zip(long, (smallest[:, None] // digits % rules.num_actions).tolist(), strict=True):
+    long, moves = first_moves(rules, games, num_moves)
+    for game, actions in zip(long.tolist(), moves.tolist(), strict=True):
         found[game] = " ".join(names[action] for action in actions)
     return found
 

@@ -15,8 +15,9 @@ from zero.record.history import known_lineages, read_lines
 from zero.record.ledger import line_digest, lineages
 from zero.storage.layout import LEDGER_FILE, workspace_dir
 from zero.storage.manifests import Manifest
+from zero.tracking.pages import entry_of
 from zero.web.ladders import read_ladders
-from zero.web.report import Kind, generation_report, open_generations, recorded_entry, training_values
+from zero.web.report import Kind, generation_report, open_generations, training_values
 
 
 class Node(Manifest):
@@ -127,7 +128,7 @@ def lineage_graph(home: Path, lineage: str) -> Lineage:
         last = generations[-1]
         return Lineage(
             lineage=lineage,
-            head=line_digest(recorded_entry(last)),
+            head=line_digest(entry_of(last)),
             game=last.params.game.name if last.params else None,
             nodes=tuple(_nodes(generations)),
             branches=tuple(_branches(home, lineage)),
@@ -138,7 +139,7 @@ def lineage_graph(home: Path, lineage: str) -> Lineage:
 def _nodes(generations: list[Generation]) -> Iterator[Node]:
     parent = None
     for generation in generations:
-        entry = recorded_entry(generation)
+        entry = entry_of(generation)
         decision, match = entry.decision, entry.decision.match if entry.decision else None
         selfplay = generation.selfplay_metrics if decision else None
         training = training_values(generation) if decision else {}
@@ -175,7 +176,7 @@ def _branches(home: Path, lineage: str) -> Iterator[Branch]:
 def _summary(home: Path, lineage: str) -> Summary:
     try:
         with open_generations(home, lineage) as generations:
-            first, last = recorded_entry(generations[0]), recorded_entry(generations[-1])
+            first, last = entry_of(generations[0]), entry_of(generations[-1])
             return Summary(
                 lineage=lineage,
                 error=None,
