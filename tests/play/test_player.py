@@ -12,7 +12,7 @@ from tests.oracle import mcts as twin
 from tests.oracle.games import oracle_of
 from tests.oracle.streams import Stream
 from tests.play.players import GO3, GO5, play_names, player
-from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashEvaluator, PriorEvaluator, judge_of
+from tests.search.evaluators import ColourEvaluator, HashEvaluator, PriorEvaluator, judge_of
 from zero.errors import ParamsError
 from zero.games.rules import go_rules, gomoku_rules
 from zero.network.inference import new_evaluator
@@ -99,24 +99,6 @@ def test_the_principal_variation_is_legal():
     game = KernelGame(GO5)
     for action in line:
         game.play(action)
-
-
-def test_the_subtree_of_the_played_move_is_reused():
-    one = player(num_simulations=100, max_nodes=1000)
-    result = one.search()
-    best = one.choose()
-    one.play(best)
-    after = one.search(0)
-    assert after.visit_counts.sum() == result.visit_counts[best] - 1  # the first visit added the node
-    assert after.num_simulations == 0
-    assert one.search(50).visit_counts.sum() == after.visit_counts.sum() + 50
-
-
-def test_a_reused_tree_leaves_room_for_a_complete_search():
-    one = player(GO3, num_simulations=30, max_nodes=33)
-    while not one.is_over:
-        assert one.search().num_simulations == 30
-        one.play(one.choose())
 
 
 def test_searches_of_one_position_add_up_until_the_tree_is_full():
@@ -235,13 +217,6 @@ def test_without_simulations_the_value_comes_from_the_network():
     assert one.search().root_value == -0.25
 
 
-def test_the_prior_of_a_result_is_normalised_over_legal_moves():
-    one = player(gomoku_rules(2, 2, 2), PriorEvaluator(np.array([0.5, 0.25, 0.125, 0.125], np.float32)))
-    one.play(0)
-    assert one.search().prior.tolist() == [0.0, 0.5, 0.25, 0.25]
-    assert one.search().legal_mask.tolist() == [False, True, True, True]
-
-
 def test_ties_of_visits_go_to_the_greater_prior():
     prior = np.full(26, 0.01, np.float32)
     prior[12] = 0.02
@@ -272,27 +247,6 @@ def test_it_does_not_resign_if_one_move_is_good():
 
 
 @pytest.mark.parametrize("num_leaves", [1, 8])
-def test_all_its_moves_are_legal_under_superko(num_leaves):
-    rules = go_rules(2, 2, 0.0, allow_suicide=True)._replace(
-        max_moves=60
-    )  # only repetitions are illegal, and many moves repeat
-    repetitions = 0
-    for seed in range(6):
-        one = player(rules, HashEvaluator(rules, str(seed)), num_leaves=num_leaves, max_nodes=100)
-        game = oracle_of(rules)
-        while not one.is_over:
-            legal = game.legal_actions()
-            result = one.search()
-            assert set(result.ranking()) == legal
-            assert set(np.flatnonzero(result.visit_counts)) <= legal
-            repetitions += rules.num_points - len(game.board) - len(legal - {rules.num_points})
-            action = next((a for a in result.ranking() if a != rules.num_points), rules.num_points)
-            one.play(action)
-            game.play(action)
-    assert repetitions > 20
-
-
-@pytest.mark.parametrize("num_leaves", [1, 8])
 def test_a_network_plays_a_game(num_leaves):
     evaluator = new_evaluator(weights_bytes(randomized_network()), CPU)
     games = [play_game(player(GO5, evaluator, num_leaves=num_leaves, random_symmetry=True)) for _ in range(2)]
@@ -313,7 +267,7 @@ def test_batches_have_few_shapes():
 
 
 def test_the_player_recovers_from_a_failure_of_the_evaluator():
-    class FailingEvaluator(EquivariantEvaluator):
+    class FailingEvaluator(HashEvaluator):
         fails = False
 
         def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
@@ -328,7 +282,7 @@ def test_the_player_recovers_from_a_failure_of_the_evaluator():
     with pytest.raises(RuntimeError):
         one.search()
     evaluator.fails = False
-    whole = player(evaluator=EquivariantEvaluator(GO5)).search()
+    whole = player(evaluator=HashEvaluator(GO5)).search()
     assert one.search().visit_counts.tolist() == whole.visit_counts.tolist()
 
 
