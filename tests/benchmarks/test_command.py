@@ -97,27 +97,6 @@ def test_an_error_is_one_line(words, message, monkeypatch, capsys):
     assert out == ""
 
 
-def test_the_work_and_the_targets_of_the_rows():
-    rows = {row.name: row for row in rows_named("")}
-    targets = {name: row.target for name, row in rows.items()}
-    assert targets["search"] == "figure >= 250000"
-    assert targets["selfplay-4x32"] == targets["selfplay-6x64"] == "ratio >= 0.95"
-    assert targets["leela-zero"] == targets["pgx-mctx"] == "ratio >= 3.0"
-    assert targets["gpu-10x128"] == "figure >= 200000 and ratio >= 0.85"
-    for row in rows.values():
-        assert row.ours is not None and row.reached() is None
-        ours = params_of(row.ours, CPU)
-        if row.against is not None:
-            assert params_of(row.against, CPU) == ours, "both sides do the same work"
-        if row.name == "leela-zero":
-            network, selfplay = ours.network, ours.selfplay
-            assert (network.num_blocks, network.num_channels, network.value_hidden) == (6, 64, 256)
-            assert (ours.game.size, selfplay.num_simulations, selfplay.num_slots) == (19, 200, 32)
-        if row.name.startswith("memory"):
-            assert ours.selfplay.num_simulations == (200 if row.name == "memory-9x9" else 1600)
-        assert (ours.profile.device == "cuda") is (row.name == "gpu-10x128")
-
-
 def test_unchanged_fields_are_those_of_the_preset():
     side = rows_named("selfplay-6x64")[0].ours
     assert side is not None

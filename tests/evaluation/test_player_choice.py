@@ -92,9 +92,7 @@ def test_two_trained_networks_play_a_quick_match_once(home, monkeypatch, capsys)
     [
         (21, 19, 0, CHAMPION, f"it won 21 of 40 games against {SHIPPED}"),
         (20, 20, 0, SHIPPED, f"it won 20 of 40 games against {CHAMPION}"),
-        (2, 38, 0, SHIPPED, f"it won 38 of 40 games against {CHAMPION}"),
         (5, 4, 31, CHAMPION, f"it won 5 of 40 games and drew 31 against {SHIPPED}"),
-        (0, 0, 40, SHIPPED, f"it won 0 of 40 games and drew 40 against {CHAMPION}"),
     ],
 )
 def test_the_shipped_player_plays_unless_the_champion_scored_more_than_half(home, wins, losses, draws, chosen, reason):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.made_decisions import made_entry, made_match
 from zero.errors import LineageError
 from zero.record.ledger import (
     FIRST_PREVIOUS,
@@ -17,7 +18,7 @@ from zero.record.ledger import (
 )
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import LEDGER_FILE
-from zero.storage.manifests import Colours, LedgerEntry, MatchResult, PromotionDecision, Source
+from zero.storage.manifests import LedgerEntry, PromotionDecision, Source
 
 
 def sha(number: int) -> str:
@@ -26,23 +27,12 @@ def sha(number: int) -> str:
 
 def decision(generation: int, promoted: bool) -> PromotionDecision:
     wins = 240 if promoted else 160
-    match = MatchResult(
-        wins=wins,
-        losses=400 - wins,
-        draws=0,
-        as_black=Colours(wins=wins // 2, losses=200 - wins // 2, draws=0),
-        as_white=Colours(wins=wins // 2, losses=200 - wins // 2, draws=0),
-        unique_games=400,
-        score=wins / 400,
-        interval=(wins / 400 - 0.05, wins / 400 + 0.05),
-        mean_length=80.5,
-    )
     return PromotionDecision(
         lineage="go9",
         generation=generation,
         promoted=promoted,
         threshold=0.55,
-        match=match,
+        match=made_match(wins, 400 - wins),
         challenger=sha(100 + generation),
         champion=sha(100),
     )
@@ -51,18 +41,12 @@ def decision(generation: int, promoted: bool) -> PromotionDecision:
 def entry(generation: int, previous: str) -> LedgerEntry:
     """The start, a promotion, a rejection, a promotion, ..."""
     promoted = generation % 2 == 1
-    return LedgerEntry(
-        lineage="go9",
-        generation=generation,
+    return made_entry(
+        generation,
         kind="decision" if generation else "start",
         decision=decision(generation, promoted) if generation else None,
         champion=sha(100 + generation),
-        champion_generation=generation,
         trainee=sha(200 + generation),
-        params_digest=sha(1),
-        lock_digest=sha(2),
-        source=None,
-        provenance=sha(3),
         previous=previous,
     )
 

@@ -117,19 +117,6 @@ def test_imported_games_count_as_games_of_the_lineage(num_games, fraction, gener
     assert window_size(params.model_copy(update=sections), generation, imported) == size
 
 
-def test_a_window_of_a_fraction_drops_the_first_games(tmp_path):
-    params = window_of(100)
-    sections = {
-        "replay": params.replay.model_copy(update={"window_fraction": 0.5}),
-        "selfplay": params.selfplay.model_copy(update={"num_games": 5}),
-    }
-    games = write_workspace(tmp_path, params.model_copy(update=sections))
-    run(tmp_path)
-    games += next_generation(tmp_path, 2)
-    run(tmp_path)
-    assert games_in(tmp_path) == sequences(games)[-5:]
-
-
 def test_dropped_games_do_not_return_with_a_larger_window(tmp_path):
     games = write_workspace(tmp_path, window_of(4))
     run(tmp_path)

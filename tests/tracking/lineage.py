@@ -5,6 +5,7 @@ from pathlib import Path
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.made_decisions import ZEROS, made_entry, made_match
 from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
 from zero.network.weights import new_network, weights_bytes
@@ -25,9 +26,7 @@ from zero.storage.layout import PROVENANCE_FILE
 from zero.storage.manifests import (
     Champion,
     Checkpoint,
-    Colours,
     LedgerEntry,
-    MatchResult,
     Origin,
     PromotionDecision,
     Window,
@@ -154,14 +153,9 @@ class Lineage:
 
     def _decision(self, number: int, promoted: bool, challenger: str) -> PromotionDecision:
         wins = 12 if promoted else 6
-        match = MatchResult(
-            wins=wins,
-            losses=16 - wins,
-            draws=0,
-            as_black=Colours(wins=wins // 2, losses=8 - wins // 2, draws=0),
-            as_white=Colours(wins=wins // 2, losses=8 - wins // 2, draws=0),
+        match = made_match(
+            *(wins, 16 - wins),
             unique_games=15,
-            score=wins / 16,
             interval=(0.505, 0.898) if promoted else (0.185, 0.614),
             mean_length=31.25,
         )
@@ -176,19 +170,17 @@ class Lineage:
         )
 
     def _write_ledger(self, folder: Path, decision: PromotionDecision | None, champion: str, generation: int) -> None:
-        entry = LedgerEntry(
+        entry = made_entry(
+            len(self.ledger),
             lineage=self.name,
-            generation=len(self.ledger),
             kind="decision" if decision else "start",
             decision=decision,
             champion=champion,
             champion_generation=generation,
             trainee=decision.challenger if decision else champion,
             params_digest=params_digest(self.params),
-            lock_digest=sha256_bytes(b""),
-            source=None,
             provenance=ANY_SHA256,
-            previous=sha256_bytes(canonical_line(self.ledger[-1])) if self.ledger else "0" * 64,
+            previous=sha256_bytes(canonical_line(self.ledger[-1])) if self.ledger else ZEROS,
         )
         self.ledger.append(entry)
         write_atomic(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))

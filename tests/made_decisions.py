@@ -1,0 +1,43 @@
+"""Matches, ledger entries and costs for tests that need only some of their fields."""
+
+from typing import Any
+
+from zero.record.costs import StageCosts
+from zero.storage.manifests import Colours, LedgerEntry, MatchResult
+
+ZEROS = "0" * 64
+
+
+def made_match(wins: int, losses: int, draws: int = 0, **fields: Any) -> MatchResult:
+    """A match in which each colour has half of the games; `fields` change the rest."""
+    games = wins + losses + draws
+    half = Colours(wins=wins // 2, losses=losses // 2, draws=draws // 2)
+    values: dict[str, Any] = {
+        "as_black": half,
+        "as_white": half,
+        "unique_games": games,
+        "score": (wins + draws / 2) / games,
+        "interval": (0.0, 1.0),
+        "mean_length": 1.0,
+    }
+    return MatchResult(wins=wins, losses=losses, draws=draws, **(values | fields))
+
+
+def made_entry(generation: int, **fields: Any) -> LedgerEntry:
+    """The ledger entry of a start without digests; `fields` change it."""
+    digests = ("provenance", "champion", "trainee", "params_digest", "lock_digest", "previous")
+    values: dict[str, Any] = dict.fromkeys(digests, ZEROS) | {
+        "lineage": "go9",
+        "kind": "start",
+        "decision": None,
+        "source": None,
+        "champion_generation": generation,
+    }
+    return LedgerEntry(generation=generation, **(values | fields))
+
+
+def made_stage_costs(**fields: Any) -> StageCosts:
+    """Costs of a stage in which nothing was counted but `fields`."""
+    counts = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations", "shards", "shards_without_receipt")
+    values: dict[str, Any] = dict.fromkeys(counts, 0) | {"workers": ()}
+    return StageCosts(**(values | fields))
