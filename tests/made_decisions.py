@@ -1,8 +1,19 @@
-"""Matches, ledger entries and costs for tests that need only some of their fields."""
+"""Matches, ledger entries, attestations and costs for tests that need only some of their fields."""
 
 from typing import Any
 
 from zero.record.costs import StageCosts
+from zero.record.provenance import (
+    BUILD_TYPE,
+    Attestation,
+    BuildDefinition,
+    ExternalParameters,
+    InternalParameters,
+    Metadata,
+    Predicate,
+    Resource,
+    RunDetails,
+)
 from zero.storage.manifests import Colours, LedgerEntry, MatchResult
 
 ZEROS = "0" * 64
@@ -41,3 +52,31 @@ def made_stage_costs(**fields: Any) -> StageCosts:
     counts = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations", "shards", "shards_without_receipt")
     values: dict[str, Any] = dict.fromkeys(counts, 0) | {"workers": ()}
     return StageCosts(**(values | fields))
+
+
+def made_attestation(
+    generation: int, lineage: str = "go9", challenger: str = "a" * 64, **parameters: Any
+) -> Attestation:
+    """The attestation of a decision."""
+    return Attestation(
+        subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": challenger}),),
+        predicate=Predicate(
+            build_definition=BuildDefinition(
+                build_type=BUILD_TYPE.format(kind="decision"),
+                external_parameters=ExternalParameters(lineage=lineage, generation=generation, parameters=parameters),
+                internal_parameters=InternalParameters(
+                    engine={"selfplay": "b" * 64}, profile={"device": "cpu", "isa": "AVX2"}, lock="c" * 64
+                ),
+                resolved_dependencies=(
+                    Resource(name="source", digest={"gitCommit": f"{generation:040x}"}),
+                    Resource(
+                        name="data/games/shard-0000.parquet", digest={"sha256": "e" * 64}, annotations={"key": "f"}
+                    ),
+                ),
+            ),
+            run_details=RunDetails(
+                metadata=Metadata(invocation_id=f"{lineage}/gen-{generation:04d}"),
+                byproducts=(Resource(name="data/window/manifest.json", digest={"sha256": "b" * 64}),),
+            ),
+        ),
+    )

@@ -12,13 +12,12 @@ import yaml
 from pydantic import BaseModel
 
 import zero
-from tests.parameters import parsed, preset, resolved_preset, smoke, smoke_text, with_value
+from tests.parameters import parsed, preset, smoke, smoke_text, with_value
 from zero.config.params import (
     GAMES,
     PARAMS_FILE,
     ExecutorParams,
     GatingParams,
-    GomokuParams,
     LearningRateStep,
     NetworkParams,
     OthelloParams,
@@ -112,13 +111,6 @@ def test_only_the_game_is_required():
     assert [name for name, field in Params.model_fields.items() if field.is_required()] == ["game"]
 
 
-def test_parameters_that_older_files_lack_are_left_out_of_digests_when_they_are_off():
-    fields = [(name, field) for section in SECTIONS for name, field in section.model_fields.items()]
-    left_out = {name for name, field in fields if field.exclude_if}
-    newest = {"value_loss", "warmup_steps"}
-    assert left_out == {"pooled_heads", "search_value_weight", "overlap", "pass_wins", *newest}
-
-
 @pytest.mark.parametrize("name", presets())
 def test_the_complete_file_of_a_preset_has_every_parameter_and_the_same_digest(name):
     text = params_text(preset(name))
@@ -129,12 +121,6 @@ def test_the_complete_file_of_a_preset_has_every_parameter_and_the_same_digest(n
         if isinstance(value, dict):
             assert set(value) == set(type(getattr(preset(name), section)).model_fields), section
     assert set(tree) == set(Params.model_fields)
-
-
-def test_parameters_are_frozen():
-    params = parsed(smoke())
-    with pytest.raises(ValueError, match="frozen"):
-        params.search.c_puct = 2.0
 
 
 @pytest.mark.parametrize(
@@ -271,17 +257,6 @@ def test_a_file_in_another_encoding_is_rejected(tmp_path):
     (tmp_path / PARAMS_FILE).write_bytes("# Größe\nseed: 1".encode("latin-1"))
     with pytest.raises(ParamsError, match="not YAML: byte 4 is not UTF-8"):
         load_params(tmp_path)
-
-
-def test_a_file_is_read_from_its_folder(tmp_path):
-    (tmp_path / PARAMS_FILE).write_text(resolved_preset("gomoku8"))
-    assert load_params(tmp_path) == preset("gomoku8")
-
-
-def test_the_name_selects_the_kind_of_game():
-    game = preset("gomoku8").game
-    assert isinstance(game, GomokuParams)
-    assert (game.size, game.in_a_row) == (8, 5)
 
 
 def test_a_repeated_name_is_rejected():

@@ -12,7 +12,7 @@ from tests.oracle import mcts as twin
 from tests.oracle.games import oracle_of
 from tests.oracle.streams import Stream
 from tests.play.players import GO3, GO5, play_names, player
-from tests.search.evaluators import ColourEvaluator, HashEvaluator, PriorEvaluator, judge_of
+from tests.search.evaluators import ColourEvaluator, HashEvaluator, judge_of
 from zero.errors import ParamsError
 from zero.games.rules import go_rules, gomoku_rules
 from zero.network.inference import new_evaluator
@@ -217,15 +217,6 @@ def test_without_simulations_the_value_comes_from_the_network():
     assert one.search().root_value == -0.25
 
 
-def test_ties_of_visits_go_to_the_greater_prior():
-    prior = np.full(26, 0.01, np.float32)
-    prior[12] = 0.02
-    one = player(evaluator=PriorEvaluator(prior), num_simulations=26, c_puct=0.1)
-    result = one.search()
-    assert one.choose() == 12
-    assert result.ranking()[:3] == [12, 0, 1]
-
-
 @pytest.mark.parametrize("num_simulations", [0, 40])
 def test_it_resigns_if_root_and_best_child_are_below_the_threshold(num_simulations):
     one = player(evaluator=ColourEvaluator(-0.8), num_simulations=num_simulations)
@@ -244,13 +235,6 @@ def test_it_does_not_resign_if_one_move_is_good():
     play_names(one, "B2 pass")
     assert one.search().q_values[one.choose()] == 1.0
     assert not one.should_resign(-0.5)
-
-
-@pytest.mark.parametrize("num_leaves", [1, 8])
-def test_a_network_plays_a_game(num_leaves):
-    evaluator = new_evaluator(weights_bytes(randomized_network()), CPU)
-    games = [play_game(player(GO5, evaluator, num_leaves=num_leaves, random_symmetry=True)) for _ in range(2)]
-    assert games[0] == games[1]
 
 
 def test_batches_have_few_shapes():

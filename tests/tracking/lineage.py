@@ -5,19 +5,11 @@ from pathlib import Path
 import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.made_decisions import ZEROS, made_entry, made_match
+from tests.made_decisions import ZEROS, made_attestation, made_entry, made_match
 from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
 from zero.network.weights import new_network, weights_bytes
 from zero.record.provenance import (
-    Attestation,
-    BuildDefinition,
-    ExternalParameters,
-    InternalParameters,
-    Metadata,
-    Predicate,
-    Resource,
-    RunDetails,
     attestation_bytes,
     sign,
 )
@@ -186,27 +178,6 @@ class Lineage:
         write_atomic(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))
 
     def _write_provenance(self, folder: Path, decision: PromotionDecision) -> None:
-        statement = Attestation(
-            subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": decision.challenger}),),
-            predicate=Predicate(
-                build_definition=BuildDefinition(
-                    build_type="urn:zero:decision:1",
-                    external_parameters=ExternalParameters(
-                        lineage=self.name,
-                        generation=decision.generation,
-                        parameters=self.params.model_dump(mode="json"),
-                    ),
-                    internal_parameters=InternalParameters(
-                        engine={"selfplay": ANY_SHA256}, profile={"device": "cpu", "isa": "AVX2"}, lock=ANY_SHA256
-                    ),
-                    resolved_dependencies=(
-                        Resource(name="source", digest={"gitCommit": f"{decision.generation:040x}"}),
-                    ),
-                ),
-                run_details=RunDetails(
-                    metadata=Metadata(invocation_id=self.tag(decision.generation)),
-                    byproducts=(Resource(name="data/window/manifest.json", digest={"sha256": "b" * 64}),),
-                ),
-            ),
-        )
-        write_atomic(folder / PROVENANCE_FILE, sign(attestation_bytes(statement), KEY))
+        parameters = self.params.model_dump(mode="json")
+        made = made_attestation(decision.generation, self.name, decision.challenger, **parameters)
+        write_atomic(folder / PROVENANCE_FILE, sign(attestation_bytes(made), KEY))
