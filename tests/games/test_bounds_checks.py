@@ -12,7 +12,7 @@ from zero.config.params import GAMES
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 
 SAMPLES = {
-    "games": [f"games/test_{name}.py" for name in ("conformance", *map(str, GAMES))],
+    "games": [f"games/test_{name}.py" for name in ("conformance", "go_traps", *map(str, GAMES))],
     "search": [f"search/test_{name}.py" for name in ("tree", "mcts", "virtual_loss", "forced", "gumbel", "cache")],
     "players": ["players/test_rollout.py"],
     "play": ["play/test_lockstep_games.py", "data/test_samples.py"],

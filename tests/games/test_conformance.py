@@ -102,6 +102,12 @@ def test_each_legal_action_is_one_move(rules, actions):
 
 
 @every_board
+def test_an_occupied_point_is_illegal(rules, actions):
+    for game in walk(rules, actions):
+        assert not game.mask()[np.flatnonzero(game.position.board[:-1])].any()
+
+
+@every_board
 def test_an_illegal_action_is_found_and_explained(rules, actions):
     buffers = new_position(rules), new_history(rules), np.zeros(rules.num_actions, np.bool_)
     for game in walk(rules, actions):
@@ -113,6 +119,14 @@ def test_an_illegal_action_is_found_and_explained(rules, actions):
             reason = why_illegal(rules, tried.position, tried.history, action)
             assert (reason is None) == (action in legal)
             assert reason is None or reason.startswith(f"illegal move {action_to_name(rules, action)}: ")
+
+
+@every_board
+def test_a_game_has_no_legal_action_exactly_after_its_end(rules, actions):
+    for game in walk(rules, actions):
+        assert game.ended == (game.num_moves == len(actions) and len(actions) < LONGEST)
+        assert (game.legal_actions() == set()) == game.ended
+    assert len(actions) <= rules.max_moves
 
 
 @every_board

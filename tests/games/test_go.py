@@ -1,11 +1,172 @@
-"""Rules of Go on drawn positions that other programs got wrong: superko, suicide, the end of the game and the score."""
+"""Rules of Go on drawn positions: captures, ko, superko, suicide, the end of the game and the score."""
 
 import pytest
 
 from tests.games.kernel_game import KernelGame, drawn_go, lines
-from tests.oracle.go import after
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
+
+
+def test_a_stone_without_liberties_is_captured():
+    game = drawn_go(
+        """
+        . X .
+        X O .
+        . X .
+        """,
+        BLACK,
+    )
+    assert game.play_names("C2").drawing() == lines(
+        """
+        . X .
+        X . X
+        . X .
+        """
+    )
+
+
+def test_a_stone_in_the_corner_is_captured():
+    game = drawn_go(
+        """
+        . . .
+        X . .
+        O . .
+        """,
+        BLACK,
+    )
+    assert game.play_names("B1").drawing() == lines(
+        """
+        . . .
+        X . .
+        . X .
+        """
+    )
+
+
+def test_rows_do_not_wrap_around_the_edge():
+    game = drawn_go(
+        """
+        . . . O
+        X . . .
+        . . . .
+        """,
+        WHITE,
+    )
+    assert game.play_names("B2 pass A1").drawing() == lines(
+        """
+        . . . O
+        X O . .
+        O . . .
+        """
+    )
+    assert game.play_names("pass A3").drawing() == lines(
+        """
+        O . . O
+        . O . .
+        O . . .
+        """
+    )
+
+
+def test_joined_chains_share_their_liberties():
+    game = drawn_go(
+        """
+        . X X X .
+        X O . O X
+        . X . X .
+        """,
+        WHITE,
+    )
+    assert game.play_names("C2 C1").drawing() == lines(
+        """
+        . X X X .
+        X . . . X
+        . X X X .
+        """
+    )
+
+
+def test_a_chain_that_touches_the_capturing_stone_twice_is_captured_once():
+    game = drawn_go(
+        """
+        X X X X
+        X O O X
+        X O . X
+        X X X .
+        """,
+        BLACK,
+    )
+    assert game.play_names("C2").drawing() == lines(
+        """
+        X X X X
+        X . . X
+        X . X X
+        X X X .
+        """
+    )
+    assert game.history.hashes[game.num_moves] == game.hash_of_board()
+
+
+def test_one_stone_captures_four_chains():
+    game = drawn_go(
+        """
+        . X O X .
+        X O . O X
+        . X O X .
+        """,
+        BLACK,
+    )
+    assert game.play_names("C2").drawing() == lines(
+        """
+        . X . X .
+        X . X . X
+        . X . X .
+        """
+    )
+    assert game.history.hashes[game.num_moves] == game.hash_of_board()
+
+
+def test_snapback():
+    game = drawn_go(
+        """
+        O O . .
+        X X O .
+        . . O .
+        """,
+        WHITE,
+    )
+    assert game.play_names("A1 B1 A1").drawing() == lines(
+        """
+        O O . .
+        . . O .
+        O . O .
+        """
+    )
+
+
+KO = """
+    . X O .
+    X O . O
+    . X O .
+    . . . .
+    """
+
+
+def test_immediate_recapture_of_a_ko_is_illegal():
+    game = drawn_go(KO, BLACK).play_names("C3")
+    assert not game.is_legal("B3")
+
+
+def test_recapture_of_a_ko_after_a_threat_is_legal():
+    game = drawn_go(KO, BLACK).play_names("C3 A1 D1 B3")
+    assert game.drawing() == lines(
+        """
+        . X O .
+        X O . O
+        . X O .
+        O . . X
+        """
+    )
 
 
 def test_superko_forbids_sending_two_and_returning_one():
@@ -27,11 +188,73 @@ def test_superko_forbids_sending_two_and_returning_one():
     assert not game.is_legal("B1")
 
 
+def test_superko_forbids_the_sixth_move_of_a_triple_ko():
+    game = drawn_go(
+        """
+        . X O . . X O . . X O .
+        X O . O X . X O X O . O
+        . X O . . X O . . X O .
+        """,
+        BLACK,
+    ).play_names("C2 F2 L2 B2 G2")
+    assert not game.is_legal("K2")
+    assert game.is_legal("D3")
+
+
+def test_superko_forbids_the_same_board_with_the_other_player_to_move():
+    # Here positional superko differs from situational superko: a pass changes the player to move, not the board.
+    moves = "A1 F1 B2 G2 C1 H1 J1 D1 H2 C2 G1 B1 pass H1"
+    game = KernelGame(go_rules(9, 9)).play_names(moves)
+    assert game.to_play == BLACK
+    assert not game.is_legal("C1")
+
+
+STARS = """
+    . X .
+    X . X
+    . X .
+    """
+
+
+def test_suicide_of_one_stone_is_illegal():
+    assert not drawn_go(STARS, WHITE).is_legal("B2")
+
+
+def test_suicide_of_one_stone_is_illegal_by_superko_even_if_suicide_is_allowed():
+    assert not drawn_go(STARS, WHITE, allow_suicide=True).is_legal("B2")
+
+
+def test_filling_ones_own_eye_is_legal():
+    assert drawn_go(STARS, BLACK).is_legal("B2")
+
+
+def test_a_stone_on_the_last_liberty_is_legal_if_it_captures():
+    game = drawn_go(
+        """
+        . X O
+        X O O
+        O O .
+        """,
+        WHITE,
+    )
+    assert game.play_names("A3").drawing() == lines(
+        """
+        O . O
+        . O O
+        O O .
+        """
+    )
+
+
 TWO_IN_THE_CORNER = """
     O . X
     X X X
     . . .
     """
+
+
+def test_suicide_of_several_stones_is_illegal_by_default():
+    assert not drawn_go(TWO_IN_THE_CORNER, WHITE).is_legal("B3")
 
 
 def test_allowed_suicide_of_several_stones_removes_them():
@@ -45,6 +268,25 @@ def test_allowed_suicide_of_several_stones_removes_them():
     )
     assert game.to_play == BLACK
     assert game.history.hashes[game.num_moves] == game.hash_of_board()
+
+
+def test_suicide_that_joins_four_chains_removes_them_all():
+    game = drawn_go(
+        """
+        . X O X .
+        X O . O X
+        . X O X .
+        """,
+        WHITE,
+        allow_suicide=True,
+    )
+    assert game.play_names("C2").drawing() == lines(
+        """
+        . X . X .
+        X . . . X
+        . X . X .
+        """
+    )
 
 
 def test_suicide_that_repeats_a_position_is_illegal():
@@ -61,12 +303,27 @@ def test_two_passes_end_the_game():
     assert (game.ended, len(game.legal_actions())) == (True, 0)
 
 
+def test_passes_with_a_stone_between_do_not_end_the_game():
+    game = KernelGame(go_rules(5, 5)).play_names("pass A1 pass B1 pass")
+    assert not game.ended
+
+
 def test_twice_as_many_moves_as_points_end_the_game():
     game = KernelGame(go_rules(2, 2)).play_names("A1 A2 B1 B2 B1 A1 B1")
     assert (game.num_moves, game.ended) == (7, False)
     game.play_names("A1")
     assert (game.num_moves, game.ended) == (8, True)
     assert game.legal_actions() == set()
+
+
+def test_an_empty_board_is_a_draw_without_komi():
+    game = KernelGame(go_rules(3, 3)).play_names("pass pass")
+    assert (game.margin(), game.outcome()) == (0.0, 0)
+
+
+def test_one_stone_owns_an_otherwise_empty_board():
+    game = KernelGame(go_rules(3, 4)).play_names("B2 pass pass")
+    assert (game.margin(), game.outcome()) == (12.0, 1)
 
 
 COUNTED = """
@@ -86,104 +343,13 @@ def test_area_is_stones_and_regions_that_touch_one_colour(komi, margin, outcome)
     assert (game.margin(), game.outcome()) == (margin, outcome)
 
 
-KO = """
-    . X O .
-    X O . O
-    . X O .
-    . . . .
-    """
-
-
-def test_positional_superko_forbids_the_board_that_the_other_player_made():
-    game = KernelGame(go_rules(9, 9)).play_names("A1 F1 B2 G2 C1 H1 J1 D1 H2 C2")
-    board_that_white_made = """
-        . X O . . . O X .
-        X . X O . O . O X
-        """
-    assert game.drawing().endswith(lines(board_that_white_made))
-    board, game = game.board(), game.play_names("G1 B1 pass H1")
-    assert game.drawing().endswith(
-        lines(
-            """
-            . X O . . . O X .
-            X O . O . O . O X
-            """
-        )
-    )
-    # C1 takes B1. White is then to move, not Black, so situational superko allows it; so does simple ko.
-    assert after(9, 9, game.board(), BLACK, (8, 2)) == board
-    assert not game.is_legal("C1")
-
-
-def test_superko_forbids_the_eighth_move_of_a_quadruple_ko():
+def test_dead_stones_stay_and_count():
     game = drawn_go(
         """
-        . X O . . X O . . X O . . X O .
-        X O . O X . X O X O . O X . X O
-        . X O . . X O . . X O . . X O .
-        """,
-        BLACK,
-    ).play_names("C2 F2 L2 O2 G2 B2 P2")
-    assert not game.is_legal("K2")
-    assert game.is_legal("D3")
-
-
-def test_a_pass_may_repeat_the_position():
-    game = drawn_go(KO, BLACK).play_names("C3")
-    assert not game.is_legal("B3")
-    assert game.is_legal("pass")
-    assert game.play_names("pass").is_legal("pass")
-
-
-def test_boards_of_an_abandoned_line_forbid_nothing():
-    # A search writes its moves into the rows of the history after the game.
-    game = drawn_go(KO, BLACK).play_names("C3 A1 D1")
-    line = game.copy()
-    line.history = game.history
-    line.play_names("B3")
-    assert game.past_board(game.num_moves + 1) == line.board()
-    assert game.is_legal("B3")
-
-
-@pytest.mark.parametrize(("komi", "outcome"), [(7.5, -1), (-7.5, 1)])
-def test_komi_decides_an_empty_board(komi, outcome):
-    game = KernelGame(go_rules(9, 9, komi)).play_names("pass pass")
-    assert (game.margin(), game.outcome()) == (-komi, outcome)
-
-
-def test_shared_points_of_a_seki_have_no_owner():
-    game = drawn_go(
-        """
-        . X X X X
-        . X O O O
-        . X O X .
-        . X O . X
-        . X O O X
-        . . X O O
-        O . X X X
+        . X . X .
+        X X X X X
+        . . O . .
         """,
         BLACK,
     )
-    assert game.margin() == 15 - 10
-
-
-def test_stones_in_pass_alive_territory_are_not_removed():
-    # minigo's cc/position_test.cc gives Black the complete corner, 12 points, because Black is pass-alive there.
-    # Plain area scoring gives the 9 stones and the eye at J2: the other point touches the white stone.
-    game = drawn_go(
-        """
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . X X
-        . . O . . . . X O
-        . . . . . . . X .
-        . . . . . . . X X
-        . . . . . . . X .
-        . . . . . . . X X
-        """,
-        WHITE,
-        komi=6.5,
-    )
-    assert game.margin() == 10 - 2 - 6.5
-    assert game.play_names("pass pass").outcome() == 1
+    assert game.margin() == 7 + 3 - 1

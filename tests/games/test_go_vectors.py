@@ -1,12 +1,15 @@
-"""Go against published numbers.
+"""Go against published numbers, and counts by the slow twin.
 
 Sources: Tromp and Farneback, 'Combinatorics of Go' (positions and games); van der Werf (2003, margins).
 """
+
+from itertools import product
 
 import pytest
 
 from tests.games.kernel_game import KernelGame
 from tests.oracle.gnugo import GnuGo, needs_gnugo
+from tests.oracle.go import Board, GoGame, all_points, is_legal_board
 from zero.games.position import BLACK, WHITE
 from zero.games.rules import go_rules
 
@@ -35,6 +38,10 @@ def test_perft_of_2x2_by_the_kernels():
     assert [perft(kernel_game(2, 2), depth) for depth in range(1, 9)] == PERFT_2X2
 
 
+def test_perft_of_2x2_by_the_slow_twin():
+    assert [perft(GoGame(2, 2, 0.0, False, NO_LIMIT), depth) for depth in range(1, 9)] == PERFT_2X2
+
+
 @needs_gnugo
 @pytest.mark.parametrize(("ko_rule", "counts"), [("positional-superko", PERFT_2X2), ("simple-ko", PERFT_2X2_SIMPLE_KO)])
 def test_perft_of_2x2_by_gnugo(ko_rule, counts):
@@ -57,7 +64,7 @@ def gnugo_perft(gnugo: GnuGo, depth: int, colour: str, passed: bool = False) -> 
     return count
 
 
-def perft(game: KernelGame, depth: int) -> int:
+def perft(game: KernelGame | GoGame, depth: int) -> int:
     """Number of sequences of `depth` legal actions."""
     if depth == 0:
         return 1
@@ -92,6 +99,17 @@ def num_positions(game: KernelGame, point: int) -> int:
             if len(turn.board().black | turn.board().white) == num_stones + 1:
                 count += num_positions(turn, point + 1)
     return count
+
+
+@pytest.mark.parametrize(("rows", "columns"), LEGAL_POSITIONS)
+def test_number_of_legal_positions_by_the_slow_twin(rows, columns):
+    points = all_points(rows, columns)
+    count = 0
+    for colours in product((BLACK, WHITE, 0), repeat=len(points)):
+        black = frozenset(point for point, colour in zip(points, colours, strict=True) if colour == BLACK)
+        white = frozenset(point for point, colour in zip(points, colours, strict=True) if colour == WHITE)
+        count += is_legal_board(rows, columns, Board(black, white))
+    assert count == LEGAL_POSITIONS[rows, columns]
 
 
 @pytest.mark.parametrize("allow_suicide", [False, True])

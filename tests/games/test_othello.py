@@ -1,4 +1,4 @@
-"""Rules of Othello: published counts of moves and games, and a drawn position of a pass and an end."""
+"""Rules of Othello: published counts of moves and games, and drawn positions of flips, passes and ends."""
 
 import numpy as np
 import pytest
@@ -40,6 +40,25 @@ def test_4x4_has_60060_games_and_white_wins_by_8():
         return known[key]
 
     assert solve(KernelGame(othello_rules(4, 4))) == (60060, -8.0)
+
+
+def test_a_stone_flips_in_every_direction_that_ends_at_an_own_stone():
+    game = drawn_othello("""
+        X . X . X .
+        . O O O . .
+        X O . O O X
+        . O O O . .
+        X . O . O .
+        . . X . . .
+        """).play_names("C4")
+    assert game.drawing() == lines("""
+        X . X . X .
+        . X X X . .
+        X X X X X X
+        . X X O . .
+        X . X . O .
+        . . X . . .
+        """)
 
 
 def test_a_player_without_a_legal_point_passes_and_a_game_that_no_one_can_continue_ends():

@@ -60,6 +60,12 @@ def without_liberties(stones: Points, empty: Points) -> Points:
     return frozenset().union(*dead)
 
 
+def is_legal_board(rows: int, columns: int, board: Board) -> bool:
+    """True if every chain has a liberty."""
+    empty = frozenset(all_points(rows, columns)) - board.black - board.white
+    return not without_liberties(board.black, empty) and not without_liberties(board.white, empty)
+
+
 def after(rows: int, columns: int, board: Board, colour: int, point: Point) -> Board:
     """The board after a stone of `colour` on `point`; removes dead chains of the opponent, then own ones."""
     points = frozenset(all_points(rows, columns))

@@ -6,6 +6,7 @@ import pytest
 from tests.golden.golden import check_golden
 from tests.play.shards import (
     GO4,
+    GO5,
     MATCH,
     NUM_GAMES,
     SELFPLAY,
@@ -16,6 +17,7 @@ from tests.play.shards import (
     replayed,
     same_games,
 )
+from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator
 from zero.games.rules import go_rules, gomoku_rules
 from zero.play.batched_games import SMALLEST_BATCH, batch_shape
 from zero.search.evaluator import UniformEvaluator
@@ -86,6 +88,21 @@ def test_records_obey_the_rules(name, settings):
             assert (record.visit_counts.max(axis=1) == record.visit_counts[range(game.num_moves), record.actions]).all()
 
 
+def test_without_tree_reuse_visits_sum_to_the_simulations():
+    settings = SELFPLAY._replace(tree_reuse=False)
+    for record in play_shard(GO4, settings, hashes(GO4), 4).games:
+        assert set(record.visit_counts.sum(axis=1).tolist()) == {settings.num_simulations}
+
+
+def test_with_tree_reuse_visits_sum_to_new_and_reused_simulations():
+    # The child of an edge with n visits has n - 1 simulations: the first one added the child.
+    for record in play_shard(GO4, SELFPLAY, hashes(GO4), 4, max_nodes=400).games:
+        sums = record.visit_counts.sum(axis=1)
+        followed = record.visit_counts[range(len(sums)), record.actions]
+        assert sums[0] == SELFPLAY.num_simulations
+        assert (sums[1:] == followed[:-1] - 1 + SELFPLAY.num_simulations).all()
+
+
 def test_ends_of_games_are_not_evaluated():
     # Nine moves: each evaluates its root and one leaf, except the last, whose leaf is the full board.
     rules = gomoku_rules(1, 9, 9)
@@ -117,11 +134,48 @@ def test_all_ways_to_end_occur():
             assert record.outcome == (1 if len(record.actions) % 2 else -1)
 
 
+def test_a_game_ends_at_the_maximum_length():
+    for record in play_shard(GO5._replace(max_moves=7), SELFPLAY, hashes(GO5), 6).games:
+        assert len(record.actions) <= 7
+        assert record.end == (
+            "length" if len(record.actions) == 7 and record.actions[-2:].tolist() != [25, 25] else "passes"
+        )
+
+
 def test_colours_alternate_in_a_match_and_self_play_has_one_player():
     for first_game in (0, 6):
         games = play_shard(GO4, MATCH._replace(first_game=first_game), hashes(GO4, "a", "b"), 4).games
         assert [(record.black, record.white) for record in games] == [("0", "1"), ("1", "0")] * 2
     assert {(record.black, record.white) for record in play_shard(GO4, SELFPLAY, hashes(GO4), 3).games} == {("0", "0")}
+
+
+def test_each_players_requests_go_to_its_own_evaluator():
+    # Player 0 values Black higher, player 1 White: the root values show which network evaluated them.
+    opinion = {"0": 0.5, "1": -0.25}
+    games = play_shard(GO5, MATCH, [ColourEvaluator(opinion["0"]), ColourEvaluator(opinion["1"])], 4).games
+    for record in games:
+        expected = [opinion[record.black], -opinion[record.white]] * 3  # for the player to move
+        assert record.root_values[:6].tolist() == expected
+
+
+def test_a_players_tree_does_not_depend_on_the_opponents_search():
+    # The search is the same against any opponent who plays the same moves.
+    rules = gomoku_rules(1, 12, 12)
+    plain = MATCH._replace(random_symmetry=False)
+    one, other = (play_shard(rules, plain, hashes(rules, "a", salt), 1, max_nodes=200).games[0] for salt in "bc")
+    shared = next(i for i, (x, y) in enumerate(zip(one.actions, other.actions, strict=True)) if x != y)
+    assert shared % 2 == 1  # the opponent deviates first
+    assert np.array_equal(one.visit_counts[:shared:2], other.visit_counts[:shared:2])
+    assert not np.array_equal(one.visit_counts[1], other.visit_counts[1])
+
+
+def test_an_equivariant_network_plays_the_same_under_random_symmetries():
+    evaluators = [EquivariantEvaluator(GOMOKU, salt) for salt in "ab"]
+    one, other = (
+        play_shard(GOMOKU, MATCH._replace(random_symmetry=flag), evaluators, 4).games for flag in (False, True)
+    )
+    assert same_games(one, other)
+    assert min(len(record.actions) for record in one) >= 7
 
 
 def test_random_symmetries_vary_the_games_of_another_network():
@@ -132,6 +186,17 @@ def test_random_symmetries_vary_the_games_of_another_network():
     sequences = [{record.actions.tobytes() for record in games} for games in (fixed, turned)]
     assert len(sequences[0]) == 2  # one per colour: without randomness a match is two games
     assert len(sequences[1]) == 10
+
+
+def test_self_play_games_differ():
+    games = play_shard(GO5, SELFPLAY, hashes(GO5), 40).games
+    assert len({record.actions.tobytes() for record in games}) == 40
+
+
+def test_without_randomness_all_self_play_games_are_equal():
+    settings = SELFPLAY._replace(random_symmetry=False, temperature_moves=0, dirichlet_fraction=0.0)
+    games = play_shard(GO5, settings, hashes(GO5), 5).games
+    assert len({record.actions.tobytes() for record in games}) == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from tests.play.shards import GENERATION, MATCH, SEED, SELFPLAY, phase_of, play_
 from tests.search.evaluators import HashEvaluator
 from tests.search.kernel_gumbel import KernelGumbelSearch
 from zero.games.rules import go_rules, gomoku_rules
+from zero.search.gumbel import TARGET_SUM
 from zero.search.streams import next_below, stream_of
 
 RULES = {"go": go_rules(4, 4, 0.5), "gomoku": gomoku_rules(4, 5, 3)}
@@ -33,6 +34,11 @@ def test_games_equal_separate_searches(name, reuse, num_simulations):
         np.testing.assert_array_equal(search.target(), record.visit_counts[move])
         assert search.root_value() == record.root_values[move]
         search.play(int(action), 200 - num_simulations - 1 if reuse else 0)
+
+
+def test_a_target_has_the_full_sum():
+    record = play_shard(RULES["go"], GUMBEL, [HashEvaluator(RULES["go"])], 1).games[0]
+    assert (record.visit_counts.astype(int).sum(axis=1) == TARGET_SUM).all()
 
 
 def test_fast_moves_have_no_noise():

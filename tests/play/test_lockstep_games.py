@@ -105,6 +105,22 @@ def test_later_moves_are_the_most_visited(visits, priors, best):
     assert most_visited(root(visits, priors), 0) == best
 
 
+@pytest.mark.parametrize("temperature_moves", [0, 3, 100])
+def test_the_temperature_applies_to_the_first_moves_of_a_game(temperature_moves):
+    settings = SELFPLAY._replace(temperature_moves=temperature_moves, num_simulations=24)
+    rules = RULES["go 5x5"]
+    games = play_shard(rules, settings, [HashEvaluator(rules)], 30, max_nodes=80).games
+    length = rules.max_moves
+    most_visited = np.zeros(length)
+    played = np.zeros(length)
+    for record in games:
+        best = record.visit_counts.max(axis=1) == record.visit_counts[range(len(record.actions)), record.actions]
+        most_visited[: len(best)] += best
+        played[: len(best)] += 1
+    strays = (most_visited < played)[played >= 20]
+    assert strays.tolist() == [move < temperature_moves for move in range(len(strays))]
+
+
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])
 @pytest.mark.parametrize("spare", [2, 3, 20])
 def test_trees_stay_within_their_capacity_and_valid(settings, spare):

@@ -12,7 +12,7 @@ from tests.oracle import mcts as twin
 from tests.oracle.games import oracle_of
 from tests.oracle.streams import Stream
 from tests.play.players import GO3, GO5, play_names, player
-from tests.search.evaluators import ColourEvaluator, HashEvaluator, judge_of
+from tests.search.evaluators import ColourEvaluator, EquivariantEvaluator, HashEvaluator, PriorEvaluator, judge_of
 from zero.errors import ParamsError
 from zero.games.rules import go_rules, gomoku_rules
 from zero.network.inference import new_evaluator
@@ -99,6 +99,24 @@ def test_the_principal_variation_is_legal():
     game = KernelGame(GO5)
     for action in line:
         game.play(action)
+
+
+def test_the_subtree_of_the_played_move_is_reused():
+    one = player(num_simulations=100, max_nodes=1000)
+    result = one.search()
+    best = one.choose()
+    one.play(best)
+    after = one.search(0)
+    assert after.visit_counts.sum() == result.visit_counts[best] - 1  # the first visit added the node
+    assert after.num_simulations == 0
+    assert one.search(50).visit_counts.sum() == after.visit_counts.sum() + 50
+
+
+def test_a_reused_tree_leaves_room_for_a_complete_search():
+    one = player(GO3, num_simulations=30, max_nodes=33)
+    while not one.is_over:
+        assert one.search().num_simulations == 30
+        one.play(one.choose())
 
 
 def test_searches_of_one_position_add_up_until_the_tree_is_full():
@@ -217,6 +235,22 @@ def test_without_simulations_the_value_comes_from_the_network():
     assert one.search().root_value == -0.25
 
 
+def test_the_prior_of_a_result_is_normalised_over_legal_moves():
+    one = player(gomoku_rules(2, 2, 2), PriorEvaluator(np.array([0.5, 0.25, 0.125, 0.125], np.float32)))
+    one.play(0)
+    assert one.search().prior.tolist() == [0.0, 0.5, 0.25, 0.25]
+    assert one.search().legal_mask.tolist() == [False, True, True, True]
+
+
+def test_ties_of_visits_go_to_the_greater_prior():
+    prior = np.full(26, 0.01, np.float32)
+    prior[12] = 0.02
+    one = player(evaluator=PriorEvaluator(prior), num_simulations=26, c_puct=0.1)
+    result = one.search()
+    assert one.choose() == 12
+    assert result.ranking()[:3] == [12, 0, 1]
+
+
 @pytest.mark.parametrize("num_simulations", [0, 40])
 def test_it_resigns_if_root_and_best_child_are_below_the_threshold(num_simulations):
     one = player(evaluator=ColourEvaluator(-0.8), num_simulations=num_simulations)
@@ -237,6 +271,34 @@ def test_it_does_not_resign_if_one_move_is_good():
     assert not one.should_resign(-0.5)
 
 
+@pytest.mark.parametrize("num_leaves", [1, 8])
+def test_all_its_moves_are_legal_under_superko(num_leaves):
+    rules = go_rules(2, 2, 0.0, allow_suicide=True)._replace(
+        max_moves=60
+    )  # only repetitions are illegal, and many moves repeat
+    repetitions = 0
+    for seed in range(6):
+        one = player(rules, HashEvaluator(rules, str(seed)), num_leaves=num_leaves, max_nodes=100)
+        game = oracle_of(rules)
+        while not one.is_over:
+            legal = game.legal_actions()
+            result = one.search()
+            assert set(result.ranking()) == legal
+            assert set(np.flatnonzero(result.visit_counts)) <= legal
+            repetitions += rules.num_points - len(game.board) - len(legal - {rules.num_points})
+            action = next((a for a in result.ranking() if a != rules.num_points), rules.num_points)
+            one.play(action)
+            game.play(action)
+    assert repetitions > 20
+
+
+@pytest.mark.parametrize("num_leaves", [1, 8])
+def test_a_network_plays_a_game(num_leaves):
+    evaluator = new_evaluator(weights_bytes(randomized_network()), CPU)
+    games = [play_game(player(GO5, evaluator, num_leaves=num_leaves, random_symmetry=True)) for _ in range(2)]
+    assert games[0] == games[1]
+
+
 def test_batches_have_few_shapes():
     shapes = set()
 
@@ -251,7 +313,7 @@ def test_batches_have_few_shapes():
 
 
 def test_the_player_recovers_from_a_failure_of_the_evaluator():
-    class FailingEvaluator(HashEvaluator):
+    class FailingEvaluator(EquivariantEvaluator):
         fails = False
 
         def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
@@ -266,7 +328,7 @@ def test_the_player_recovers_from_a_failure_of_the_evaluator():
     with pytest.raises(RuntimeError):
         one.search()
     evaluator.fails = False
-    whole = player(evaluator=HashEvaluator(GO5)).search()
+    whole = player(evaluator=EquivariantEvaluator(GO5)).search()
     assert one.search().visit_counts.tolist() == whole.visit_counts.tolist()
 
 

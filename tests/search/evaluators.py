@@ -39,6 +39,23 @@ class HashEvaluator:
         return np.frombuffer(hashlib.shake_128(data).digest(2 * (self.num_actions + 1)), "<u2").astype(np.int64)
 
 
+class EquivariantEvaluator(HashEvaluator):
+    """A `HashEvaluator` whose priors turn with the board: the mean over all symmetries."""
+
+    def __init__(self, rules: Rules, salt: str = "") -> None:
+        super().__init__(rules, salt)
+        self.symmetries = rules.symmetries
+
+    def words(self, planes: np.ndarray) -> np.ndarray:
+        total = np.zeros(self.num_actions + 1, np.int64)
+        for symmetry in self.symmetries:
+            turned = np.empty_like(planes)
+            turned[:, symmetry[: planes.shape[1]]] = planes
+            words = super().words(turned)
+            total += np.append(words[symmetry], words[-1])
+        return total // len(self.symmetries)
+
+
 class ColourEvaluator:
     """Equal priors, and one constant value for Black."""
 

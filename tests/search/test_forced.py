@@ -7,7 +7,7 @@ from tests.oracle import forced as twin
 from tests.search.evaluators import HashEvaluator
 from tests.search.kernel_search import KernelSearch
 from zero.games.rules import go_rules
-from zero.search.forced import select_forced_edge, write_pruned_visits
+from zero.search.forced import forced_visits, select_forced_edge, write_pruned_visits
 from zero.search.streams import stream_of
 from zero.search.tree import NO_EDGE, Trees, add_node, new_trees
 
@@ -45,6 +45,11 @@ def pruned(trees: Trees, factor: float, tree: int = 0, most: int = 65_535) -> di
     return {int(action): int(out[action]) for action in np.flatnonzero(out)}
 
 
+def test_the_minimum_is_the_square_root_of_k_times_prior_times_visits():
+    trees = root([70, 20, 10], [0.5, 0.25, 0.25], [0, 0, 0])
+    assert [forced_visits(trees, 0, e, 2.0) for e in range(3)] == [10, 7, 7]
+
+
 def test_visit_counts_are_limited_to_the_range_of_a_record():
     trees = root([70_000, 10], [0.5, 0.5], [0, 0])
     assert pruned(trees, 0.001)[0] == 65_535
@@ -57,6 +62,16 @@ def test_the_edge_that_lacks_the_most_visits_is_forced():
 
 def test_an_unvisited_edge_is_never_forced():
     assert select_forced_edge(root([100, 0], [0.1, 0.9], [0, 0]), 0, 2.0) == NO_EDGE
+
+
+def test_forced_visits_of_a_bad_move_are_pruned():
+    """A move with Q = -1 got 6 visits only because of its prior."""
+    assert pruned(root([94, 6], [0.8, 0.2], [40, -6]), 2.0) == {0: 94}
+
+
+def test_visits_of_a_good_move_are_not_pruned():
+    """The move is as good as the best and has nearly as many visits, so PUCT would have made most of them."""
+    assert pruned(root([52, 48], [0.5, 0.5], [10, 9.5]), 2.0)[1] > 40
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0, 8.0])

@@ -9,13 +9,13 @@ from tests.oracle import gumbel as twin
 from tests.oracle.games import oracle_of
 from tests.oracle.mcts import played
 from tests.oracle.streams import Stream
-from tests.search.evaluators import HashEvaluator, PriorEvaluator, judge_of
+from tests.search.evaluators import ColourEvaluator, HashEvaluator, PriorEvaluator, judge_of
 from tests.search.kernel_gumbel import KernelGumbelSearch
 from tests.search.kernel_search import depth_of, view_of_twin
 from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules, gomoku_rules
 from zero.search.evaluator import UniformEvaluator
-from zero.search.gumbel import TARGET_SUM, gumbel_number
+from zero.search.gumbel import TARGET_SUM, considered_visit, gumbel_number
 from zero.search.streams import stream_of
 
 GAMES = {
@@ -92,6 +92,55 @@ def test_the_compared_trees_are_deep_and_contain_ends_of_games():
     assert (search.trees.num_visited[search.TREE, 1 : search.num_nodes] >= 5).any()
 
 
+@pytest.mark.parametrize("num_simulations", [1, 2, 3, 16, 50, 200, 801, 65_535])
+def test_the_schedule_equals_the_twins(num_simulations):
+    for num_considered in (1, 2, 3, 4, 5, 8, 15, 16, 17, 362):
+        expected = twin.considered_visits(num_considered, num_simulations)
+        steps = sorted({*range(0, num_simulations, 1 + num_simulations // 900), num_simulations - 1})
+        got = [considered_visit(num_considered, num_simulations, i) for i in steps]
+        assert got == [expected[i] for i in steps]
+
+
+@pytest.mark.parametrize(
+    ("num_considered", "num_simulations", "visits"),
+    [
+        (4, 16, [6, 6, 2, 2]),  # 2 visits each of four, 4 each of two
+        (16, 16, [1] * 16),
+        (5, 40, [17, 17, 2, 2, 2]),  # 2 each of five, 6, 6 and the 3 that remain each of two
+        (1, 20, [20]),
+        (16, 200, [49, 49, 21, 21, 9, 9, 9, 9, 3, 3, 3, 3, 3, 3, 3, 3]),  # 3, 6, 12, 25, and the 6 that remain
+        (16, 9, [1] * 9),
+    ],
+)
+def test_considered_actions_get_the_visits_of_sequential_halving(num_considered, num_simulations, visits):
+    search = KernelGumbelSearch(LONG, HashEvaluator(LONG), 300, num_considered).begin(num_simulations, 1.0)
+    priors, gumbel = search.priors(), search.gumbel()
+    search.go_on(num_simulations)
+    got = search.visits()
+    assert sorted(got.values(), reverse=True)[: len(visits)] == visits
+    assert sum(got.values()) == num_simulations
+    order = sorted(got, key=lambda action: gumbel[action] + math.log(priors[action]), reverse=True)
+    assert {action for action in got if got[action]} == set(order[: len(visits)])
+
+
+def test_all_actions_are_visited_if_fewer_are_legal_than_considered():
+    search = KernelGumbelSearch(gomoku_rules(1, 5, 5), HashEvaluator(gomoku_rules(1, 5, 5)), 100, 16).search(5)
+    assert list(search.visits().values()) == [1] * 5
+
+
+@pytest.mark.parametrize("num_simulations", [0, 1])
+def test_with_at_most_one_simulation_the_greatest_gumbel_plus_logit_is_played(num_simulations):
+    played, by_prior = [], []
+    for game in range(20):
+        search = KernelGumbelSearch(GO5, HashEvaluator(GO5), 4).begin(1, 1.0, stream_of(1, 1, "test", game))
+        priors, gumbel = search.priors(), search.gumbel()
+        search.go_on(num_simulations)
+        played.append(search.choice())
+        assert played[-1] == max(priors, key=lambda action: gumbel[action] + math.log(priors[action]))
+        by_prior.append(max(priors, key=priors.__getitem__))
+    assert played != by_prior
+
+
 def test_without_simulations_actions_follow_the_prior():
     prior = np.array([0.5, 0.25, 0.125, 0.125, 0, 0, 0, 0, 0], np.float32)
     search = KernelGumbelSearch(gomoku_rules(3, 3, 3), PriorEvaluator(prior), 4)
@@ -111,6 +160,14 @@ def test_gumbel_numbers_come_from_the_stream_in_the_order_of_legal_actions():
     expected = [-math.log(-math.log(stream.uniform())) for _ in search.edges()]
     assert search.gumbel() == pytest.approx(expected, rel=1e-6)
     assert kernel_stream[2] == stream.counter == 7
+
+
+def test_gumbel_numbers_have_the_moments_of_their_distribution():
+    search = KernelGumbelSearch(GO5, HashEvaluator(GO5), 4)
+    numbers = np.array([search.begin(1, 1.0, stream_of(1, 1, "test", game)).gumbel() for game in range(400)]).ravel()
+    error = math.pi / math.sqrt(6 * len(numbers))
+    assert abs(numbers.mean() - np.euler_gamma) < 4 * error
+    assert numbers.std() == pytest.approx(math.pi / math.sqrt(6), rel=0.04)
 
 
 def test_the_scale_multiplies_the_numbers():
@@ -141,6 +198,69 @@ def test_a_scale_of_0_clears_the_numbers_of_the_previous_search():
     assert set(search.begin(60, 0.0).gumbel()) == {0.0}
 
 
+def test_games_have_different_gumbel_numbers():
+    search = KernelGumbelSearch(GO5, HashEvaluator(GO5), 100)
+    one, other = (search.begin(1, 1.0, stream_of(1, 1, "test", game)).gumbel() for game in (1, 2))
+    assert one != other
+
+
+def test_illegal_moves_get_no_visits_and_no_policy_target():
+    for game in range(10):
+        search = KernelGumbelSearch(GO3, HashEvaluator(GO3), 200)
+        search.game.play_names("A2 pass B1")  # A1 is suicide for White, two points are taken
+        visits = search.search(60, 1.0, stream_of(1, 1, "test", game)).visits()
+        illegal = [name_to_action(GO3, name) for name in ("A1", "A2", "B1")]
+        assert set(visits) == set(range(10)) - set(illegal)
+        assert search.choice() not in illegal
+        assert not search.target()[illegal].any()
+
+
+def test_halved_values_give_the_same_search():
+    # Q-values are mapped to [0, 1]; a game of six in a row does not end this early.
+    class HalvedEvaluator(HashEvaluator):
+        def judge(self, planes: np.ndarray) -> tuple[np.ndarray, float]:
+            prior, value = super().judge(planes)
+            return prior, value / 2
+
+    whole = KernelGumbelSearch(LONG, HashEvaluator(LONG), 200).search(100, 1.0)
+    halved = KernelGumbelSearch(LONG, HalvedEvaluator(LONG), 200).search(100, 1.0)
+    assert whole.visits() == halved.visits()
+    assert np.array_equal(whole.trees.action, halved.trees.action)
+    assert np.array_equal(whole.target(), halved.target())
+    assert whole.root_value() == 2 * halved.root_value() != 0
+
+
+def test_with_equal_values_the_target_is_the_prior():
+    prior = np.array([0.4, 0.3, 0.15, 0.1, 0.05, 0, 0, 0, 0], np.float32)
+    search = KernelGumbelSearch(gomoku_rules(3, 3, 3)._replace(in_a_row=4), PriorEvaluator(prior), 100).search(50, 1.0)
+    assert search.target() / TARGET_SUM == pytest.approx(prior, abs=1.01 / TARGET_SUM)
+
+
+def test_with_equal_values_visits_below_the_root_follow_the_prior():
+    prior = np.array([0.4, 0.3, 0.15, 0.1, 0.05, 0, 0, 0, 0], np.float32)
+    search = KernelGumbelSearch(gomoku_rules(3, 3, 3)._replace(in_a_row=4), PriorEvaluator(prior), 400, 1).search(300)
+    child = int(search.trees.child[search.TREE, 0, 0])
+    legal = prior * [action in search.edges(child) for action in range(9)]
+    visits = np.array([search.visits(child).get(action, 0) for action in range(9)])
+    assert visits.sum() == 299
+    assert visits == pytest.approx(299 * legal / legal.sum(), abs=1.01)
+
+
+def test_the_value_of_the_target_is_at_least_the_value_of_the_prior():
+    # The paper's theorem for exact Q-values; here for the Q-values of the search.
+    gains = []
+    for game in range(30):
+        rules = GAMES["gomoku 5x5"]
+        pair = Pair(rules, HashEvaluator(rules, str(game)), 16, 100, twin.Sigma())
+        pair.search(30)
+        edges = pair.twin.root.edges
+        q_values = twin.completed_q_values(edges, pair.twin.node_values[pair.twin.root.serial])
+        target = pair.kernel.target() / TARGET_SUM
+        gains.append(sum((target[action] - edges[action].prior) * q for action, q in q_values.items()))
+    assert min(gains) >= 0
+    assert np.mean(gains) > 0.1
+
+
 @pytest.mark.parametrize(
     ("moves", "wins"),
     [
@@ -158,6 +278,46 @@ def test_a_win_in_one_is_played_and_learned(moves, wins):
     assert search.target()[winning].sum() > 0.95 * TARGET_SUM
 
 
+def test_a_loss_in_one_is_prevented():
+    # White threatens A5-B5-C5; Black has no win.
+    search = KernelGumbelSearch(gomoku_rules(5, 5, 3), UniformEvaluator(), 1001, 25)
+    search.game.play_names("E1 A5 E4 B5")
+    search.search(1000)
+    assert search.choice() == int(search.target().argmax()) == name_to_action(search.rules, "C5")
+
+
+def test_white_sees_the_value_with_the_other_sign():
+    search = KernelGumbelSearch(GO5, ColourEvaluator(0.5), 100).search(60)
+    assert set(search.q_values().values()) == {0.5}
+    search.play(search.choice(), 39)
+    search.search(20)
+    assert set(search.q_values().values()) == {-0.5}
+
+
+def test_the_schedule_in_a_reused_tree_counts_only_the_current_search():
+    search = KernelGumbelSearch(LONG, HashEvaluator(LONG), 400, 4).search(100, 1.0)
+    search.play(search.choice(), 300)
+    older = search.visits()
+    assert max(older.values()) > 6
+    search.begin(16, 1.0)
+    assert set(search.own_visits().values()) == {0}
+    search.go_on(16)
+    own = search.own_visits()
+    assert sorted(own.values(), reverse=True)[:5] == [6, 6, 2, 2, 0]
+    assert search.visits() == {action: older[action] + own[action] for action in own}
+    assert own[search.choice()] == 6
+
+
+def test_the_search_of_a_child_uses_its_earlier_visits():
+    # Sigma grows with the greatest count, and unvisited actions have the mixed value of all visits.
+    search = KernelGumbelSearch(LONG, HashEvaluator(LONG), 400, 4).search(100, 1.0)
+    search.play(search.choice(), 300)
+    search.begin(16)
+    expected = search.target() / TARGET_SUM
+    priors = search.priors()
+    assert max(abs(expected[action] - prior) for action, prior in priors.items()) > 0.05
+
+
 @pytest.mark.parametrize(("likely", "next_best"), [(7, 0), (0, 1)])
 def test_actions_with_prior_0_come_last_and_can_be_considered(likely, next_best):
     prior = np.zeros(9, np.float32)
@@ -170,6 +330,27 @@ def test_actions_with_prior_0_come_last_and_can_be_considered(likely, next_best)
     search.go_on(98)
     assert search.visits()[likely] == search.visits()[next_best] == 50
     assert search.target().sum() == TARGET_SUM
+
+
+def test_ties_of_unvisited_actions_go_to_the_first_action():
+    search = KernelGumbelSearch(GO3, UniformEvaluator(), 100, 4).begin(4)
+    for action in range(4):
+        assert search.visits()[action] == 0
+        search.go_on()
+        assert search.visits()[action] == 1
+    assert search.choice() == 0
+
+
+def test_every_simulation_counts_once_and_the_game_is_unchanged():
+    search = KernelGumbelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 400)
+    search.game.play_names("B2 C3")
+    before = search.game.copy()
+    search.begin(100)
+    for count in range(1, 101):
+        search.go_on()
+        assert sum(search.visits().values()) == search.view().visits == count
+    for now, then in zip(search.game.position, before.position, strict=True):
+        assert np.array_equal(now, then)
 
 
 def test_other_trees_are_unchanged():

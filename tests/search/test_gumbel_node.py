@@ -1,5 +1,7 @@
 """The formulas of the Gumbel search at one node with constructed visits, compared with calculations by hand."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from zero.search.gumbel import (
     gumbel_choice,
     new_gumbel_roots,
     select_gumbel_edge,
+    select_root_edge,
     write_improved_policy,
 )
 from zero.search.streams import stream_of
@@ -33,6 +36,46 @@ def target_of(roots: GumbelRoots, trees: Trees) -> np.ndarray:
     out = np.full(trees.action.shape[2], 12345, np.uint16)
     write_improved_policy(roots, trees, 0, out)
     return out
+
+
+def test_visits_of_earlier_searches_do_not_select_the_move():
+    # The action with 30 old visits is bad; the choice depends on the visits of this search.
+    trees, roots = root_of(np.array([0.4, 0.3, 0.3]), 0.0, [(0, 30, -0.9), (1, 2, 0.4)])
+    begin_gumbel_search(roots, trees, 0, 2, 4, 0.0, stream_of(1, 1, "test", 1))
+    assert roots.base_visits[0].tolist() == [30, 2, 0]
+    visits = []
+    for simulation in range(4):
+        edge = select_root_edge(roots, trees, 0, simulation)
+        if edge >= trees.num_visited[0, 0]:
+            edge = visit_edge(trees, 0, 0, edge)
+        trees.visit_count[0, 0, edge] += 1
+        trees.node_visits[0, 0] += 1
+        visits.append(int(trees.action[0, 0, edge]))
+    assert sorted(visits) == [1, 1, 2, 2]
+    assert trees.action[0, 0, gumbel_choice(roots, trees, 0)] == 1
+
+
+def test_unvisited_actions_have_the_mixed_value():
+    # v_mix = (0.2 + 1 * -0.4) / 2 = -0.1, the greatest; sigma is (50 + 1) * 0.1 there and 0 at the visited action.
+    trees, roots = root_of(np.array([0.5, 0.3, 0.2]), 0.2, [(0, 1, -0.4)])
+    share = 1 / (1 + math.exp(5.1))
+    expected = [share, 0.6 * (1 - share), 0.4 * (1 - share)]
+    assert target_of(roots, trees) / TARGET_SUM == pytest.approx(expected, abs=1.01 / TARGET_SUM)
+
+
+def test_priors_weight_visited_actions_in_the_mixed_value():
+    # v_mix = (0.4 + 4 * (0.5 * -0.2 + 0.3 * 0.6) / 0.8) / 5 = 0.16; sigma = 5.3 * (0.16 + 0.2) / 0.8 = 2.385.
+    trees, roots = root_of(np.array([0.5, 0.3, 0.2]), 0.4, [(0, 1, -0.2), (1, 3, 0.6)])
+    weights = np.array([0.5, 0.3 * math.exp(5.3), 0.2 * math.exp(2.385)])
+    expected = weights / weights.sum()
+    assert target_of(roots, trees) / TARGET_SUM == pytest.approx(expected, abs=1.01 / TARGET_SUM)
+
+
+def test_the_mixed_value_does_not_matter_if_all_actions_are_visited():
+    for value in (-1.0, 0.0, 1.0):
+        trees, roots = root_of(np.array([0.5, 0.5]), value, [(0, 1, -0.2), (1, 1, 0.2)])
+        share = 1 / (1 + math.exp(5.1))
+        assert target_of(roots, trees) / TARGET_SUM == pytest.approx([share, 1 - share], abs=1.01 / TARGET_SUM)
 
 
 def test_an_action_with_only_a_visit_in_flight_has_the_mixed_value():

@@ -1,11 +1,13 @@
 """Random streams: keys, equality with the slow twin, and statistical tests."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from tests.golden.golden import check_golden
 from tests.oracle.streams import Stream
-from zero.search.streams import next_below, next_float, next_gamma, next_word, stream_of
+from zero.search.streams import next_below, next_float, next_gamma, next_normal, next_word, stream_of
 
 KEY = (1, 2, "selfplay", 3)
 
@@ -79,9 +81,34 @@ def test_successive_draws_are_independent():
     assert abs(np.corrcoef(pairs.T)[0, 1]) < 0.015
 
 
+def test_every_bit_is_1_in_half_of_the_words():
+    words = np.array(words_of(*KEY, count=20_000), np.uint64)
+    ones = ((words[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)).mean(axis=0)
+    assert np.abs(ones - 0.5).max() < 4.5 * 0.5 / np.sqrt(20_000)
+
+
+def test_a_bit_of_the_counter_flips_half_of_the_bits():
+    words = words_of(*KEY, count=2_000)
+    changes = [(one ^ other).bit_count() for one, other in itertools.pairwise(words)]
+    assert abs(np.mean(changes) - 32) < 0.5
+
+
+def test_floats_are_at_least_0_and_below_1():
+    numbers = draws(next_float, stream_of(*KEY), 10_000)
+    assert 0.0 <= min(numbers) < 0.001
+    assert 0.999 < max(numbers) < 1.0
+
+
 @pytest.mark.parametrize("bound", [1, 2, 8, 362])
 def test_integers_cover_their_range(bound):
     assert set(draws(next_below, stream_of(*KEY), 40 * bound, bound)) == set(range(bound))
+
+
+def test_normal_numbers_have_mean_0_and_variance_1():
+    numbers = np.array(draws(next_normal, stream_of(*KEY), 40_000))
+    assert abs(numbers.mean()) < 0.02
+    assert numbers.var() == pytest.approx(1.0, abs=0.03)
+    assert (numbers**4).mean() == pytest.approx(3.0, abs=0.2)
 
 
 @pytest.mark.parametrize("shape", [0.03, 0.13, 0.5, 1.0, 2.5, 30.0])

@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.games.kernel_game import KernelGame
 from tests.oracle.gumbel import Sigma
 from tests.oracle.streams import Stream
-from tests.search.evaluators import HashEvaluator, PriorEvaluator
-from tests.search.kernel_search import KernelSearch, view_of_twin
-from tests.search.virtual_loss_search import SEED, ParallelSearch, gumbel_twin_of, twin_of
+from tests.search.evaluators import ColourEvaluator, HashEvaluator, PriorEvaluator
+from tests.search.kernel_search import KernelSearch, View, depth_of, size_of, view_of_twin
+from tests.search.virtual_loss_search import SEED, ParallelSearch, check_paths, check_sums, gumbel_twin_of, twin_of
+from zero.games.coordinates import name_to_action
 from zero.games.position import NUM_MOVES
 from zero.games.rules import go_rules, gomoku_rules
 from zero.search.evaluator import UniformEvaluator
@@ -73,6 +75,7 @@ def test_a_full_tree_ends_the_search_cleanly(game, num_leaves, max_nodes):
     assert search.view() == view_of_twin(slow.root)
     assert search.num_nodes <= max_nodes
     assert sum(search.visits().values()) == done
+    check_sums(search)
     if done < 1000:
         assert search.num_nodes == max_nodes
         assert search.search(10) == 0  # and the tree does not change
@@ -111,6 +114,22 @@ def test_one_leaf_at_a_time_is_the_sequential_search(game, first_play, virtual_l
     assert int(search.stream[2]) == draws.counter
 
 
+@pytest.mark.parametrize("num_leaves", [1, 3, 16])
+@pytest.mark.parametrize("game", GAMES)
+def test_virtual_losses_leave_no_trace_in_the_tree(game, num_leaves):
+    # Hash values are multiples of 2^-15, so 400 of them have an exact sum in any order.
+    rules = GAMES[game]
+    search = ParallelSearch(rules, HashEvaluator(rules), num_leaves, 7)
+    for done in (30, 31, 100, 400):
+        before = sum(search.visits().values()) if search.num_nodes else 0
+        assert search.search(done - before) == done - before
+        assert sum(search.visits().values()) == search.view().visits == done
+        check_sums(search)
+    ended = search.trees.num_edges[search.TREE, : search.num_nodes] == 0
+    assert search.num_evaluations == search.num_nodes - ended.sum()  # each position is evaluated once
+    assert depth_of(search.view()) >= 4
+
+
 @pytest.mark.parametrize(
     ("num_leaves", "considered", "sigma"),
     [(1, 5, Sigma()), (2, 16, Sigma()), (8, 5, Sigma(0.5, False)), (8, 16, Sigma()), (40, 8, Sigma(1.5, True))],
@@ -147,6 +166,106 @@ def test_ties_of_gumbel_scores_go_to_the_lower_action_on_a_later_edge(num_leaves
     assert search.search(32) == slow.run(32) == 32
     assert search.visits()[2] == search.visits()[6] == 12
     assert search.visits() == {action: edge.visits for action, edge in slow.root.edges.items()}
+    check_sums(search)
+
+
+def test_simulations_in_flight_do_not_change_the_statistics():
+    rules = GAMES["go 3x3"]
+    search = ParallelSearch(rules, HashEvaluator(rules), 8, 50)
+    search.search(20)
+    visits, value_sum = search.visits(), search.view().value_sum
+    search.pending.simulations_left[0] = 100
+    rows = search.select_leaves()
+    assert rows > 2
+    assert search.visits() == visits
+    assert search.view().value_sum == value_sum
+    check_paths(search)
+    search.backup(rows)
+    assert sum(search.visits().values()) == 20 + rows
+    check_sums(search)
+
+
+def test_visits_equal_the_recorded_paths():
+    rules = go_rules(5, 5, 0.5)  # no game ends in these paths
+    search = ParallelSearch(rules, HashEvaluator(rules), 8, 2)
+    search.search(0)  # only the root
+    visits: dict[tuple[int, int], int] = {}
+    sums: dict[tuple[int, int], np.float32] = {}
+    search.pending.simulations_left[0] = 200
+    while rows := search.select_leaves():
+        check_paths(search)
+        paths = search.paths()
+        search.backup(rows)
+        for row, path in enumerate(paths):
+            value = search.pending.value[row]
+            for step in reversed(path):
+                value = -value
+                visits[step] = visits.get(step, 0) + 1
+                sums[step] = sums.get(step, np.float32(0.0)) + value
+    assert sum(count for (node, _), count in visits.items() if node == 0) == 200
+    trees = search.trees
+    for node in range(search.num_nodes):
+        for edge in range(trees.num_visited[search.TREE, node]):
+            step = node, int(trees.action[search.TREE, node, edge])
+            assert trees.visit_count[search.TREE, node, edge] == visits.pop(step)
+            assert trees.value_sum[search.TREE, node, edge] == sums.pop(step)
+    assert not visits
+
+
+def test_the_root_is_evaluated_alone_and_is_not_a_simulation():
+    search = ParallelSearch(go_rules(3, 3, 0.5), UniformEvaluator(), 8)
+    search.pending.simulations_left[0] = 5
+    assert search.select_leaves() == 1
+    search.backup(1)
+    assert (search.num_nodes, search.pending.simulations_left[0]) == (1, 5)
+
+
+def test_a_search_without_simulations_evaluates_the_root():
+    search = ParallelSearch(go_rules(3, 3, 0.5), ColourEvaluator(0.25), 8)
+    assert search.search(0) == 0
+    assert search.trees.node_value[search.TREE, 0] == 0.25
+    assert list(search.priors().values()) == pytest.approx([0.1] * 10)
+
+
+def test_more_leaves_than_legal_moves():
+    # Two moves, then one, then a draw: at most two leaves can be pending.
+    search = ParallelSearch(gomoku_rules(1, 2, 2), UniformEvaluator(), 16)
+    assert search.search(50) == 50
+    assert max(search.batches) == 2
+    assert search.num_nodes == 5
+    check_sums(search)
+
+
+def test_a_pending_leaf_is_not_selected_again():
+    # One move has the complete prior, so a small virtual loss leads to the same leaf again.
+    rules = gomoku_rules(3, 3, 3)
+    search = ParallelSearch(rules, PriorEvaluator(np.eye(9, dtype=np.float32)[4]), 8, c_puct=50.0)
+    search.search(0)
+    search.pending.simulations_left[0] = 8
+    assert search.select_leaves() == 1
+    assert search.pending.simulations_left[0] == 7  # a selection without a leaf is not a simulation
+    search.backup(1)
+
+
+def test_ends_of_games_are_backed_up_at_once():
+    # Black owns the board and White has passed: a pass wins, so each simulation of it is terminal.
+    search = ParallelSearch(go_rules(3, 3, 0.5), UniformEvaluator(), 8)
+    search.game.play_names("B2 pass")
+    search.search(100)
+    visits = search.visits()
+    assert visits[search.game.pass_action] > 50
+    assert search.q_values()[search.game.pass_action] == 1.0
+    assert search.num_evaluations < 60
+    check_sums(search)
+
+
+def test_a_virtual_loss_spreads_the_leaves_over_the_moves():
+    # Equal priors and values 0: each pending leaf makes the next simulation select another move.
+    search = ParallelSearch(go_rules(3, 3, 0.5), UniformEvaluator(), 8)
+    search.search(0)
+    search.pending.simulations_left[0] = 8
+    assert search.select_leaves() == 8
+    assert [path[0] for path in search.paths()] == [(0, action) for action in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -168,6 +287,60 @@ def test_ties_go_to_the_first_action(visited, first_actions):
     assert [path[0][1] for path in search.paths()] == first_actions
 
 
+def test_a_larger_virtual_loss_spreads_leaves_wider():
+    def widths(virtual_loss: int) -> int:
+        rules = go_rules(5, 5, 0.5)
+        search = ParallelSearch(rules, HashEvaluator(rules), 8, virtual_loss)
+        search.search(100)
+        search.pending.simulations_left[0] = 8
+        search.select_leaves()
+        return len({path[0] for path in search.paths()})
+
+    assert widths(1) < widths(20)
+
+
+def test_superko_holds_for_all_leaves():
+    search = ParallelSearch(GAMES["go 1x2 without end"], UniformEvaluator(), 6)
+    search.search(250)
+
+    def walk(node: int, game: KernelGame) -> None:
+        assert set(search.edges(node)) == game.legal_actions()
+        for e in range(search.trees.num_visited[search.TREE, node]):
+            action = int(search.trees.action[search.TREE, node, e])
+            after = game.copy()
+            walk(int(search.trees.child[search.TREE, node, e]), after.play(action))
+
+    walk(0, search.game)
+    assert depth_of(search.view()) >= 5
+
+
+def test_a_win_in_one_is_found_with_many_pending_leaves():
+    search = ParallelSearch(gomoku_rules(5, 5, 3), UniformEvaluator(), 16)
+    search.game.play_names("A1 A5 B1 B5")
+    search.search(200)
+    visits = search.visits()
+    assert max(visits, key=visits.__getitem__) == name_to_action(search.rules, "C1")
+    assert visits[name_to_action(search.rules, "C1")] > 120
+
+
+def test_the_search_continues_in_a_reused_tree_that_dropped_nodes():
+    rules = GAMES["go 3x4 with suicide"]
+    search = ParallelSearch(rules, HashEvaluator(rules), 6, max_nodes=70)
+    slow = twin_of(search)
+    forgot = False
+    for _ in range(4):
+        assert search.search(40) == slow.search(40) == 40
+        assert search.view() == view_of_twin(slow.root)
+        action = slow.most_visited()
+        child = slow.root.edges[action].child
+        assert child
+        forgot |= size_of(view_of_twin(child)) > 9
+        search.play(action, 9)
+        slow.follow(action, 9)
+        assert slow.tree
+    assert forgot
+
+
 def test_the_search_does_not_change_the_game():
     search = ParallelSearch(go_rules(4, 4, 0.5), HashEvaluator(go_rules(4, 4)), 8)
     search.game.play_names("B2 C3")
@@ -184,3 +357,11 @@ def test_batches_are_mostly_full():
     search = ParallelSearch(rules, HashEvaluator(rules), 8)
     search.search(400)
     assert np.mean(search.batches) > 6.5
+
+
+def test_white_sees_the_value_with_the_other_sign():
+    search = ParallelSearch(go_rules(5, 5, 0.5), ColourEvaluator(0.5), 8)
+    search.search(60)
+    assert set(search.q_values().values()) == {0.5}
+    view: View = search.view()
+    assert view.value_sum == 30.0

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tests.oracle import mcts as twin
 from tests.oracle.games import oracle_of
 from tests.oracle.gumbel import ParallelGumbelSearch, Sigma
@@ -12,6 +14,7 @@ from tests.search.kernel_search import KernelSearch
 from zero.games.position import Position
 from zero.search.gumbel import new_gumbel_roots
 from zero.search.streams import stream_of
+from zero.search.tree import NO_CHILD
 from zero.search.virtual_loss import ParallelSettings, backup_leaves, new_pending_leaves, select_leaves
 
 SEED = 5
@@ -109,3 +112,36 @@ def _draws_of(search: ParallelSearch) -> Callable[[], int]:
     evaluator.num_actions = search.rules.num_actions
     stream, num_symmetries = Stream(SEED, 0, "test", 0), len(search.rules.symmetries)
     return (lambda: stream.below(num_symmetries)) if search.settings.random_symmetry else (lambda: 0)
+
+
+def check_sums(search: ParallelSearch, node: int = 0) -> None:
+    """Checks that each edge has the sum of the values below it; exact if the values are multiples of a power of two."""
+    trees, tree = search.trees, search.TREE
+    visits, value_sum = 0, np.float32(0.0)
+    for edge in range(trees.num_visited[tree, node]):
+        child, count = trees.child[tree, node, edge], trees.visit_count[tree, node, edge]
+        assert child != NO_CHILD
+        value = trees.node_value[tree, child]
+        if trees.num_edges[tree, child] == 0:
+            assert count > 0
+            assert trees.value_sum[tree, node, edge] == -value * count
+        else:
+            check_sums(search, child)
+            assert count == 1 + trees.node_visits[tree, child]
+            assert trees.value_sum[tree, node, edge] == -(value + trees.node_value_sum[tree, child])
+        visits += count
+        value_sum += trees.value_sum[tree, node, edge]
+    assert trees.node_visits[tree, node] == visits
+    assert trees.node_value_sum[tree, node] == value_sum
+
+
+def check_paths(search: ParallelSearch) -> None:
+    """Checks that every path leads from the root to its own leaf."""
+    trees = search.trees
+    for row, path in enumerate(search.paths()):
+        node = 0
+        for here, action in path:
+            assert here == node
+            edge = search.pending.path.edge[row, path.index((here, action))]
+            node = int(trees.child[search.TREE, node, edge])
+        assert node == search.pending.leaf[row]
