@@ -8,11 +8,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from zero.record.costs import StageCosts
 from zero.record.generation import Generation
 from zero.record.history import Line
 from zero.record.ledger import read_ledger
 from zero.record.objects import WorkTreeFiles
 from zero.record.provenance import (
+    BUILD_TYPE,
     Attestation,
     BuildDefinition,
     ExternalParameters,
@@ -25,9 +27,73 @@ from zero.record.provenance import (
     sign,
 )
 from zero.storage.files import canonical_json, canonical_line, write_atomic
-from zero.storage.manifests import Colours, Manifest, MatchResult, PromotionDecision
+from zero.storage.manifests import Colours, LedgerEntry, Manifest, MatchResult, PromotionDecision
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+ZEROS = "0" * 64
+
+
+def made_match(wins: int, losses: int, draws: int = 0, **fields: Any) -> MatchResult:
+    """A match in which each colour has half of the games; `fields` change the rest."""
+    games = wins + losses + draws
+    half = Colours(wins=wins // 2, losses=losses // 2, draws=draws // 2)
+    values: dict[str, Any] = {
+        "as_black": half,
+        "as_white": half,
+        "unique_games": games,
+        "score": (wins + draws / 2) / games,
+        "interval": (0.0, 1.0),
+        "mean_length": 1.0,
+    }
+    return MatchResult(wins=wins, losses=losses, draws=draws, **(values | fields))
+
+
+def made_entry(generation: int, **fields: Any) -> LedgerEntry:
+    """The ledger entry of a start without digests; `fields` change it."""
+    digests = ("provenance", "champion", "trainee", "params_digest", "lock_digest", "previous")
+    values: dict[str, Any] = dict.fromkeys(digests, ZEROS) | {
+        "lineage": "go9",
+        "kind": "start",
+        "decision": None,
+        "source": None,
+        "champion_generation": generation,
+    }
+    return LedgerEntry(generation=generation, **(values | fields))
+
+
+def made_stage_costs(**fields: Any) -> StageCosts:
+    """Costs of a stage in which nothing was counted but `fields`."""
+    counts = ("seconds", "cpu_seconds", "gpu_seconds", "games", "evaluations", "shards", "shards_without_receipt")
+    values: dict[str, Any] = dict.fromkeys(counts, 0) | {"workers": ()}
+    return StageCosts(**(values | fields))
+
+
+def made_attestation(
+    generation: int, lineage: str = "go9", challenger: str = "a" * 64, **parameters: Any
+) -> Attestation:
+    """The attestation of a decision."""
+    return Attestation(
+        subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": challenger}),),
+        predicate=Predicate(
+            build_definition=BuildDefinition(
+                build_type=BUILD_TYPE.format(kind="decision"),
+                external_parameters=ExternalParameters(lineage=lineage, generation=generation, parameters=parameters),
+                internal_parameters=InternalParameters(
+                    engine={"selfplay": "b" * 64}, profile={"device": "cpu", "isa": "AVX2"}, lock="c" * 64
+                ),
+                resolved_dependencies=(
+                    Resource(name="source", digest={"gitCommit": f"{generation:040x}"}),
+                    Resource(
+                        name="data/games/shard-0000.parquet", digest={"sha256": "e" * 64}, annotations={"key": "f"}
+                    ),
+                ),
+            ),
+            run_details=RunDetails(
+                metadata=Metadata(invocation_id=f"{lineage}/gen-{generation:04d}"),
+                byproducts=(Resource(name="data/window/manifest.json", digest={"sha256": "b" * 64}),),
+            ),
+        ),
+    )
 
 
 def made_decision(
@@ -41,18 +107,7 @@ def made_decision(
     interval: tuple[float, float] = (0.1, 0.9),
 ) -> PromotionDecision:
     """A decision after a match without draws, in which the colours were equally good."""
-    half = Colours(wins=wins // 2, losses=(num_games - wins) // 2, draws=0)
-    match = MatchResult(
-        wins=wins,
-        losses=num_games - wins,
-        draws=0,
-        as_black=half,
-        as_white=half,
-        unique_games=num_games - 1,
-        score=wins / num_games,
-        interval=interval,
-        mean_length=31.25,
-    )
+    match = made_match(wins, num_games - wins, unique_games=num_games - 1, interval=interval, mean_length=31.25)
     return PromotionDecision(
         lineage=lineage,
         generation=number,
@@ -64,31 +119,9 @@ def made_decision(
     )
 
 
-def made_attestation(
-    lineage: str,
-    number: int,
-    challenger: str,
-    parameters: dict[str, Any],
-    engine: str,
-    profile: dict[str, str],
-    byproducts: tuple[Resource, ...] = (),
-) -> bytes:
-    """The signed attestation of a decision."""
-    statement = Attestation(
-        subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": challenger}),),
-        predicate=Predicate(
-            build_definition=BuildDefinition(
-                build_type="urn:zero:decision:1",
-                external_parameters=ExternalParameters(lineage=lineage, generation=number, parameters=parameters),
-                internal_parameters=InternalParameters(engine={"selfplay": engine}, profile=profile, lock="b" * 64),
-                resolved_dependencies=(Resource(name="source", digest={"gitCommit": f"{number:040x}"}),),
-            ),
-            run_details=RunDetails(
-                metadata=Metadata(invocation_id=f"{lineage}/gen-{number:04d}"), byproducts=byproducts
-            ),
-        ),
-    )
-    return sign(attestation_bytes(statement), KEY)
+def signed_attestation(generation: int, lineage: str, challenger: str, **parameters: Any) -> bytes:
+    """That attestation in its signed envelope."""
+    return sign(attestation_bytes(made_attestation(generation, lineage, challenger, **parameters)), KEY)
 
 
 def cache_path(home: Path, digest: str) -> Path:

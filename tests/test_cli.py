@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.project import SOURCE_DIR, git, run, zero
-from tests.flows.examples import DIGESTS, decision
+from tests.flows.examples import decision
+from tests.made_generations import made_entry
 from zero import cli, progress
 from zero.config.params import preset_text
 from zero.errors import LineageError
@@ -38,18 +39,12 @@ done
 
 def entry(generation: int, previous: str, promoted: bool | None) -> LedgerEntry:
     """A ledger entry: of the random network, or of a decision."""
-    return LedgerEntry(
+    return made_entry(
+        generation,
         lineage="tiny",
-        generation=generation,
         kind="start" if promoted is None else "decision",
         decision=None if promoted is None else decision(promoted).model_copy(update={"generation": generation}),
-        source=None,
-        provenance=DIGESTS[0],
-        champion=DIGESTS[0],
         champion_generation=generation if promoted else 0,
-        trainee=DIGESTS[1],
-        params_digest=DIGESTS[2],
-        lock_digest=DIGESTS[2],
         previous=previous,
     )
 

@@ -6,6 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.audit.record import Record, cells, named, tag_of
+from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import git
 from zero.errors import LineageError
 from zero.record.attestation import recorded_attestation
@@ -67,7 +68,8 @@ def test_an_attestation_that_the_ledger_does_not_name_is_refused(record: Record)
             recorded_attestation(record.home, tag_of(number))
 
 
-def test_key_that_the_caller_trusts_must_have_signed(record: Record) -> None:
+def test_key_that_the_caller_trusts_must_have_signed(recorded: Lineage) -> None:
+    record = Record(recorded.home)
     assert record.mismatches(own_key=public_pem(signing_key(record.home))) == []
     found = record.mismatches(own_key=public_pem(Ed25519PrivateKey.generate()))
     assert cells(found) == {("attestation", 0), ("attestation", 1), ("attestation", 2)}

@@ -28,37 +28,22 @@ def test_corrupt_objects_in_the_cache(record: Record) -> None:
     assert all(finding.check in ("data", "manifests") for finding in found)
 
 
-def test_weights_replaced_by_others_in_the_list_of_files(record: Record) -> None:
+def test_weights_replaced_in_the_list_of_files_and_rows_of_a_window_changed(record: Record) -> None:
     listing = record.cached(2, "models/challenger")
     old, new = (record.cached(number, "models/challenger", "weights.safetensors") for number in (2, 1))
     text = listing.read_text().replace(old.parent.name + old.name, new.parent.name + new.name)
     record.overwrite(listing, text.encode())
-    found = record.mismatches()
-    named(found, "data", 2, f"models/challenger ({listing})", "MD5 against dvc.lock")
-    named(found, "data", 2, "models/challenger/weights.safetensors", "SHA-256 against its manifest")
-
-
-def test_rows_of_a_window_changed(record: Record) -> None:
     path = record.cached(2, "data/window", "manifest.json")
     window = Window.model_validate_json(path.read_bytes())
     first = window.shards[0].model_copy(update={"skip_games": window.shards[0].skip_games + 1})
     record.overwrite(path, canonical_json(window.model_copy(update={"shards": (first, *window.shards[1:])})))
     found = record.mismatches()
+    named(found, "data", 2, f"models/challenger ({listing})", "MD5 against dvc.lock")
+    named(found, "data", 2, "models/challenger/weights.safetensors", "SHA-256 against its manifest")
     named(found, "data", 2, "data/window/manifest.json", "MD5 against dvc.lock")
     named(found, "manifests", 2, "gen-0001-shard-0001.parquet: row", "skip_games=1,", "skip_games=0;")
     named(found, "manifests", 2, "num_games of its rows", "found 35, expected 36")
     named(found, "attestation", 2, "digest of data/window/manifest.json")
-
-
-def test_row_of_a_window_with_other_fields(record: Record) -> None:
-    path, values = record.cached(2, "data/window", "manifest.json"), {"key": "e" * 64, "num_positions": 70_707}
-    tree = json.loads(path.read_bytes())
-    tree["shards"][0]["shard"] |= values
-    record.overwrite(path, canonical_json(tree))
-    found = [each for each in record.mismatches() if (each.check, each.what) == ("manifests", "row")]
-    assert len(found) == 1
-    for value in map(str, values.values()):
-        assert value in found[0].found and value not in found[0].expected
 
 
 def test_files_of_dvc_that_cannot_be_read(record: Record) -> None:
@@ -88,21 +73,18 @@ def test_folders_without_a_manifest(record: Record) -> None:
     named(found, "data", 2, "state/trainee (", "none that can be read")
 
 
-def test_numbers_of_a_game_set_changed(record: Record) -> None:
+def test_numbers_of_a_game_set_and_key_of_a_shard_changed(record: Record) -> None:
     path = record.cached(1, "data/games", "manifest.json")
     text = path.read_text().replace('"num_games": 12', '"num_games": 11', 1)
     record.overwrite(path, text.encode())
+    match = record.cached(1, "data/match", "manifest.json")
+    tree = json.loads(match.read_bytes())
+    tree["shards"][0]["key"] = "e" * 64
+    record.overwrite(match, canonical_json(tree))
     found = record.mismatches()
     named(found, "manifests", 1, "data/games/shard-0000.parquet: games against the manifest", "found 12, expected 11")
     named(found, "manifests", 1, "num_games of its shards")
-
-
-def test_key_of_a_shard_changed(record: Record) -> None:
-    path = record.cached(1, "data/match", "manifest.json")
-    tree = json.loads(path.read_bytes())
-    tree["shards"][0]["key"] = "e" * 64
-    record.overwrite(path, canonical_json(tree))
-    named(record.mismatches(), "manifests", 1, "shard-0000.parquet: key of its specification", "e" * 12)
+    named(found, "manifests", 1, "shard-0000.parquet: key of its specification", "e" * 12)
 
 
 def test_a_shard_that_is_listed_twice(record: Record) -> None:

@@ -7,9 +7,10 @@ import pytest
 from tests.audit.record import Record, tag_of
 from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import zero
+from tests.made_generations import made_stage_costs
 from zero.audit.impact import impact, only_match
 from zero.errors import ZeroError
-from zero.record.costs import GenerationCosts, StageCosts, write_note
+from zero.record.costs import GenerationCosts, write_note
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import GameSet
 
@@ -118,16 +119,7 @@ def test_commands_show_it(made: Record) -> None:
 
 
 def test_worker_is_found_by_the_notes_of_costs(record: Record) -> None:
-    spent = StageCosts(
-        seconds=1.0,
-        cpu_seconds=1.0,
-        gpu_seconds=0.0,
-        games=24,
-        evaluations=1,
-        shards=2,
-        shards_without_receipt=0,
-        workers=("other:1", WORKER),
-    )
+    spent = made_stage_costs(games=24, shards=2, workers=("other:1", WORKER))
     costs = GenerationCosts(lineage="tiny", generation=2, stages={"selfplay": spent})
     write_note(record.workspace, record.commit(2), costs)
     for asked in (WORKER, "gpu-7"):

@@ -58,16 +58,17 @@ def test_names_of_games_are_numbers(record: Record) -> None:
     named(found, "manifests", 1, "data/match/shard-0000.parquet: numbers of the games")
 
 
-def test_result_edited(record: Record) -> None:
+def test_result_and_threshold_edited(record: Record) -> None:
     tree = json.loads(record.read(2, "metrics/gating.json"))
     tree["match"]["wins"] += 1
-    record.rewrite_newest({"metrics/gating.json": canonical_json(tree)})
+    record.rewrite_newest({"metrics/gating.json": canonical_json(tree | {"threshold": 0.5})})
     found = record.mismatches()
     assert cells(found) == {("lock", 2), ("attestation", 2), ("match", 2)}
     wins = tree["match"]["wins"]
     named(found, "lock", 2, "metrics/gating.json: MD5 against dvc.lock")
     named(found, "attestation", 2, "digest of metrics/gating.json")
     named(found, "match", 2, "metrics/gating.json: wins of the match", f"found {wins}, expected {wins - 1}")
+    named(found, "match", 2, "threshold against the ledger", "found 0.5, expected 1.0")
 
 
 def test_result_edited_in_the_ledger(record: Record) -> None:
@@ -79,22 +80,19 @@ def test_result_edited_in_the_ledger(record: Record) -> None:
     named(found, "match", 1, "record/ledger.jsonl: wins of the match", f"found {wins + 1}, expected {wins}")
 
 
-def test_threshold_edited(record: Record) -> None:
-    tree = json.loads(record.read(2, "metrics/gating.json"))
-    record.rewrite_newest({"metrics/gating.json": canonical_json(tree | {"threshold": 0.5})})
-    named(record.mismatches(), "match", 2, "threshold against the ledger", "found 0.5, expected 1.0")
-
-
 # Champion and trainee
 
 
-def test_another_champion_in_the_state(record: Record) -> None:
-    record.rewrite_newest({"state/champion.dvc": record.read(0, "state/champion.dvc")})
+def test_another_champion_and_trainee_in_the_state(record: Record) -> None:
+    files = ("state/champion.dvc", "state/trainee.dvc")
+    record.rewrite_newest({file: record.read(0, file) for file in files})
     found = record.mismatches()
     first, second = record.lines()[0], record.lines()[1]
     finding = named(found, "parent", 2, "state/champion.dvc: champion")
     assert (finding.found, finding.expected) == (first["champion"], second["champion"])
     named(found, "parent", 2, "dvc.lock: selfplay reads state/champion")
+    named(found, "parent", 2, "state/trainee.dvc: trainee")
+    named(found, "attestation", 2, "digest of trainee-optimizer")
 
 
 def test_trainee_at_another_step(record: Record) -> None:
@@ -124,10 +122,3 @@ def test_generation_of_the_state_edited(record: Record) -> None:
 def test_generation_of_the_state_that_cannot_be_read(record: Record) -> None:
     record.rewrite_newest({"state/generation.json": b"{}\n"})
     named(record.mismatches(), "parent", 2, "state/generation.json: generation: found none that can be read")
-
-
-def test_another_trainee_in_the_state(record: Record) -> None:
-    record.rewrite_newest({"state/trainee.dvc": record.read(0, "state/trainee.dvc")})
-    found = record.mismatches()
-    named(found, "parent", 2, "state/trainee.dvc: trainee")
-    named(found, "attestation", 2, "digest of trainee-optimizer")

@@ -34,12 +34,12 @@ from benchmarks.seeds import (
     read_generation,
 )
 from tests.end_to_end.lineages import ALWAYS
+from tests.made_generations import made_match
 from zero.config.params import parse_params, preset_text
 from zero.errors import LineageError, ParamsError
 from zero.evaluation.match import FinishedMatch, MatchSpec, MatchTable
 from zero.players.player import PlayerId
 from zero.storage.files import write_manifest
-from zero.storage.manifests import Colours, MatchResult
 
 STRENGTH = Strength(
     opponents=("gnugo:1", "gnugo:10"),
@@ -57,17 +57,13 @@ TIMES = ("attempts", "cpu_hours", "machine", "params")
 WAIT_SECONDS = 600.0
 
 
-class KilledError(BaseException):
-    """Simulates a kill that the program cannot catch."""
-
-
 class FakeProject:
     """Commands that take no time, recorded; each generation of the lineage is stronger."""
 
     def __init__(self, scores=None, promoted=True):
         self.scores, self.promoted = scores or {}, promoted
         self.tagged, self.calls, self.made = -1, [], set()
-        self.dies_at, self.fails_at = None, None
+        self.fails_at = None
 
     def run_zero(self, folder, *arguments, listen, env):
         self._called(" ".join(["zero", *arguments]))
@@ -85,8 +81,6 @@ class FakeProject:
         self.calls.append(call)
         if self.fails_at and self.fails_at in call:
             raise LineageError(f"{call} failed: no memory")
-        if self.dies_at and self.dies_at in call:
-            raise KilledError
 
     def read_match(self, folder):
         arguments = self.calls[-1].split()[1:]
@@ -94,18 +88,7 @@ class FakeProject:
         generation = int(arguments[1].partition(",")[0][-4:])
         games = int(arguments[arguments.index("--games") + 1])
         wins = round(self.scores.get((arguments[2], generation), 0.0) * games)
-        nothing = Colours(wins=0, losses=0, draws=0)
-        result = MatchResult(
-            wins=wins,
-            losses=games - wins,
-            draws=0,
-            as_black=nothing,
-            as_white=nothing,
-            unique_games=games,
-            score=wins / games,
-            interval=(0.0, 1.0),
-            mean_length=30.0,
-        )
+        result = made_match(wins, games - wins)
         ids = (PlayerId(name="a", kind="network", settings={}), PlayerId(name="b", kind="gtp", settings={}))
         spec = MatchSpec(game=EXPERIMENT.params.game, players=ids, num_games=games, opening_moves=0, seed=1)
         return FinishedMatch(folder, spec, MatchTable(players=ids, result=result, forfeits=(0, 0), mean_margin=None))
@@ -204,21 +187,6 @@ def test_a_failed_command_is_recorded_and_repeated(project, tmp_path):
     assert record.status == "done" and record.newest == 6
     assert len(record.generations[0].attempts) == 2
     assert read_experiment(tmp_path).problems == {"crashed": (1,)}
-
-
-@pytest.mark.parametrize(
-    "moment",
-    ["zero new", "zero prepare", "dvc repro", "--generation 3", "gen-0004,simulations=800,pass_wins=true gnugo:1 "],
-)
-def test_a_killed_run_is_continued_with_the_same_result(project, tmp_path, moment):
-    project.scores = {("gnugo:1", 4): 0.6, ("gnugo:10", 6): 0.6}
-    project.dies_at = moment
-    with pytest.raises(KilledError):
-        run_seed(tmp_path / "killed")
-    project.dies_at = None
-    killed = run_seed(tmp_path / "killed")
-    project.tagged = -1
-    assert without_times([killed]) == without_times([run_seed(tmp_path / "whole")])
 
 
 def without_times(models):

@@ -10,7 +10,6 @@ from zero.config.params import (
     PLAY_SECTIONS,
     STAGE_SECTIONS,
     load_params,
-    params_digest,
     parse_params,
     preset_text,
     presets,
@@ -91,16 +90,6 @@ def test_only_auto_is_replaced(name, machine):
 )
 def test_a_text_without_auto_or_that_is_not_valid_comes_back_as_it_is(text):
     assert resolve_auto(text, ZEN5) == text
-
-
-def test_a_resolved_file_has_the_digests_of_one_with_the_values_written_out():
-    tree = smoke()
-    tree["profile"] |= {"backend": "openvino", "precision": "bf16", "training_precision": "bf16"}
-    by_hand = parse_params(yaml.safe_dump(tree))
-    tree["profile"] |= {"backend": "auto", "precision": "auto", "training_precision": "auto"}
-    by_itself = parse_params(resolve_auto(yaml.safe_dump(tree), ZEN5))
-    for stage in (None, *STAGE_SECTIONS):
-        assert params_digest(by_itself, stage) == params_digest(by_hand, stage)
 
 
 def test_every_field_that_may_be_auto_is_one_that_a_stage_depends_on():

@@ -5,18 +5,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.made_games import made_records, plain_record
+from tests.made_games import made_records
 from tests.oracle.adjudication import judge
 from zero.data.adjudication import Adjudicated, adjudicate, violation_text
 from zero.data.records import GameColumns, read_records, write_records
-from zero.games.coordinates import name_to_action
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.play.slots import END_NAMES
 from zero.storage.manifests import GameRecord
 
 GO5 = go_rules(5, 5, komi=0.5)
-PASS = GO5.num_points
 RULES = {
     "go 5x5": GO5,
     "go 3x3 with suicide and draws": go_rules(3, 3, komi=1.0, allow_suicide=True),
@@ -169,22 +167,3 @@ def test_a_false_record_is_found_and_named(game, case):
     found = adjudicate(GO5, games)
     assert found.violating_games.tolist() == [1]
     assert text in violation_text(GO5, games, found, 1)
-
-
-def test_a_resigned_game_is_won_by_the_other(game):
-    found = adjudicated(GO5, [resigned(game, 4), resigned(game, 5)])
-    assert not found.violation.any()
-    assert found.outcome.tolist() == [-1, 1]
-    assert [END_NAMES[end] for end in found.end] == ["resignation", "resignation"]
-    assert not found.margin.any() and not found.ownership.any()
-
-
-def test_a_move_that_retakes_a_ko_at_once_is_illegal():
-    moves = ["B5", "C5", "A4", "D4", "B3", "C3", "C4", "B4"]  # White takes in the ko, Black takes back
-    actions = [name_to_action(GO5, name) for name in [*moves, "C4"]]
-    no_visits = np.zeros((len(actions), GO5.num_actions), np.uint16)
-    record = plain_record(actions, visit_counts=no_visits, end="resignation")
-    games = columns_of([record])
-    found = adjudicate(GO5, games)
-    assert (found.violation[0], found.violation_move[0]) == (1, 8)
-    assert violation_text(GO5, games, found, 0).endswith(": C4")

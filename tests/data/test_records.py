@@ -14,7 +14,7 @@ import pytest
 from tests.made_games import GO5, made_records
 from zero.data.records import Limits, concatenate, game_record, read_records, select_games, write_records
 from zero.errors import StorageError
-from zero.games.rules import gomoku_rules, rules_of
+from zero.games.rules import rules_of
 from zero.storage.manifests import GameRecord
 
 RULES = rules_of(GO5)
@@ -60,10 +60,6 @@ def test_the_columns_are_those_of_the_table():
     assert game["visit_offsets"] == [int((move < t).sum()) for t in range(len(RECORDS[1].actions) + 1)]
 
 
-def test_only_visited_edges_are_kept():
-    assert read_records(DATA, "shard").visit_counts.min() > 0
-
-
 def test_shards_are_concatenated_in_order():
     columns = concatenate(
         [read_records(write_records(part), "shard") for part in (RECORDS[:1], RECORDS[1:3], RECORDS[3:])]
@@ -103,22 +99,6 @@ def test_the_oldest_games_can_be_left_out():
 def test_a_broken_file_is_rejected(data):
     with pytest.raises(StorageError, match=r"shard-7 is not a shard of games.*dvc checkout"):
         read_records(data, "shard-7")
-
-
-def test_every_flipped_byte_is_rejected_or_reads_as_games():
-    """Any damage gives a StorageError, since not every reader has a hash check before it."""
-    rejected = 0
-    for position in range(0, len(DATA), 37):
-        damaged = bytearray(DATA)
-        damaged[position] ^= 0xFF
-        try:
-            columns = read_records(bytes(damaged), "shard")
-        except StorageError:
-            rejected += 1
-        else:
-            assert columns.visit_offsets[-1] == len(columns.visit_counts)
-            assert columns.visit_actions.max() < columns.num_actions
-    assert rejected > 20
 
 
 def changed(change: Callable[[pa.Table], pa.Table]) -> bytes:
@@ -256,7 +236,7 @@ def test_several_row_groups_are_rejected():
 
 def test_every_flipped_byte_is_rejected_or_within_the_limits():
     longest = max(len(column.values) for column in pq.read_table(io.BytesIO(DATA)).column("visit_counts").chunks)
-    for position in range(0, len(DATA), 5):
+    for position in range(0, len(DATA), 17):
         damaged = bytearray(DATA)
         damaged[position] ^= 0x55
         try:
@@ -264,13 +244,6 @@ def test_every_flipped_byte_is_rejected_or_within_the_limits():
         except StorageError:
             continue
         assert columns.num_games == 4 and len(columns.visit_counts) <= longest
-
-
-def test_gomoku_games_have_no_pass():
-    records = made_records(gomoku_rules(4, 4, 3), 2)
-    columns = read_records(write_records(records), "shard")
-    assert columns.num_actions == 16
-    assert_equal(game_record(columns, 1), records[1])
 
 
 @pytest.mark.parametrize(("name", "missing"), [("outcome", None), ("actions", [None])])

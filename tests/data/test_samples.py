@@ -109,16 +109,6 @@ def test_samples_are_their_slow_twins(rules, random_symmetry, has_fast_moves):
     assert games_seen == ({0, 2, 3} if has_fast_moves else {0, 1, 2, 3})
 
 
-def test_a_value_is_seen_by_the_player_to_move():
-    """White won: -1 if Black is to move, +1 if White is."""
-    rules = go_rules(4, 4, 40.0)
-    with sampler_of(rules, made_records(rules, 2), 32) as sampler:
-        (batch,) = map(copied, sampler.batches(0, 1))
-    black_to_play = batch.planes[:, 16, 0] != 0
-    assert set(batch.value_target[black_to_play]) == {-1.0}
-    assert set(batch.value_target[~black_to_play]) == {1.0}
-
-
 @pytest.mark.parametrize("weight", [0.25, 1.0])
 def test_a_value_may_be_in_part_what_the_search_said(weight):
     rules = ALL_RULES[0]
@@ -146,26 +136,6 @@ def test_games_without_a_single_target_are_refused():
     ]
     with pytest.raises(StorageError, match=r"none of the \d+ moves.*raise selfplay\.full_search_fraction"):
         games_of(records)
-
-
-def test_every_position_is_drawn_about_equally_often():
-    rules = gomoku_rules(3, 3, 3)
-    records = made_records(rules, 6)
-    num_positions = sum(len(record.actions) for record in records)
-    marked = [record._replace(visit_counts=np.zeros_like(record.visit_counts)) for record in records]
-    mark = 0
-    for record in marked:  # each position has visits of its own: counts of 1 and 1 + its number on two actions
-        for move in range(len(record.actions)):
-            record.visit_counts[move, :2] = 1, 1 + mark
-            mark += 1
-    with sampler_of(rules, marked, 4000, random_symmetry=False) as sampler:
-        (batch,) = map(copied, sampler.batches(0, 1))
-    numbers = np.rint(batch.policy_target[:, 1] / batch.policy_target[:, 0]).astype(int) - 1
-    drawn = np.bincount(numbers, minlength=num_positions)
-    expected = 4000 / num_positions
-    assert len(drawn) == num_positions
-    assert drawn.min() > expected - 5 * expected**0.5
-    assert drawn.max() < expected + 5 * expected**0.5
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 5])

@@ -16,10 +16,12 @@ from xdist.workermanage import WorkerController
 from tests.end_to_end.project import dvc, edit_params, git, make_project, zero, zero_in_turn
 from tests.parameters import smoke_text
 
-ON_ONE_SERVER = tuple(f"tests/tracking/test_{name}.py" for name in ("catalogue", "refusals", "repetition", "runs"))
+ON_ONE_SERVER = tuple(
+    f"tests/tracking/test_{name}.py" for name in ("catalogue", "evaluation", "refusals", "repetition", "runs")
+)
 """Files with tests on the MLflow server that `tests/tracking/conftest.py` starts."""
 ON_THE_SERVERS = (
-    *("tests/flows/test_generation.py", "tests/flows/test_plugin.py", "tests/flows/test_engine.py"),
+    *("tests/flows/test_generation.py", "tests/flows/test_engine.py"),
     *("tests/infra/test_local.py", "tests/flows/test_ablation.py"),
 )
 """Files with tests on what `make up` starts."""

@@ -64,11 +64,6 @@ def test_a_clone_at_a_tag_is_up_to_date_and_plays_its_games_again_to_the_same_lo
     assert git(clone, "status", "--porcelain") == ""
 
 
-def test_zero_checkout_gives_a_folder_that_is_up_to_date(recorded: Lineage, tmp_path: Path) -> None:
-    zero(recorded.home, "checkout", "tiny/gen-0002", str(tmp_path / "copy"))
-    assert "up to date" in dvc(tmp_path / "copy", "repro").stdout
-
-
 def test_advancing_a_recorded_generation_again_changes_nothing(recorded: Lineage) -> None:
     before = git(recorded.home, "for-each-ref"), git(recorded.workspace, "status", "--porcelain")
     done = zero(recorded.home, "advance", "tiny", "--generation", "2", "--json")

@@ -116,7 +116,6 @@ def test_the_networks_are_evaluated_on_the_test_split(learned: Lineage) -> None:
     tests = [one["metrics"] for each in found for one in each["evaluations"] if one["games"] == "test"]
     positions = read_dataset(learned.home / DATASET).splits["test"].num_positions
     assert {each["num_positions"] for each in tests} == {positions}
-    assert "test" in zero(learned.home, "evaluate", "tiny").stdout
 
 
 def test_a_changed_object_of_the_dataset_is_reported(learned: Lineage, tmp_path: Path) -> None:
@@ -144,8 +143,6 @@ def test_networks_of_two_lineages_are_compared(learned: Lineage, tmp_path: Path)
     folder = Path(shown.splitlines()[-1].removeprefix("table and picture: "))
     assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((folder / "comparison.json").read_text()) == found
-    done = zero(lineage.home, "compare", "tiny", "tiny", check=False)
-    assert done.returncode == 1 and "a tournament needs two players" in done.stderr
 
 
 def refusal(home: Path) -> str:
@@ -172,7 +169,6 @@ def test_a_dataset_must_not_have_changed(committed: Lineage, tmp_path: Path) -> 
     [
         ({"dataset": "datasets/none"}, "make it with `zero import`"),
         ({"dataset": "/etc"}, "must be a folder inside the project"),
-        ({"dataset": "../made"}, "must be a folder inside the project"),
         ({"game__komi": 2.5}, f"dataset = '{DATASET}' has games of"),
         ({"dataset": ""}, "selfplay.num_games 0 leaves no games to learn from"),
         ({"selfplay__overlap": True}, "selfplay.overlap has no effect"),

@@ -13,7 +13,7 @@ from tests.end_to_end.lineages import Lineage
 from tests.made_games import GO5, made_params, made_records
 from tests.parameters import profile_params
 from zero.config.params import GoParams, load_params
-from zero.data.records import GameColumns, concatenate, read_records, write_records
+from zero.data.records import GameColumns, read_records, write_records
 from zero.data.sgf import SgfGame, read_collection
 from zero.errors import LineageError, StorageError
 from zero.evaluation import held_out
@@ -22,7 +22,6 @@ from zero.evaluation.held_out import (
     GNUGO_FILE,
     GNUGO_OPENING_MOVES,
     MIN_PRIOR,
-    Positions,
     backfill,
     evaluate,
     evaluation_dir,
@@ -43,9 +42,9 @@ from zero.network.weights import new_network, weights_bytes
 from zero.players.networks import weights_path
 from zero.record.ledger import read_ledger
 from zero.record.lineages import ProjectRecord
-from zero.search.evaluator import Evaluator, UniformEvaluator
-from zero.storage.files import read_manifest, write_atomic
-from zero.storage.manifests import GameRecord, GameSet
+from zero.search.evaluator import Evaluator
+from zero.storage.files import write_atomic
+from zero.storage.manifests import GameRecord
 
 RULES = rules_of(GO5)
 GO9 = GoParams(name="go", size=9, komi=7.0, allow_suicide=False)
@@ -104,33 +103,6 @@ def test_metrics_equal_a_count_position_by_position(evaluator, games, records):
     assert found.num_positions == len(slow) > BATCH, "more than one batch"
     shown = (found.policy_accuracy, found.cross_entropy, found.value_error, found.entropy)
     assert shown == pytest.approx(np.mean(slow, axis=0).tolist(), rel=1e-5)
-
-
-def test_a_uniform_network_has_the_entropy_of_all_actions(games):
-    found = evaluate(UniformEvaluator(), sample_positions(RULES, games, ALL))
-    assert (found.entropy, found.cross_entropy) == pytest.approx((math.log(RULES.num_actions),) * 2, rel=1e-5)
-    assert found.value_error == 1.0, "there are no draws at komi 0.5"
-
-
-class Oracle:
-    """An evaluator that returns the targets."""
-
-    def __init__(self, positions: Positions) -> None:
-        self.positions, self.at = positions, 0
-
-    def evaluate(self, planes, prior, value) -> None:
-        rows = slice(self.at, self.at + BATCH)
-        known = self.positions.policy[rows]
-        prior[: len(known)], value[: len(known)] = known, self.positions.value[rows]
-        self.at += BATCH
-
-
-def test_a_perfect_network_has_the_entropy_of_the_targets(games):
-    positions = sample_positions(RULES, games, ALL)
-    found = evaluate(Oracle(positions), positions)
-    assert (found.policy_accuracy, found.value_error) == (1.0, 0.0)
-    target_entropy = game_statistics([games]).target_entropy
-    assert (found.cross_entropy, found.entropy) == pytest.approx((target_entropy,) * 2, rel=1e-5)
 
 
 def test_positions_are_spread_evenly_over_the_targets(games, records):
@@ -265,14 +237,6 @@ def test_a_champion_without_weights_here_has_no_results(lineage: Lineage):
     second = backfill(lineage.home, "tiny")[-1]
     assert computed(second) == {("challenger", "own")}
     assert second.find("challenger", "own") is not None and second.find("champion", "own") is None
-
-
-def test_statistics_are_those_of_the_generations_games(lineage: Lineage):
-    found = {each.generation: each.statistics for each in backfill(lineage.home, "tiny")}
-    folder = lineage.workspace / "data/games"
-    refs = read_manifest(folder, GameSet).shards
-    games = concatenate(read_records((folder / ref.file.path).read_bytes(), "") for ref in refs)
-    assert found[2] == game_statistics([games])
 
 
 def test_tables_and_metrics(lineage: Lineage):

@@ -24,7 +24,7 @@ from zero.evaluation.ladder import (
     lineage_ladder,
     rate_lineage,
 )
-from zero.evaluation.ladder_output import ladder_lines, ladder_points, ladder_tables
+from zero.evaluation.ladder_output import ladder_lines, ladder_tables
 from zero.evaluation.match import MatchSpec, play_match
 from zero.evaluation.scheduling import free_seed, line_up, play_schedule
 from zero.games.rules import rules_of
@@ -215,12 +215,6 @@ def test_a_ladder_without_results_says_so(recorded):
     ladder = lineage_ladder(recorded.home, "tiny")
     empty = ladder.model_copy(update={"rows": (), "curve": (), "scales": (), "results": ()})
     assert "has no results" in lines_of(empty)
-
-
-def test_metrics_have_one_point_per_generation(recorded):
-    points = ladder_points(lineage_ladder(recorded.home, "tiny"))
-    names = {"elo", "elo_low", "elo_high", "total_games", "total_seconds"}
-    assert {(p.name, p.step) for p in points} == {(f"ladder/{name}", k) for name in names for k in range(3)}
 
 
 def test_an_interrupted_schedule_is_continued(home, monkeypatch):

@@ -1,10 +1,11 @@
 """Small values of the types that flows pass on."""
 
 from flows.reports import Recorded
+from tests.made_generations import made_match, made_stage_costs
 from zero.config.params import Params, parse_params, preset_text
-from zero.record.costs import GenerationCosts, StageCosts
+from zero.record.costs import GenerationCosts
 from zero.stages.spec import ShardReceipt, ShardSpec
-from zero.storage.manifests import Colours, MatchResult, PromotionDecision
+from zero.storage.manifests import Colours, PromotionDecision
 
 DIGESTS = ("a" * 64, "b" * 64, "c" * 64)
 
@@ -16,14 +17,11 @@ def smoke_params() -> Params:
 
 def decision(promoted: bool = True) -> PromotionDecision:
     """A match of 400 games, won or not."""
-    match = MatchResult(
-        wins=230,
-        losses=160,
-        draws=10,
+    match = made_match(
+        *(230, 160, 10),
         as_black=Colours(wins=130, losses=66, draws=4),
         as_white=Colours(wins=100, losses=94, draws=6),
         unique_games=397,
-        score=0.5875,
         interval=(0.5387, 0.6347),
         mean_length=71.25,
     )
@@ -47,16 +45,7 @@ def recorded(mlflow_url: str | None) -> Recorded:
 
 def costs() -> GenerationCosts:
     """Its costs: two stages."""
-    nothing = StageCosts(
-        seconds=50.0,
-        cpu_seconds=60.0,
-        gpu_seconds=0.0,
-        games=0,
-        evaluations=0,
-        shards=0,
-        shards_without_receipt=0,
-        workers=(),
-    )
+    nothing = made_stage_costs(seconds=50.0, cpu_seconds=60.0)
     games = nothing.model_copy(update={"seconds": 100.0, "cpu_seconds": 180.0, "games": 24, "evaluations": 2400})
     return GenerationCosts(lineage="tiny", generation=3, stages={"gating": nothing, "selfplay": games})
 

@@ -220,9 +220,3 @@ def test_a_second_writer_fails_with_the_remedy(servers: Servers, workspace: Path
         done = servers.typed(*RUN, "zero-generation", "--param", "lineage=tiny", "--watch", check=False)
     assert done.returncode == 1
     assert f"{workspace} is being written by process" in log_of(servers, last_run(servers, "zero-generation"))
-
-
-def test_an_unknown_lineage_fails_with_those_there_are(servers: Servers, workspace: Path) -> None:
-    done = servers.typed(*RUN, "zero-generation", "--param", "lineage=go7", "--watch", check=False)
-    assert done.returncode == 1
-    assert "unknown lineage 'go7'; known are: " in log_of(servers, last_run(servers, "zero-generation"))

@@ -11,7 +11,6 @@ from prefect.plugins import HookContext
 from flows.plugin import DEPLOYMENTS, server_address, setup_environment, with_slash
 from infra.pools import FLOWS
 from tests.end_to_end.project import SOURCE_DIR
-from tests.infra.servers import Servers
 
 RUN = ["/some/bin/prefect", "deployment", "run", "zero-generation"]
 
@@ -91,12 +90,3 @@ def test_without_a_server_other_commands_go_on(home: Path, monkeypatch: pytest.M
 def test_a_spoilt_file_of_addresses_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "servers.json").write_text(text)
     assert server_address(tmp_path / "servers.json") is None
-
-
-def test_the_bare_name_works_as_typed(servers: Servers) -> None:
-    assert "zero-generation" in servers.typed("prefect", "deployment", "inspect", "zero-generation").stdout
-
-
-def test_the_name_in_full_works_as_well(servers: Servers) -> None:
-    said = servers.typed("prefect", "deployment", "inspect", "zero-generation/zero-generation").stdout
-    assert "flows.generation.generation" in said

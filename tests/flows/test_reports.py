@@ -9,7 +9,7 @@ import pytest
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from flows import reports
-from flows.reports import Progress, headline, report_generation, report_text
+from flows.reports import Progress, headline, report_text
 from tests.flows.examples import costs, decision, recorded
 from zero.errors import WorkerError
 from zero.storage.files import write_atomic
@@ -99,19 +99,6 @@ def test_each_warning_is_a_paragraph_of_the_report() -> None:
     text = report_text(decision(promoted=False), warned, None)
     assert "> **Warning:** training: it is dead\n\n> **Warning:** the champion is random\n\n| | |" in text
     assert "Warning" not in report_text(decision(), recorded(None), None)
-
-
-def test_the_report_is_published_under_the_lineages_name(page: Page) -> None:
-    report_generation(decision(), recorded(None), None)
-    assert list(page.made) == ["tiny-report"]
-    assert page.made["tiny-report"]["description"] == "challenger promoted with a score of 58.8%"
-
-
-def test_all_stages_are_in_one_table_in_the_order_of_the_loop(page: Page) -> None:
-    Progress("tiny", page.said.append)
-    rows = page.made["tiny-progress"]["table"]
-    stages = ["1 selfplay", "2 replay", "3 training", "4 gating", "5 verification", "6 registry"]
-    assert [row["stage"] for row in rows] == stages and {row["state"] for row in rows} == {"waiting"}
 
 
 def test_a_row_adds_up_the_parts_of_its_stage(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,6 @@ BOARDS = {
     "othello 6x4": othello_rules(6, 4),
     "othello 8x8": othello_rules(8, 8),
 }
-NUM_GAMES = 2
 NUM_CHECKS = 12
 """Numbers of tested positions per game and of tested actions per position, evenly spread."""
 LONGEST = 200
@@ -51,10 +50,10 @@ LONGEST = 200
 every_board = pytest.mark.parametrize("rules", [pytest.param(rules, id=name) for name, rules in BOARDS.items()])
 
 
-@pytest.fixture(params=range(NUM_GAMES), ids="game {}".format)
-def actions(request: pytest.FixtureRequest, rules: Rules) -> list[int]:
+@pytest.fixture
+def actions(rules: Rules) -> list[int]:
     """The actions of a random game, equal in all tests."""
-    random = np.random.default_rng([rules.rows, rules.columns, request.param])
+    random = np.random.default_rng([rules.rows, rules.columns])
     game = KernelGame(rules)
     chosen: list[int] = []
     while not game.ended and len(chosen) < LONGEST:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.project import make_project, zero
+from tests.end_to_end.lineages import Lineage, copy_of
+from tests.end_to_end.project import zero
 from tests.interop.networks import GO9, GO19, trained
 from tests.parameters import network_params
 from zero.config.params import preset_text
@@ -13,7 +14,6 @@ from zero.errors import LineageError, ParamsError, StorageError, ZeroError
 from zero.interop.export import export_network
 from zero.interop.leela_zero import VALUE_HIDDEN, leela_zero_weights
 from zero.interop.onnx import onnx_model
-from zero.lineage.workspace import new_lineage
 from zero.network.weights import load_network, weights_bytes
 from zero.players.networks import resolve_network
 from zero.record.lineages import ProjectRecord
@@ -23,12 +23,10 @@ from zero.storage.manifests import Champion
 SMALL = network_params()
 
 
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def home(begun: Lineage) -> Path:
     """A project with a lineage at generation 0."""
-    home = make_project(tmp_path_factory.mktemp("begun"))
-    new_lineage(home, "tiny", preset_text("smoke"), "smoke")
-    return home
+    return begun.home
 
 
 def champion_of(home: Path) -> bytes:
@@ -50,8 +48,8 @@ def test_a_weight_file_is_exported(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny/gen-0000"])
-def test_a_lineage_or_a_tag_refers_to_its_champion(begun, name):
-    assert resolve_network(begun, name).weights == champion_of(begun)
+def test_a_lineage_or_a_tag_refers_to_its_champion(home, name):
+    assert resolve_network(home, name).weights == champion_of(home)
 
 
 def test_unreadable_parameters_fail_only_when_they_are_used(tmp_path):
@@ -65,8 +63,7 @@ def test_unreadable_parameters_fail_only_when_they_are_used(tmp_path):
 
 
 def test_missing_weights_are_reported_with_the_remedy(begun, tmp_path):
-    home = tmp_path / "home"
-    shutil.copytree(begun, home, symlinks=True)
+    home = copy_of(begun, tmp_path).home
     digest = read_manifest(home / ".zero/workspaces/tiny/state/champion", Champion).weights.sha256
     shutil.rmtree(home / ".zero/dvc-cache")
     with pytest.raises(
@@ -77,15 +74,14 @@ def test_missing_weights_are_reported_with_the_remedy(begun, tmp_path):
 
 
 def test_corrupt_weights_are_rejected(begun, tmp_path):
-    home = tmp_path / "home"
-    shutil.copytree(begun, home, symlinks=True)
+    home = copy_of(begun, tmp_path).home
     with ProjectRecord(home) as record:
         (start,) = record.generations("tiny")
         md5 = start.md5_of("state/champion", "weights.safetensors")
         assert md5
         path = start.cache.path(md5)
     path.chmod(0o644)
-    path.write_bytes(champion_of(begun)[:-1] + b"\x7f")
+    path.write_bytes(champion_of(home)[:-1] + b"\x7f")
     with pytest.raises(StorageError, match=r"of tiny/gen-0000 is corrupt; delete .* and run `dvc pull`"):
         resolve_network(home, "tiny")
 
@@ -100,9 +96,9 @@ def test_corrupt_weights_are_rejected(begun, tmp_path):
         ("no/where", StorageError, "cannot find the file no/where"),
     ],
 )
-def test_an_unknown_network_is_rejected(begun, source, kind, message):
+def test_an_unknown_network_is_rejected(home, source, kind, message):
     with pytest.raises(kind, match=message):
-        resolve_network(begun, source)
+        resolve_network(home, source)
 
 
 @pytest.mark.parametrize("file_format", ["leela-zero", "onnx"])
@@ -129,14 +125,14 @@ def test_a_folder_is_not_overwritten(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_the_command_reports_the_file(begun, tmp_path):
-    done = zero(begun, "export", "tiny", str(tmp_path / "player.onnx"), "--format", "onnx")
+def test_the_command_reports_the_file(home, tmp_path):
+    done = zero(home, "export", "tiny", str(tmp_path / "player.onnx"), "--format", "onnx")
     data = (tmp_path / "player.onnx").read_bytes()
-    assert data == onnx_model(load_network(champion_of(begun)))
+    assert data == onnx_model(load_network(champion_of(home)))
     assert done.stdout == f"{tmp_path}/player.onnx: {len(data)} bytes\n" and done.stderr == ""
 
 
-def test_the_command_fails_with_one_line(begun):
-    done = zero(begun, "export", "tiny", "weights.txt", "--format", "leela-zero", check=False)
-    assert done.returncode == 1 and not (begun / "weights.txt").exists()
+def test_the_command_fails_with_one_line(home):
+    done = zero(home, "export", "tiny", "weights.txt", "--format", "leela-zero", check=False)
+    assert done.returncode == 1 and not (home / "weights.txt").exists()
     assert done.stderr.startswith("zero: the network is for a 5x5 board") and done.stderr.count("\n") == 1

@@ -72,12 +72,12 @@ def test_wrong_arguments_are_a_syntax_error(line):
     assert answer(one, "showboard") == before[1]
 
 
-@pytest.mark.parametrize("size", [0, 1, 4, 6, 19, 20, 25])
+@pytest.mark.parametrize("size", [4, 6, 20])
 def test_a_network_plays_on_its_own_board_only(size):
     assert answers(engine(), f"boardsize {size};boardsize 5") == ["? unacceptable size", ""]
 
 
-@pytest.mark.parametrize("size", range(2, 20))
+@pytest.mark.parametrize("size", [2, 9, 19])
 def test_a_player_without_a_network_plays_on_every_board(size):
     one = engine(random_session())
     assert answers(one, f"boardsize {size};clear_board;komi 0.5") == ["", "", ""]
@@ -86,7 +86,7 @@ def test_a_player_without_a_network_plays_on_every_board(size):
     assert f"\n{size:2d}" in answer(one, "showboard")
 
 
-@pytest.mark.parametrize("size", [0, 1, 20, 25])
+@pytest.mark.parametrize("size", [1, 20])
 def test_unsupported_sizes_are_rejected(size):
     assert answer(engine(random_session()), f"boardsize {size}") == "? unacceptable size"
 
@@ -225,12 +225,6 @@ def test_handicaps_are_checked(line, expected):
     assert answer(one, line) == "? board not empty"
 
 
-def test_a_free_handicap_uses_at_most_the_nine_fixed_points():
-    one = engine(random_session(go_rules(19, 19)), go_rules(19, 19))
-    assert len(answer(one, "place_free_handicap 12").split()) == 9
-    assert answers(one, "clear_board;place_free_handicap 3")[1] == "D4 Q16 D16"
-
-
 @pytest.mark.parametrize(
     ("moves", "komi", "score"),
     [
@@ -315,11 +309,6 @@ def test_an_analysis_reports_at_least_one_move():
     assert answer(engine(), "lz-analyze b 10 maxmoves 0").count("info move") == 1
 
 
-def test_a_period_without_stones_sets_no_time_limit():
-    one, free = engine(), engine()
-    assert answers(one, "time_settings 0 1 0;genmove b")[1] == answer(free, "genmove b")
-
-
 def test_a_player_resigns_below_its_threshold():
     one = engine(network_session(GO5, resign_threshold=1.0))
     answers(one, "play b C3;play w D3")
@@ -391,13 +380,3 @@ def test_a_filler_pass_does_not_count_towards_the_end_of_the_game():
         answers(one, lines)
         seen.append((session._player.actions, int(session._player._roots.state[0, NUM_PASSES])))
     assert seen == [((25, 12, 25), 0), ((25, 12, 25), 0), ((25, 12, 25), 1), ((25, 12, 25), 0)]
-
-
-def test_the_search_sees_one_pass_and_never_two():
-    session = network_session(GO5)
-    one = engine(session)
-    seen = []
-    for lines in ("play b C3;reg_genmove w", "play w pass;reg_genmove b", "play b pass;reg_genmove w"):
-        answers(one, lines)
-        seen.append(session._player.actions)
-    assert seen == [(12,), (12, 25), (12,)]

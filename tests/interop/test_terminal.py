@@ -84,18 +84,6 @@ def test_the_player_reports_its_search_with_its_move(rules):
     assert sum(row.count("O") for row in boards(screen)[-1]) == 1
 
 
-def test_the_player_begins_if_the_person_has_white():
-    screen, prompts = play("quit", people=(WHITE,))
-    assert "a hash (Black) plays" in screen
-    assert prompts == ["White> "]
-
-
-def test_two_people_can_play():
-    screen, prompts = play("C3", "D3", "quit", people=(BLACK, WHITE))
-    assert prompts == ["Black> ", "White> ", "Black> "]
-    assert "plays" not in screen
-
-
 def test_a_player_without_a_network_plays_and_gives_hints():
     screen, _ = play("C3", "hint", "thoughts", session=random_session())
     assert "random (White) plays" in screen

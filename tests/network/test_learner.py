@@ -121,18 +121,6 @@ def test_ownership_and_score_losses_count_only_games_that_were_played_out():
     assert float(weighted_sum(losses, TRAINING)) == pytest.approx(float(expected))
 
 
-def test_games_that_were_not_played_out_give_no_gradient_to_the_auxiliary_heads():
-    batch = list(random_batch())
-    batch[5] = np.zeros(8, np.float32)
-    model = randomized_network(EVERYTHING).train()
-    losses = data_losses(model.predict(images(tuple(batch))), targets_of(tuple(batch)), "squared_error")
-    weighted_sum(losses, TRAINING).backward()
-    for name, parameter in model.named_parameters():
-        if name.startswith(("ownership_head", "score_head")):
-            assert parameter.grad is not None and not parameter.grad.any(), name
-    assert float(losses.ownership.detach()) == float(losses.score.detach()) == 0.0
-
-
 def test_kl_divergence_is_an_expectation_under_the_old_policy():
     draws = np.random.default_rng(1)
     old, new = draws.normal(size=(3, 4)), draws.normal(size=(3, 4))
@@ -269,30 +257,6 @@ def test_the_decay_of_the_average_rises_to_its_parameter():
     assert ema_decay_after(0.99, 889) < 0.99
     assert [ema_decay_after(0.99, step) for step in (890, 891, 10**6)] == [pytest.approx(0.99), 0.99, 0.99]
     assert ema_decay_after(0.1, 1) == 0.1
-
-
-def test_the_average_does_not_change_the_training():
-    batches = [random_batch(seed=seed) for seed in range(3)]
-    plain, averaged = (
-        Learner(randomized_network(), TRAINING.model_copy(update={"ema_decay": decay}), "cpu") for decay in (0.0, 0.9)
-    )
-    assert learn(plain, batches) == learn(averaged, batches)
-    assert plain.weights() == averaged.weights() == plain.player_weights()
-    assert plain.optimizer_state() == averaged.optimizer_state()
-
-
-def test_a_resumed_average_gives_the_same_bits():
-    training = TRAINING.model_copy(update={"ema_decay": 0.9})
-    batches = [random_batch(seed=seed) for seed in range(4)]
-    uninterrupted = Learner(randomized_network(), training, "cpu")
-    learn(uninterrupted, batches)
-    first = Learner(randomized_network(), training, "cpu")
-    learn(first, batches[:2])
-    networks = [load_network(data) for data in (first.weights(), first.player_weights())]
-    second = Learner(networks[0], training, "cpu", 2, 1.0, first.optimizer_state(), networks[1])
-    learn(second, batches[2:])
-    assert second.player_weights() == uninterrupted.player_weights()
-    assert second.weights() == uninterrupted.weights()
 
 
 @pytest.mark.parametrize("network", [TINY, EVERYTHING], ids=["paper", "everything"])

@@ -88,18 +88,6 @@ def test_pooling_of_a_single_channel_is_rejected(name):
         network_spec(network_params(num_channels=1, **{name: True}), GO5)
 
 
-def test_pooled_heads_treat_every_point_equally():
-    """A rotated board gives the rotated policy: neither 1x1 convolutions nor pooling depend on a direction."""
-    model = randomized_network(TINY.model_copy(update={"pooled_heads": True}))
-    features = torch.from_numpy(np.random.default_rng(2).normal(size=(2, 6, 5, 5)).astype(np.float32))
-    with torch.no_grad():
-        logits, turned = model.policy_head(features), model.policy_head(features.rot90(1, (2, 3)))
-        values, turned_values = model.value_head(features), model.value_head(features.rot90(1, (2, 3)))
-    torch.testing.assert_close(turned[:, :25].view(2, 5, 5), logits[:, :25].view(2, 5, 5).rot90(1, (1, 2)))
-    torch.testing.assert_close(turned[:, 25], logits[:, 25])
-    torch.testing.assert_close(turned_values, values)
-
-
 def test_pooled_heads_of_gomoku_have_no_pass():
     network = TINY.model_copy(update={"pooled_heads": True})
     model = randomized_network(network, game=GOMOKU5)
@@ -123,19 +111,6 @@ def test_the_paper_network_has_its_known_size():
     policy = 256 * 2 + 2 * 2 + 2 * 361 * 362 + 362
     value = 256 * 1 + 2 * 1 + 361 * 256 + 256 + 256 + 1
     assert sum(parameter.numel() for parameter in model.parameters()) == trunk + policy + value
-
-
-def test_a_shallow_trunk_has_as_many_convolutions_as_blocks():
-    model = randomized_network(TINY.model_copy(update={"tower": "shallow"}))
-    assert sum(isinstance(layer, ConvNorm) for layer in model.tower.modules()) == TINY.num_blocks
-
-
-def test_separate_heads_share_nothing():
-    model = randomized_network(TINY.model_copy(update={"heads": "separate"}))
-    _, values = model(as_images(random_planes(2)))
-    values.sum().backward()
-    reached = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    assert reached == {name for name, _ in model.named_parameters() if name.startswith("value_")}
 
 
 def test_a_gomoku_network_has_no_pass():

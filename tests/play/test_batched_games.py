@@ -232,12 +232,6 @@ def test_batches_have_few_shapes_and_shrink_as_the_last_games_end():
     assert watched.shapes == sorted(watched.shapes, reverse=True)
 
 
-def test_there_are_no_more_slots_than_games():
-    watched = Watched(GO4)
-    play_shard(GO4, SELFPLAY, [watched], 5, num_slots=64)
-    assert set(watched.shapes) == {5}
-
-
 def test_progress_counts_all_games():
     seen: list[int] = []
     play_shard(GO4, SELFPLAY, hashes(GO4), 12, 4, progress=seen.append)

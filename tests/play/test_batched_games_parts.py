@@ -192,13 +192,6 @@ def test_an_early_stop_does_not_change_the_ended_games(stop_after, search_thread
     assert same_games(play(stop_after).games, stopped.games)  # which games have ended does not depend on timing
 
 
-def test_a_stop_beyond_the_last_game_plays_all_games():
-    complete = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES)
-    more = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES, stop_after=99)
-    assert same_games(more.games, complete.games)
-    assert more.num_evaluations == complete.num_evaluations
-
-
 def test_progress_of_a_stopped_shard_counts_the_ended_games():
     seen: list[int] = []
     stopped = play_shard(GO4, SELFPLAY, hashes(GO4), NUM_GAMES, progress=seen.append, stop_after=3)

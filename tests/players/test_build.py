@@ -10,7 +10,7 @@ from tests.interop.networks import trained
 from tests.parameters import network_params, preset, resolved_preset, smoke_text
 from tests.players.resolved import resolved_network
 from zero.config.params import GoParams, parse_params, preset_text
-from zero.errors import LineageError, ParamsError, ServerError, StorageError, ZeroError
+from zero.errors import LineageError, ParamsError, ServerError
 from zero.games.rules import go_rules, rules_of
 from zero.network.weights import new_network, weights_bytes
 from zero.play.search_result import SearchResult
@@ -179,16 +179,10 @@ def test_a_session_searches_with_the_options_of_its_spec(home):
     "option, message",
     [
         ("simulations=-1", "simulations must be an integer from 0 to 1000000, got '-1'"),
-        ("simulations=many", "simulations must be an integer .*, got 'many'"),
         ("root=best", "root 'best': Input should be 'puct' or 'gumbel'"),
-        ("considered_actions=0", "considered_actions '0': Input should be greater than or equal to 1"),
         ("considered_actions=363", "considered_actions '363': Input should be less than or equal to 362"),
         ("value_scale=0.3", "a puct root does not use value_scale; add root=gumbel, or remove value_scale"),
-        ("root=gumbel,c_puct=2", "a gumbel root does not use c_puct; add root=puct, or remove c_puct"),
         ("pass_wins=often", "pass_wins 'often': Input should be a valid boolean"),
-        ("value_scale=much", "value_scale 'much': Input should be a valid number"),
-        ("resign=2", r"resign must be a number from -1 \(never\) to 1, got '2'"),
-        ("resign=soon", "resign must be a number .*, got 'soon'"),
     ],
 )
 def test_a_wrong_option_is_reported(home, option, message):
@@ -208,33 +202,17 @@ def test_a_network_plays_its_own_board(home):
     player.close()
 
 
-@pytest.mark.parametrize("text", ["rollout:0", "rollout:many", "gnugo:99", "leelaz:w.txt,playouts=0"])
-def test_a_number_out_of_range_is_reported(text):
-    with pytest.raises(ParamsError, match="must be an integer from"):
-        make_player(resolved(Path(), text), go_rules(9, 9, 7.0), 2, 1)
-
-
 @pytest.mark.parametrize(
     "source, kind, message",
     [
-        ("a/b/weights.txt", StorageError, "cannot find the file a/b/weights.txt"),
         ("models:/zero-go9", LineageError, "does not name a version; write models:/zero-go9@champion"),
         ("models:/zero-go9@champion", ServerError, "MLFLOW_TRACKING_URI is not set"),
-        ("tiny/gen-0001", LineageError, "unknown lineage 'tiny'; known are: none yet"),
     ],
 )
 def test_an_unknown_network_is_reported(home, monkeypatch, source, kind, message):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     with pytest.raises(kind, match=message):
         resolved(home, source)
-
-
-def test_a_file_that_is_not_a_network_is_reported(tmp_path):
-    (tmp_path / "params.yaml").write_text(preset_text("smoke"))
-    (tmp_path / "weights.bin").write_bytes(b"not a network")
-    network = resolved_network(tmp_path, str(tmp_path / "weights.bin"))
-    with pytest.raises(ZeroError, match="the weight file is corrupt"):
-        network.evaluator(1)
 
 
 def test_a_network_without_a_profile_uses_that_of_the_project(home, tmp_path):

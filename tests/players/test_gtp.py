@@ -110,7 +110,6 @@ def test_concurrent_calls_wait_for_the_same_answer(opened, tmp_path):
     [
         ("die", r"ended with status 3 at `genmove black`; log tail: the board is on fire"),
         ("no point", r"'Z99' is not a point of a 9x9 board; points are A1 to J9"),
-        ("empty", r"'' is not a point"),
         ("noise in the answer", r"is not a point"),
     ],
 )
@@ -125,15 +124,11 @@ def test_a_fault_forfeits_one_game_and_gives_the_reason(opened, fault, reason):
     [
         ("kill", rf"was killed by signal {signal.SIGKILL:d} at `genmove b`"),
         ("flood", r"wrote more than 1,048,576 bytes at `genmove b`"),
-        ("flood without a line", r"wrote more than 1,048,576 bytes"),
         ("endless answer", r"wrote more than 1,048,576 bytes"),
         ("wrong number", r"answered `genmove b` with '=3 A1', without the number 2"),
-        ("no number", r"answered `genmove b` with '= A1', without the number 2"),
         ("closed output", r"closed its output at `genmove b`"),
         ("hang", r"did not answer `genmove b` within 1 s; output: \(none\)"),
-        ("half a line", r"did not answer `genmove b` within 1 s; output: '=2 A'"),
         ("half an answer", r"did not answer `genmove b` within 1 s; output: '=2 A1'"),
-        ("noise", r"did not answer `genmove b` within 1 s; output: '"),
     ],
 )
 def test_an_engine_that_answers_incorrectly_is_ended_with_the_reason(fault, reason):

@@ -16,18 +16,7 @@ from zero.players.network_player import NetworkPlayer
 from zero.players.player import RESIGN, PlayerId
 
 GO5 = go_rules(5, 5, 0.5)
-SEARCH = SearchParams(
-    c_puct=1.5,
-    first_play="zero",
-    random_symmetry=True,
-    tree_reuse=True,
-    max_nodes=2,
-    root="puct",
-    considered_actions=4,
-    value_scale=0.1,
-    rescale_values=True,
-    evaluation_cache=0,
-)
+SEARCH = SearchParams(considered_actions=4)
 
 
 def searcher(num_simulations=16, num_slots=4, evaluator=None, seed=5, resign_threshold=-1.0, **search) -> NetworkPlayer:

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from tests.games.kernel_game import KernelGame, drawn_go, lines
+from tests.games.kernel_game import KernelGame, drawn_go
 from tests.oracle import rollout as twin
 from tests.oracle.games import Game, oracle_of
 from tests.oracle.streams import Stream
 from tests.players.games import played_games
 from zero.games.coordinates import name_to_action
-from zero.games.position import BLACK, EMPTY, NUM_MOVES, TO_PLAY, WHITE, Position, Rules
+from zero.games.position import BLACK, WHITE, Position, Rules
 from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.players.rollout import (
     RolloutPlayer,
@@ -18,7 +18,6 @@ from zero.players.rollout import (
     new_workspace,
     num_bits,
     play_out,
-    random_go_move,
     search,
     take_bit,
 )
@@ -37,7 +36,6 @@ BOARDS = {
     "othello 6x6": othello_rules(6, 6),
 }
 every_board = pytest.mark.parametrize("rules", [pytest.param(rules, id=name) for name, rules in BOARDS.items()])
-NUM_PLAYOUTS = 2000
 
 
 def random_start(rules: Rules, num_moves: int, seed: int) -> KernelGame:
@@ -112,27 +110,6 @@ def test_a_search_does_not_change_the_game(rules):
     np.testing.assert_array_equal(game.history.hashes[:rows], before.history.hashes[:rows])
 
 
-EYES = """
-    . X . X X
-    X X X . X
-    O X X X X
-    . O O O .
-    O O . O O
-    """
-
-
-def test_own_eyes_are_not_filled():
-    """A5, C5 and D4 are Black's, C1 is White's; A2 has an enemy at its corner, E2 beside it."""
-    for colour, eyes in ((BLACK, {"A5", "C5", "D4"}), (WHITE, {"C1"})):
-        game = drawn_go(EYES, colour)
-        found = {
-            name
-            for name in ("A5", "C5", "D4", "A2", "C1", "E2")
-            if is_own_eye(game.rules, game.position, name_to_action(game.rules, name))
-        }
-        assert found == eyes
-
-
 FALSE_EYES = """
     . X O . .
     X O . X .
@@ -157,34 +134,6 @@ def test_a_false_eye_is_not_an_eye():
             assert is_own_eye(game.rules, game.position, name_to_action(game.rules, name)) == is_eye, name
 
 
-LIVING = """
-    . X O . O
-    X X O O O
-    . X O . O
-    X X O O O
-    . X O . O
-    """
-
-
-def test_it_passes_if_only_eyes_are_left():
-    game = drawn_go(LIVING, WHITE)
-    empty = np.zeros(game.rules.num_words, np.uint64)
-    for seed in range(20):
-        stream = stream_of(seed, 0, "test", 0)
-        assert random_go_move(game.rules, game.position, game.history, empty, stream) == game.pass_action
-    assert game.drawing() == lines(LIVING)
-
-
-def test_every_legal_point_except_eyes_is_drawn():
-    game = drawn_go(EYES, WHITE)
-    empty = np.zeros(game.rules.num_words, np.uint64)
-    drawn = {
-        random_go_move(game.rules, game.position, game.history, empty, stream_of(seed, 0, "test", 0))
-        for seed in range(200)
-    }
-    assert drawn == game.legal_actions() - {game.pass_action, name_to_action(game.rules, "C1")}
-
-
 def test_bits_are_taken_in_order():
     random = np.random.default_rng(1)
     for _ in range(50):
@@ -197,54 +146,6 @@ def test_bits_are_taken_in_order():
             index = int(random.integers(len(points)))
             assert take_bit(bits, index) == points.pop(index)
         assert not bits.any()
-
-
-def gomoku_game(drawing: str, to_play: int) -> KernelGame:
-    """A drawn position of five in a row, put on the board as it is."""
-    rows = lines(drawing).splitlines()
-    game = KernelGame(gomoku_rules(len(rows), len(rows[0]), 5))
-    colours = [{"X": BLACK, "O": WHITE, ".": EMPTY}[symbol] for symbol in "".join(rows)]
-    assert abs(sum(colours)) <= 1
-    game.position.board[:-1] = colours
-    game.position.state[TO_PLAY] = to_play
-    game.position.state[NUM_MOVES] = np.count_nonzero(colours)
-    return game
-
-
-FOUR = """
-    . . . . . . . .
-    . . O . . . . .
-    . . . O . . . .
-    . O X X X X . .
-    . . . . . O . .
-    . . . . . . . .
-    . . . . . . . .
-    . . . . . . . .
-    """
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("colour", [BLACK, WHITE])
-def test_a_line_of_four_is_completed_or_blocked(colour, seed):
-    game = gomoku_game(FOUR, colour)
-    action, _ = searched(game, stream_of(seed, 0, "test", 0), NUM_PLAYOUTS)
-    assert action == name_to_action(game.rules, "G5")
-
-
-def test_a_group_in_atari_is_captured_if_that_decides_the_game():
-    game = drawn_go(
-        """
-        . . . . .
-        . X X X .
-        X O O O .
-        . X X X .
-        . . . . .
-        """,
-        BLACK,
-        komi=20.5,
-    )
-    action, _ = searched(game, stream_of(1, 0, "test", 0), NUM_PLAYOUTS)
-    assert action == name_to_action(game.rules, "E3")
 
 
 @pytest.mark.parametrize("rules", [go_rules(5, 5, 0.5), gomoku_rules(6, 6, 4)], ids=["go 5x5", "gomoku 6x6"])

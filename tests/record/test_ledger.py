@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.made_generations import made_decision
+from tests.made_generations import made_decision, made_entry
 from zero.errors import LineageError
 from zero.record.ledger import (
     FIRST_PREVIOUS,
@@ -32,18 +32,12 @@ def decision(generation: int, promoted: bool) -> PromotionDecision:
 def entry(generation: int, previous: str) -> LedgerEntry:
     """The start, a promotion, a rejection, a promotion, ..."""
     promoted = generation % 2 == 1
-    return LedgerEntry(
-        lineage="go9",
-        generation=generation,
+    return made_entry(
+        generation,
         kind="decision" if generation else "start",
         decision=decision(generation, promoted) if generation else None,
         champion=sha(100 + generation),
-        champion_generation=generation,
         trainee=sha(200 + generation),
-        params_digest=sha(1),
-        lock_digest=sha(2),
-        source=None,
-        provenance=sha(3),
         previous=previous,
     )
 

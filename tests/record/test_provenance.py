@@ -8,17 +8,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.made_generations import made_attestation
 from zero.errors import LineageError, StorageError
 from zero.record.provenance import (
-    BUILD_TYPE,
     Attestation,
-    BuildDefinition,
-    ExternalParameters,
-    InternalParameters,
-    Metadata,
-    Predicate,
-    Resource,
-    RunDetails,
     attestation_bytes,
     attestation_digest,
     read_envelope,
@@ -31,25 +24,7 @@ KEY, OTHER_KEY = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for s
 
 
 def attestation(generation: int = 3) -> Attestation:
-    return Attestation(
-        subject=(Resource(name="models/challenger/weights.safetensors", digest={"sha256": "a" * 64}),),
-        predicate=Predicate(
-            build_definition=BuildDefinition(
-                build_type=BUILD_TYPE.format(kind="decision"),
-                external_parameters=ExternalParameters(lineage="go9", generation=generation, parameters={"seed": 1}),
-                internal_parameters=InternalParameters(
-                    engine={"selfplay": "b" * 64}, profile={"device": "cpu"}, lock="c" * 64
-                ),
-                resolved_dependencies=(
-                    Resource(name="source", digest={"gitCommit": "d" * 40}),
-                    Resource(
-                        name="data/games/shard-0000.parquet", digest={"sha256": "e" * 64}, annotations={"key": "f"}
-                    ),
-                ),
-            ),
-            run_details=RunDetails(metadata=Metadata(invocation_id=f"go9/gen-{generation:04d}"), byproducts=()),
-        ),
-    )
+    return made_attestation(generation, seed=1)
 
 
 def envelope() -> dict[str, Any]:
@@ -62,7 +37,7 @@ def test_an_attestation_is_read_back_as_it_was_signed():
     read = read_envelope(sign(payload, KEY), "provenance")
     assert read.payload == payload
     assert read.attestation == attestation()
-    assert read.attestation.dependencies["source"].digest == {"gitCommit": "d" * 40}
+    assert read.attestation.dependencies["source"].digest == {"gitCommit": f"{3:040x}"}
     assert len(read.key_ids) == 1
 
 
@@ -72,7 +47,7 @@ def test_the_names_are_those_of_the_specifications():
     assert tree["predicateType"] == "https://slsa.dev/provenance/v1"
     build = tree["predicate"]["buildDefinition"]
     assert set(build) == {"buildType", "externalParameters", "internalParameters", "resolvedDependencies"}
-    assert build["resolvedDependencies"][0] == {"name": "source", "digest": {"gitCommit": "d" * 40}}
+    assert build["resolvedDependencies"][0] == {"name": "source", "digest": {"gitCommit": f"{3:040x}"}}
     assert tree["predicate"]["runDetails"]["metadata"] == {"invocationId": "go9/gen-0003"}
     line = json.loads(sign(attestation_bytes(attestation()), KEY))
     assert line["payloadType"] == "application/vnd.in-toto+json"

@@ -71,13 +71,6 @@ def play_made_games(folder: Path, generation: int, player: str | None) -> Selfpl
     return metrics
 
 
-def test_the_earlier_champion_plays(workspace: Path) -> None:
-    store = Store(str(workspace / "store"))
-    (player,) = {spec.weights for spec in plan(workspace, store)}
-    assert player == (read_manifest(workspace / PLAYER_DIR, Champion).weights.sha256,)
-    assert store.get_weights(player[0]) == b"champion 1"
-
-
 @pytest.mark.parametrize("overlap", [True, False])
 def test_the_champion_plays_without_an_earlier_one_or_without_overlap(workspace: Path, overlap: bool) -> None:
     identity = read_identity(workspace)
@@ -89,22 +82,6 @@ def test_a_player_that_the_state_does_not_name_is_rejected(workspace: Path) -> N
     write_champion(workspace / PLAYER_DIR, 2)
     with pytest.raises(StorageError, match=r"weights [0-9a-f]{12}, but state/generation.json names [0-9a-f]{12}; rest"):
         plan(workspace, Store(str(workspace / "store")))
-
-
-def test_planning_ahead_gives_the_plan_of_the_next_generation(workspace: Path) -> None:
-    """The match does not matter: here the challenger wins it and becomes the champion of generation 5."""
-    store = Store(str(workspace / "store"))
-    metrics = play_made_games(workspace, 4, read_manifest(workspace / PLAYER_DIR, Champion).weights.sha256)
-    ahead = plan_next(workspace, store)
-    assert {(spec.generation, spec.weights) for spec in ahead} == {
-        (5, (read_manifest(workspace / "state/champion", Champion).weights.sha256,))
-    }
-    write_champion(workspace / "state/champion", 4)
-    with pytest.raises(LineageError, match="generation 4 of made has just been decided"):
-        plan_next(workspace, store)  # the state is half rolled forward
-    assert metrics.resignation
-    write_identity(workspace, 5, write_champion(workspace / PLAYER_DIR, 3), metrics.resignation.following.threshold)
-    assert [spec.key() for spec in plan(workspace, store)] == [spec.key() for spec in ahead]
 
 
 def test_planning_ahead_needs_the_games_that_set_the_threshold(workspace: Path) -> None:

@@ -117,19 +117,6 @@ def test_imported_games_count_as_games_of_the_lineage(num_games, fraction, gener
     assert window_size(params.model_copy(update=sections), generation, imported) == size
 
 
-def test_a_window_of_a_fraction_drops_the_first_games(tmp_path):
-    params = window_of(100)
-    sections = {
-        "replay": params.replay.model_copy(update={"window_fraction": 0.5}),
-        "selfplay": params.selfplay.model_copy(update={"num_games": 5}),
-    }
-    games = write_workspace(tmp_path, params.model_copy(update=sections))
-    run(tmp_path)
-    games += next_generation(tmp_path, 2)
-    run(tmp_path)
-    assert games_in(tmp_path) == sequences(games)[-5:]
-
-
 def test_dropped_games_do_not_return_with_a_larger_window(tmp_path):
     games = write_workspace(tmp_path, window_of(4))
     run(tmp_path)
@@ -174,20 +161,6 @@ def test_corrupt_games_are_rejected(tmp_path):
     assert_rejected(tmp_path, r"shard-0001\.parquet is corrupt.*run `dvc repro` to play it again")
     assert has_missing_shards(tmp_path, "data/games")
     assert (tmp_path / ".zero/quarantine/gen-0001-games-shard-0001.parquet").exists()
-
-
-def test_corrupt_older_games_are_rejected(tmp_path):
-    write_workspace(tmp_path, window_of(100))
-    run(tmp_path)
-    next_generation(tmp_path, 2)
-    flip_a_byte(tmp_path / "state/replay/gen-0001-shard-0000.parquet")
-    assert_rejected(tmp_path, r"gen-0001-shard-0000\.parquet is corrupt")
-
-
-def test_missing_games_are_rejected(tmp_path):
-    write_workspace(tmp_path, window_of(100))
-    (tmp_path / "data/games/shard-0000.parquet").unlink()
-    assert_rejected(tmp_path, r"cannot read .*shard-0000\.parquet")
 
 
 def change_first_shard(folder: Path, **update: object) -> None:

@@ -16,14 +16,13 @@ import torch
 from tests.made_games import made_params, saturate_value_head, write_games, write_params, write_workspace
 from tests.parameters import network_params
 from zero.config.params import LearningRateStep, Params
-from zero.data.records import game_record, read_records, write_records
 from zero.errors import ParamsError, StorageError, WorkerError
 from zero.network.learner import StepResult
 from zero.network.weights import load_network
 from zero.stages import replay
 from zero.stages.training import curve_line, run
-from zero.storage.files import checked_path, read_manifest, sha256_bytes, write_manifest
-from zero.storage.manifests import Checkpoint, FileRef, GameSet
+from zero.storage.files import checked_path, read_manifest, write_manifest
+from zero.storage.manifests import Checkpoint, FileRef
 from zero.storage.store import Store
 
 OUTS = (
@@ -315,26 +314,6 @@ def test_an_error_in_a_training_process_is_the_error_of_the_stage(tmp_path):
     with pytest.raises(StorageError, match=r"\.parquet is corrupt"):
         run(folder)
     assert not (folder / "models").exists()
-
-
-def test_moves_without_a_full_search_are_not_trained_on(tmp_path):
-    """Their visit counts are all 0, so their targets would be NaN."""
-    params = made_params()
-    fast = params.selfplay.model_copy(update={"full_search_fraction": 0.5})
-    folder = workspace(tmp_path, params.model_copy(update={"selfplay": fast}))
-    shard = folder / "data/games/shard-0000.parquet"
-    games = [game_record(read_records(shard.read_bytes(), "shard"), i) for i in range(3)]
-    for game in games:
-        game.visit_counts[::2] = 0
-    data = write_records(games)
-    shard.write_bytes(data)
-    game_set = read_manifest(folder / "data/games", GameSet)
-    ref = FileRef(path=shard.name, sha256=sha256_bytes(data), num_bytes=len(data))
-    shards = (game_set.shards[0].model_copy(update={"file": ref}), *game_set.shards[1:])
-    write_manifest(folder / "data/games", game_set.model_copy(update={"shards": shards}))
-    replay.run(folder, Store(str(folder / "store")))
-    run(folder)
-    assert np.isfinite([float(line["loss"]) for line in curve(folder)]).all()
 
 
 def test_the_challenger_is_described_by_its_manifest(finished):

@@ -158,13 +158,6 @@ def test_a_good_shard_is_found_beside_a_bad_one(store):
     assert store.get_shard(KEY).sha256 == second
 
 
-def test_another_store_of_the_same_url_has_the_same_objects(store):
-    other = Store(store.url)
-    assert other.get_shard(KEY) is None  # and does not remember that
-    digest = store.put_shard(KEY, DATA)
-    assert other.get_shard(KEY) == (DATA, digest)
-
-
 def test_concurrent_writers_leave_an_object_complete(store):
     data = bytes(300_000)
     errors = []

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import yaml
 
-from tests.made_generations import made_attestation, made_decision
+from tests.made_generations import ZEROS, made_decision, made_entry, signed_attestation
 from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
 from zero.network.weights import new_network, weights_bytes
-from zero.record.provenance import Resource
 from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import PROVENANCE_FILE
 from zero.storage.manifests import Champion, Checkpoint, LedgerEntry, Origin, PromotionDecision, Window
@@ -135,28 +134,22 @@ class Lineage:
         write_atomic(folder / "metrics" / "training.json", canonical_json(final | {"num_samples": 384}))
 
     def _write_ledger(self, folder: Path, decision: PromotionDecision | None, champion: str, generation: int) -> None:
-        entry = LedgerEntry(
+        entry = made_entry(
+            len(self.ledger),
             lineage=self.name,
-            generation=len(self.ledger),
             kind="decision" if decision else "start",
             decision=decision,
             champion=champion,
             champion_generation=generation,
             trainee=decision.challenger if decision else champion,
             params_digest=params_digest(self.params),
-            lock_digest=sha256_bytes(b""),
-            source=None,
             provenance=ANY_SHA256,
-            previous=sha256_bytes(canonical_line(self.ledger[-1])) if self.ledger else "0" * 64,
+            previous=sha256_bytes(canonical_line(self.ledger[-1])) if self.ledger else ZEROS,
         )
         self.ledger.append(entry)
         write_atomic(folder / "record" / "ledger.jsonl", b"".join(canonical_line(line) for line in self.ledger))
 
     def _write_provenance(self, folder: Path, decision: PromotionDecision) -> None:
-        window = Resource(name="data/window/manifest.json", digest={"sha256": "b" * 64})
-        signed = made_attestation(
-            *(self.name, decision.generation, decision.challenger, self.params.model_dump(mode="json"), ANY_SHA256),
-            profile={"device": "cpu", "isa": "AVX2"},
-            byproducts=(window,),
-        )
+        parameters = self.params.model_dump(mode="json")
+        signed = signed_attestation(decision.generation, self.name, decision.challenger, **parameters)
         write_atomic(folder / PROVENANCE_FILE, signed)

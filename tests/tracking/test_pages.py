@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.made_generations import recorded_in
+from tests.made_generations import made_entry, made_stage_costs, recorded_in
 from tests.parameters import preset
 from zero.config.params import preset_text
 from zero.network.health import Health
-from zero.record.costs import GenerationCosts, StageCosts
+from zero.record.costs import GenerationCosts
 from zero.record.generation import Generation
 from zero.storage.files import canonical_json, canonical_line, write_atomic
-from zero.storage.manifests import LedgerEntry
 from zero.tracking.pages import Point, check_metrics, cost_points, flatten, generation_page, training_curve
 
 
@@ -41,22 +40,8 @@ def test_flat_parameters_are_complete():
 
 def generation_with(folder: Path, costs: GenerationCosts | None = None, health: Health | None = None) -> Generation:
     """Generation 7 of a made lineage in a folder, with costs and health as given."""
-    entry = LedgerEntry(
-        lineage="go9",
-        generation=7,
-        kind="branch",
-        decision=None,
-        source=None,
-        provenance="0" * 64,
-        champion="0" * 64,
-        champion_generation=7,
-        trainee="0" * 64,
-        params_digest="0" * 64,
-        lock_digest="0" * 64,
-        previous="0" * 64,
-    )
     write_atomic(folder / "params.yaml", preset_text("smoke").encode())
-    write_atomic(folder / "record/ledger.jsonl", canonical_line(entry))
+    write_atomic(folder / "record/ledger.jsonl", canonical_line(made_entry(7, kind="branch")))
     if health is not None:
         write_atomic(folder / "metrics/training.json", canonical_json({"health": health.model_dump(mode="json")}))
     made = recorded_in(folder)
@@ -64,21 +49,10 @@ def generation_with(folder: Path, costs: GenerationCosts | None = None, health: 
     return made
 
 
-def stage_costs(games: int) -> StageCosts:
-    return StageCosts(
-        seconds=10.0,
-        cpu_seconds=15.0,
-        gpu_seconds=0.0,
-        games=games,
-        evaluations=100 * games,
-        shards=games // 12,
-        shards_without_receipt=0,
-        workers=(),
-    )
-
-
 def test_costs_are_metrics_in_total_and_by_stage(tmp_path):
-    stages = {"selfplay": stage_costs(24), "training": stage_costs(0)}
+    training = made_stage_costs(seconds=10.0)
+    selfplay = training.model_copy(update={"games": 24, "evaluations": 2400})
+    stages = {"selfplay": selfplay, "training": training}
     points = cost_points(generation_with(tmp_path, GenerationCosts(lineage="go9", generation=7, stages=stages)))
     assert {point.step for point in points} == {7}
     assert Point("6-cost/seconds", 20.0, 7) in points and Point("6-cost/3-training/seconds", 10.0, 7) in points

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from tests.made_games import made_records
-from tests.made_generations import commit_stream, made_attestation, made_decision, put_folder
+from tests.made_generations import commit_stream, made_decision, put_folder, signed_attestation
 from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
 from zero.data.records import write_records
@@ -160,7 +160,7 @@ def _files(home: Path, name: str, number: int, kind: str, is_last: bool) -> dict
     if is_last:
         outs = [_write_games(home, name, number, "data/games", 0), _write_games(home, name, number, "data/match", 1)]
         files["dvc.lock"] = yaml.safe_dump({"schema": "2.0", "stages": {"play": {"outs": outs}}}).encode()
-        files[PROVENANCE_FILE] = made_attestation(name, number, weights(name, number), {}, "e" * 64, {"device": "cpu"})
+        files[PROVENANCE_FILE] = signed_attestation(number, name, weights(name, number))
     return files
 
 

@@ -1,13 +1,10 @@
 """One game of SGF: the formats of KGS, OGS and CGoban, and every reason for a rejection."""
 
-import numpy as np
 import pytest
 
-from tests.games.kernel_game import KernelGame
 from zero.data.dataset.game import GameReader
 from zero.data.dataset.manifest import ImportedGame, ImportOptions, RawGame, Rejected, SplitFractions
-from zero.games.legality import NO_MOVE, first_illegal_move
-from zero.games.position import Rules, new_history, new_position
+from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
 
 RULES = go_rules(9, 9, 6.5)
@@ -228,22 +225,3 @@ def test_a_game_of_gomoku():
 def test_a_long_text_is_shortened():
     game = accepted(game_of("ee gc", f"SZ[9]KM[6.5]RE[B+R]PB[{'x' * 5000}]"))
     assert len(game.black) == 80
-
-
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("allow_suicide", [False, True])
-def test_the_first_illegal_move_is_that_of_the_legal_mask(seed, allow_suicide):
-    rules = go_rules(3, 3, 0.5, allow_suicide)
-    random = np.random.default_rng(seed)
-    for _ in range(50):
-        actions, game = [], KernelGame(rules)
-        while not game.ended and random.random() > 0.02:
-            actions.append(int(random.choice(sorted(game.legal_actions()))))
-            game.play(actions[-1])
-        legal = set() if game.ended else game.legal_actions()
-        moves = np.array(actions, np.int16)
-        buffers = new_position(rules), new_history(rules), np.zeros(rules.num_actions, np.bool_)
-        assert first_illegal_move(rules, *buffers, moves) == NO_MOVE
-        for action in range(rules.num_actions):
-            found = first_illegal_move(rules, *buffers, np.append(moves, np.int16(action)))
-            assert found == (NO_MOVE if action in legal else len(moves))

@@ -68,33 +68,20 @@ class Engine:
                 say(f"?{number} I would rather not\n\n")
             case "no point":
                 say(f"={number} Z99\n\n")
-            case "empty":
-                say(f"={number}\n\n")
-            case "half a line":
-                say(f"={number} A")
-                time.sleep(1000)
             case "half an answer":
                 say(f"={number} {answer}\n")
-                time.sleep(1000)
-            case "noise":
-                say(bytes(byte for byte in range(256) if byte not in b"\n=?") * 4)
                 time.sleep(1000)
             case "noise in the answer":
                 say(f"={number} ".encode() + bytes(range(128, 256)) + b"\n\n")
             case "flood":
                 while True:
                     say("D4 " * 1000 + "\n")
-            case "flood without a line":
-                while True:
-                    say("x" * 10000)
             case "endless answer":
                 say(f"={number} {answer}\n")
                 while True:
                     say("and on\n")
             case "wrong number":
                 say(f"={int(number) + 1} {answer}\n\n")
-            case "no number":
-                say(f"= {answer}\n\n")
             case "twice":
                 say(f"={number} {answer}\n\n" * 2)
             case "closed output":

@@ -1,15 +1,13 @@
 """Ladder, held-out evaluation and matches on a real MLflow server."""
 
 import json
-from collections.abc import Iterator
 
 import mlflow.artifacts
 import pytest
 from mlflow import MlflowClient
-from mlflow.entities import Metric
 
 from tests.made_games import GO5, LINEAGE, made_records
-from tests.tracking.server import Server
+from tests.tracking.server import Server, history
 from zero.config.params import preset_text
 from zero.data.records import read_records, write_records
 from zero.errors import ServerError
@@ -23,13 +21,6 @@ from zero.tracking import open_client
 
 KEYS = ("a" * 64, "b" * 64)
 RULES = rules_of(GO5)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    started = Server(tmp_path_factory.mktemp("mlflow"))
-    yield started
-    started.stop()
 
 
 def made_ladder(elo: float, lineage: str = LINEAGE) -> Ladder:
@@ -92,19 +83,14 @@ def runs_of(server: Server, stage: str):
     return client, list(found)
 
 
-def history(client: MlflowClient, run_id: str, name: str) -> list[tuple[int, float]]:
-    points: list[Metric] = client.get_metric_history(run_id, name)
-    return [(point.step, point.value) for point in points]
-
-
 def test_a_ladder_is_written_and_replaces_the_older_one(server, tmp_path):
     first, second = made_ladder(100.0), made_ladder(120.0)
     url = track_ladder(tmp_path, server.uri, first)
     client, (run,) = runs_of(server, "elo")
     assert run.info.run_id in url and run.info.status == "FINISHED"
-    assert history(client, run.info.run_id, "ladder/elo") == [(0, 0.0), (1, 100.0)]
-    assert history(client, run.info.run_id, "ladder/elo_low") == [(0, 0.0), (1, 10.0)]
-    assert history(client, run.info.run_id, "ladder/total_games") == [(0, 0.0), (1, 24.0)]
+    assert history(client, run, "ladder/elo") == [(0, 0.0), (1, 100.0)]
+    assert history(client, run, "ladder/elo_low") == [(0, 0.0), (1, 10.0)]
+    assert history(client, run, "ladder/total_games") == [(0, 0.0), (1, 24.0)]
     assert "ladder/total_seconds" not in run.data.metrics, "costs are not noted"
     mlflow.artifacts.download_artifacts(run_id=run.info.run_id, dst_path=str(tmp_path), tracking_uri=server.uri)
     assert (tmp_path / "ladder.json").read_bytes() == write_ladder(tmp_path, first).read_bytes()
@@ -112,7 +98,7 @@ def test_a_ladder_is_written_and_replaces_the_older_one(server, tmp_path):
     track_ladder(tmp_path, server.uri, second)
     _, (newer,) = runs_of(server, "elo")
     assert newer.info.run_id != run.info.run_id
-    assert history(client, newer.info.run_id, "ladder/elo") == [(0, 0.0), (1, 120.0)]
+    assert history(client, newer, "ladder/elo") == [(0, 0.0), (1, 120.0)]
 
 
 def matches_on(server: Server, key: str):
@@ -156,9 +142,9 @@ def test_held_out_evaluation_is_there_once(server, tmp_path):
     track_evaluation(server.uri, LINEAGE, results)
     track_evaluation(server.uri, LINEAGE, results)
     client, (run,) = runs_of(server, "evaluation")
-    assert history(client, run.info.run_id, "challenger/later-1/policy_accuracy") == [(1, 0.5), (2, 0.5)]
+    assert history(client, run, "challenger/later-1/policy_accuracy") == [(1, 0.5), (2, 0.5)]
     values = [(each.generation, each.statistics.start_value) for each in results]
-    assert history(client, run.info.run_id, "games/start_value") == values
+    assert history(client, run, "games/start_value") == values
     mlflow.artifacts.download_artifacts(run_id=run.info.run_id, dst_path=str(tmp_path), tracking_uri=server.uri)
     written = json.loads((tmp_path / "evaluation.json").read_text())
     assert GenerationEvaluation.model_validate(written["gen-0002"]) == results[1]
