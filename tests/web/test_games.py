@@ -174,8 +174,7 @@ def test_the_sgf_is_the_game(recorded) -> None:
     assert game.result.startswith("DBW"[record.outcome])
     first = read_sgf(get(app, "/api/games/gating/made/1/3/sgf?move=4").text)
     assert first == game._replace(
-        **{"actions": game.actions[:4], "black_name": "made/gen-0000", "white_name": "made/gen-0001"},
-        **{"comment": "", "result": "?"},
+        actions=game.actions[:4], black_name="made/gen-0000", white_name="made/gen-0001", comment="", result="?"
     )
     refused = get(app, f"/api/games/gating/made/1/3/sgf?move={len(record.actions) + 1}")
     assert (refused.status_code, "is not a move of this game" in refused.text) == (400, True)

@@ -57,7 +57,8 @@ def play_until_a_stone_answers(tab: Tab, name: str) -> str:
         cell(tab, name).click()
         expect(tab.locator(".moves li")).to_have_count(2)
         if stones(tab) == 2:
-            return tab.locator('svg.board .cell[aria-label*="white stone"]').get_attribute("aria-label").split(",")[0]
+            label = tab.locator('svg.board .cell[aria-label*="white stone"]').get_attribute("aria-label")
+            return str(label).split(",")[0]
         tab.keyboard.press("u")
         wait_for_stones(tab, 0)
     raise AssertionError(f"{TRIES} passes of the random player")
