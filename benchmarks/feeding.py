@@ -140,7 +140,7 @@ def main(
     latency = {"fixed_us": fixed_us, "position_us": position_us}
     try:
         counts = [[int(part) for part in text.split(",")] for text in (processes, threads, games)]
-        settings = [setting for setting in itertools.product(*counts, (False, True)) if min(setting[:2]) == 1]
+        settings = [each for each in itertools.product(*counts) if min(each[:2]) == 1]
     except ValueError as error:
         typer.echo(f"feeding: {error}; give whole numbers separated by commas, such as 1,2", err=True)
         raise typer.Exit(1) from None
@@ -148,10 +148,10 @@ def main(
     os.environ.update(ONE_THREAD)
     measured: list[Row] = []
     with progress_of("feeding", "settings") as progress:
-        progress(0, len(settings))
-        for setting in settings:
-            measured.append(measure(new_row(preset, *setting, latency), ON_CPU, seconds, repeats))
-            progress(len(measured), len(settings))
+        progress(0, 2 * len(settings))
+        for (p, t, g), is_double in itertools.product(settings, (False, True)):
+            measured.append(measure(new_row(preset, p, t, g, is_double, latency), ON_CPU, seconds, repeats))
+            progress(len(measured), 2 * len(settings))
     results = Results(
         machine=machine, settings={**latency, "seconds": seconds, "repeats": repeats}, rows=tuple(measured)
     )

@@ -109,17 +109,17 @@ def profile(params: Params) -> Profile:
     size = params.selfplay.num_slots // (2 if params.profile.half_batches else 1)
     planes = random_positions(params, size)
     evaluate(evaluator, planes, [size])
-    from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiled
 
     on_gpu = params.profile.device == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    with profiled(activities=activities) as found:  # type: ignore[no-untyped-call]
+    with profiled(activities=activities) as found:
         begun = time.perf_counter()
         evaluate(evaluator, planes, [size] * ROUNDS)
         microseconds = 1e6 * (time.perf_counter() - begun)
-    events = [each for each in found.key_averages() if (each.device_type == DeviceType.CUDA) is on_gpu]
+    # The other entries are PyTorch's functions, to which a GPU's time would be added a second time.
+    events = [each for each in found.key_averages() if (each.device_type.name == "CUDA") is on_gpu]
     spent = {each.key: each.self_device_time_total if on_gpu else each.self_cpu_time_total for each in events}
     events.sort(key=lambda each: -spent[each.key])
     rows = [(f"`{e.key[:90]}`", str(e.count), f"{spent[e.key]:,.0f}") for e in events[:PROFILE_ROWS]]
