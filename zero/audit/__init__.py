@@ -86,7 +86,7 @@ def _chosen(record: ProjectRecord, home: Path, target: str) -> list[Generation]:
     else:
         lineage, slash, number = target.partition("/")
         digits = number.removeprefix("gen-")
-        if slash and (not digits.isdigit() or generation_tag(lineage, int(digits)) != target):
+        if slash and (not digits.isdecimal() or generation_tag(lineage, int(digits)) != target):
             raise LineageError(f"{target!r} is not a generation; name a lineage (go9) or a tag (go9/gen-0012)")
         found = record.ancestry(lineage, int(digits) if slash else None)
     return list({each.tag: each for each in found}.values())

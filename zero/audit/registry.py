@@ -136,7 +136,7 @@ def _newest(catalogue: Catalogue) -> int:
     """Number of the newest generation on the server; -1 if there is none."""
     numbers = [run.tags.get("zero.generation", "") for run in catalogue.runs]
     numbers += [version.tags.get("generation", "") for version in catalogue.versions]
-    return max((int(number) for number in numbers if number.isdigit()), default=-1)
+    return max((int(number) for number in numbers if number.isdecimal()), default=-1)
 
 
 def _versions_of(number: int, catalogue: Catalogue) -> list[FoundVersion]:

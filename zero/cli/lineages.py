@@ -211,7 +211,7 @@ def stop(lineage: Lineage = "go9") -> None:
     from zero.record.ledger import find_workspace
 
     request_stop(find_workspace(home_dir(), lineage))
-    typer.echo(f"the campaign of {lineage} stops after the current generation")
+    typer.echo(f"if a campaign of {lineage} is running, it stops after the current generation")
 
 
 @app.command(rich_help_panel=LINEAGES)

@@ -163,7 +163,7 @@ def _check_older(head: LedgerEntry, tag: str) -> int:
     """Number of `tag`, which must be a generation of the lineage older than its head."""
     lineage, _, digits = tag.rpartition("/gen-")
     newest = generation_tag(head.lineage, head.generation)
-    if not digits.isdigit() or generation_tag(lineage, int(digits)) != tag:
+    if not digits.isdecimal() or generation_tag(lineage, int(digits)) != tag:
         raise LineageError(f"{tag!r} is not a tag of a generation; name one such as {newest}")
     if lineage != head.lineage:
         raise LineageError(

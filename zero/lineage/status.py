@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from zero.config.settings import STATE_FOLDER
@@ -75,13 +76,13 @@ def print_status(home: Path, lineage: str) -> None:
         assert last.entry is not None
         console.print(
             f"champion {last.entry.champion[:12]} of generation {last.entry.champion_generation}; next is generation "
-            f"{last.number + 1}\nworkspace {workspace}",
+            f"{last.number + 1}\nworkspace {escape(str(workspace))}",
             soft_wrap=True,
         )
         if last.health is not None:
             console.print(_health_line(last.health), soft_wrap=True)
         for line in warning_lines(last):
-            console.print(f"[yellow]warning:[/yellow] {line}", soft_wrap=True)
+            console.print(f"[yellow]warning:[/yellow] {escape(line)}", soft_wrap=True)
 
 
 def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:

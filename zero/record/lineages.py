@@ -88,7 +88,7 @@ class ProjectRecord:
                 # The first of two lines with the same number; the audit reports the other one.
                 lines.setdefault(line.entry.generation, line)
         tags = (*history.project.tags, *(history.workspace.tags if history.workspace else ()))
-        numbers = {int(tag.rpartition("gen-")[2]) for tag in tags if tag.rpartition("gen-")[2].isdigit()}
+        numbers = {int(tag.rpartition("gen-")[2]) for tag in tags if tag.rpartition("gen-")[2].isdecimal()}
         for number in sorted(lines.keys() | written.keys() | numbers):
             own = lines.get(number)
             # A generation that only a tag knows has no place in the chain.
