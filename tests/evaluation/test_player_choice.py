@@ -54,9 +54,12 @@ def write_match(home: Path, players: tuple[str, str], wins: int, losses: int) ->
     game = load_params(home / ".zero/workspaces/tiny").game
     first, second = (resolved_network(home, text).id for text in players)
     spec = MatchSpec(game=game, players=(first, second), num_games=wins + losses, opening_moves=0, seed=1)
+    outcomes = [(1, -1)[number % 2] * result for number, result in enumerate([1] * wins + [-1] * losses)]
     games = [
-        MatchGame(game=number, actions=(number,), outcome=(1, -1)[number % 2] * result, margin=0.0, end="passes")
-        for number, result in enumerate([1] * wins + [-1] * losses)
+        MatchGame.model_validate(
+            {"game": number, "actions": (number,), "outcome": outcome, "margin": 0.0, "end": "passes"}
+        )
+        for number, outcome in enumerate(outcomes)
     ]
     folder = home / ".zero/matches" / spec.key()[:16]
     write_manifest(folder, spec, SPEC_FILE)
