@@ -297,6 +297,8 @@ COMMANDS: list[tuple[str, str]] = [
         "export weights.safetensors player --format player",
         ("weights.safetensors is not a recorded generation; give a lineage, or a generation such as go9/gen-0012"),
     ),
+    ("sgf missing games.sgf", "no missing/manifest.json; run `dvc checkout`, or `dvc repro` in a lineage's workspace"),
+    ("sgf games games.sgf", "games/manifest.json is not a GameSet: Invalid JSON: expected value at line 1 column 1"),
     ("shard missing.json", "cannot read missing.json: No such file or directory; give a line of `zero plan` in a file"),
     (
         "shard not-json.json",
