@@ -85,6 +85,13 @@ def test_status_shows_the_last_decisions(recorded: Lineage) -> None:
         assert word in shown
 
 
+def test_games_are_written_as_sgf(recorded: Lineage, tmp_path: Path) -> None:
+    done = zero(recorded.workspace, "sgf", "data/match", str(tmp_path / "match.sgf"))
+    assert done.stdout.startswith("16 games")
+    text = (tmp_path / "match.sgf").read_text()
+    assert text.count("(;") == 16 and "KM[0.5]" in text
+
+
 def test_a_worker_ends_with_its_parent(recorded: Lineage) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "zero", "worker"], cwd=recorded.workspace, env=environment_of(), stdin=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Commands that import games of other programs, and write networks for other programs."""
+"""Commands that import games of other programs, write games as SGF, and write networks for other programs."""
 
 import os
 from pathlib import Path
@@ -81,6 +81,34 @@ def import_games(
         typer.echo(dataset.model_dump_json(indent=1))
     else:
         _show_dataset(dataset, out)
+
+
+@app.command(rich_help_panel=TOOLS)
+def sgf(
+    games: Annotated[Path, typer.Argument(help="Folder of a game set, such as data/match.")],
+    out: Annotated[Path, typer.Argument(help="SGF file to write; the games become a collection.")],
+) -> None:
+    """Writes games as SGF with komi, rules, result and the digests of the players."""
+    from zero.config.params import load_params
+    from zero.data.records import game_record, read_records
+    from zero.data.sgf import game_to_sgf, write_collection
+    from zero.games.rules import rules_of
+    from zero.storage.files import checked_path, read_manifest
+    from zero.storage.manifests import GameSet
+
+    game_set = read_manifest(games, GameSet)
+    origin, rules = game_set.origin, rules_of(load_params(Path.cwd()).game)
+    event = f"{origin.lineage} generation {origin.generation}, {origin.stage}"
+    names = {digest: name for name, digest in origin.inputs.items()}
+    texts = []
+    for shard in game_set.shards:
+        path = checked_path(shard.file, games)
+        columns = read_records(path.read_bytes(), str(path))
+        for record in (game_record(columns, index) for index in range(columns.num_games)):
+            black, white = names.get(record.black, ""), names.get(record.white, "")
+            texts.append(game_to_sgf(rules, record, event=event, black_name=black, white_name=white))
+    write_collection(out, texts)
+    typer.echo(f"{len(texts)} games in {out}")
 
 
 @app.command(rich_help_panel=TOOLS)
