@@ -62,7 +62,8 @@ def test_the_digests_are_those_of_the_record(home):
     commit = re.fullmatch(r"[0-9a-f]{40}", found.commit or "")
     assert commit and found.parent and found.parent != found.commit
     assert found.challenger == weights("go9", 3) and found.opponent == weights("go9", 1)
-    assert found.inputs == {"source": f"{3:040x}"} and found.code == {"selfplay": "e" * 64}
+    assert found.inputs == {"source": f"{3:040x}", "data/games/shard-0000.parquet": "e" * 64}
+    assert found.code == {"selfplay": "b" * 64}
     assert len(found.signatures) == 1
     assert found.shards and [(shard.path, shard.is_here) for shard in found.shards] == [
         ("data/games/shard-0000.parquet", True),
