@@ -210,6 +210,15 @@ def test_a_hanging_engine_and_its_child_end_with_the_game(opened, tmp_path):
     assert all_end(pids)
 
 
+def test_a_player_can_be_closed_by_several_threads_at_once(opened):
+    for _ in range(5):
+        player = opened()
+        player.begin(range(4))
+        with ThreadPoolExecutor(4) as threads:
+            for each in [threads.submit(player.close) for _ in range(4)]:
+                each.result()
+
+
 def test_engines_end_when_the_player_is_killed(tmp_path):
     program = f"""
 import time

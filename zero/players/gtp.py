@@ -191,6 +191,7 @@ class GtpPlayer:
         self._games: dict[int, _Game] = {}
         # threads only wait for the engines, so their number limits how many engines search at once
         self._threads = ThreadPoolExecutor(num_processes, thread_name_prefix="gtp")
+        self._closing = threading.Lock()
 
     def begin(self, games: Sequence[int]) -> None:
         """Starts an engine for each of these games. `choose` reports the faults of an engine.
@@ -214,15 +215,16 @@ class GtpPlayer:
         self._games.pop(game).close()
 
     def close(self) -> None:
-        """Ends all engines."""
-        for game in self._games.values():
-            game.kill()  # otherwise the threads below would wait for answers
-        self._threads.shutdown()
-        for game in self._games.values():
-            game.close()  # after the threads: `close` must not run beside a request
-        self._games.clear()
-        if self._program.home:
-            self._program.home.cleanup()
+        """Ends all engines. Another thread may be waiting for a move, and then closes the player too."""
+        with self._closing:
+            for game in self._games.values():
+                game.kill()  # otherwise the threads below would wait for answers
+            self._threads.shutdown()
+            for game in self._games.values():
+                game.close()  # after the threads: `close` must not run beside a request
+            self._games.clear()
+            if self._program.home:
+                self._program.home.cleanup()
 
     def _start(self, game: int) -> None:
         started = self._games[game] = _Game(self._rules)
