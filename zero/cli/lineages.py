@@ -130,10 +130,11 @@ def advance(
     repeated.
     """
     from zero.lineage.registry import advance as advance_workspace
-    from zero.lineage.status import decision_lines, warning_lines
+    from zero.lineage.status import warning_lines
     from zero.lineage.workspace import writer_lock
     from zero.record.ledger import find_workspace
     from zero.record.lineages import workspace_generations
+    from zero.record.texts import entry_lines
 
     home = home_dir()
     workspace = find_workspace(home, lineage)
@@ -161,7 +162,7 @@ def advance(
             )
         )
     else:
-        for line in decision_lines(done.entry, done.tag):
+        for line in entry_lines(done.entry):
             typer.echo(line)
         for line in warnings:
             typer.echo(f"warning: {line}")

@@ -21,7 +21,7 @@ GNU Go would otherwise repeat a few games. It is the `games.sgf` of
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -42,6 +42,7 @@ from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
 from zero.network.profile import local_profile, prepare_torch
 from zero.players.networks import weights_of, weights_path
+from zero.progress import Progress
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
@@ -80,8 +81,6 @@ MISSING = "·"
 
 Network = Literal["challenger", "champion"]
 NETWORKS: tuple[Network, ...] = ("challenger", "champion")
-Progress = Callable[[int, int], None]
-"""Receives (evaluations done, evaluations to do)."""
 
 log = logging.getLogger(__name__)
 

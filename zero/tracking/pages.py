@@ -22,6 +22,7 @@ from zero.record.costs import StageCosts
 from zero.record.generation import Generation, required
 from zero.record.ledger import generation_tag
 from zero.record.provenance import PLAYER, Attestation
+from zero.record.texts import decision_word
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
@@ -38,7 +39,7 @@ from zero.storage.layout import (
     WINDOW_DIR,
 )
 from zero.storage.manifests import FileRef, LedgerEntry, PromotionDecision
-from zero.tracking.cards import GATE_FILE, decision_word, gate_picture, model_card, run_note
+from zero.tracking.cards import GATE_FILE, gate_picture, model_card, run_note
 
 WINDOW_MANIFEST = "data/window/manifest.json"
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
@@ -333,7 +334,7 @@ def match_numbers(decision: PromotionDecision) -> dict[str, float]:
         "score_low": match.interval[0],
         "score_high": match.interval[1],
         "threshold": decision.threshold,
-        "num_games": match.wins + match.losses + match.draws,
+        "num_games": match.num_games,
         "unique_games": match.unique_games,
         "mean_length": match.mean_length,
         "wins": match.wins,

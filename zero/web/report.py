@@ -424,7 +424,7 @@ def _match(decision: PromotionDecision, played: GameColumns | None) -> Games:
     black = match.as_black.wins + match.as_white.losses
     white = match.as_black.losses + match.as_white.wins
     return Games(
-        num_games=match.wins + match.losses + match.draws,
+        num_games=match.num_games,
         ended=dict(Counter(played.end)) if played else None,
         results={"B": black, "W": white, "D": match.draws},
         lengths=_lengths(played),
