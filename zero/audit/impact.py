@@ -15,7 +15,7 @@ from zero.record.generation import Generation
 from zero.record.history import known_lineages
 from zero.record.lineages import ProjectRecord
 from zero.record.provenance import PLAYER, Resource
-from zero.stages.costs import receipts_of
+from zero.stages.spec import read_receipts
 from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, WINDOW_DIR
 from zero.storage.manifests import Manifest
 from zero.storage.store import Store
@@ -197,7 +197,7 @@ def _made_by(worker: str, generation: Generation, stages: list[str], store: Stor
 
 def _played_by(worker: str, shard: Resource, store: Store | None) -> bool:
     key = (shard.annotations or {}).get("key")
-    receipts = receipts_of(store, key) if store is not None and key is not None else ()
+    receipts = read_receipts(store.get_receipts(key)) if store is not None and key is not None else ()
     return any(_is_worker(worker, each.worker) for each in receipts)
 
 
