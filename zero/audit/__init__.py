@@ -6,7 +6,7 @@ a generation is `zero.record.generation`; the checks are in `record` (git), `att
 `registry` (MLflow). `reproduce` computes a generation again; `impact` follows the attestations from input to output.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from zero.audit.attestation import check_attestation, check_signature
