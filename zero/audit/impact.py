@@ -16,15 +16,13 @@ from zero.record.history import known_lineages
 from zero.record.lineages import ProjectRecord
 from zero.record.provenance import PLAYER, Resource
 from zero.stages.spec import read_receipts
-from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, WINDOW_DIR
+from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, SHARD_DIRS, WINDOW_DIR
 from zero.storage.manifests import Manifest
 from zero.storage.store import Store
 from zero.storage.vcs import git
 
 HEX = re.compile(r"^[0-9a-f]{7,64}$")
 COMMIT, COMMIT_DIGITS = "commit", 40
-SHARDS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
-"""Folder of the shards that the workers of a stage play."""
 LISTED_NAMES, LISTED_MATCHES = 3, 8
 
 
@@ -185,7 +183,7 @@ def _made_by(worker: str, generation: Generation, stages: list[str], store: Stor
     if attestation is None:
         return made
     for stage in stages:
-        folder = SHARDS.get(stage)
+        folder = SHARD_DIRS.get(stage)
         if stage == "training":
             made.update(each.sha256 for each in attestation.subject)
         elif folder is not None:

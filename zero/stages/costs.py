@@ -21,13 +21,11 @@ from zero.record.costs import GenerationCosts, StageCosts
 from zero.stages.meter import Meter, worker_name
 from zero.stages.spec import ShardReceipt, read_receipts
 from zero.storage.files import canonical_line, read_manifest
-from zero.storage.layout import COSTS_DIR, GAMES_DIR, GENERATION_FILE, MATCH_DIR
+from zero.storage.layout import COSTS_DIR, GENERATION_FILE, SHARD_DIRS
 from zero.storage.manifests import GameSet, GenerationId, Manifest
 from zero.storage.store import Store
 
 STAGES = ("selfplay", "replay", "training", "gating", "verification")
-SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
-"""Stages whose shards have receipts. Their own costs exclude the child processes, which the receipts cover."""
 GPU_STAGES = ("training", "verification")
 """Stages that use the GPU, if the profile has one, for as long as they run."""
 SAMPLE_SECONDS = 5.0
@@ -58,6 +56,7 @@ def stage_costs(folder: Path, stage: str) -> Iterator[None]:
         yield
         return
     path = _path(folder, number)
+    # The receipts of shards cover the child processes that played them.
     meter = Meter(profile.device if profile else "cpu", children=stage not in SHARD_DIRS, since_start=True)
     over = threading.Event()
 

@@ -25,12 +25,11 @@ from zero.stages.collect import size_limits
 from zero.stages.executor import Progress, play_all
 from zero.stages.spec import PartialShard, ShardSpec
 from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import GAMES_DIR, GENERATION_FILE, MATCH_DIR, QUARANTINE_DIR, VERIFICATION_METRICS
+from zero.storage.layout import GENERATION_FILE, QUARANTINE_DIR, SHARD_DIRS, VERIFICATION_METRICS
 from zero.storage.manifests import GameSet, GenerationId, Manifest, ShardRef
 from zero.storage.store import Store
 
 STAGE = "verification"
-SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 HEADER_FIELDS = ("black", "white", "never_resigns")
 MOVE_FIELDS = ("actions", "root_values", "best_values", "visit_counts")
 RESULT_FIELDS = ("end", "outcome", "margin", "ownership")
