@@ -120,7 +120,8 @@ def test_in_a_folder_data_is_reported_before_the_manifest(tmp_path: Path) -> Non
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.json").write_text(f'{{"num_games": "{name}"}}')
         (tmp_path / name / "shard-0000.parquet").write_bytes(data)
-    assert first_difference(tmp_path / "then", tmp_path / "now") == "shard-0000.parquet: game 14, column outcome"
+    expected = "shard-0000.parquet: game 14, move 6: outcome is 1 as recorded and 0 when re-executed"
+    assert first_difference(tmp_path / "then", tmp_path / "now") == expected
 
 
 def test_a_file_that_exists_once_is_reported(tmp_path: Path) -> None:
