@@ -17,7 +17,8 @@ from prefect.runtime import flow_run
 from zero.config.settings import home_dir
 from zero.lineage.status import servers
 from zero.record.costs import GenerationCosts
-from zero.storage.manifests import Colours, Manifest, MatchResult, PromotionDecision
+from zero.record.texts import decision_sentence, match_sentence
+from zero.storage.manifests import Manifest, PromotionDecision
 
 UNITS = {
     "selfplay": "games",
@@ -175,80 +176,39 @@ def report_generation(decision: PromotionDecision, recorded: Recorded, costs: Ge
     create_markdown_artifact(
         markdown=report_text(decision, recorded, costs),
         key=f"{decision.lineage}-report",
-        description=headline(decision) + warnings,
+        description=decision_sentence(decision) + warnings,
     )
 
 
 def summary(decision: PromotionDecision, recorded: Recorded) -> list[str]:
     """The decision as lines of a log, for readers who do not know the project."""
-    match = decision.match
-    games = match.wins + match.losses + match.draws
-    interval = f"95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%}"
-    verdict = "it is the new champion" if decision.promoted else "the champion stays"
-    return [
-        f"{recorded.tag}: the new network played {games} games against the champion: {match.wins} won, "
-        f"{match.losses} lost, {match.draws} drawn; {verdict}",
-        f"score {match.score:.1%} ({interval}), {decision.threshold:.0%} is needed; {match.unique_games} unique games",
-        f"this run: {flow_run.ui_url}",
-        f"in MLflow: {recorded.mlflow_url or f'not written; `zero track {recorded.lineage}` writes it'}",
-        f"play against the champion: `zero play {recorded.tag}`; make the next generation: "
-        f"`make generation LINEAGE={recorded.lineage}`",
-    ]
-
-
-def headline(decision: PromotionDecision) -> str:
-    """The decision in half a line."""
-    return f"challenger {'promoted' if decision.promoted else 'refused'} with a score of {decision.match.score:.1%}"
+    first = f"{recorded.tag}: {decision_sentence(decision)}"
+    return [first, match_sentence(decision.match), f"this run: {flow_run.ui_url}", *links(recorded)]
 
 
 def report_text(decision: PromotionDecision, recorded: Recorded, costs: GenerationCosts | None) -> str:
     """The report: decision, warnings, match, costs, links."""
-    match = decision.match
-    verdict = "becomes the champion" if decision.promoted else "is refused; the champion stays"
     warnings = "".join(f"\n> **Warning:** {line}\n" for line in recorded.warnings)
-    return f"""# {recorded.tag}: {headline(decision)}
-
-The challenger `{decision.challenger[:12]}` {verdict}.
+    return f"""# {recorded.tag}: {decision_sentence(decision)}
 {warnings}
-| | |
-|---|---|
-| score | **{match.score:.1%}**, 95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%} |
-| needed | {decision.threshold:.0%} |
-| unique games | {match.unique_games} |
-| mean length | {match.mean_length:.1f} moves |
-| champion it met | `{decision.champion[:12]}` |
-| tag | `{recorded.tag}`, commit `{recorded.commit[:12]}` |
+{match_sentence(decision.match)}
 
-## Match
-
-{match_text(match)}
 {costs_text(costs) if costs else ""}
 ## Links
 
-{"".join(f"- {line}" + chr(10) for line in links(recorded))}"""
+{"".join(f"- {line}" + chr(10) for line in links(recorded, "<{}>"))}"""
 
 
-def links(recorded: Recorded) -> list[str]:
-    """Links and next commands, one line of Markdown each."""
+def links(recorded: Recorded, form: str = "{}") -> list[str]:
+    """Addresses and next commands, one line each. `form`: how an address is written."""
     page, web = recorded.mlflow_url, servers(home_dir()).get("web")
     report = f"{web}/#/lineages/{recorded.lineage}/{recorded.generation}"
     return [
-        f"[report]({report})" if web else f"report: `zero report {recorded.tag}` writes it",
-        f"[MLflow run]({page})" if page else f"MLflow: not written; `zero track {recorded.lineage}` writes it",
+        f"report: {form.format(report) if web else f'`zero report {recorded.tag}` writes it'}",
+        f"MLflow run: {form.format(page) if page else f'not written; `zero track {recorded.lineage}` writes it'}",
         f"play against the champion: `zero play {recorded.tag}`",
         f"the next generation: `make generation LINEAGE={recorded.lineage}`",
     ]
-
-
-def match_text(match: MatchResult) -> str:
-    """The match from the challenger's side, by colour and in total, as a table."""
-    total = Colours(wins=match.wins, losses=match.losses, draws=match.draws)
-    rows = {"Black": match.as_black, "White": match.as_white, "both": total}
-    lines = ["| challenger as | games | won | lost | drawn |", "|---|---|---|---|---|"]
-    for side, games in rows.items():
-        counts = (games.wins, games.losses, games.draws)
-        lines.append(f"| {side} | {sum(counts)} | {' | '.join(map(str, counts))} |")
-    return "\n".join(lines) + "\n"
 
 
 def costs_text(costs: GenerationCosts) -> str:

@@ -112,10 +112,10 @@ def made_records(rules: Rules, num_games: int, seed: int = 0, first_game: int = 
     return [made_record(rules, draws, first_game + i) for i in range(num_games)]
 
 
-def made_origin(stage: str, generation: int) -> Origin:
+def made_origin(stage: str, generation: int, lineage: str = LINEAGE) -> Origin:
     return Origin(
         stage=stage,
-        lineage=LINEAGE,
+        lineage=lineage,
         generation=generation,
         seed=1,
         params_digest=ANY_SHA256,
@@ -124,38 +124,43 @@ def made_origin(stage: str, generation: int) -> Origin:
     )
 
 
+def made_game_set(origin: Origin, shards: Sequence[list[GameRecord]]) -> tuple[GameSet, dict[str, bytes]]:
+    """The manifest of these games and the content of its files by name."""
+    files = {f"shard-{index:04d}.parquet": write_records(records) for index, records in enumerate(shards)}
+    refs = [
+        ShardRef(
+            file=made_file_ref(name, files[name]),
+            key=ANY_SHA256,
+            generation=origin.generation,
+            first_game=records[0].game,
+            num_games=len(records),
+            num_positions=sum(len(each.actions) for each in records),
+        )
+        for name, records in zip(files, shards, strict=True)
+    ]
+    num_games, num_positions = (sum(getattr(ref, name) for ref in refs) for name in ("num_games", "num_positions"))
+    return GameSet(origin=origin, shards=tuple(refs), num_games=num_games, num_positions=num_positions), files
+
+
+def made_file_ref(name: str, content: bytes) -> FileRef:
+    return FileRef(path=name, sha256=sha256_bytes(content), num_bytes=len(content))
+
+
 def write_games(folder: Path, generation: int, num_shards: int = 2) -> list[GameRecord]:
     """Writes `data/games` of a generation; returns its games."""
     rules = rules_of(GO5)
     directory = folder / "data/games"
-    games: list[GameRecord] = []
-    refs = []
-    for shard in range(num_shards):
-        first = shard * GAMES_PER_SHARD
-        records = made_records(rules, GAMES_PER_SHARD, seed=10 * generation + shard, first_game=first)
-        data = write_records(records)
-        path = directory / f"shard-{shard:04d}.parquet"
-        write_atomic(path, data)
-        refs.append(
-            ShardRef(
-                file=FileRef(path=path.name, sha256=sha256_bytes(data), num_bytes=len(data)),
-                key=ANY_SHA256,
-                generation=generation,
-                first_game=first,
-                num_games=len(records),
-                num_positions=sum(len(record.actions) for record in records),
-            )
-        )
-        games += records
-    game_set = GameSet(
-        origin=made_origin("selfplay", generation).model_copy(update={"inputs": {"champion": CHAMPION}}),
-        shards=tuple(refs),
-        num_games=len(games),
-        num_positions=sum(ref.num_positions for ref in refs),
-    )
+    shards = [
+        made_records(rules, GAMES_PER_SHARD, seed=10 * generation + shard, first_game=shard * GAMES_PER_SHARD)
+        for shard in range(num_shards)
+    ]
+    origin = made_origin("selfplay", generation).model_copy(update={"inputs": {"champion": CHAMPION}})
+    game_set, files = made_game_set(origin, shards)
+    for name, data in files.items():
+        write_atomic(directory / name, data)
     write_manifest(directory, game_set)
     write_manifest(folder, GenerationId(lineage=LINEAGE, number=generation, resign_threshold=-1.0), GENERATION_FILE)
-    return games
+    return [game for shard in shards for game in shard]
 
 
 def write_params(folder: Path, params: Params) -> None:

@@ -83,7 +83,7 @@ def test_a_project_without_a_lineage_begins_with_make_generation(tmp_path: Path)
 def test_each_lineage_is_a_line_with_generation_champion_and_decision(home: Path) -> None:
     heading, tiny = overview_lines(home)[2:4]
     assert heading.split()[:3] == ["lineage", "generation", "champion"]
-    assert tiny.split(maxsplit=2) == ["tiny", "1", "generation 1  promoted, 58.8% (53.9% to 63.5%)"]
+    assert tiny.split(maxsplit=2) == ["tiny", "1", "generation 1  promoted, 58.8% (95 % interval 53.9% to 63.5%)"]
     text = "\n".join(overview_lines(home))
     assert "the servers do not run; `make up` starts them" in text and "  make generation LINEAGE=tiny " in text
 

@@ -21,8 +21,12 @@ ESTIMATE_SECONDS = 3600.0
 """Period whose speed gives the time left: long, because games that are played side by side end together."""
 
 
+Progress = Callable[[int, int], None]
+"""Receives (done, all)."""
+
+
 @contextmanager
-def progress_of(stage: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+def progress_of(stage: str, unit: str) -> Iterator[Progress]:
     """A function that reports progress, to be called with (done, total).
 
     Args:
@@ -82,7 +86,17 @@ def _line_writer(task: "Task", unit: str) -> Callable[[], None]:
     return write
 
 
-def _json_reporter(stage: str) -> Callable[[int, int], None]:
+def part_of(progress: Progress | None, before: int, total: int) -> Progress:
+    """Reports the progress of a part of some work, of which `before` is done already, as that of the `total`."""
+
+    def report(done: int, _: int) -> None:
+        if progress:
+            progress(before + done, total)
+
+    return report
+
+
+def _json_reporter(stage: str) -> Progress:
     last = -REPORT_SECONDS
 
     def report(done: int, total: int) -> None:

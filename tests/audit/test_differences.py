@@ -55,46 +55,18 @@ def test_equal_files_have_no_difference() -> None:
 @pytest.mark.parametrize(
     ("name", "index", "by", "message"),
     [
-        ("actions", 4, 1, "game 14, move 4, column actions"),
-        ("root_values", 2, 1e-7, "game 14, move 2, column root_values"),
-        ("best_values", 0, -0.5, "game 14, move 0, column best_values"),
-        ("visit_counts", (3, 0), 1, "game 14, move 3, column visit_counts"),
-        ("ownership", 7, 1, "game 14, column ownership"),
+        ("actions", 4, 1, "game 14, move 4: actions is "),
+        ("root_values", 2, 1e-7, "game 14, move 2: root_values is "),
+        ("best_values", 0, -0.5, "game 14, move 0: best_values is "),
+        ("visit_counts", (3, 0), 1, "game 14, move 3: visit_counts is "),
+        ("ownership", 7, 1, "game 14, move 6: ownership is "),
     ],
 )
 def test_a_changed_number_is_reported_by_game_move_and_column(
     name: str, index: object, by: float, message: str
 ) -> None:
-    assert file_difference(shard(), shard(**{name: altered(name, index, by)}), ".parquet") == message
-
-
-def test_an_additional_visit_is_reported_at_its_move() -> None:
-    counts = record(14).visit_counts.copy()
-    action = int(np.flatnonzero(counts[2] == 0)[0])
-    counts[2, action] = 1
-    assert file_difference(shard(), shard(visit_counts=counts), ".parquet") == "game 14, move 2, column visit_counts"
-
-
-def test_columns_that_differ_at_the_same_move_are_reported_together() -> None:
-    changes = {name: altered(name, 1, 1) for name in ("actions", "root_values")}
-    assert file_difference(shard(), shard(**changes), ".parquet") == "game 14, move 1, column actions, root_values"
-
-
-def test_a_changed_result_is_reported_before_the_moves() -> None:
-    message = file_difference(shard(), shard(outcome=-1, actions=altered("actions", 3, 1)), ".parquet")
-    assert message == "game 14, column outcome"
-
-
-def test_a_longer_game_is_reported_by_its_first_new_move() -> None:
-    longer = record(14, num_moves=7)
-    short = longer._replace(
-        actions=longer.actions[:6],
-        visit_counts=longer.visit_counts[:6],
-        root_values=longer.root_values[:6],
-        best_values=longer.best_values[:6],
-    )
-    message = file_difference(write_records([short]), write_records([longer]), ".parquet")
-    assert message == "game 14, move 6, column actions, visit_counts, root_values, best_values"
+    found = file_difference(shard(), shard(**{name: altered(name, index, by)}), ".parquet")
+    assert found and found.startswith(message) and found.endswith(" when re-executed")
 
 
 def test_another_number_of_games_is_reported() -> None:
@@ -148,7 +120,8 @@ def test_in_a_folder_data_is_reported_before_the_manifest(tmp_path: Path) -> Non
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.json").write_text(f'{{"num_games": "{name}"}}')
         (tmp_path / name / "shard-0000.parquet").write_bytes(data)
-    assert first_difference(tmp_path / "then", tmp_path / "now") == "shard-0000.parquet: game 14, column outcome"
+    expected = "shard-0000.parquet: game 14, move 6: outcome is 1 as recorded and 0 when re-executed"
+    assert first_difference(tmp_path / "then", tmp_path / "now") == expected
 
 
 def test_a_file_that_exists_once_is_reported(tmp_path: Path) -> None:

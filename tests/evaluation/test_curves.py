@@ -16,7 +16,7 @@ from zero.evaluation.curves import (
     lineage_curves,
     write_curves,
 )
-from zero.evaluation.held_out import NO_GAMES, Evaluation, GenerationEvaluation, Metrics, backfill
+from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, backfill
 from zero.evaluation.ladder import CurvePoint, Ladder, Scale, lineage_ladder
 from zero.storage.files import read_manifest
 
@@ -60,7 +60,6 @@ def evaluated(size: int, test: str = "") -> list[GenerationEvaluation]:
             game=GoParams(name="go", size=size),
             games_digest="c" * 64,
             is_promoted=True,
-            statistics=NO_GAMES,
             evaluations=found if test else (),
         )
     ]

@@ -1,9 +1,8 @@
-"""Held-out evaluation: slow counts of metrics and statistics, GNU Go's games, results of a real lineage."""
+"""Held-out evaluation: slow counts of metrics, GNU Go's games, results of a real lineage."""
 
 import json
 import math
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +26,7 @@ from zero.evaluation.held_out import (
     evaluation_dir,
     evaluation_points,
     evaluation_profile,
-    evaluation_tables,
-    game_statistics,
+    evaluation_table,
     gnugo_positions,
     has_gnugo_games,
     sample_positions,
@@ -112,36 +110,6 @@ def test_positions_are_spread_evenly_over_the_targets(games, records):
     chosen = [k * num // 20 for k in range(20)]
     for name in ("planes", "policy", "value"):
         assert np.array_equal(getattr(some, name), getattr(whole, name)[chosen])
-
-
-def slow_entropy(record: GameRecord) -> list[float]:
-    shares = [[c / sum(row) for c in row.tolist() if c] for row in record.visit_counts if row.any()]
-    return [-sum(p * math.log(p) for p in row) for row in shares]
-
-
-def test_statistics_equal_a_count_record_by_record(games, records):
-    found = game_statistics([games])
-    assert found.num_games == 12
-    assert found.start_value == pytest.approx(np.mean([record.root_values[0] for record in records]))
-    entropies = [entropy for record in records for entropy in slow_entropy(record)]
-    assert found.target_entropy == pytest.approx(np.mean(entropies))
-    first = Counter(int(record.actions[0]) for record in records)
-    assert found.first_moves == tuple(first[action] for action in range(RULES.num_actions))
-
-
-def test_openings_are_compared_by_their_first_moves(records):
-    one, other = records[0], records[1]
-    forked = one._replace(actions=np.concatenate([one.actions[:6], other.actions[6:]]), game=99)
-    played = [one, one, forked._replace(visit_counts=np.ones((len(forked.actions), 26), np.uint16))]
-    played[2] = played[2]._replace(root_values=np.zeros(len(forked.actions)), best_values=np.zeros(len(forked.actions)))
-    assert one.actions[6] != other.actions[6]
-    found = game_statistics([read_records(write_records(played), "made")])
-    assert found.unique_openings == {4: 1, 8: 2, 12: 2}
-
-
-def test_statistics_of_shards_are_those_of_all_their_games(games, records):
-    parts = [read_records(write_records(records[a:b]), "part") for a, b in ((0, 5), (5, 12))]
-    assert game_statistics(parts) == game_statistics([games])
 
 
 def test_the_shipped_games_are_legal_and_counted_by_our_rules():
@@ -239,12 +207,11 @@ def test_a_champion_without_weights_here_has_no_results(lineage: Lineage):
     assert second.find("challenger", "own") is not None and second.find("champion", "own") is None
 
 
-def test_tables_and_metrics(lineage: Lineage):
+def test_table_and_metrics(lineage: Lineage):
     results = backfill(lineage.home, "tiny")
-    networks, games = evaluation_tables(results)
-    assert (networks.row_count, games.row_count) == (3, 2), "a promoted challenger is shown once"
+    assert evaluation_table(results).row_count == 3, "a promoted challenger is shown once"
     names = {point.name for point in evaluation_points(results[0])}
-    assert {"challenger/later-1/policy_accuracy", "champion/own/value_error", "games/start_value"} <= names
+    assert {"challenger/later-1/policy_accuracy", "champion/own/value_error"} <= names
     assert {point.step for point in evaluation_points(results[1])} == {2}
 
 

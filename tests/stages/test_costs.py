@@ -10,8 +10,8 @@ import pytest
 
 from tests.end_to_end.project import git
 from zero.record.costs import GenerationCosts, fetch_notes, notes_ref, read_note, write_note
-from zero.stages.costs import ProcessCosts, generation_costs, receipts_of, stage_costs
-from zero.stages.spec import ShardReceipt
+from zero.stages.costs import ProcessCosts, generation_costs, stage_costs
+from zero.stages.spec import ShardReceipt, read_receipts
 from zero.storage.files import canonical_json, canonical_line, sha256_bytes, write_manifest
 from zero.storage.layout import COSTS_DIR, GENERATION_FILE
 from zero.storage.manifests import FileRef, GameSet, GenerationId, Origin, ShardRef
@@ -129,7 +129,7 @@ def test_records_with_an_energy_of_older_versions_are_read() -> None:
 def test_a_receipt_of_another_version_is_ignored(store: Store) -> None:
     put(store, receipt(KEYS[0], 100.0, 10.0))
     store.put_receipt(KEYS[0], SHA, "old", b'{"key": "of another time"}')
-    assert [each.worker for each in receipts_of(store, KEYS[0])] == ["here:1"]
+    assert [each.worker for each in read_receipts(store.get_receipts(KEYS[0]))] == ["here:1"]
 
 
 def test_the_costs_of_a_killed_stage_are_known(workspace: Path, store: Store) -> None:

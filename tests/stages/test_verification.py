@@ -16,7 +16,7 @@ from zero.errors import LineageError, MismatchError
 from zero.network.weights import new_network, weights_bytes
 from zero.search.streams import stream_of
 from zero.stages import gating, selfplay, verification
-from zero.stages.verification import VerificationMetrics, first_difference, games_to_finish, sample_shards
+from zero.stages.verification import VerificationMetrics, game_difference, games_to_finish, sample_shards
 from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Champion, Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin
@@ -198,18 +198,18 @@ def test_the_first_difference_is_reported(played, case):
     records = [game_record(columns, index) for index in range(columns.num_games)]
     index = next(i for i, game in enumerate(records) if game.end == "passes" and len(game.actions) > 8)
     other = read_records(write_records([change(records[index]), *records[:index]]), "again")
-    found = first_difference(columns, other)
+    found = game_difference(columns, other)
     assert found is not None and found.game == index
     assert found.move == (len(records[index].actions) if move < 0 else move)
     assert found.field.startswith(field)
-    assert first_difference(columns, columns) is None
+    assert game_difference(columns, columns) is None
 
 
 def test_a_game_that_ended_sooner_differs_where_it_ends(played):
     columns = games_of(played, "data/games", 0)
     game = game_record(columns, 0)
     rows = {name: getattr(game, name)[:7] for name in ("actions", "root_values", "best_values", "visit_counts")}
-    found = first_difference(columns, read_records(write_records([game._replace(**rows)]), "again"))
+    found = game_difference(columns, read_records(write_records([game._replace(**rows)]), "again"))
     assert found is not None and (found.move, found.field) == (7, "actions")
 
 

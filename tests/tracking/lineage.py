@@ -4,19 +4,19 @@ from pathlib import Path
 
 import yaml
 
+from tests.made_games import ANY_SHA256, made_origin
 from tests.made_generations import ZEROS, made_decision, made_entry, signed_attestation
 from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
 from zero.network.weights import new_network, weights_bytes
 from zero.storage.files import canonical_json, canonical_line, file_ref, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import PROVENANCE_FILE
-from zero.storage.manifests import Champion, Checkpoint, LedgerEntry, Origin, PromotionDecision, Window
+from zero.storage.manifests import Champion, Checkpoint, LedgerEntry, PromotionDecision, Window
 
 STEPS = 12
 """Optimiser steps per generation; the curve has a line every 2 steps."""
 WINDOW_MD5 = "0123456789abcdef0123456789abcdef.dir"
 CURVES = ("loss", "policy_loss", "value_loss", "learning_rate", "policy_accuracy", "policy_entropy")
-ANY_SHA256 = "a" * 64
 
 
 class Lineage:
@@ -76,17 +76,6 @@ class Lineage:
     def network(self, number: int) -> bytes:
         return weights_bytes(new_network(self.params.network, self.params.game, 100 * self.params.seed + number))
 
-    def _origin(self, stage: str, number: int) -> Origin:
-        return Origin(
-            stage=stage,
-            lineage=self.name,
-            generation=number,
-            seed=self.params.seed,
-            params_digest=params_digest(self.params),
-            engine=ANY_SHA256,
-            inputs={},
-        )
-
     def _write_champion(self, folder: Path, generation: int, data: bytes) -> None:
         state = folder / "state" / "champion"
         write_atomic(state / "weights.safetensors", data)
@@ -100,7 +89,7 @@ class Lineage:
         write_atomic(model / "weights.safetensors", data)
         write_atomic(model / "optimizer.safetensors", b"momentum")
         checkpoint = Checkpoint(
-            origin=self._origin("training", number),
+            origin=made_origin("training", number, self.name),
             network=self.params.network,
             step=STEPS * number,
             learning_rate_factor=1.0,
@@ -111,7 +100,10 @@ class Lineage:
 
     def _write_data(self, folder: Path, number: int) -> None:
         window = Window(
-            origin=self._origin("replay", number), shards=(), num_games=24 * number, num_positions=900 * number
+            origin=made_origin("replay", number, self.name),
+            shards=(),
+            num_games=24 * number,
+            num_positions=900 * number,
         )
         write_manifest(folder / "data" / "window", window)
         outs = [{"path": "data/window", "hash": "md5", "md5": WINDOW_MD5, "size": 1, "nfiles": 1}]

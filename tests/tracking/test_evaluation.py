@@ -6,21 +6,18 @@ import mlflow.artifacts
 import pytest
 from mlflow import MlflowClient
 
-from tests.made_games import GO5, LINEAGE, made_records
+from tests.made_games import GO5, LINEAGE
 from tests.tracking.server import Server, history
 from zero.config.params import preset_text
-from zero.data.records import read_records, write_records
 from zero.errors import ServerError
-from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, game_statistics, track_evaluation
+from zero.evaluation.held_out import Evaluation, GenerationEvaluation, Metrics, track_evaluation
 from zero.evaluation.ladder import CurvePoint, Entry, Ladder, Result, Row, Scale
 from zero.evaluation.ladder_output import track_ladder, write_ladder
 from zero.evaluation.match import RESULT_FILE, run_match, track_matches
-from zero.games.rules import rules_of
 from zero.storage.files import write_manifest
 from zero.tracking import open_client
 
 KEYS = ("a" * 64, "b" * 64)
-RULES = rules_of(GO5)
 
 
 def made_ladder(elo: float, lineage: str = LINEAGE) -> Ladder:
@@ -61,7 +58,6 @@ def made_ladder(elo: float, lineage: str = LINEAGE) -> Ladder:
 
 
 def made_evaluation(generation: int) -> GenerationEvaluation:
-    games = read_records(write_records(made_records(RULES, 4, seed=generation)), "made")
     metrics = Metrics(num_positions=9, policy_accuracy=0.5, cross_entropy=2.0, value_error=0.7, entropy=1.5)
     return GenerationEvaluation(
         lineage=LINEAGE,
@@ -69,7 +65,6 @@ def made_evaluation(generation: int) -> GenerationEvaluation:
         game=GO5,
         games_digest="d" * 64,
         is_promoted=True,
-        statistics=game_statistics([games]),
         evaluations=(
             Evaluation(network="challenger", weights=KEYS[0], games="later-1", games_digest="e" * 64, metrics=metrics),
         ),
@@ -143,8 +138,6 @@ def test_held_out_evaluation_is_there_once(server, tmp_path):
     track_evaluation(server.uri, LINEAGE, results)
     client, (run,) = runs_of(server, "evaluation")
     assert history(client, run, "challenger/later-1/policy_accuracy") == [(1, 0.5), (2, 0.5)]
-    values = [(each.generation, each.statistics.start_value) for each in results]
-    assert history(client, run, "games/start_value") == values
     mlflow.artifacts.download_artifacts(run_id=run.info.run_id, dst_path=str(tmp_path), tracking_uri=server.uri)
     written = json.loads((tmp_path / "evaluation.json").read_text())
     assert GenerationEvaluation.model_validate(written["gen-0002"]) == results[1]

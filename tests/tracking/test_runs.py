@@ -85,7 +85,8 @@ def test_the_description_shows_the_gate_and_where_to_go_from_there(client, go9, 
     note = run.data.tags["mlflow.note.content"]
     picture, sentence, *others = note.split("\n\n")
     assert picture == f"![the score and its interval](get-artifact?path=gate.svg&run_uuid={run.info.run_id})"
-    assert sentence.startswith("Refused at 0.375 (0.185 to 0.614, threshold 0.55) against generation 1")
+    score = "37.5% (95 % interval 18.5% to 61.4%) in 16 games against generation 1, 55% was needed"
+    assert sentence == f"the challenger scored {score}; the champion stays"
     assert "Champion: generation 1. Play against it: `zero play go9/gen-0002`" in others
     assert f"(#/experiments/{run.info.experiment_id}/runs?viewStateShareKey=generations)" in note
     drawn = Path(client.download_artifacts(run.info.run_id, "gate.svg", str(tmp_path))).read_text()

@@ -6,16 +6,23 @@ from pathlib import Path
 
 import yaml
 
-from tests.made_games import made_records
-from tests.made_generations import commit_stream, made_decision, put_folder, signed_attestation
+from tests.made_games import made_game_set, made_origin, made_records
+from tests.made_generations import (
+    ZEROS,
+    commit_stream,
+    made_decision,
+    made_entry,
+    made_stage_costs,
+    put_folder,
+    signed_attestation,
+)
 from tests.parameters import smoke_text
 from zero.config.params import params_digest, parse_params
-from zero.data.records import write_records
 from zero.games.rules import rules_of
-from zero.record.costs import GenerationCosts, StageCosts, write_note
+from zero.record.costs import GenerationCosts, write_note
 from zero.storage.files import canonical_json, canonical_line, sha256_bytes
 from zero.storage.layout import LEDGER_FILE, PROVENANCE_FILE
-from zero.storage.manifests import FileRef, GameSet, LedgerEntry, Origin, PromotionDecision, ShardRef, Source
+from zero.storage.manifests import LedgerEntry, PromotionDecision, Source
 
 NUM_GAMES = 6
 START_SECONDS = 1_790_000_000
@@ -57,10 +64,7 @@ def make_lineage(home: Path, name: str, kinds: Sequence[str], source: str = "") 
         stream += commit_stream(name, number, files | {LEDGER_FILE: text}, _time(number))
     subprocess.run(["git", "-C", str(workspace), "fast-import", "--quiet"], input=stream, check=True)
     subprocess.run(["git", "-C", str(workspace), "checkout", "--quiet", f"lineage/{name}"], check=True)
-    stage = StageCosts(
-        seconds=3700.0, cpu_seconds=7200.0, gpu_seconds=0.0, games=NUM_GAMES, evaluations=900, shards=1,
-        shards_without_receipt=0, workers=("one",),
-    )  # fmt: skip
+    stage = made_stage_costs(seconds=3700.0, cpu_seconds=7200.0, games=NUM_GAMES, evaluations=900, workers=("one",))
     number = ledger[-1].generation
     costs = GenerationCosts(lineage=name, generation=number, stages={"selfplay": stage, "training": stage})
     write_note(workspace, f"{name}/gen-{number:04d}", costs)
@@ -100,19 +104,18 @@ def _entry(name: str, number: int, kind: str, ledger: Sequence[LedgerEntry], sou
             champion, champion_generation = decision.challenger, number
     elif kind == "rollback":
         source = f"{name}/gen-{number - 2:04d}"
-    return LedgerEntry(
+    return made_entry(
+        number,
         lineage=name,
-        generation=number,
-        kind="decision" if decision else kind,  # type: ignore[arg-type]
+        kind="decision" if decision else kind,
         decision=decision,
         source=Source(tag=source, commit="0" * 40, line="0" * 64) if source else None,
-        provenance="a" * 64,
         champion=champion,
         champion_generation=champion_generation,
         trainee=decision.challenger if decision else champion,
         params_digest=PARAMS_DIGEST,
         lock_digest=sha256_bytes(b""),
-        previous=sha256_bytes(canonical_line(before)) if before else "0" * 64,
+        previous=sha256_bytes(canonical_line(before)) if before else ZEROS,
     )
 
 
@@ -167,24 +170,5 @@ def _files(home: Path, name: str, number: int, kind: str, is_last: bool) -> dict
 def _write_games(home: Path, name: str, number: int, folder: str, seed: int) -> dict[str, object]:
     """Writes games into DVC's cache, and returns the output of their stage."""
     records = made_records(rules_of(PARAMS.game), NUM_GAMES, seed)
-    data = write_records(records)
-    num_positions = sum(len(record.actions) for record in records)
-    shard = ShardRef(
-        file=FileRef(path="shard-0000.parquet", sha256=sha256_bytes(data), num_bytes=len(data)),
-        key=sha256_bytes(b"key"),
-        generation=number,
-        first_game=0,
-        num_games=NUM_GAMES,
-        num_positions=num_positions,
-    )
-    origin = Origin(
-        stage="selfplay",
-        lineage=name,
-        generation=number,
-        seed=1,
-        params_digest=PARAMS_DIGEST,
-        engine="e" * 64,
-        inputs={},
-    )
-    games = GameSet(origin=origin, shards=(shard,), num_games=NUM_GAMES, num_positions=num_positions)
-    return {"path": folder, "hash": "md5", "md5": put_folder(home, games, {"shard-0000.parquet": data})}
+    games, shards = made_game_set(made_origin("selfplay", number, name), [records])
+    return {"path": folder, "hash": "md5", "md5": put_folder(home, games, shards)}

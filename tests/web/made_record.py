@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from tests.end_to_end.project import git
-from tests.made_games import ANY_SHA256, made_records
-from tests.made_generations import cache_path, commit_stream, made_decision, put_folder
+from tests.made_games import ANY_SHA256, made_file_ref, made_game_set, made_origin, made_records
+from tests.made_generations import cache_path, commit_stream, made_decision, made_entry, put_folder
 from tests.parameters import smoke_text
 from zero.config.params import parse_params
 from zero.data.records import concatenate, read_records, write_records
@@ -19,16 +19,7 @@ from zero.network.weights import new_network, weights_bytes
 from zero.record.metrics import SelfplayMetrics
 from zero.stages.resignation import calibrate
 from zero.storage.files import canonical_json, canonical_line, sha256_bytes
-from zero.storage.manifests import (
-    Champion,
-    Checkpoint,
-    FileRef,
-    GameRecord,
-    GameSet,
-    LedgerEntry,
-    Origin,
-    ShardRef,
-)
+from zero.storage.manifests import Champion, Checkpoint, FileRef, GameRecord, LedgerEntry
 
 PARAMS = parse_params(smoke_text())
 RULES = rules_of(PARAMS.game)
@@ -68,11 +59,11 @@ class MadeLineage:
         colours = [(challenger, champion), (champion, challenger)]
         match = [each._replace(black=colours[each.game % 2][0], white=colours[each.game % 2][1]) for each in match]
         checkpoint = Checkpoint(
-            origin=self._origin("training", number),
+            origin=made_origin("training", number, self.name),
             network=PARAMS.network,
             step=number,
             learning_rate_factor=1.0,
-            weights=file_ref(WEIGHTS, network(number)),
+            weights=made_file_ref(WEIGHTS, network(number)),
             optimizer=FileRef(path="optimizer.safetensors", sha256=ANY_SHA256, num_bytes=0),
         )
         outs = {
@@ -100,39 +91,8 @@ class MadeLineage:
             digest = next(each["md5"] for each in listing if each["relpath"] == name)
         return cache_path(self.home, digest)
 
-    def _origin(self, stage: str, number: int) -> Origin:
-        return Origin(
-            stage=stage,
-            lineage=self.name,
-            generation=number,
-            seed=1,
-            params_digest=ANY_SHA256,
-            engine=ANY_SHA256,
-            inputs={},
-        )
-
     def _put_games(self, stage: str, number: int, shards: Sequence[list[GameRecord]]) -> str:
-        files, refs = {}, []
-        for index, records in enumerate(shards):
-            name = f"shard-{index:04d}.parquet"
-            files[name] = write_records(records)
-            refs.append(
-                ShardRef(
-                    file=file_ref(name, files[name]),
-                    key=ANY_SHA256,
-                    generation=number,
-                    first_game=records[0].game,
-                    num_games=len(records),
-                    num_positions=sum(len(each.actions) for each in records),
-                )
-            )
-        game_set = GameSet(
-            origin=self._origin(stage, number),
-            shards=tuple(refs),
-            num_games=sum(each.num_games for each in refs),
-            num_positions=sum(each.num_positions for each in refs),
-        )
-        return put_folder(self.home, game_set, files)
+        return put_folder(self.home, *made_game_set(made_origin(stage, number, self.name), shards))
 
     def _metrics(self, shards: Sequence[list[GameRecord]], threshold: float) -> SelfplayMetrics:
         """Metrics of self-play, of which only the resignation is that of the games."""
@@ -155,25 +115,20 @@ class MadeLineage:
     def _entry(self, number: int, challenger: str | None) -> LedgerEntry:
         champion = sha256_bytes(self.champion)
         decision = challenger and made_decision(self.name, number, False, 2, 4, challenger, champion)
-        return LedgerEntry(
+        return made_entry(
+            number,
             lineage=self.name,
-            generation=number,
             kind="decision" if challenger else "start",
             decision=decision or None,
-            source=None,
-            provenance=ANY_SHA256,
             champion=champion,
             champion_generation=0,
             trainee=challenger or champion,
-            params_digest=ANY_SHA256,
-            lock_digest=ANY_SHA256,
-            previous=ANY_SHA256,
         )
 
     def _record(self, number: int, entry: LedgerEntry, files: Mapping[str, bytes]) -> None:
         """Commits the files of a generation, and tags the commit."""
         self.ledger += canonical_line(entry)
-        weights = file_ref(WEIGHTS, self.champion)
+        weights = made_file_ref(WEIGHTS, self.champion)
         champion = Champion(generation=0, network=PARAMS.network, weights=weights)
         outs = [{"path": "champion", "md5": put_folder(self.home, champion, {WEIGHTS: self.champion})}]
         content = {
@@ -185,7 +140,3 @@ class MadeLineage:
         parent = f"refs/heads/lineage/{self.name}" if number else ""
         stream = commit_stream(self.name, number, content, number, parent)
         subprocess.run(["git", "-C", str(self.home), "fast-import", "--quiet", "--force"], input=stream, check=True)
-
-
-def file_ref(name: str, content: bytes) -> FileRef:
-    return FileRef(path=name, sha256=sha256_bytes(content), num_bytes=len(content))

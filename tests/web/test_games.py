@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from starlette.applications import Starlette
 
-from tests.made_games import MADE_SIMULATIONS
-from tests.web.made_record import PARAMS, RULES, WEIGHTS, MadeLineage, file_ref, games, network
+from tests.made_games import MADE_SIMULATIONS, made_file_ref
+from tests.web.made_record import PARAMS, RULES, WEIGHTS, MadeLineage, games, network
 from zero.data.records import GameColumns, read_records
 from zero.data.sgf import read_sgf
 from zero.games.planes import write_sample
@@ -244,7 +244,7 @@ def test_missing_and_damaged_data_has_a_remedy(tmp_path: Path) -> None:
 def test_the_network_that_plays_with_overlap_is_found(tmp_path: Path) -> None:
     """It is in a folder of its own inside the champion's."""
     for folder, number in (("state/champion", 0), ("state/champion/selfplay", 1)):
-        weights = file_ref(WEIGHTS, network(number))
+        weights = made_file_ref(WEIGHTS, network(number))
         write_manifest(tmp_path / folder, Champion(generation=number, network=PARAMS.network, weights=weights))
         write_atomic(tmp_path / folder / WEIGHTS, network(number))
     write_manifest(tmp_path, GenerationId(lineage="made", number=2, resign_threshold=-1.0), GENERATION_FILE)

@@ -6,7 +6,7 @@ a generation is `zero.record.generation`; the checks are in `record` (git), `att
 `registry` (MLflow). `reproduce` computes a generation again; `impact` follows the attestations from input to output.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from zero.audit.attestation import check_attestation, check_signature
@@ -24,6 +24,7 @@ from zero.audit.record import (
 )
 from zero.audit.registry import check_registry
 from zero.errors import LineageError, ServerError
+from zero.progress import Progress
 from zero.record.generation import Generation
 from zero.record.history import History, known_lineages
 from zero.record.ledger import generation_tag
@@ -34,7 +35,6 @@ __all__ = ["Audit", "Check", "Finding", "Mark", "audit"]
 
 Found = Iterator[tuple[str, Check, Mismatch]]
 """Tag of a generation, the check, and what it found."""
-Progress = Callable[[int, int], None]
 OF_STAGES = (Check.MANIFESTS, Check.MATCH)
 """Checks that do not apply to a generation without stages."""
 

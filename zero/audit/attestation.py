@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from zero.audit.findings import Mismatch, differs
+from zero.audit.findings import Mismatch, differs, restored
 from zero.errors import LineageError
 from zero.record.attestation import decision_parts, state_parts
 from zero.record.generation import Generation
@@ -21,7 +21,7 @@ def check_signature(generation: Generation, own_key: bytes | None = None) -> Ite
     data = generation.file(PROVENANCE_FILE)
     if generation.commit is None:
         return
-    remedy = f"restore it from the recorded tag: `git checkout {generation.tag} -- record`"
+    remedy = restored(generation.tag, "record")
     if data is None or generation.envelope is None:
         yield Mismatch(PROVENANCE_FILE, "attestation", "none that can be read", "a signed envelope", remedy)
         return
@@ -48,7 +48,7 @@ def check_attestation(generation: Generation) -> Iterator[Mismatch]:
     if entry is None or envelope is None:
         return
     attestation = envelope.attestation
-    remedy = f"restore it from the recorded tag: `git checkout {generation.tag} -- record`"
+    remedy = restored(generation.tag, "record")
 
     def compare(what: str, found: object, expected: object) -> list[Mismatch]:
         return differs(PROVENANCE_FILE, what, found, expected, remedy)

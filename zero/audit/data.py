@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from zero.audit.findings import Mark, Mismatch, differs
+from zero.audit.findings import Mark, Mismatch, differs, restored
 from zero.config.params import Params, ProfileParams
 from zero.data.records import GameColumns, read_records
 from zero.errors import StorageError
@@ -30,7 +30,7 @@ def check_data(generation: Generation) -> Iterator[Mismatch]:
     """Every object that dvc.lock and the state name is stored, with that MD5 and the SHA-256 in its manifest."""
     for path in STATE_DIRS if generation.commit else ():
         if path not in generation.state_outs:
-            remedy = f"restore it from the recorded tag: `git checkout {generation.tag} -- state`"
+            remedy = restored(generation.tag, "state")
             yield Mismatch(f"{path}.dvc", "file of DVC", UNREADABLE, "an MD5", remedy)
     for out in (*generation.outs.values(), *generation.state_outs.values()):
         if out.cached:
@@ -51,7 +51,7 @@ def _check_dataset(generation: Generation) -> Iterator[Mismatch]:
             where = f"{out.path}/{MANIFEST_FILE}"
             yield from differs(where, "SHA-256 against the first window", sha256_bytes(content), expected, remedy)
     elif expected is not None:
-        remedy = f"restore it from the recorded tag: `git checkout {generation.tag} -- .`"
+        remedy = restored(generation.tag, ".")
         yield Mismatch("the file of DVC of the dataset", "dataset", "none that can be read", expected, remedy)
 
 

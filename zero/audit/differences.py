@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from zero.data.records import game_record, read_records
+from zero.data.records import read_records
 from zero.errors import StorageError
+from zero.stages.verification import game_difference
 from zero.storage.files import sha256_bytes
-from zero.storage.manifests import MANIFEST_FILE, GameRecord
+from zero.storage.manifests import MANIFEST_FILE
 
-BY_MOVE = ("actions", "visit_counts", "root_values", "best_values")
-"""Fields of a game with one entry for each move."""
 MAX_TEXT = 80
 
 
@@ -48,7 +47,7 @@ def file_difference(then: bytes, now: bytes, suffix: str) -> str | None:
 
 
 def shard_difference(then: bytes, now: bytes) -> str | None:
-    """The first game and move at which two shards differ, and the columns that differ there.
+    """The first game and move at which two shards differ, and both values of the field.
 
     Raises:
       StorageError: one of them is not a shard.
@@ -56,20 +55,8 @@ def shard_difference(then: bytes, now: bytes) -> str | None:
     old, new = read_records(then, "then"), read_records(now, "now")
     if old.num_games != new.num_games:
         return f"{old.num_games} games then, {new.num_games} now"
-    for index in range(old.num_games):
-        a, b = game_record(old, index), game_record(new, index)
-        moves = {name: _first_move(getattr(a, name), getattr(b, name)) for name in BY_MOVE}
-        moves |= {
-            name: None if np.array_equal(getattr(a, name), getattr(b, name)) else -1  # a field of the complete game
-            for name in GameRecord._fields
-            if name not in BY_MOVE
-        }
-        found = [move for move in moves.values() if move is not None]
-        if found:
-            names = ", ".join(name for name, move in moves.items() if move == min(found))
-            where = f", move {min(found)}" if min(found) >= 0 else ""
-            return f"game {a.game}{where}, column {names}"
-    return None
+    found = game_difference(old, new)
+    return str(found) if found else None
 
 
 def tensor_difference(then: bytes, now: bytes) -> str | None:
@@ -123,17 +110,6 @@ READERS: dict[str, Callable[[bytes, bytes], str | None]] = {
 
 def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def _first_move(then: np.ndarray, now: np.ndarray) -> int | None:
-    """The first move at which two fields of a game [T, ...] differ; None if they are equal."""
-    if then.shape[1:] != now.shape[1:]:
-        return 0  # another number of actions
-    num_moves = min(len(then), len(now))
-    different = (then[:num_moves] != now[:num_moves]).reshape(num_moves, -1).any(axis=1)
-    if different.any():
-        return int(different.argmax())
-    return num_moves if len(then) != len(now) else None
 
 
 def _tree_differences(then: Any, now: Any, name: str) -> Iterator[str]:

@@ -101,6 +101,11 @@ class Audit(Manifest):
         return any(finding.mark == Mark.MISSING for finding in self.findings)
 
 
+def restored(tag: str, path: str) -> str:
+    """The remedy for a file that git tracks."""
+    return f"restore it from the recorded tag: `git checkout {tag} -- {path}`"
+
+
 def differs(where: str, what: str, found: object, expected: object, remedy: str) -> list[Mismatch]:
     """A mismatch if two values differ, otherwise nothing."""
     if found == expected:

@@ -15,16 +15,14 @@ from zero.record.generation import Generation
 from zero.record.history import known_lineages
 from zero.record.lineages import ProjectRecord
 from zero.record.provenance import PLAYER, Resource
-from zero.stages.costs import receipts_of
-from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, WINDOW_DIR
+from zero.stages.spec import read_receipts
+from zero.storage.layout import CONSTRAINTS_FILE, GAMES_DIR, MATCH_DIR, SHARD_DIRS, WINDOW_DIR
 from zero.storage.manifests import Manifest
 from zero.storage.store import Store
 from zero.storage.vcs import git
 
 HEX = re.compile(r"^[0-9a-f]{7,64}$")
 COMMIT, COMMIT_DIGITS = "commit", 40
-SHARDS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
-"""Folder of the shards that the workers of a stage play."""
 LISTED_NAMES, LISTED_MATCHES = 3, 8
 
 
@@ -185,7 +183,7 @@ def _made_by(worker: str, generation: Generation, stages: list[str], store: Stor
     if attestation is None:
         return made
     for stage in stages:
-        folder = SHARDS.get(stage)
+        folder = SHARD_DIRS.get(stage)
         if stage == "training":
             made.update(each.sha256 for each in attestation.subject)
         elif folder is not None:
@@ -197,7 +195,7 @@ def _made_by(worker: str, generation: Generation, stages: list[str], store: Stor
 
 def _played_by(worker: str, shard: Resource, store: Store | None) -> bool:
     key = (shard.annotations or {}).get("key")
-    receipts = receipts_of(store, key) if store is not None and key is not None else ()
+    receipts = read_receipts(store.get_receipts(key)) if store is not None and key is not None else ()
     return any(_is_worker(worker, each.worker) for each in receipts)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from zero.audit.data import RESTORE_OBJECT, UNREADABLE, shard
-from zero.audit.findings import Mismatch, differing_fields, differs
+from zero.audit.findings import Mismatch, differing_fields, differs, restored
 from zero.data.adjudication import adjudicate, violation_text
 from zero.data.records import GameColumns, concatenate
 from zero.errors import StorageError
@@ -30,7 +30,7 @@ def check_match(generation: Generation) -> Iterator[Mismatch]:
     entry, params = generation.entry, generation.params
     if entry is None or entry.decision is None:
         return
-    remedy = f"restore it from the recorded tag: `git checkout {generation.tag} -- {GATING_METRICS}`"
+    remedy = restored(generation.tag, GATING_METRICS)
     yield from _check_decision(generation, remedy)
     if params is None or generation.match is None:
         return

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 
-from zero.audit.findings import Mark, Mismatch, differs
+from zero.audit.findings import Mark, Mismatch, differs, restored
 from zero.config.params import PARAMS_FILE, STAGE_SECTIONS, params_digest
 from zero.record.generation import Generation
 from zero.record.history import History, Line, Repository
@@ -91,7 +91,7 @@ def check_lock(generation: Generation) -> Iterator[Mismatch]:
     entry = generation.entry
     if entry is None:
         return
-    remedy = _restore(generation, DVC_LOCK)
+    remedy = restored(generation.tag, DVC_LOCK)
     yield from differs(DVC_LOCK, "SHA-256 against the ledger", generation.lock_digest, entry.lock_digest, remedy)
     if generation.attestation:
         signed = generation.attestation.internal.lock
@@ -100,13 +100,13 @@ def check_lock(generation: Generation) -> Iterator[Mismatch]:
         if not out.cached:
             content = generation.file(out.path)
             found = hashlib.md5(content, usedforsecurity=False).hexdigest() if content is not None else None
-            yield from differs(out.path, "MD5 against dvc.lock", found, out.md5, _restore(generation, out.path))
+            yield from differs(out.path, "MD5 against dvc.lock", found, out.md5, restored(generation.tag, out.path))
 
 
 def check_params(generation: Generation) -> Iterator[Mismatch]:
     """params.yaml has the digest in the ledger, the attestation and the manifest of every stage."""
     params, entry = generation.params, generation.entry
-    remedy = _restore(generation, PARAMS_FILE)
+    remedy = restored(generation.tag, PARAMS_FILE)
     if params is None or entry is None:
         if entry is not None:
             yield Mismatch(PARAMS_FILE, "parameters", "none that this version can read", "parameters", remedy)
@@ -158,7 +158,7 @@ def check_constraints(generation: Generation) -> Iterator[Mismatch]:
     content = generation.file(CONSTRAINTS_FILE)
     signed = generation.attestation.dependencies.get(CONSTRAINTS_FILE)
     digests = sha256_bytes(content) if content is not None else None, signed.sha256 if signed else None
-    remedy = _restore(generation, CONSTRAINTS_FILE)
+    remedy = restored(generation.tag, CONSTRAINTS_FILE)
     yield from differs(CONSTRAINTS_FILE, "SHA-256 against the attestation", *digests, remedy)
 
 
@@ -204,7 +204,3 @@ def _kept(old: tuple[Line, ...], new: tuple[Line, ...], where: str) -> Iterator[
             changed = [name for name in fields if getattr(line.entry, name) != getattr(now.entry, name)]
             what = f"entry edited ({', '.join(changed) or 'formatting'})"
             yield line.entry.generation, Mismatch(where, what, now.digest, line.digest, RESTORE_LEDGER)
-
-
-def _restore(generation: Generation, path: str) -> str:
-    return f"restore it from the recorded tag: `git checkout {generation.tag} -- {path}`"

@@ -45,16 +45,14 @@ from zero.storage.files import canonical_json, checked_path, read_manifest, sha2
 from zero.storage.layout import (
     CHALLENGER_DIR,
     DVC_LOCK,
-    GAMES_DIR,
     GENERATION_FILE,
-    MATCH_DIR,
+    SHARD_DIRS,
     STATE_DIRS,
     workspace_dir,
 )
 from zero.storage.manifests import MANIFEST_FILE, GameSet, LedgerEntry
 from zero.storage.vcs import configure_dvc, dvc, git
 
-SAMPLED = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 CHECKS = (
     (Check.TAG, check_tag),
     (Check.LOCK, check_lock),
@@ -134,10 +132,10 @@ def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduct
     entry = entry_at(home, tag)
     if entry.decision is None:
         raise LineageError(f"{tag} has no games; recompute its state with `zero reproduce {tag}`")
-    with clone_at(home, tag, (*STATE_DIRS, CHALLENGER_DIR, *SAMPLED.values()), None) as clone:
+    with clone_at(home, tag, (*STATE_DIRS, CHALLENGER_DIR, *SHARD_DIRS.values()), None) as clone:
         inputs = _check_inputs(home, clone, tag, listen)
         stages = []
-        for stage, folder in SAMPLED.items():
+        for stage, folder in SHARD_DIRS.items():
             stages.append(_shards_again(clone, inputs, stage, folder, num_shards))
             listen(_progress_line(stages[-1]))
         return _reproduction(clone, inputs, entry, stages)

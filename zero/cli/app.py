@@ -2,17 +2,22 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import BaseModel
 
-from zero.config.params import presets
+from zero.config.params import PARAMS_FILE, preset_text, presets
 from zero.config.settings import PROGRESS_OFF, Settings, home_dir
 from zero.errors import LineageError, ZeroError
 from zero.record.ledger import lineages
 from zero.storage.vcs import git
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -85,6 +90,37 @@ def note(line: str) -> None:
     """Prints a note about the work on standard error, but not with `--quiet`."""
     if Settings().progress != PROGRESS_OFF:
         typer.echo(line, err=True)
+
+
+def params_source(preset: str, params: Path | None) -> tuple[str, str]:
+    """Text and name of the parameters that a command starts with: a preset, a file, or the project's own.
+
+    Raises:
+      ZeroError: both are given, there is no such preset, or the file cannot be read.
+    """
+    if preset and params:
+        raise ZeroError("--preset and --params exclude each other; give one of them")
+    if preset:
+        return preset_text(preset), f"preset {preset}"
+    path = params or home_dir() / PARAMS_FILE
+    try:
+        return path.read_text("utf-8"), str(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ZeroError(f"cannot read {path}: {reason}; give --preset, one of {', '.join(presets())}") from None
+
+
+def show(result: BaseModel, as_json: bool, tables: Iterable["Table"] = (), lines: Iterable[str] = ()) -> None:
+    """Prints a result: as JSON, or as tables and lines."""
+    if as_json:
+        typer.echo(result.model_dump_json(indent=1))
+        return
+    from rich.console import Console
+
+    for table in tables:
+        Console().print(table)
+    for line in lines:
+        typer.echo(line)
 
 
 @contextmanager

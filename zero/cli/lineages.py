@@ -15,11 +15,12 @@ from zero.cli.app import (
     complete_preset,
     complete_tag,
     note,
+    params_source,
     tracking_is_optional,
 )
-from zero.config.params import preset_text, presets
+from zero.config.params import presets
 from zero.config.settings import Settings, home_dir
-from zero.errors import LineageError, ServerError, ZeroError
+from zero.errors import LineageError, ServerError
 
 Generation = Annotated[
     str, typer.Argument(help="Tag of a generation, such as go9/gen-0004.", autocompletion=complete_tag)
@@ -46,18 +47,7 @@ def new(
     from zero.network.profile import this_machine
 
     home = home_dir()
-    if preset and params:
-        raise ZeroError("--preset and --params exclude each other; give one of them")
-    if preset:
-        text, source = preset_text(preset), f"preset {preset}"
-    else:
-        path = params or home / "params.yaml"
-        try:
-            text, source = path.read_text(errors="replace"), str(path)
-        except OSError as error:
-            raise ZeroError(
-                f"cannot read {path}: {error.strerror}; give --preset, one of {', '.join(presets())}"
-            ) from None
+    text, source = params_source(preset, params)
     machine = this_machine(text)
     resolved = resolve_auto(text, machine)
     profile = parse_params(resolved, source).profile
@@ -130,10 +120,11 @@ def advance(
     repeated.
     """
     from zero.lineage.registry import advance as advance_workspace
-    from zero.lineage.status import decision_lines, warning_lines
+    from zero.lineage.status import warning_lines
     from zero.lineage.workspace import writer_lock
     from zero.record.ledger import find_workspace
     from zero.record.lineages import workspace_generations
+    from zero.record.texts import entry_lines
 
     home = home_dir()
     workspace = find_workspace(home, lineage)
@@ -161,7 +152,7 @@ def advance(
             )
         )
     else:
-        for line in decision_lines(done.entry, done.tag):
+        for line in entry_lines(done.entry):
             typer.echo(line)
         for line in warnings:
             typer.echo(f"warning: {line}")

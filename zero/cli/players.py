@@ -2,12 +2,23 @@
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from zero.cli.app import PLAYERS, Json, Lineage, app, complete_lineage, complete_player, note, tracking_is_optional
+from zero.cli.app import (
+    PLAYERS,
+    Json,
+    Lineage,
+    app,
+    complete_lineage,
+    complete_player,
+    note,
+    show,
+    tracking_is_optional,
+)
 from zero.config.settings import Settings, home_dir
 
 PLAYER_HELP = (
@@ -15,7 +26,14 @@ PLAYER_HELP = (
     "`gnugo:10`, `leelaz:weights.txt`, `gtp:COMMAND`, `rollout:5000` or `random`."
 )
 STRONGER_HELP = f"{PLAYER_HELP} `go9` starts the stronger one of the lineage's champion and the shipped player."
-KOMI_HELP = "Komi; by default that of the player's parameters."
+Openings = Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")]
+Seed = Annotated[int, typer.Option(help="Seed of openings, searches and engines.")]
+Komi = Annotated[float | None, typer.Option(help="Komi; by default that of the player's parameters.")]
+Size = Annotated[int | None, typer.Option(help="Board size; by default that of the player's parameters.")]
+AtOnce = Annotated[int, typer.Option(min=1, help="Games in play at the same time.")]
+Lineages = Annotated[
+    list[str], typer.Argument(metavar="LINEAGE...", help="Names of lineages.", autocompletion=complete_lineage)
+]
 NUM_LEAVES = 4
 """Leaves per network call in a game with a person or a program: more are faster and weaker."""
 
@@ -27,11 +45,11 @@ def match(
         str, typer.Argument(help="The other player, in the same format.", autocompletion=complete_player)
     ],
     games: Annotated[int, typer.Option(min=2, help="Games, an even number: half with each colour.")] = 400,
-    openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of openings, searches and engines.")] = 1,
-    komi: Annotated[float | None, typer.Option(help=KOMI_HELP)] = None,
-    size: Annotated[int | None, typer.Option(help="Board size; by default that of the player's parameters.")] = None,
-    at_once: Annotated[int, typer.Option(min=1, help="Games in play at the same time.")] = 32,
+    openings: Openings = 0,
+    seed: Seed = 1,
+    komi: Komi = None,
+    size: Size = None,
+    at_once: AtOnce = 32,
     out: Annotated[Path | None, typer.Option(help="Folder of the match; by default one below .zero/matches.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -56,11 +74,7 @@ def match(
             folder=out,
             progress=progress,
         )
-    if as_json:
-        typer.echo(played.table.model_dump_json(indent=1))
-    else:
-        for line in match_lines(played.table, played.folder):
-            typer.echo(line)
+    show(played.table, as_json, lines=match_lines(played.table, played.folder))
     if uri := Settings().tracking_uri:
         with tracking_is_optional("the match is on disk; run the same command again later"):
             typer.echo(f"MLflow: {track_matches([played.folder], uri)[0]}", err=as_json)
@@ -72,11 +86,11 @@ def tournament(
         list[str], typer.Argument(metavar="PLAYER...", help=PLAYER_HELP, autocompletion=complete_player)
     ],
     games: Annotated[int, typer.Option(min=2, help="Games of each match, an even number.")] = 100,
-    openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
-    seed: Annotated[int, typer.Option(help="Seed of openings, searches and engines.")] = 1,
-    komi: Annotated[float | None, typer.Option(help=KOMI_HELP)] = None,
-    size: Annotated[int | None, typer.Option(help="Board size; by default that of the player's parameters.")] = None,
-    at_once: Annotated[int, typer.Option(min=1, help="Games in play at the same time.")] = 32,
+    openings: Openings = 4,
+    seed: Seed = 1,
+    komi: Komi = None,
+    size: Size = None,
+    at_once: AtOnce = 32,
     as_json: Json = False,
 ) -> None:
     """Plays a round robin: a match between every two players, and ratings with intervals.
@@ -84,8 +98,6 @@ def tournament(
     The same command continues an interrupted tournament; matches that were played before are not played again. A match
     that fails is listed, and the others are played.
     """
-    from rich.console import Console
-
     from zero.config.settings import STATE_FOLDER
     from zero.evaluation.match import MATCHES_DIR, track_matches
     from zero.evaluation.tournament import play_tournament, tournament_lines, tournament_table, write_tournament
@@ -105,12 +117,7 @@ def tournament(
             progress=progress,
         )
     folder = write_tournament(home, played)
-    if as_json:
-        typer.echo(played.model_dump_json(indent=1))
-    else:
-        Console().print(tournament_table(played))
-        for line in [*tournament_lines(played), f"result: {folder}"]:
-            typer.echo(line)
+    show(played, as_json, [tournament_table(played)], [*tournament_lines(played), f"result: {folder}"])
     if uri := Settings().tracking_uri:
         with tracking_is_optional("the matches are on disk; run the same command again later"):
             track_matches([home / STATE_FOLDER / MATCHES_DIR / pairing.folder for pairing in played.pairings], uri)
@@ -138,8 +145,6 @@ def elo(
     All gating matches and all finished matches count. With `--games` it plays more matches first; the same command
     continues an interrupted one.
     """
-    from rich.console import Console
-
     from zero.evaluation.ladder import lineage_ladder
     from zero.evaluation.ladder_output import ladder_lines, ladder_tables, track_ladder, write_ladder
     from zero.evaluation.scheduling import play_schedule
@@ -152,13 +157,7 @@ def elo(
                 pass
     ladder = lineage_ladder(home, lineage, simulations)
     path = write_ladder(home, ladder)
-    if as_json:
-        typer.echo(ladder.model_dump_json(indent=1))
-    else:
-        for table in ladder_tables(ladder):
-            Console().print(table)
-        for line in [*ladder_lines(ladder), f"ladder: {path}"]:
-            typer.echo(line)
+    show(ladder, as_json, ladder_tables(ladder), [*ladder_lines(ladder), f"ladder: {path}"])
     if uri := Settings().tracking_uri:
         with tracking_is_optional(f"write it later with `zero elo {lineage}`"):
             typer.echo(f"MLflow: {track_ladder(home, uri, ladder)}", err=as_json)
@@ -179,7 +178,7 @@ def evaluate(
     """
     from rich.console import Console
 
-    from zero.evaluation.held_out import backfill, evaluation_tables, track_evaluation
+    from zero.evaluation.held_out import backfill, evaluation_table, track_evaluation
     from zero.progress import progress_of
 
     home = home_dir()
@@ -188,8 +187,7 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps([each.model_dump(mode="json") for each in results], indent=1))
     else:
-        for table in evaluation_tables(results):
-            Console().print(table)
+        Console().print(evaluation_table(results))
     if uri := Settings().tracking_uri:
         with tracking_is_optional(f"write it later with `zero evaluate {lineage}`"):
             typer.echo(f"MLflow: {track_evaluation(uri, lineage, results)}", err=as_json)
@@ -197,12 +195,9 @@ def evaluate(
 
 @app.command(rich_help_panel=PLAYERS)
 def compare(
-    lineages: Annotated[
-        list[str],
-        typer.Argument(metavar="LINEAGE...", help="Names of lineages, two or more.", autocompletion=complete_lineage),
-    ],
+    lineages: Lineages,
     games: Annotated[int, typer.Option(min=2, help="Games of each match, an even number.")] = 100,
-    openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
+    openings: Openings = 4,
     simulations: Annotated[
         int | None, typer.Option(min=0, help="Simulations per move; by default those of gating, 0: the raw networks.")
     ] = None,
@@ -215,8 +210,6 @@ def compare(
 
     So one compares architectures (an ablation), recipes or seeds. The same command continues an interrupted one.
     """
-    from rich.console import Console
-
     from zero.evaluation.comparison import compare as compare_lineages
     from zero.evaluation.comparison import comparison_table, write_comparison
     from zero.evaluation.tournament import tournament_lines
@@ -227,12 +220,8 @@ def compare(
     with progress_of("compare", "games") as progress:
         found = compare_lineages(home, lineages, games, openings, simulations, dataset, progress)
     folder = write_comparison(home, found)
-    if as_json:
-        typer.echo(found.model_dump_json())
-    else:
-        Console().print(comparison_table(found))
-        for line in [*tournament_lines(found.tournament), f"table and picture: {folder}"]:
-            typer.echo(line)
+    lines = [*tournament_lines(found.tournament), f"table and picture: {folder}"]
+    show(found, as_json, [comparison_table(found)], lines)
     if uri := Settings().tracking_uri:
         with tracking_is_optional("the comparison is on disk"):
             generations = [(each.lineage, each.generation) for each in found.networks]
@@ -241,10 +230,7 @@ def compare(
 
 @app.command(rich_help_panel=PLAYERS)
 def curves(
-    lineages: Annotated[
-        list[str],
-        typer.Argument(metavar="LINEAGE...", help="Names of lineages.", autocompletion=complete_lineage),
-    ],
+    lineages: Lineages,
     over: Annotated[Literal["hours", "games", "generations"], typer.Option(help="Horizontal axis.")] = "hours",
     simulations: Annotated[
         int | None, typer.Option(min=0, help="Simulations of the rated champions; by default the most frequent number.")
@@ -262,8 +248,6 @@ def curves(
     Ratings are those of `zero elo`. Held-out games are the test split of a dataset, games of GNU Go on 9x9, or else the
     self-play of the next generation; what `zero evaluate` has not computed yet is computed.
     """
-    from rich.console import Console
-
     from zero.evaluation.curves import curves_table, lineage_curves, write_curves
     from zero.progress import progress_of
 
@@ -271,11 +255,7 @@ def curves(
     with progress_of("curves", "networks") as progress:
         found = lineage_curves(home, lineages, simulations, dataset, progress)
     folder = write_curves(home, found, over, spread)
-    if as_json:
-        typer.echo(found.model_dump_json(indent=1))
-        return
-    Console().print(curves_table(found))
-    typer.echo(f"data and picture: {folder}")
+    show(found, as_json, [curves_table(found)], [f"data and picture: {folder}"])
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -292,7 +272,7 @@ def tune(
     games: Annotated[int, typer.Option(min=2, help="Games of all trials, those of earlier calls included.")] = 4000,
     per_trial: Annotated[int, typer.Option(min=2, help="Games of each trial, an even number.")] = 200,
     logarithmic: Annotated[bool, typer.Option("--log", help="Search the range by the logarithm of the value.")] = False,
-    openings: Annotated[int, typer.Option(min=0, help="Random moves at the start, the same for two games.")] = 4,
+    openings: Openings = 4,
     seed: Annotated[int, typer.Option(help="Seed of the search for values and of the matches.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -331,8 +311,6 @@ def openings(
     as_json: Json = False,
 ) -> None:
     """Shows the openings of a lineage's self-play over its generations, up to symmetry: a table and a plot."""
-    from rich.console import Console
-
     from zero.evaluation.openings import lineage_openings, openings_tables, write_openings
     from zero.progress import progress_of
 
@@ -340,12 +318,7 @@ def openings(
     with progress_of("openings", "generations") as progress:
         found = lineage_openings(home, lineage, moves, top, progress)
     folder = write_openings(home, found)
-    if as_json:
-        typer.echo(found.model_dump_json(indent=1))
-        return
-    for table in openings_tables(found):
-        Console().print(table)
-    typer.echo(f"data and plot: {folder}")
+    show(found, as_json, openings_tables(found), [f"data and plot: {folder}"])
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -356,7 +329,7 @@ def play(
         typer.Option(help="Your colour; with both the player gives hints."),
     ] = "black",
     size: Annotated[int | None, typer.Option(help="Board size, for players without a network.")] = None,
-    komi: Annotated[float | None, typer.Option(help=KOMI_HELP)] = None,
+    komi: Komi = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
     """Plays a game with you in the terminal; type `help` there for the commands."""
@@ -371,10 +344,8 @@ def play(
     chosen = choose_player(home, player, "play", note)
     session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES)
     people = {"black": (BLACK,), "white": (WHITE,), "both": (BLACK, WHITE)}[colour]
-    try:
+    with closing(session):
         TerminalGame(session, rules, Console(highlight=False), people).run()
-    finally:
-        session.close()
 
 
 @app.command(rich_help_panel=PLAYERS)
@@ -393,7 +364,5 @@ def gtp(
     home = home_dir()
     chosen = choose_player(home, player, "gtp", note)
     session, rules = open_session(home, chosen, size, komi, seed, NUM_LEAVES, seconds)
-    try:
+    with closing(session):
         serve_gtp(sys.stdin, sys.stdout, lambda interrupted: Engine(session, rules, interrupted))
-    finally:
-        session.close()

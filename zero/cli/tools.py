@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from zero.cli.app import TOOLS, Json, app, complete_player, complete_preset
-from zero.config.params import preset_text, presets
+from zero.cli.app import TOOLS, Json, app, complete_player, complete_preset, params_source
+from zero.config.params import presets
 from zero.config.settings import home_dir
-from zero.errors import ZeroError
 
 if TYPE_CHECKING:
     from zero.data.dataset.manifest import Dataset
@@ -58,15 +57,7 @@ def import_games(
     from zero.data.dataset.options import parse_options
     from zero.progress import progress_of
 
-    if preset and params:
-        raise ZeroError("--preset and --params exclude each other; give one of them")
-    path = params or home_dir() / "params.yaml"
-    try:
-        text, source = (preset_text(preset), f"preset {preset}") if preset else (path.read_text(), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ZeroError(f"cannot read {path}: {reason}; give --preset, one of {', '.join(presets())}") from None
-    game = parse_game(text, source)
+    game = parse_game(*params_source(preset, params))
     options = parse_options(game, komi, min_rating, min_moves, split, seed, opening_moves)
     with progress_of("import", "kB") as progress:
         dataset = build_dataset(

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from zero.config.params import AUTO, ParamsLoader, ProfileParams
+from zero.config.params import AUTO, ParamsLoader, ProfileParams, section_of
 from zero.errors import ParamsError
 
 FASTEST_BACKEND: dict[str, Literal["torch", "openvino"]] = {"cpu": "openvino", "cuda": "torch"}
@@ -41,7 +41,7 @@ def resolve_auto(text: str, machine: Machine) -> str:
 
     A text without `auto`, or that is not a valid parameters file, comes back as it is, for `parse_params` to report.
     """
-    profile = _profile_of(text)
+    profile = section_of(text, "profile")
     if AUTO not in profile.values():
         return text
     tree, chosen = yaml.load(text, ParamsLoader), _choose(profile, machine)
@@ -51,7 +51,7 @@ def resolve_auto(text: str, machine: Machine) -> str:
 
 def device_of(text: str) -> str:
     """`profile.device` of a parameters file as written, also `auto`; the default if the file has none."""
-    return str(_profile_of(text).get("device", ProfileParams().device))
+    return str(section_of(text, "profile").get("device", ProfileParams().device))
 
 
 def check_profile(profile: ProfileParams, machine: Machine, source: str) -> None:
@@ -113,13 +113,3 @@ def _fastest_precision(device: str, isa: str, machine: Machine) -> tuple[Precisi
     if machine.bf16_unit:
         return "fp32", f"{machine.bf16_unit} on {machine.cpu} is not known to be faster than fp32"
     return "fp32", f"{machine.cpu} has no instructions for bf16"
-
-
-def _profile_of(text: str) -> dict[str, Any]:
-    """Section `profile` as written; empty if the text has none, or is not a parameters file."""
-    try:
-        tree = yaml.load(text, ParamsLoader)
-    except (yaml.YAMLError, TypeError, ValueError):  # the last two of values such as `2020-13-45`
-        return {}
-    profile = tree.get("profile") if isinstance(tree, dict) else None
-    return profile if isinstance(profile, dict) else {}

@@ -515,12 +515,17 @@ def read_params_text(folder: Path) -> str:
 
 def overlap_of(text: str) -> bool:
     """`selfplay.overlap` of a parameters file of any version, even one that this version cannot validate."""
+    return section_of(text, "selfplay").get("overlap") is True
+
+
+def section_of(text: str, name: str) -> dict[str, Any]:
+    """A section of a parameters file as written; empty if the text has none, or is not a parameters file."""
     try:
-        tree = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return False
-    section = tree.get("selfplay") if isinstance(tree, dict) else None
-    return isinstance(section, dict) and section.get("overlap") is True
+        tree = yaml.load(text, ParamsLoader)
+    except (yaml.YAMLError, TypeError, ValueError):  # the last two of values such as `2020-13-45`
+        return {}
+    section = tree.get(name) if isinstance(tree, dict) else None
+    return section if isinstance(section, dict) else {}
 
 
 def presets() -> list[str]:

@@ -14,21 +14,20 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from zero.config.params import NetworkParams
-from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError
 from zero.evaluation.held_out import TEST, Metrics, backfill
-from zero.evaluation.match import Progress
+from zero.evaluation.match import results_dir
 from zero.evaluation.plots import png_of
 from zero.evaluation.tournament import Standing, Tournament, play_tournament
 from zero.network.weights import new_network
+from zero.progress import Progress
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
 from zero.statistics import NORMAL_95
-from zero.storage.files import canonical_json, sha256_bytes, write_atomic
+from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
 
 COMPARISONS_DIR, COMPARISON_FILE, PLOT_FILE = "comparisons", "comparison.json", "comparison.png"
-KEY_DIGITS = 16
 PANEL_WIDTH, HEIGHT, DPI = 3.4, 3.4, 120
 """Size of a panel in inches, and dots per inch."""
 
@@ -112,7 +111,7 @@ def comparison_table(comparison: Comparison) -> Table:
                 f"{each.network.tower} {each.network.num_blocks}x{each.network.num_channels}",
             ),
             *(f"{each.num_weights:,}", f"{each.num_steps:,}", f"{row.elo:.0f}"),
-            "given" if row.low == row.high else f"{row.low:.0f} to {row.high:.0f}",
+            row.interval,
             *("·", "·") if test is None else (f"{test.policy_accuracy:.1%}", f"{test.value_error:.3f}"),
         )
     return table
@@ -124,8 +123,8 @@ def write_comparison(home: Path, comparison: Comparison) -> Path:
     Raises:
       StorageError: a file cannot be written.
     """
-    key = sha256_bytes(canonical_json({each.lineage: each.generation for each in comparison.networks}))[:KEY_DIGITS]
-    folder = home / STATE_FOLDER / COMPARISONS_DIR / key
+    names = {each.lineage: each.generation for each in comparison.networks}
+    folder = results_dir(home, COMPARISONS_DIR, names)
     write_atomic(folder / COMPARISON_FILE, canonical_json(comparison))
     write_atomic(folder / PLOT_FILE, comparison_png(comparison))
     return folder

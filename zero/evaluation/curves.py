@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich.table import Table
 
-from zero.config.settings import STATE_FOLDER
 from zero.errors import LineageError, ParamsError
 from zero.evaluation.held_out import (
     GNUGO,
@@ -26,18 +25,18 @@ from zero.evaluation.held_out import (
     backfill,
     has_gnugo_games,
 )
-from zero.evaluation.ladder import CurvePoint, Ladder, lineage_ladder
-from zero.evaluation.match import Progress
+from zero.evaluation.ladder import CurvePoint, Ladder, lineage_ladder, with_totals
+from zero.evaluation.match import results_dir
 from zero.evaluation.plots import draw_band, png_of
 from zero.games.rules import rules_of
+from zero.progress import Progress
 from zero.record.lineages import ProjectRecord
-from zero.storage.files import canonical_json, sha256_bytes, write_atomic
+from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
 
 CURVES_DIR, CURVES_FILE, PLOT_FILE = "curves", "curves.json", "curves.png"
 NEXT_GAMES = "later-1"
 """Held-out games of a lineage that has no others: the self-play of the next generation."""
-KEY_DIGITS = 16
 PANEL_WIDTH, HEIGHT, DPI = 4.4, 3.8, 120
 """Size of a panel in inches, and dots per inch."""
 SECONDS_PER_HOUR = 3600
@@ -146,7 +145,7 @@ def write_curves(home: Path, curves: Curves, over: Axis = "hours", spread: bool 
       StorageError: a file cannot be written.
     """
     names = {"lineages": [curve.lineage for curve in curves.curves]}
-    folder = home / STATE_FOLDER / CURVES_DIR / sha256_bytes(canonical_json(names))[:KEY_DIGITS]
+    folder = results_dir(home, CURVES_DIR, names)
     write_atomic(folder / PLOT_FILE, curves_png(curves, over, spread))
     write_atomic(folder / CURVES_FILE, canonical_json(curves))
     return folder
@@ -201,15 +200,7 @@ def _curve(record: ProjectRecord, ladder: Ladder, results: Sequence[GenerationEv
     rated: dict[int, CurvePoint] = {point.generation: point for point in ladder.curve}
     evaluated = {result.generation: result.find("champion", games) for result in results}
     points: dict[int, Point] = {}
-    total: int | None = 0
-    seconds: float | None = 0.0
-    for generation in record.ancestry(ladder.lineage):
-        if generation.entry is None:
-            continue
-        if generation.entry.decision is not None:
-            metrics, costs = generation.selfplay_metrics, generation.costs
-            total = None if total is None or metrics is None else total + metrics.num_games
-            seconds = None if seconds is None or costs is None else seconds + costs.total().seconds
+    for generation, total, seconds in with_totals(record.ancestry(ladder.lineage)):
         rating = rated.get(generation.number)
         # The first generation of a branch has the number of its source, and replaces it.
         points[generation.number] = Point(

@@ -20,8 +20,7 @@ GNU Go would otherwise repeat a few games. It is the `games.sgf` of
 """
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -42,6 +41,7 @@ from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
 from zero.network.profile import local_profile, prepare_torch
 from zero.players.networks import weights_of, weights_path
+from zero.progress import Progress
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
 from zero.search.evaluator import Evaluator
@@ -64,8 +64,6 @@ MIN_PRIOR = 1e-8
 """Lower bound of a prior in the cross-entropy, which would be infinite at zero."""
 CACHED_POSITIONS = 1 + max(AHEAD)
 """Sets of positions in memory: generation n needs the games from n to n + 5."""
-OPENING_LENGTHS = (4, 8, 12)
-"""Numbers of moves after which openings are compared; a shorter game counts with all its moves."""
 GNUGO_FILE = Path(__file__).with_name("gnugo9.sgf")
 GNUGO_BOARD = 9
 GNUGO_OPENING_MOVES = 4
@@ -80,8 +78,6 @@ MISSING = "·"
 
 Network = Literal["challenger", "champion"]
 NETWORKS: tuple[Network, ...] = ("challenger", "champion")
-Progress = Callable[[int, int], None]
-"""Receives (evaluations done, evaluations to do)."""
 
 log = logging.getLogger(__name__)
 
@@ -100,30 +96,6 @@ class Metrics(Manifest):
     """Mean entropy of the prior, nats."""
 
 
-class GameStatistics(Manifest):
-    """Statistics of a generation's self-play that `metrics/selfplay.json` does not have."""
-
-    num_games: int
-    start_value: float
-    """Mean root value of the first position, for Black, -1 to 1."""
-    target_entropy: float
-    """Mean entropy of the policy targets, nats."""
-    unique_openings: dict[int, int]
-    """Number of different openings, by number of moves."""
-    first_moves: tuple[int, ...]
-    """Number of games that started with each action, [A]."""
-
-
-NO_GAMES = GameStatistics(
-    num_games=0,
-    start_value=0.0,
-    target_entropy=0.0,
-    unique_openings=dict.fromkeys(OPENING_LENGTHS, 0),
-    first_moves=(),
-)
-"""Of a generation without self-play."""
-
-
 class Evaluation(Manifest):
     """One network on one set of games."""
 
@@ -139,7 +111,7 @@ class Evaluation(Manifest):
 class GenerationEvaluation(Manifest):
     """All results of one generation that could be computed so far."""
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     lineage: str
     generation: int
     game: GameParams
@@ -147,7 +119,6 @@ class GenerationEvaluation(Manifest):
     """SHA-256 of the manifest of the generation's own games."""
     is_promoted: bool
     """True if the champion after the generation is its challenger; its results are then stored once, as challenger."""
-    statistics: GameStatistics
     evaluations: tuple[Evaluation, ...]
 
     def find(self, network: Network, games: str) -> Metrics | None:
@@ -389,42 +360,6 @@ def sgf_outcome(game: SgfGame, komi: float) -> int | None:
     return int(np.sign(points + game.komi - komi))
 
 
-def game_statistics(shards: Iterable[GameColumns]) -> GameStatistics:
-    """The statistics of the games of these shards."""
-    first_moves: Counter[int] = Counter()
-    openings: dict[int, set[bytes]] = {moves: set() for moves in OPENING_LENGTHS}
-    start_values, entropies, num_actions = [], [], 0
-    for games in shards:
-        num_actions = games.num_actions
-        start_values.append(games.root_values[games.move_offsets[:-1]].astype(np.float64))
-        entropies.append(target_entropies(games))
-        for first, end in zip(games.move_offsets[:-1], games.move_offsets[1:], strict=True):
-            first_moves[int(games.actions[first])] += 1
-            for moves, seen in openings.items():
-                seen.add(games.actions[first : min(first + moves, end)].tobytes())
-    if not start_values:
-        return NO_GAMES
-    values, entropy = np.concatenate(start_values), np.concatenate(entropies)
-    return GameStatistics(
-        num_games=len(values),
-        start_value=float(values.mean()),
-        target_entropy=float(entropy.mean()) if len(entropy) else 0.0,
-        unique_openings={moves: len(seen) for moves, seen in openings.items()},
-        first_moves=tuple(first_moves[action] for action in range(num_actions)),
-    )
-
-
-def target_entropies(games: GameColumns) -> np.ndarray:
-    """Entropy of each policy target, [D] float64, nats. Moves without visits are not targets."""
-    num_edges = np.diff(games.visit_offsets)
-    counts = games.visit_counts.astype(np.float64)
-    move = np.repeat(np.arange(len(num_edges)), num_edges)
-    total = np.bincount(move, counts, len(num_edges))
-    share = counts / total[move]
-    entropy = np.bincount(move, -share * np.log(share), len(num_edges))
-    return np.asarray(entropy[num_edges > 0])
-
-
 def evaluation_dir(home: Path, lineage: str) -> Path:
     """Folder of a lineage's results."""
     return home / STATE_FOLDER / "evaluation" / lineage
@@ -442,33 +377,21 @@ def read_evaluation(folder: Path, generation: int) -> GenerationEvaluation | Non
         return None
 
 
-def evaluation_tables(results: Sequence[GenerationEvaluation]) -> Iterator[Table]:
-    """A table of the networks and a table of the games of the newest generations."""
+def evaluation_table(results: Sequence[GenerationEvaluation]) -> Table:
+    """A table of the networks of the newest generations."""
     title = "networks on held-out games: policy accuracy / cross-entropy / squared value error"
     networks = Table(title=title, title_justify="left")
     networks.add_column("generation", justify="right")
     networks.add_column("network")
     for games in (*GAME_SETS, "entropy"):
         networks.add_column(games, justify="right", no_wrap=True)
-    statistics = Table(title="self-play games", title_justify="left")
-    openings = [f"openings of {moves}" for moves in OPENING_LENGTHS]
-    for column in ("generation", "games", "start value", "target entropy", *openings):
-        statistics.add_column(column, justify="right")
     for each in results[-MAX_ROWS:]:
         for network in NETWORKS[:1] if each.is_promoted else NETWORKS:
             found = [each.find(network, games) for games in GAME_SETS]
             first = next((metrics for metrics in found if metrics is not None), None)
             entropy = MISSING if first is None else f"{first.entropy:.2f}"
             networks.add_row(str(each.generation), network, *map(_cell, found), entropy)
-        shown = each.statistics
-        if not shown.num_games:
-            continue
-        statistics.add_row(
-            *(str(each.generation), str(shown.num_games), f"{shown.start_value:+.2f}", f"{shown.target_entropy:.2f}"),
-            *(str(shown.unique_openings[moves]) for moves in OPENING_LENGTHS),
-        )
-    yield networks
-    yield statistics
+    return networks
 
 
 def track_evaluation(uri: str, lineage: str, results: Sequence[GenerationEvaluation]) -> str:
@@ -483,16 +406,8 @@ def track_evaluation(uri: str, lineage: str, results: Sequence[GenerationEvaluat
 
 
 def evaluation_points(result: GenerationEvaluation) -> list[Point]:
-    """Metrics of one generation, such as `challenger/later-1/policy_accuracy` and `games/start_value`."""
-    statistics = result.statistics
+    """Metrics of one generation, such as `challenger/later-1/policy_accuracy`."""
     numbers: dict[str, float] = {}
-    if statistics.num_games:
-        numbers = {
-            "games/start_value": statistics.start_value,
-            "games/target_entropy": statistics.target_entropy,
-            "games/first_move_share": max(statistics.first_moves) / statistics.num_games,
-        }
-        numbers |= {f"games/unique_openings_{moves}": number for moves, number in statistics.unique_openings.items()}
     for network in NETWORKS:
         for games in GAME_SETS:
             if (metrics := result.find(network, games)) is not None:
@@ -522,7 +437,7 @@ def played_of(generation: Generation) -> Played | None:
 
 
 def _load_or_start(folder: Path, played: Played) -> GenerationEvaluation:
-    """The stored results of a generation, or new ones with the statistics of its games alone."""
+    """The stored results of a generation, or new ones."""
     generation = played.generation
     result = read_evaluation(folder, generation.number)
     if result is not None and (result.lineage, result.games_digest) == (generation.lineage, played.games_digest):
@@ -533,7 +448,6 @@ def _load_or_start(folder: Path, played: Played) -> GenerationEvaluation:
         game=played.params.game,
         games_digest=played.games_digest,
         is_promoted="champion" not in played.networks,
-        statistics=game_statistics(shards_of(played)),
         evaluations=(),
     )
     _write_evaluation(folder, result)

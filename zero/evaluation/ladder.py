@@ -27,7 +27,7 @@ from zero.players.player import PlayerId
 from zero.record.generation import Generation
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, sha256_bytes
-from zero.storage.manifests import Manifest, MatchResult, Sha256
+from zero.storage.manifests import Colours, Manifest, MatchResult, Sha256
 
 WEIGHTS, SIMULATIONS = "weights", "simulations"
 PRECISION = ("precision", "made_for_precision")
@@ -54,58 +54,62 @@ class Entry(Manifest):
     """Spec of the player for `zero match`; None if it is not known."""
 
 
-class Result(Manifest):
+class PairResult(Colours):
     """The result of a match for its first player."""
 
-    source: str
-    """Tag of a generation, or folder of a match."""
-    kind: Literal["gate", "match"]
     players: tuple[Sha256, Sha256]
     """Keys of the entries."""
-    wins: int
-    losses: int
-    draws: int
     unique_games: int
-    opening_moves: int
+    """The rating counts each different game once."""
     forfeits: tuple[int, int] = (0, 0)
-
-    @property
-    def games(self) -> int:
-        """Games played."""
-        return self.wins + self.losses + self.draws
 
     @property
     def score(self) -> Score:
         """The score that the rating model uses: that of the unique games."""
-        counted = min(self.unique_games, self.games)
-        points = (self.wins + self.draws / 2) * counted / self.games if self.games else 0.0
-        return Score(*self.players, points, counted)
+        counted = min(self.unique_games, self.num_games)
+        return Score(*self.players, self.points * counted / max(1, self.num_games), counted)
 
 
-class Row(Manifest):
+class Result(PairResult):
+    """A result that the ladder is made of."""
+
+    source: str
+    """Tag of a generation, or folder of a match."""
+    kind: Literal["gate", "match"]
+    opening_moves: int
+
+
+class OnScale(Manifest):
+    """A rating."""
+
+    elo: float
+    low: float
+    """95 % interval of the difference to the group's reference."""
+    high: float
+
+    @property
+    def interval(self) -> str:
+        """The interval as text."""
+        return "given" if self.low == self.high else f"{self.low:.0f} to {self.high:.0f}"
+
+
+class Row(OnScale):
     """An entry with its rating."""
 
     entry: Entry
     group: int
     """Number of the group, the largest is 0. Ratings of different groups cannot be compared."""
-    elo: float
-    low: float
-    """95 % interval of the difference to the group's reference."""
-    high: float
     games: float
     """Unique games."""
     opponents: int
 
 
-class CurvePoint(Manifest):
+class CurvePoint(OnScale):
     """The champion after a generation."""
 
     generation: int
     tag: str
     key: Sha256
-    elo: float
-    low: float
-    high: float
     games: int | None
     """Self-play games of the lineage so far; None if a generation's metrics cannot be read."""
     seconds: float | None
@@ -367,6 +371,23 @@ def _result(
     )
 
 
+def with_totals(generations: Iterable[Generation]) -> Iterator[tuple[Generation, int | None, float | None]]:
+    """The recorded generations, each with the self-play games and the wall-clock seconds of all stages so far.
+
+    The numbers are None from the first generation on whose metrics cannot be read, or whose costs are not noted.
+    """
+    games: int | None = 0
+    seconds: float | None = 0.0
+    for generation in generations:
+        if generation.entry is None:
+            continue
+        if generation.entry.decision is not None:
+            metrics, costs = generation.selfplay_metrics, generation.costs
+            games = None if games is None or metrics is None else games + metrics.num_games
+            seconds = None if seconds is None or costs is None else seconds + costs.total().seconds
+        yield generation, games, seconds
+
+
 def _scale(group: Group, rated: Rated) -> Scale:
     return Scale(
         reference=rated.entries[group.reference].name,
@@ -395,16 +416,9 @@ def _curve(rows: Sequence[Row], generations: Sequence[Generation]) -> list[Curve
     # Of a champion with two precisions the rating with the narrower interval is used.
     row_of = {row.entry.generation: row for row in sorted(rows, key=lambda row: (row.low - row.high, row.entry.key))}
     first = champions_of(generations)
-    games: int | None = 0
-    seconds: float | None = 0.0
     points: dict[int, CurvePoint] = {}
-    for generation in generations:
-        if generation.entry is None:
-            continue
-        if generation.entry.decision is not None:
-            metrics, costs = generation.selfplay_metrics, generation.costs
-            games = None if games is None or metrics is None else games + metrics.num_games
-            seconds = None if seconds is None or costs is None else seconds + costs.total().seconds
+    for generation, games, seconds in with_totals(generations):
+        assert generation.entry is not None
         # The first generation of a branch has the number of its source, and replaces the point of the source.
         points.pop(generation.number, None)
         if row := row_of.get(first[generation.entry.champion].number):

@@ -44,8 +44,8 @@ def ladder_lines(ladder: Ladder) -> Iterator[str]:
     if not ladder.rows:
         yield f"{ladder.lineage} has no results: no challenger was promoted and no match was played; add some: {more}"
         return
-    gates = sum(result.games for result in ladder.results if result.kind == "gate")
-    games = sum(result.games for result in ladder.results)
+    gates = sum(result.num_games for result in ladder.results if result.kind == "gate")
+    games = sum(result.num_games for result in ladder.results)
     unique = sum(result.score.games for result in ladder.results)
     yield f"{games} games, {gates} of them in gating; {unique:g} unique games count"
     if len(ladder.scales) > 1:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -31,6 +31,7 @@ from zero.games.rules import TRAITS, rules_of
 from zero.players.build import common_game, identify, make_player, resolve_player
 from zero.players.player import Player, PlayerId
 from zero.players.spec import parse_player
+from zero.progress import Progress
 from zero.statistics import wilson_interval
 from zero.storage.files import (
     canonical_json,
@@ -51,8 +52,6 @@ MATCHES_DIR = "matches"
 KEY_DIGITS = 16
 MAX_PARAM_LENGTH = 6000
 """MLflow's limit, in characters."""
-Progress = Callable[[int, int], None]
-"""Receives (games done, all games)."""
 
 log = logging.getLogger(__name__)
 
@@ -121,8 +120,7 @@ def run_match(
     Raises:
       ZeroError: a player is unknown, cannot be started or plays another game. Finished games are kept.
     """
-    if num_games % 2:
-        raise ParamsError(f"games = {num_games} is odd; give an even number, half of them with each colour")
+    check_num_games(num_games)
     first, second = (resolve_player(home, parse_player(text)) for text in players)
     game = common_game(home, (first, second), komi, size)
     games_at_once = min(games_at_once, num_games)
@@ -143,13 +141,28 @@ def run_match(
         partial(make_player, player, rules, games_at_once, seed + number)
         for number, player in enumerate((first, second))
     ]
-    folder = folder or home / STATE_FOLDER / MATCHES_DIR / spec.key()[:KEY_DIGITS]
+    folder = folder or results_dir(home, MATCHES_DIR, spec)
     # A finished match is read without its lock: several programs may start the same player at once.
     # A damaged result is counted again from the games.
     with suppress(StorageError):
         if (folder / RESULT_FILE).exists() and (finished := read_match(folder)).spec == spec:
             return finished
     return FinishedMatch(folder, spec, play_match(folder, spec, makers, games_at_once, progress))
+
+
+def check_num_games(num_games: int) -> None:
+    """Checks that each player can have each colour equally often.
+
+    Raises:
+      ParamsError: the number is odd.
+    """
+    if num_games % 2:
+        raise ParamsError(f"games = {num_games} is odd; give an even number, half of them with each colour")
+
+
+def results_dir(home: Path, kind: str, key: Manifest | dict[str, Any]) -> Path:
+    """Folder of a result below `.zero`, named by a digest of what it depends on."""
+    return home / STATE_FOLDER / kind / sha256_bytes(canonical_json(key))[:KEY_DIGITS]
 
 
 def play_match(
@@ -248,7 +261,7 @@ def match_lines(table: MatchTable, folder: Path) -> Iterator[str]:
     first, second = (player.name for player in table.players)
     result = table.result
     low, high = result.interval
-    yield f"{first} against {second}: {result.wins + result.losses + result.draws} games"
+    yield f"{first} against {second}: {result.num_games} games"
     yield (
         f"{result.wins} won, {result.losses} lost, {result.draws} drawn: {result.score:.1%} "
         f"(95 % interval {low:.1%} to {high:.1%})"
@@ -368,9 +381,8 @@ def _match_metrics(table: MatchTable) -> dict[str, float]:
 
 def _share(colours: Colours) -> tuple[float, float, float]:
     """Score with one colour, and its 95 % interval. A match has at least one game with each colour."""
-    games = colours.wins + colours.losses + colours.draws
-    score = (colours.wins + colours.draws / 2) / games
-    return score, *wilson_interval(score, games)
+    score = colours.points / colours.num_games
+    return score, *wilson_interval(score, colours.num_games)
 
 
 def _share_text(colours: Colours) -> str:

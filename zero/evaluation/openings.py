@@ -10,7 +10,7 @@ Shards are read one after the other from DVC's cache. The result is a table and 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from zero.errors import LineageError, ParamsError
 from zero.games.coordinates import action_to_name
 from zero.games.position import GO, Rules
 from zero.games.rules import rules_of
+from zero.progress import Progress
 from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
@@ -34,7 +35,6 @@ WIDTH, HEIGHT, DPI = 5.6, 4.0, 120
 Move = tuple[int, int]
 """Colour (0 Black, 1 White) and action; the corners of a board are seen as the upper left one."""
 Moves = tuple[Move, ...]
-Progress = Callable[[int, int], None]
 
 
 class Frequency(Manifest):

@@ -12,12 +12,13 @@ from zero.config.params import GameParams, GoParams
 from zero.errors import LineageError, ParamsError
 from zero.evaluation.elo import most_informative
 from zero.evaluation.ladder import Entry, Rated, champion_player, champions_of, entry_of_player, key_of, rate_lineage
-from zero.evaluation.match import FinishedMatch, Progress, finished_matches, run_match
+from zero.evaluation.match import FinishedMatch, finished_matches, run_match
 from zero.games.rules import rules_of
 from zero.players.build import difference, identify, resolve_player
 from zero.players.gtp_process import program_path
 from zero.players.networks import SHIPPED_PREFIX
 from zero.players.spec import parse_player
+from zero.progress import Progress, part_of
 from zero.record.lineages import ProjectRecord
 
 WEAKER = ("random",)
@@ -62,11 +63,6 @@ def play_schedule(
     if num_games < 2 or num_games % 2:
         raise ParamsError(f"{num_games} games cannot be shared between the colours; give an even number of at least 2")
     done = 0
-
-    def report(now: int, _: int) -> None:
-        if progress:
-            progress(done + now, num_games)
-
     with ProjectRecord(home) as record:
         generations = record.ancestry(lineage)
         rated = rate_lineage(home, generations)
@@ -80,6 +76,7 @@ def play_schedule(
             one, other = next_match(rated, players)
             assert one.text and other.text, "see line_up"
             size, seed = min(MATCH_GAMES, num_games - done), free_seed(home, {one.key, other.key})
+            report = part_of(progress, done, num_games)
             played = run_match(home, (one.text, other.text), size, OPENING_MOVES, seed, progress=report)
             done += size
             yield played

@@ -12,54 +12,42 @@ from pathlib import Path
 from rich.table import Table
 
 from zero.config.params import GameParams
-from zero.config.settings import STATE_FOLDER
 from zero.errors import ParamsError, ZeroError
-from zero.evaluation.elo import Score, rate
-from zero.evaluation.ladder import anchors, disambiguate, key_of
-from zero.evaluation.match import FinishedMatch, Progress, run_match
+from zero.evaluation.elo import rate
+from zero.evaluation.ladder import OnScale, PairResult, anchors, disambiguate, key_of
+from zero.evaluation.match import FinishedMatch, check_num_games, results_dir, run_match
 from zero.games.rules import rules_of
 from zero.players.build import common_game, identify, resolve_player
 from zero.players.spec import parse_player
-from zero.storage.files import canonical_json, sha256_bytes, write_manifest
+from zero.progress import Progress, part_of
+from zero.storage.files import write_manifest
 from zero.storage.manifests import Manifest, Sha256
 
 TOURNAMENTS_DIR, TOURNAMENT_FILE = "tournaments", "tournament.json"
-KEY_DIGITS = 16
 NOT_PLAYED = "·"
 
 log = logging.getLogger(__name__)
 
 
-class Standing(Manifest):
-    """A player of a tournament with its rating."""
+class Standing(OnScale):
+    """A player of a tournament with its rating; the interval is that of the difference to the reference."""
 
     key: Sha256
     """Digest of everything that its play depends on."""
     name: str
     text: str
     """Spec for `zero match`."""
-    elo: float
-    low: float
-    """95 % interval of the difference to the reference."""
-    high: float
     games: int
     points: float
     """A draw is half a point."""
     forfeits: int
 
 
-class Pairing(Manifest):
-    """The match of two players, for the first one."""
+class Pairing(PairResult):
+    """The match of two players."""
 
-    players: tuple[Sha256, Sha256]
     folder: str
     """Name of the match's folder below `.zero/matches`."""
-    wins: int
-    losses: int
-    draws: int
-    unique_games: int
-    """The rating counts each different game once."""
-    forfeits: tuple[int, int]
 
 
 class Failure(Manifest):
@@ -118,8 +106,7 @@ def play_tournament(
     """
     if len(texts) < 2:
         raise ParamsError(f"a tournament needs two players or more, got {len(texts)}; name more")
-    if num_games % 2:
-        raise ParamsError(f"games = {num_games} is odd; give an even number, half of them with each colour")
+    check_num_games(num_games)
     resolved = [resolve_player(home, parse_player(text)) for text in texts]
     game = common_game(home, resolved, komi, size)
     # Every player is identified, and so started, before the first game: a misspelt name is reported at once.
@@ -131,11 +118,6 @@ def play_tournament(
     names, pairs = disambiguate(ids), [*combinations(range(len(texts)), 2)]
     pairings, failures = [], []
     for number, (i, j) in enumerate(pairs):
-
-        def report(done: int, _: int, before: int = number * num_games) -> None:
-            if progress:
-                progress(before + done, len(pairs) * num_games)
-
         try:
             played = run_match(
                 home,
@@ -146,7 +128,7 @@ def play_tournament(
                 komi=komi,
                 size=size,
                 games_at_once=games_at_once,
-                progress=report,
+                progress=part_of(progress, number * num_games, len(pairs) * num_games),
             )
         except ZeroError as error:
             log.warning("%s against %s: %s", texts[i], texts[j], error)
@@ -180,17 +162,17 @@ def tournament_table(tournament: Tournament) -> Table:
         table.add_column(str(number + 1), justify="right", no_wrap=True)
     scores = {pairing.players: pairing for pairing in tournament.pairings}
     for number, row in enumerate(tournament.standings):
-        interval = "given" if row.low == row.high else f"{row.low:.0f} to {row.high:.0f}"
         cells = [_cell(scores, row.key, other.key) for other in tournament.standings]
-        table.add_row(str(number + 1), row.name, f"{row.elo:.0f}", interval, f"{row.points / row.games:.1%}", *cells)
+        score = f"{row.points / row.games:.1%}"
+        table.add_row(str(number + 1), row.name, f"{row.elo:.0f}", row.interval, score, *cells)
     return table
 
 
 def tournament_lines(tournament: Tournament) -> list[str]:
     """Every reason not to trust the table."""
     lines = [f"{row.name} forfeited {row.forfeits} games" for row in tournament.standings if row.forfeits]
-    lines += [f"not played: {one} against {other}: {reason}" for (one, other), reason in _failures(tournament)]
-    games = sum(pairing.wins + pairing.losses + pairing.draws for pairing in tournament.pairings)
+    lines += [f"not played: {' against '.join(each.players)}: {each.reason}" for each in tournament.failures]
+    games = sum(pairing.num_games for pairing in tournament.pairings)
     unique = sum(pairing.unique_games for pairing in tournament.pairings)
     if unique < games:
         lines.append(f"{games - unique} of {games} games repeat another one; give --openings 4 for different games")
@@ -203,14 +185,9 @@ def write_tournament(home: Path, tournament: Tournament) -> Path:
     Raises:
       StorageError: the file cannot be written.
     """
-    key = sha256_bytes(canonical_json(tournament))[:KEY_DIGITS]
-    folder = home / STATE_FOLDER / TOURNAMENTS_DIR / key
+    folder = results_dir(home, TOURNAMENTS_DIR, tournament)
     write_manifest(folder, tournament, TOURNAMENT_FILE)
     return folder
-
-
-def _failures(tournament: Tournament) -> list[tuple[tuple[str, str], str]]:
-    return [(failure.players, failure.reason) for failure in tournament.failures]
 
 
 def _pairing(played: FinishedMatch) -> Pairing:
@@ -231,16 +208,13 @@ def _standings(
 ) -> tuple[list[Standing], str]:
     """The players with matches, the strongest first, and the key of the reference."""
     points, games, forfeits = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    scores = []
     for pairing in pairings:
-        played = pairing.wins + pairing.losses + pairing.draws
-        won = pairing.wins + pairing.draws / 2
-        for side, (key, own) in enumerate(zip(pairing.players, (won, played - won), strict=True)):
+        both = (pairing.points, pairing.num_games - pairing.points)
+        for key, own, lost in zip(pairing.players, both, pairing.forfeits, strict=True):
             points[key] += own
-            games[key] += played
-            forfeits[key] += pairing.forfeits[side]
-        scores.append(Score(*pairing.players, won * pairing.unique_games / played, pairing.unique_games))
-    groups = rate(scores, given)
+            games[key] += pairing.num_games
+            forfeits[key] += lost
+    groups = rate((pairing.score for pairing in pairings), given)
     rows = [
         Standing(
             key=rating.player,
@@ -262,9 +236,7 @@ def _standings(
 def _cell(scores: dict[tuple[str, str], Pairing], row: str, column: str) -> str:
     """Score of a row's player against a column's."""
     if pairing := scores.get((row, column)):
-        won = pairing.wins + pairing.draws / 2
-    elif pairing := scores.get((column, row)):
-        won = pairing.losses + pairing.draws / 2
-    else:
-        return NOT_PLAYED
-    return f"{won / (pairing.wins + pairing.losses + pairing.draws):.0%}"
+        return f"{pairing.points / pairing.num_games:.0%}"
+    if pairing := scores.get((column, row)):
+        return f"{(pairing.num_games - pairing.points) / pairing.num_games:.0%}"
+    return NOT_PLAYED

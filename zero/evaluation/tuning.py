@@ -19,18 +19,18 @@ from matplotlib.figure import Figure
 
 from zero.config.settings import STATE_FOLDER
 from zero.errors import ParamsError
-from zero.evaluation.match import MATCHES_DIR, FinishedMatch, Progress, run_match
+from zero.evaluation.match import MATCHES_DIR, FinishedMatch, results_dir, run_match
 from zero.evaluation.plots import png_of
 from zero.players.build import resolve_player
 from zero.players.spec import SEARCH_OPTIONS, parse_player
+from zero.progress import Progress, part_of
 from zero.statistics import NORMAL_95
-from zero.storage.files import canonical_json, read_manifest, sha256_bytes, write_atomic, write_manifest
+from zero.storage.files import read_manifest, write_atomic, write_manifest
 from zero.storage.manifests import Manifest, Sha256
 
 PARAMETERS = ("c_puct", "value_scale")
 """Search parameters that are real numbers."""
 TUNINGS_DIR, TUNING_FILE, CURVE_FILE, PLOT_FILE = "tunings", "tuning.json", "curve.json", "curve.png"
-KEY_DIGITS = 16
 FIRST_TRIALS = 5
 """Trials at equal distances over the range, before the sampler chooses."""
 DIGITS = 4
@@ -157,24 +157,19 @@ def tune(
     spec, default = _spec(
         home, player, parameter, (low, high), (num_games, games_per_trial), is_logarithmic, opening_moves, seed
     )
-    folder = home / STATE_FOLDER / TUNINGS_DIR / sha256_bytes(canonical_json(spec))[:KEY_DIGITS]
+    folder = results_dir(home, TUNINGS_DIR, spec)
     tuning = (
         read_manifest(folder, Tuning, TUNING_FILE) if (folder / TUNING_FILE).exists() else Tuning(spec=spec, trials=())
     )
     while (number := len(tuning.trials)) < num_games // games_per_trial:
         value = next_value(tuning)
-
-        def report(done: int, _: int, before: int = number * games_per_trial) -> None:
-            if progress:
-                progress(before + done, num_games)
-
         played = run_match(
             home,
             (f"{player},{parameter}={value:g}", player),
             games_per_trial,
             opening_moves,
             seed + number,  # equal values then give different games
-            progress=report,
+            progress=part_of(progress, number * games_per_trial, num_games),
         )
         tuning = tuning.model_copy(update={"trials": (*tuning.trials, _trial(value, played))})
         write_manifest(folder, tuning, TUNING_FILE)

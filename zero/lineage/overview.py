@@ -12,10 +12,10 @@ from zero.errors import LineageError
 from zero.lineage.status import servers
 from zero.lineage.workspace import writer_of
 from zero.record.ledger import find_workspace, generation_tag, lineages, read_ledger
+from zero.record.texts import decision_word, entry_lines, entry_sentence, score_text
 from zero.storage.layout import LEDGER_FILE, workspace_dir
-from zero.storage.manifests import LedgerEntry
 
-HEADINGS = ("lineage", "generation", "champion", "last decision, score (95 % interval)")
+HEADINGS = ("lineage", "generation", "champion", "last decision and score")
 SERVER_NAMES = {"web": "page", "prefect": "Prefect", "mlflow": "MLflow"}
 CONNECT_SECONDS = 0.2
 """Timeout of a connection to a server of this machine."""
@@ -70,7 +70,7 @@ def closing_lines(home: Path, lineage: str) -> list[str]:
     page, play = addresses.get("web", "").rstrip("/"), f"{zero_command()} play {tag}"
     look = f"{page}/#/lineages/{lineage}/{entry.generation}" if page else addresses.get("mlflow")
     return [
-        f"{tag}: {_what_happened(entry)}",
+        entry_lines(entry)[0],
         *_table(
             [
                 ("look at it:", look or f"{zero_command()} status {lineage}"),
@@ -109,28 +109,9 @@ def _row(home: Path, lineage: str) -> tuple[str, str, str, str]:
         entry = read_ledger(workspace_dir(home, lineage))[-1]
     except LineageError as error:
         return lineage, "?", "?", str(error)
-    if entry.source is not None:
-        last = f"{entry.kind} from {entry.source.tag}"
-    elif entry.decision is None:
-        last = "none yet: the random network"
-    else:
-        low, high = entry.decision.match.interval
-        verdict = "promoted" if entry.decision.promoted else "refused"
-        last = f"{verdict}, {entry.decision.match.score:.1%} ({low:.1%} to {high:.1%})"
+    decision = entry.decision
+    last = f"{decision_word(entry)}, {score_text(decision.match)}" if decision else entry_sentence(entry)
     return lineage, str(entry.generation), f"generation {entry.champion_generation}", last
-
-
-def _what_happened(entry: LedgerEntry) -> str:
-    if entry.source is not None:
-        return f"{entry.kind} from {entry.source.tag}"
-    if entry.decision is None:
-        return "the random network; no decision yet"
-    match, (low, high) = entry.decision.match, entry.decision.match.interval
-    verdict = "it is the new champion" if entry.decision.promoted else "the champion stays"
-    return (
-        f"the challenger scored {match.score:.1%} (95 % interval {low:.1%} to {high:.1%}) in "
-        f"{match.wins + match.losses + match.draws} games, {entry.decision.threshold:.0%} was needed; {verdict}"
-    )
 
 
 def _steps(*steps: tuple[str, str]) -> list[str]:

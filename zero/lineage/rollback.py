@@ -18,7 +18,6 @@ from zero.errors import LineageError
 from zero.lineage.registry import Advanced, advanced, commit_record, finish, roll_forward
 from zero.lineage.workspace import (
     check_name,
-    check_tag,
     check_workspace,
     checkout_generation,
     committed_ledger,
@@ -28,6 +27,7 @@ from zero.lineage.workspace import (
 )
 from zero.record.attestation import check_key, state_attestation, write_attestation
 from zero.record.generation import in_progress
+from zero.record.history import check_known_tag
 from zero.record.ledger import (
     FIRST_PREVIOUS,
     append_entry,
@@ -151,7 +151,7 @@ def entry_at(home: Path, tag: str) -> LedgerEntry:
     Raises:
       LineageError: the tag is unknown, or was moved to another generation.
     """
-    check_tag(home, tag)
+    check_known_tag(home, tag)
     entry = parse_ledger(git(home, "show", f"{tag}:{LEDGER_FILE}"), f"{tag}:{LEDGER_FILE}")[-1]
     found = generation_tag(entry.lineage, entry.generation)
     if found != tag:

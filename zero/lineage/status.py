@@ -11,11 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from zero.config.settings import STATE_FOLDER
-from zero.network.health import Health
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace
 from zero.record.lineages import workspace_generations
-from zero.storage.manifests import LedgerEntry
+from zero.record.texts import decision_word, entry_sentence
 
 LAST_DECISIONS = 10
 
@@ -27,24 +26,6 @@ def servers(home: Path) -> dict[str, str]:
     except (OSError, ValueError):
         return {}
     return {name: addresses[name] for name in ("web", "prefect", "mlflow") if name in addresses}
-
-
-def decision_lines(entry: LedgerEntry, tag: str) -> list[str]:
-    """A ledger entry as a few lines for the terminal."""
-    if entry.source is not None:
-        return [f"{tag}: {entry.kind} from {entry.source.tag}, champion {entry.champion[:12]}"]
-    if entry.decision is None:
-        return [f"{tag}: the seeded random network {entry.champion[:12]}"]
-    match = entry.decision.match
-    games = match.wins + match.losses + match.draws
-    outcome = "promoted: it is the new champion" if entry.decision.promoted else "refused: the champion stays"
-    return [
-        f"decision: challenger {entry.decision.challenger[:12]} {outcome}",
-        f"match: {games} games, {match.wins} won, {match.losses} lost, {match.draws} drawn; score {match.score:.1%} "
-        f"(95 % interval {match.interval[0]:.1%} to {match.interval[1]:.1%}, threshold {entry.decision.threshold:.0%})",
-        f"as Black {_colours(match.as_black)}, as White {_colours(match.as_white)}; {match.unique_games} unique games",
-        f"tag: {tag}",
-    ]
 
 
 def warning_lines(generation: Generation) -> list[str]:
@@ -80,7 +61,7 @@ def print_status(home: Path, lineage: str) -> None:
             soft_wrap=True,
         )
         if last.health is not None:
-            console.print(_health_line(last.health), soft_wrap=True)
+            console.print(f"training: {last.health.sentence()}", soft_wrap=True)
         for line in warning_lines(last):
             console.print(f"[yellow]warning:[/yellow] {escape(line)}", soft_wrap=True)
 
@@ -106,14 +87,6 @@ def status_json(home: Path, lineages: list[str]) -> dict[str, Any]:
                 },
             }
     return {"home": str(home), "lineages": rows, "servers": servers(home)}
-
-
-def _health_line(health: Health) -> str:
-    if health.verdict == "unknown":
-        return f"training: {'; '.join(health.findings)}"
-    if health.verdict == "healthy":
-        return f"training: healthy; the value explains {health.explained_variance:.0%} of the variance of its targets"
-    return f"training: {health.verdict}"
 
 
 def _costs_table(generations: Iterable[Generation]) -> Table:
@@ -148,13 +121,7 @@ def _row(generation: Generation) -> tuple[str, ...]:
     assert entry is not None
     champion = f"{entry.champion[:12]} ({entry.champion_generation})"
     if entry.decision is None:
-        kind = entry.kind if entry.source is None else f"{entry.kind} from {entry.source.tag}"
-        return (generation.tag, kind, "", "", "", champion)
+        return (generation.tag, entry_sentence(entry), "", "", "", champion)
     match = entry.decision.match
     interval = f"{match.interval[0]:.0%} to {match.interval[1]:.0%}"
-    outcome = "promoted" if entry.decision.promoted else "refused"
-    return (generation.tag, outcome, f"{match.score:.1%}", interval, str(match.unique_games), champion)
-
-
-def _colours(games: Any) -> str:
-    return f"+{games.wins} -{games.losses} ={games.draws}"
+    return (generation.tag, decision_word(entry), f"{match.score:.1%}", interval, str(match.unique_games), champion)

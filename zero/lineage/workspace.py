@@ -19,6 +19,7 @@ from zero.errors import LineageError
 from zero.lineage.imported import copy_dataset, write_first_window
 from zero.lineage.recovery import recover_from_crash
 from zero.record.costs import fetch_notes
+from zero.record.history import check_known_tag
 from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, generation_tag, parse_ledger, read_ledger
 from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import (
@@ -278,7 +279,7 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
     Raises:
       LineageError: the tag is unknown, or the folder is not empty.
     """
-    check_tag(home, tag)
+    check_known_tag(home, tag)
     if target.exists() and any(target.iterdir()):
         raise LineageError(f"{target} is not empty; name a new folder")
     try:
@@ -288,16 +289,6 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
-
-
-def check_tag(home: Path, tag: str) -> None:
-    """Checks that the project has a tag.
-
-    Raises:
-      LineageError: it has not.
-    """
-    if not git(home, "tag", "--list", tag).strip():
-        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
 
 
 def _write_first_state(folder: Path, lineage: str, params: Params) -> None:

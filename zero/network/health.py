@@ -55,6 +55,14 @@ class Health(Manifest):
     findings: tuple[str, ...]
     """One sentence for each problem, or for what is not known."""
 
+    def sentence(self) -> str:
+        """The verdict, and what is known of the value."""
+        if self.verdict == "unknown":
+            return "; ".join(self.findings)
+        explained = self.explained_variance
+        known = "" if explained is None else f"; the value explains {explained:.0%} of the variance of its targets"
+        return f"{self.verdict}{known}"
+
     def lines(self) -> list[str]:
         """Warnings to show, one per line; empty if the training is healthy or could not be judged."""
         if self.verdict in ("healthy", "unknown"):

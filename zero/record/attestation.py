@@ -8,7 +8,7 @@ from zero.config.settings import home_dir
 from zero.errors import LineageError, StorageError
 from zero.network.profile import execution_profile
 from zero.record.generation import Generation, required
-from zero.record.history import open_history
+from zero.record.history import check_known_tag, open_history
 from zero.record.ledger import generation_tag, parse_ledger
 from zero.record.provenance import (
     BUILD_TYPE,
@@ -179,8 +179,7 @@ def recorded_attestation(home: Path, tag: str, key: Path | None = None) -> tuple
       LineageError: there is no such generation, or its ledger names another attestation.
       StorageError: the key file cannot be read.
     """
-    if not git(home, "tag", "--list", tag).strip():
-        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
+    check_known_tag(home, tag)
     source = f"{tag}:{PROVENANCE_FILE}"
     data = git(home, "show", source).encode()
     envelope = read_envelope(data, source)

@@ -6,6 +6,7 @@ Costs are never part of a hashed output or of a commit: two equal runs take diff
 import contextlib
 import logging
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -43,16 +44,10 @@ class GenerationCosts(Manifest):
     def total(self) -> StageCosts:
         """Sum over all stages."""
         stages = self.stages.values()
-        return StageCosts(
-            seconds=sum(stage.seconds for stage in stages),
-            cpu_seconds=sum(stage.cpu_seconds for stage in stages),
-            gpu_seconds=sum(stage.gpu_seconds for stage in stages),
-            games=sum(stage.games for stage in stages),
-            evaluations=sum(stage.evaluations for stage in stages),
-            shards=sum(stage.shards for stage in stages),
-            shards_without_receipt=sum(stage.shards_without_receipt for stage in stages),
-            workers=tuple(sorted({worker for stage in stages for worker in stage.workers})),
-        )
+        sums: dict[str, Any] = {
+            name: sum(getattr(stage, name) for stage in stages) for name in StageCosts.model_fields if name != "workers"
+        }
+        return StageCosts(**sums, workers=tuple(sorted({worker for stage in stages for worker in stage.workers})))
 
 
 def notes_ref(lineage: str) -> str:

@@ -145,6 +145,16 @@ class Generation:
         """Its entry of the ledger; None if there is none that can be read."""
         return self.line.entry if self.line else None
 
+    def read_entry(self) -> LedgerEntry:
+        """Its entry of the ledger.
+
+        Raises:
+          LineageError: it has none that can be read.
+        """
+        if self.entry is None:
+            raise LineageError(f"{self.tag} has no entry in the ledger; `zero audit` reports why")
+        return self.entry
+
     @cached_property
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """The ledger at its commit, up to its own entry, with the chain of digests checked.

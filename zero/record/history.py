@@ -96,6 +96,16 @@ def known_lineages(home: Path) -> list[str]:
     return sorted(branches | {name for name in made if not name.startswith(".")})
 
 
+def check_known_tag(home: Path, tag: str) -> None:
+    """Checks that the project has a tag.
+
+    Raises:
+      LineageError: it has not.
+    """
+    if not git(home, "tag", "--list", tag).strip():
+        raise LineageError(f"unknown generation {tag!r}; `git tag --list '*/gen-*'` lists the known ones")
+
+
 @contextmanager
 def open_history(home: Path, lineage: str) -> Iterator[History]:
     """History of a lineage, with a process that reads its objects.

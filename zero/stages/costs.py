@@ -19,15 +19,13 @@ from zero.config.params import load_params
 from zero.errors import ZeroError
 from zero.record.costs import GenerationCosts, StageCosts
 from zero.stages.meter import Meter, worker_name
-from zero.stages.spec import ShardReceipt
+from zero.stages.spec import ShardReceipt, read_receipts
 from zero.storage.files import canonical_line, read_manifest
-from zero.storage.layout import COSTS_DIR, GAMES_DIR, GENERATION_FILE, MATCH_DIR
+from zero.storage.layout import COSTS_DIR, GENERATION_FILE, SHARD_DIRS
 from zero.storage.manifests import GameSet, GenerationId, Manifest
 from zero.storage.store import Store
 
 STAGES = ("selfplay", "replay", "training", "gating", "verification")
-SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
-"""Stages whose shards have receipts. Their own costs exclude the child processes, which the receipts cover."""
 GPU_STAGES = ("training", "verification")
 """Stages that use the GPU, if the profile has one, for as long as they run."""
 SAMPLE_SECONDS = 5.0
@@ -58,6 +56,7 @@ def stage_costs(folder: Path, stage: str) -> Iterator[None]:
         yield
         return
     path = _path(folder, number)
+    # The receipts of shards cover the child processes that played them.
     meter = Meter(profile.device if profile else "cpu", children=stage not in SHARD_DIRS, since_start=True)
     over = threading.Event()
 
@@ -92,7 +91,7 @@ def generation_costs(workspace: Path, store: Store, generation: int) -> Generati
             game_set = read_manifest(workspace / SHARD_DIRS[stage], GameSet)
             num_shards, num_games = len(game_set.shards), game_set.num_games
             for shard in game_set.shards:
-                found = receipts_of(store, shard.key)
+                found = read_receipts(store.get_receipts(shard.key))
                 receipts += found
                 num_unknown += not found
         of_stage = [line for line in lines if line.stage == stage]
@@ -110,19 +109,6 @@ def add_process_costs(folder: Path, generation: int, lines: Iterable[ProcessCost
     """Adds costs of processes on other machines to a generation of this workspace; idempotent."""
     for line in lines:
         _append(_path(folder, generation), line)
-
-
-def receipts_of(store: Store, key: str) -> list[ShardReceipt]:
-    """Receipts of a shard, one for each time that it was played.
-
-    Raises:
-      StorageError: the store does not respond.
-    """
-    receipts = []
-    for data in store.get_receipts(key):
-        with contextlib.suppress(ValidationError):  # written by another version of this program
-            receipts.append(ShardReceipt.model_validate_json(data))
-    return receipts
 
 
 def _sum(

@@ -76,9 +76,8 @@ def plan(folder: Path, params: Params, generation: GenerationId, store: Store) -
 
 def decide(match: MatchResult, threshold: float) -> bool:
     """True if the challenger's score (wins plus half the draws, over the games) reaches the threshold."""
-    games = match.wins + match.losses + match.draws
     # In half points, so that the left side is exact; the tolerance is for thresholds such as 0.7, which are not.
-    return 2 * match.wins + match.draws >= 2 * threshold * games - 1e-9
+    return 2 * match.wins + match.draws >= 2 * threshold * match.num_games - 1e-9
 
 
 def match_result(games: GameColumns) -> MatchResult:

@@ -78,17 +78,7 @@ class GameStatistics(Manifest):
     """The same for the last quarter of each game that was played out."""
 
 
-NO_GAMES = GameStatistics(
-    num_games=0,
-    num_positions=0,
-    resigned_games=0,
-    unique_games=0,
-    known_games=0,
-    target_positions=0,
-    plane_positions=0,
-    value_agreement=0.0,
-    late_value_agreement=0.0,
-)
+NO_GAMES = GameStatistics(**dict.fromkeys(GameStatistics.model_fields, 0))
 """Of a generation without self-play."""
 
 

@@ -7,7 +7,7 @@ The games depend on their specification alone, not on where or when they are pla
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -142,20 +142,8 @@ def _write_no_games(folder: Path, origin: Origin) -> GameSet:
     """Writes the output of a generation without self-play."""
     shutil.rmtree(folder / GAMES_DIR, ignore_errors=True)
     games = GameSet(origin=origin, shards=(), num_games=0, num_positions=0)
-    metrics = SelfplayMetrics(
-        num_games=0,
-        num_positions=0,
-        unique_games=0,
-        mean_length=0.0,
-        black_wins=0,
-        white_wins=0,
-        draws=0,
-        ended={},
-        mean_abs_margin=0.0,
-        root_value_error=0.0,
-        target_positions=0,
-        resignation=None,
-    )
+    nothing: dict[str, Any] = dict.fromkeys(SelfplayMetrics.model_fields, 0) | {"ended": {}, "resignation": None}
+    metrics = SelfplayMetrics(**nothing)
     write_manifest(folder / GAMES_DIR, games)
     write_manifest(folder, metrics, SELFPLAY_METRICS)
     return games

@@ -5,12 +5,13 @@ neither torch nor the kernels, so that planning a stage stays fast.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from zero.config.params import GameParams, GatingParams, Params, ProfileParams, SelfplayParams, params_digest
 from zero.errors import LineageError
@@ -93,6 +94,15 @@ class ShardReceipt(Manifest, extra="ignore"):  # older receipts have an energy, 
     cpu_seconds: float
     gpu_seconds: float
     pid: int
+
+
+def read_receipts(found: Iterable[bytes]) -> list[ShardReceipt]:
+    """The receipts of a shard, one for each time that it was played, without those of other versions."""
+    receipts = []
+    for data in found:
+        with suppress(ValidationError):
+            receipts.append(ShardReceipt.model_validate_json(data))
+    return receipts
 
 
 def code_digest(stage: str) -> str:

@@ -25,12 +25,11 @@ from zero.stages.collect import size_limits
 from zero.stages.executor import Progress, play_all
 from zero.stages.spec import PartialShard, ShardSpec
 from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import GAMES_DIR, GENERATION_FILE, MATCH_DIR, QUARANTINE_DIR, VERIFICATION_METRICS
+from zero.storage.layout import GENERATION_FILE, QUARANTINE_DIR, SHARD_DIRS, VERIFICATION_METRICS
 from zero.storage.manifests import GameSet, GenerationId, Manifest, ShardRef
 from zero.storage.store import Store
 
 STAGE = "verification"
-SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 HEADER_FIELDS = ("black", "white", "never_resigns")
 MOVE_FIELDS = ("actions", "root_values", "best_values", "visit_counts")
 RESULT_FIELDS = ("end", "outcome", "margin", "ownership")
@@ -133,7 +132,7 @@ def games_to_finish(params: VerificationParams, num_games: int) -> int:
     return min(num_games, max(1, int(params.game_fraction * num_games + 0.5)))
 
 
-def first_difference(recorded: GameColumns, reexecuted: GameColumns) -> Difference | None:
+def game_difference(recorded: GameColumns, reexecuted: GameColumns) -> Difference | None:
     """The first difference between re-executed games and the recorded games of the same numbers; None if equal."""
     index_of = {int(number): index for index, number in enumerate(recorded.game)}
     for index, number in enumerate(reexecuted.game):
@@ -201,7 +200,7 @@ def _compare(folder: Path, shard: SampledShard, store: Store, second: Store) -> 
     if stored is None:
         raise StorageError(f"the re-executed shard of {path} is missing from {second.url}; run `dvc repro` again")
     reexecuted = read_records(stored.data, "the re-executed shard", size_limits(shard.spec))
-    if difference := first_difference(read_records(path.read_bytes(), str(path)), reexecuted):
+    if difference := game_difference(read_records(path.read_bytes(), str(path)), reexecuted):
         reason = f"{games_dir}/{path.name} differs from its re-execution: {difference}"
         quarantine_games(folder, games_dir, shard.ref, reason, store)
         raise MismatchError(

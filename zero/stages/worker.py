@@ -5,7 +5,6 @@ Input: a ShardSpec or PartialShard per line. Output: `{"event": "progress", "don
 when its parent dies.
 """
 
-import contextlib
 import json
 import os
 import queue
@@ -30,6 +29,7 @@ from zero.stages.spec import (
     ShardReceipt,
     ShardSpec,
     check_code,
+    read_receipts,
     shard_profile,
 )
 from zero.storage.files import canonical_json, sha256_bytes
@@ -107,12 +107,8 @@ def play_into_store(
 def finished_receipt(spec: ShardSpec, store: Store) -> ShardReceipt | None:
     """Receipt of a shard that is in the store and not corrupt; None if it must be played."""
     shard = store.get_shard(spec.key())
-    for data in store.get_receipts(spec.key()) if shard is not None else ():
-        with contextlib.suppress(ValidationError):  # written by another version
-            receipt = ShardReceipt.model_validate_json(data)
-            if shard is not None and receipt.sha256 == shard.sha256:
-                return receipt
-    return None
+    receipts = read_receipts(store.get_receipts(spec.key())) if shard is not None else []
+    return next((each for each in receipts if shard and each.sha256 == shard.sha256), None)
 
 
 def shard_settings(spec: ShardSpec) -> PlaySettings:

@@ -22,6 +22,8 @@ CHALLENGER_DIR = "models/challenger"
 MATCH_DIR = "data/match"
 DATA_DIRS = (GAMES_DIR, WINDOW_DIR, CHALLENGER_DIR, MATCH_DIR)
 """What the stages of a generation write, in their order."""
+SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
+"""Folder of the shards of each stage that plays games."""
 
 WEIGHTS_FILE = "weights.safetensors"
 """In the folder of a checkpoint or champion: the weights of the player."""

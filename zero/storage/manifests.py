@@ -151,13 +151,20 @@ class Colours(Manifest):
     losses: int
     draws: int
 
+    @property
+    def num_games(self) -> int:
+        """Number of games."""
+        return self.wins + self.losses + self.draws
 
-class MatchResult(Manifest):
+    @property
+    def points(self) -> float:
+        """Points of the challenger: a draw is half a point."""
+        return self.wins + self.draws / 2
+
+
+class MatchResult(Colours):
     """Result of a match, for the challenger."""
 
-    wins: int
-    losses: int
-    draws: int
     as_black: Colours
     as_white: Colours
     unique_games: int

@@ -184,7 +184,7 @@ def _register(experiment: "Experiment", generation: Generation, run_id: str) -> 
     `champion` and `challenger` follow the newest generation on the server; an older one that is written later does not
     move them.
     """
-    entry = pages.entry_of(generation)
+    entry = generation.read_entry()
     opponent = None
     if entry.decision is not None:  # it is registered already, unless the earlier generation is missing here
         opponent = experiment.register(pages.champion_version(generation), None)

@@ -3,13 +3,12 @@
 They follow from the record alone, without a server or a clock.
 """
 
-from collections.abc import Iterable
-
 from zero.config.params import Params
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.record.generation import Generation
-from zero.record.ledger import generation_tag
+from zero.record.ledger import entry_of, generation_tag
+from zero.record.texts import decision_sentence, entry_sentence, match_sentence
 from zero.storage.manifests import FileRef, LedgerEntry, PromotionDecision
 
 RUN_ID = "%RUN_ID%"
@@ -27,41 +26,14 @@ TEXT_MARGIN = 0.27
 """Share of the line that a text keeps from its ends, so that it stays in the picture."""
 
 
-def decision_word(entry: LedgerEntry) -> str:
-    """`promoted` or `refused`; without a decision the kind of the entry: `start`, `rollback`, `branch`."""
-    if entry.decision is None:
-        return entry.kind
-    return "promoted" if entry.decision.promoted else "refused"
-
-
-def generation_sentence(ledger: Iterable[LedgerEntry], entry: LedgerEntry) -> str:
-    """The result of a generation in one sentence."""
-    if entry.source is not None:
-        return (
-            f"{'Rolled back to' if entry.kind == 'rollback' else 'Branched from'} {entry.source.tag}: its champion (of "
-            f"generation {entry.champion_generation}), trainee and window."
-        )
-    if entry.decision is None:
-        return f"The initial random network of lineage {entry.lineage}."
-    # A decision is never the first line of a ledger, so the entry before it exists.
-    champions = {earlier.generation: earlier.champion_generation for earlier in ledger}
-    match, (low, high) = entry.decision.match, entry.decision.match.interval
-    return (
-        f"{decision_word(entry).capitalize()} at {match.score:.3f} ({low:.3f} to {high:.3f}, threshold "
-        f"{entry.decision.threshold:g}) against generation {champions[entry.generation - 1]}: {match.wins} won, "
-        f"{match.losses} lost, {match.draws} drawn, {match.unique_games} unique games."
-    )
-
-
 def run_note(generation: Generation, entry: LedgerEntry) -> str:
     """Description of the run of a generation, in Markdown: decision, gate, health, how to play, where to look."""
-    parts = [generation_sentence(generation.ledger, entry)]
+    parts = [_result(generation, entry)]
     if entry.decision is not None:
         parts.insert(0, f"![the score and its interval](get-artifact?path={GATE_FILE}&run_uuid={RUN_ID})")
+        parts.append(f"{match_sentence(entry.decision.match)}.")
     if generation.health is not None:
-        explained = generation.health.explained_variance
-        known = "" if explained is None else f"; the value explains {explained:.0%} of the variance of its targets"
-        parts.append(f"Training: {generation.health.verdict}{known}.")
+        parts.append(f"Training: {generation.health.sentence()}.")
         parts += [f"**Warning: {line}.**" for line in generation.health.lines()]
     parts.append(f"Champion: generation {entry.champion_generation}. Play against it: `zero play {generation.tag}`")
     view = f"#/experiments/{EXPERIMENT_ID}/runs?viewStateShareKey={VIEW_KEY}"
@@ -83,8 +55,8 @@ def gate_picture(decision: PromotionDecision) -> bytes:
         return f'<text x="{x(inside)}" y="{y}" text-anchor="middle" fill="{colour}">{words}</text>'
 
     match, (low, high), needed = decision.match, decision.match.interval, decision.threshold
+    games = match.num_games
     colour, word = (BLUE, "promoted") if decision.promoted else (ORANGE, "refused")
-    games = match.wins + match.losses + match.draws
     shapes = [
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         line(0, 1, 56, 56, f'stroke="{GREY}"'),
@@ -113,8 +85,11 @@ def model_card(generation: Generation, entry: LedgerEntry, weights: FileRef) -> 
     shape = f"{NUM_PLANES}, {rules.rows}, {rules.columns}"
     licence = (generation.file(LICENCE_FILE) or b"").decode(errors="replace").strip().partition("\n")[0].strip()
     settings = params.game.model_dump(exclude={"name"})
+    # The parameters are those of the generation whose commit has the network; they may have changed since its match.
+    is_own = entry.generation == generation.number
+    search = f" ({params.gating.num_simulations} simulations a move)" if is_own else ""
     rows = {
-        "strength": _strength(generation, entry, params),
+        "strength": _result(generation, entry) + (search if entry.decision else ""),
         "play it": f"`zero play {model}`",
         "serve it": f"`mlflow models serve -m {model} --env-manager local`",
         "game": ", ".join([params.game.name, *(f"{name} {value}" for name, value in settings.items())]),
@@ -127,7 +102,7 @@ def model_card(generation: Generation, entry: LedgerEntry, weights: FileRef) -> 
         "weights": f"SHA-256 `{weights.sha256}`, {weights.num_bytes:,} bytes, safetensors",
     }
     table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())])
-    return f"""{tag}: an AlphaGo Zero network. {generation_sentence(generation.ledger, entry)}
+    return f"""{tag}: an AlphaGo Zero network.
 
 {table}
 """
@@ -140,16 +115,9 @@ def _network(params: Params) -> str:
     )
 
 
-def _strength(generation: Generation, entry: LedgerEntry, params: Params) -> str:
+def _result(generation: Generation, entry: LedgerEntry) -> str:
+    """The result of the generation of `entry`, one of the ledger of `generation`."""
     if entry.decision is None:
-        return "plays at random" if entry.kind == "start" else "that of its source"
-    match, (low, high) = entry.decision.match, entry.decision.match.interval
-    champions = {earlier.generation: earlier.champion_generation for earlier in generation.ledger}
-    games = match.wins + match.losses + match.draws
-    # The parameters are those of the generation whose commit has the network; they may have changed since its match.
-    is_own = entry.generation == generation.number
-    search = f" at {params.gating.num_simulations} simulations a move" if is_own else ""
-    return (
-        f"score {match.score:.1%} (95 % interval {low:.1%} to {high:.1%}) in {games} games against generation "
-        f"{champions[entry.generation - 1]}{search}"
-    )
+        return entry_sentence(entry)
+    # A decision is never the first line of a ledger, so the entry before it exists.
+    return decision_sentence(entry.decision, entry_of(generation.ledger, entry.generation - 1).champion_generation)

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from zero.errors import LineageError, StorageError
+from zero.errors import StorageError
 from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.record.costs import StageCosts
 from zero.record.generation import Generation, required
 from zero.record.ledger import generation_tag
 from zero.record.provenance import PLAYER, Attestation
+from zero.record.texts import decision_word
 from zero.storage.files import canonical_line, sha256_bytes
 from zero.storage.layout import (
     CHALLENGER_DIR,
@@ -38,7 +39,7 @@ from zero.storage.layout import (
     WINDOW_DIR,
 )
 from zero.storage.manifests import FileRef, LedgerEntry, PromotionDecision
-from zero.tracking.cards import GATE_FILE, decision_word, gate_picture, model_card, run_note
+from zero.tracking.cards import GATE_FILE, gate_picture, model_card, run_note
 
 WINDOW_MANIFEST = "data/window/manifest.json"
 REQUIREMENTS = ("mlflow", "numba", "numpy", "pydantic", "pyyaml", "safetensors", "torch")
@@ -131,7 +132,7 @@ def generation_key(lineage: str, number: int) -> dict[str, str]:
 
 def generation_page(generation: Generation) -> Page:
     """The parent run: all parameters, the curves, and the results of each stage."""
-    entry, decision = entry_of(generation), entry_of(generation).decision
+    entry, decision = generation.read_entry(), generation.read_entry().decision
     tags = _common_tags(generation) | {
         "zero.decision": decision_word(entry),
         "zero.champion": entry.champion,
@@ -186,7 +187,7 @@ def cost_points(generation: Generation) -> list[Point]:
 
 def stage_pages(generation: Generation) -> list[Page]:
     """The runs of the stages; empty for generation 0."""
-    entry, decision = entry_of(generation), entry_of(generation).decision
+    entry, decision = generation.read_entry(), generation.read_entry().decision
     if decision is None:
         return []
     attestation = _attestation(generation)
@@ -236,7 +237,7 @@ def ladder_page(lineage: str) -> Page:
 
 def ladder_points(generation: Generation, earlier_games: float) -> list[Point]:
     """The points of a generation in the run of the ladder. `earlier_games`: self-play games before it."""
-    entry = entry_of(generation)
+    entry = generation.read_entry()
     numbers: dict[str, float] = {"champion_generation": entry.champion_generation}
     if entry.decision is not None:
         match, selfplay = match_numbers(entry.decision), selfplay_numbers(generation)
@@ -253,7 +254,7 @@ def challenger_version(generation: Generation) -> Version:
     Raises:
       StorageError: its folder is missing or has another network.
     """
-    entry = entry_of(generation)
+    entry = generation.read_entry()
     if entry.decision is None:
         return champion_version(generation)
     weights = required(generation.challenger, f"{CHALLENGER_DIR} of {generation.tag}").weights
@@ -267,7 +268,7 @@ def champion_version(generation: Generation) -> Version:
       StorageError: its folder is missing or has another network.
     """
     champion = required(generation.champion, f"{CHAMPION_DIR} of {generation.tag}")
-    own, decision = entry_of(generation), entry_of(generation).decision
+    own, decision = generation.read_entry(), generation.read_entry().decision
     # A branched lineage starts with a champion of the other lineage, which is registered under the branch's own number.
     made = (entry for entry in generation.ledger if entry.decision and entry.generation == champion.generation)
     entry = next(made, generation.ledger[0])
@@ -333,7 +334,7 @@ def match_numbers(decision: PromotionDecision) -> dict[str, float]:
         "score_low": match.interval[0],
         "score_high": match.interval[1],
         "threshold": decision.threshold,
-        "num_games": match.wins + match.losses + match.draws,
+        "num_games": match.num_games,
         "unique_games": match.unique_games,
         "mean_length": match.mean_length,
         "wins": match.wins,
@@ -393,17 +394,6 @@ def read_numbers(generation: Generation, path: str, needed: tuple[str, ...]) -> 
     return numbers
 
 
-def entry_of(generation: Generation) -> LedgerEntry:
-    """The ledger entry of a generation.
-
-    Raises:
-      LineageError: the generation has none.
-    """
-    if generation.entry is None:
-        raise LineageError(f"{generation.tag} has no entry in the ledger; `zero audit` reports why")
-    return generation.entry
-
-
 def _attestation(generation: Generation) -> Attestation:
     if generation.attestation is None:
         raise StorageError(
@@ -430,11 +420,11 @@ def _common_tags(generation: Generation) -> dict[str, str]:
     tags = {
         "zero.tag": generation.tag,
         # Tells runs of another history of the lineage: `backfill` does not delete those.
-        "zero.ledger": sha256_bytes(canonical_line(entry_of(generation))),
+        "zero.ledger": sha256_bytes(canonical_line(generation.read_entry())),
         "mlflow.source.name": generation.tag,
         "mlflow.source.type": "PROJECT",
     }
-    if entry_of(generation).decision is not None:
+    if generation.read_entry().decision is not None:
         commit = _attestation(generation).dependencies["source"].digest["gitCommit"]
         tags |= {"zero.commit": commit, "mlflow.source.git.commit": commit}
     return tags
@@ -442,7 +432,7 @@ def _common_tags(generation: Generation) -> dict[str, str]:
 
 def _stage_points(generation: Generation) -> dict[str, list[Point]]:
     """Metrics of each stage, in the order of the stages."""
-    decision = entry_of(generation).decision
+    decision = generation.read_entry().decision
     assert decision is not None, "generation 0 has no stages"
     curve, training = training_curve(generation), training_numbers(generation)
     curves = {point.name for point in curve} | {"step"}

@@ -15,7 +15,6 @@ from zero.record.history import known_lineages, read_lines
 from zero.record.ledger import line_digest, lineages
 from zero.storage.layout import LEDGER_FILE, workspace_dir
 from zero.storage.manifests import Manifest
-from zero.tracking.pages import entry_of
 from zero.web.ladders import read_ladders
 from zero.web.report import Kind, generation_report, open_generations, training_values
 
@@ -128,7 +127,7 @@ def lineage_graph(home: Path, lineage: str) -> Lineage:
         last = generations[-1]
         return Lineage(
             lineage=lineage,
-            head=line_digest(entry_of(last)),
+            head=line_digest(last.read_entry()),
             game=last.params.game.name if last.params else None,
             nodes=tuple(_nodes(generations)),
             branches=tuple(_branches(home, lineage)),
@@ -139,7 +138,7 @@ def lineage_graph(home: Path, lineage: str) -> Lineage:
 def _nodes(generations: list[Generation]) -> Iterator[Node]:
     parent = None
     for generation in generations:
-        entry = entry_of(generation)
+        entry = generation.read_entry()
         decision, match = entry.decision, entry.decision.match if entry.decision else None
         selfplay = generation.selfplay_metrics if decision else None
         training = training_values(generation) if decision else {}
@@ -176,7 +175,7 @@ def _branches(home: Path, lineage: str) -> Iterator[Branch]:
 def _summary(home: Path, lineage: str) -> Summary:
     try:
         with open_generations(home, lineage) as generations:
-            first, last = entry_of(generations[0]), entry_of(generations[-1])
+            first, last = generations[0].read_entry(), generations[-1].read_entry()
             return Summary(
                 lineage=lineage,
                 error=None,

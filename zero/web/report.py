@@ -43,7 +43,6 @@ from zero.record.objects import CommittedFiles
 from zero.record.provenance import attestation_digest
 from zero.storage.layout import GAMES_DIR, LEDGER_FILE, MATCH_DIR, TRAINING_CURVE, TRAINING_METRICS, workspace_dir
 from zero.storage.manifests import GameSet, LedgerEntry, Manifest, PromotionDecision
-from zero.tracking.pages import entry_of
 from zero.web.assets import STATIC_DIR, inlined_modules, vega_bundle
 
 OPENING_MOVES, OPENINGS = 4, 8
@@ -234,7 +233,7 @@ def generation_report(home: Path, generations: Sequence[Generation], number: int
         )
     index = numbers.index(number)
     generation, previous = generations[index], generations[index - 1] if index else None
-    entry = entry_of(generation)
+    entry = generation.read_entry()
     params = generation.params
     rules = rules_of(params.game) if params else None
     own = numbers_of(generation)
@@ -249,7 +248,7 @@ def generation_report(home: Path, generations: Sequence[Generation], number: int
         board=Board(game=params.game.name, rows=rules.rows, columns=rules.columns) if params and rules else None,
         decision=entry.decision,
         champion_generation=entry.champion_generation,
-        opponent_generation=entry_of(previous).champion_generation if previous and entry.decision else None,
+        opponent_generation=previous.read_entry().champion_generation if previous and entry.decision else None,
         warnings=tuple(warning_lines(generation)),
         numbers=own,
         previous=numbers_of(previous) if previous else None,
@@ -324,7 +323,7 @@ def numbers_of(generation: Generation) -> Numbers:
     Raises:
       StorageError: metrics/training.json is corrupt.
     """
-    entry = entry_of(generation)
+    entry = generation.read_entry()
     values: dict[str, float | None] = {}
     curve = None
     if entry.decision is not None:
@@ -424,7 +423,7 @@ def _match(decision: PromotionDecision, played: GameColumns | None) -> Games:
     black = match.as_black.wins + match.as_white.losses
     white = match.as_black.losses + match.as_white.wins
     return Games(
-        num_games=match.wins + match.losses + match.draws,
+        num_games=match.num_games,
         ended=dict(Counter(played.end)) if played else None,
         results={"B": black, "W": white, "D": match.draws},
         lengths=_lengths(played),

@@ -24,9 +24,9 @@ from zero.data.dataset import build
 from zero.data.dataset.build import build_dataset
 from zero.data.dataset.canonical import split_of
 from zero.data.dataset.columns import dataset_violations
-from zero.data.dataset.manifest import SPLITS, Dataset, ImportOptions, SplitFractions
+from zero.data.dataset.manifest import SPLITS, Dataset, ImportOptions, SplitFractions, SplitName
 from zero.data.dataset.options import parse_options
-from zero.data.dataset.reader import parts_of, read_dataset, read_split
+from zero.data.dataset.reader import parts_of, read_dataset
 from zero.data.records import GameColumns, concatenate, game_record, write_records
 from zero.data.samples import SampleGames, new_sample_batch, target_moves, write_batch
 from zero.data.sgf import read_sgf
@@ -51,6 +51,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def split_games(folder: Path, manifest: Dataset, split: SplitName) -> GameColumns:
+    return concatenate(parts_of(folder, manifest, split))
 
 
 def all_games(folder: Path) -> GameColumns:
@@ -110,7 +114,7 @@ def test_the_manifest_names_every_file(dataset):
     for split in SPLITS:
         files = [file for file in manifest.files if file.split == split]
         assert sum(file.num_games for file in files) == manifest.splits[split].num_games
-        assert read_split(dataset, manifest, split).num_positions == manifest.splits[split].num_positions
+        assert split_games(dataset, manifest, split).num_positions == manifest.splits[split].num_positions
 
 
 def test_the_split_is_a_function_of_the_canonical_digest(dataset):
@@ -165,7 +169,7 @@ def test_a_file_is_that_of_the_writer_of_records(dataset):
 
 
 def test_training_draws_one_hot_targets_and_the_result_for_the_player_to_move(dataset):
-    games = read_split(dataset, read_dataset(dataset), "train")
+    games = split_games(dataset, read_dataset(dataset), "train")
     samples = SampleGames(
         *(games.outcome, games.margin, games.ownership_offsets, games.ownership, games.move_offsets, games.actions),
         *(games.best_values, games.visit_offsets, games.visit_actions, games.visit_counts),
@@ -284,7 +288,7 @@ def test_the_games_of_one_file_are_limited(folder, tmp_path, monkeypatch):
     manifest = read_dataset(tmp_path / "out")
     assert max(file.num_games for file in manifest.files) == 50
     for split in SPLITS:
-        games = read_split(tmp_path / "out", manifest, split)
+        games = split_games(tmp_path / "out", manifest, split)
         assert np.array_equal(games.game, np.arange(manifest.splits[split].num_games))
 
 
@@ -294,7 +298,7 @@ def test_a_damaged_dataset_is_not_read(dataset, tmp_path):
     path = copy / manifest.files[0].games.path
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(StorageError, match="is corrupt"):
-        read_split(copy, manifest, "train")
+        split_games(copy, manifest, "train")
     (copy / "manifest.json").write_text("{}")
     with pytest.raises(StorageError, match="is not a Dataset"):
         read_dataset(copy)

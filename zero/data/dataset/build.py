@@ -18,7 +18,7 @@ import shutil
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -46,6 +46,7 @@ from zero.data.records import write_columns
 from zero.errors import StorageError, WorkerError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
+from zero.progress import Progress
 from zero.storage.files import FOLDER_LOCK_FILE, canonical_line, file_ref, locked, write_atomic, write_manifest
 
 GAMES_PER_FILE = 4096
@@ -57,9 +58,6 @@ BATCH_GAMES, BATCH_BYTES = 128, 1 << 19
 BATCHES_PER_JOB = 4
 """Batches that wait for each process: enough that it never waits, few enough for the memory."""
 PARENT_DIED_STATUS = 3
-
-Progress = Callable[[int, int], None]
-"""Called with the bytes read so far and the bytes of all files."""
 
 
 class _Checked(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from zero.data.dataset.manifest import Dataset, DatasetFile, SplitName
-from zero.data.records import GameColumns, Limits, concatenate, read_records
+from zero.data.records import GameColumns, Limits, read_records
 from zero.data.window import size_mismatch
 from zero.errors import StorageError
 from zero.games.position import Rules
@@ -19,18 +19,6 @@ def read_dataset(folder: Path) -> Dataset:
       StorageError: the folder is not a dataset of this version.
     """
     return read_manifest(folder, Dataset)
-
-
-def read_split(folder: Path, dataset: Dataset, split: SplitName) -> GameColumns:
-    """The games of a split, in the order of their digests, with all files checked.
-
-    The memory holds all of them: about 18 bytes per move and 100 per game.
-
-    Raises:
-      StorageError: a file is missing or corrupt, or the split holds no games.
-    """
-    files_of(folder, dataset, split)
-    return concatenate(parts_of(folder, dataset, split))
 
 
 def parts_of(folder: Path, dataset: Dataset, split: SplitName) -> Iterator[GameColumns]:
