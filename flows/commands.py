@@ -128,10 +128,10 @@ def _run(folder: Path, name: str, module: Sequence[str], on_line: Listener, text
 @contextmanager
 def _child(folder: Path, command: list[str], text: str, env: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
     """A supervised child; leaving the context ends it and all that it started."""
-    theirs, ours = os.pipe()
     with tempfile.TemporaryFile("w+") as standard_input:  # a file: no thread must feed a pipe
         standard_input.write(text)
         standard_input.seek(0)
+        theirs, ours = os.pipe()
         try:
             child = subprocess.Popen(
                 supervised(theirs, command),
@@ -144,6 +144,9 @@ def _child(folder: Path, command: list[str], text: str, env: Mapping[str, str]) 
                 errors="replace",
                 pass_fds=(theirs,),
             )
+        except BaseException:
+            os.close(ours)
+            raise
         finally:
             os.close(theirs)
         try:

@@ -69,7 +69,7 @@ def put(folder: Path, url: str) -> int:
     """Copies every object of a fetched folder to an empty bucket; returns how many there are.
 
     Raises:
-      BucketError: the bucket is not empty, the folder is not whole, or an object is not what its sum says, here or
+      BucketError: the bucket is not empty, the folder is incomplete, or an object is not what its sum says, here or
         there.
     """
     require_empty([url])

@@ -3,7 +3,7 @@
     python -m infra.certificates FOLDER [HOST...]      writes ca.pem, {scheduler,worker,client}.pem and their keys
 
 Dask authenticates both ends of a connection by the authority: whoever has a key may run code on every worker. Valid
-certificates are kept, expired ones are made again; restart what uses them. HOST is a name or address of the scheduler.
+certificates are kept, expired ones are replaced; restart what uses them. HOST is a name or address of the scheduler.
 """
 
 import argparse
@@ -26,7 +26,7 @@ ROLES = ("scheduler", "worker", "client")
 AUTHORITY = "ca"
 AUTHORITY_DAYS, ROLE_DAYS = 3650, 730
 RENEWAL_DAYS = 30
-"""A certificate with less time left is made again."""
+"""A certificate with less time left is replaced."""
 
 Key = ec.EllipticCurvePrivateKey
 Pair = tuple[x509.Certificate, Key]

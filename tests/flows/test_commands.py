@@ -115,6 +115,13 @@ def test_an_exception_ends_the_command_and_what_it_started(workspace: Path) -> N
     assert len(pids) == 2 and gone_in_time(*pids)
 
 
+def test_a_command_that_cannot_start_leaves_no_open_file(tmp_path: Path) -> None:
+    before = psutil.Process().num_fds()
+    with pytest.raises(FileNotFoundError):
+        run_zero(tmp_path / "missing", "advance", listen=lambda line: None)
+    assert psutil.Process().num_fds() == before
+
+
 def test_a_flow_that_is_killed_takes_its_commands_with_it(workspace: Path) -> None:
     write(workspace, "zero", SLEEPS_WITH_CHILD)
     code = (

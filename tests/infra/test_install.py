@@ -75,11 +75,11 @@ def test_an_interpreter_that_is_none_is_refused_with_the_remedy(fresh: Path) -> 
     assert len(done.stderr.splitlines()) == 1 and not (fresh / ".venv").exists()
 
 
-def test_a_half_made_installation_is_made_again_and_a_failed_one_leaves_no_stamp(fresh: Path) -> None:
+def test_an_incomplete_installation_is_replaced_and_a_failed_one_leaves_no_stamp(fresh: Path) -> None:
     (fresh / "pyproject.toml").write_text("this is no project file")
     (fresh / ".venv").mkdir()
     done = run([BASH, "infra/setup"], fresh, check=False)
     assert done.returncode == 1
-    assert done.stdout.startswith("setting up: .venv is half-made or was made elsewhere; it is made again")
+    assert done.stdout.startswith("setting up: .venv is incomplete, or was made for another folder or interpreter;")
     assert "error: the installation failed, see .zero/logs/setup.log" in done.stderr
     assert not (fresh / ".venv/zero-stamp").exists()

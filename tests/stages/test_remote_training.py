@@ -274,6 +274,19 @@ def test_two_workers_with_the_same_folder_do_not_train_at_the_same_time(trained:
     assert [path.name for path in trained.work.iterdir()] == ["lock"]
 
 
+def test_the_folder_of_a_running_training_stays_although_another_machine_has_finished_it(trained: Trained):
+    sibling = trained.work.parent / ("ab" * 32)
+    trained.store.put_training(sibling.name, b"finished by another machine")
+    for folder in (trained.work, sibling):
+        folder.mkdir(parents=True)
+        with (folder / "lock").open("a") as running:
+            fcntl.flock(running, fcntl.LOCK_EX)
+            train_into_store(trained.spec, trained.store, trained.work)
+            assert [path.name for path in folder.iterdir()] == ["lock"]
+    assert trained.train() == 0
+    assert not list(trained.work.parent.iterdir())
+
+
 def test_a_worker_rejects_files_of_another_training(trained: Trained):
     origin = trained.spec.origin.model_copy(update={"generation": 7})
     with pytest.raises(LineageError, match=r"the files of training .* belong to another"):

@@ -9,13 +9,16 @@ from typing import Any
 import yaml
 
 from tests.end_to_end.project import git
+from tests.evaluation.scripted import Scripted, plays
 from tests.made_games import ANY_SHA256, made_file_ref, made_game_set, made_origin, made_records
 from tests.made_generations import cache_path, commit_stream, made_decision, made_entry, put_folder
 from tests.parameters import smoke_text
 from zero.config.params import parse_params
 from zero.data.records import concatenate, read_records, write_records
+from zero.evaluation.match import MatchSpec, play_match
 from zero.games.rules import rules_of
 from zero.network.weights import new_network, weights_bytes
+from zero.players.player import Reply
 from zero.record.metrics import SelfplayMetrics
 from zero.stages.resignation import calibrate
 from zero.storage.files import canonical_json, canonical_line, sha256_bytes
@@ -140,3 +143,15 @@ class MadeLineage:
         parent = f"refs/heads/lineage/{self.name}" if number else ""
         stream = commit_stream(self.name, number, content, number, parent)
         subprocess.run(["git", "-C", str(self.home), "fast-import", "--quiet", "--force"], input=stream, check=True)
+
+
+def add_match(home: Path, name: str) -> None:
+    """Plays a match of four games: one player takes the centre and passes, the other passes, but fails in game 3."""
+
+    def passes(game: int, moves: tuple[int, ...]) -> Reply:
+        return Reply(RULES.num_points, fault="" if game < 3 else "no answer")
+
+    players = [Scripted("centre", plays(12, RULES.num_points)), Scripted("pass", passes)]
+    ids = [player.id.model_copy(update={"settings": {"name": player.id.name}}) for player in players]
+    spec = MatchSpec(game=PARAMS.game, players=(ids[0], ids[1]), num_games=4, opening_moves=0, seed=1)
+    play_match(home / ".zero/matches" / name, spec, [lambda: players[0], lambda: players[1]], 4)

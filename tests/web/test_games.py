@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 
 from tests.made_games import MADE_SIMULATIONS, made_file_ref
-from tests.web.made_record import PARAMS, RULES, WEIGHTS, MadeLineage, games, network
+from tests.web.made_record import PARAMS, RULES, WEIGHTS, MadeLineage, add_match, games, network
 from zero.data.records import GameColumns, read_records
 from zero.data.sgf import read_sgf
 from zero.games.planes import write_sample
@@ -79,8 +79,9 @@ def test_the_list_has_the_number_of_games_and_a_part_of_them(recorded) -> None:
 def test_the_values_to_filter_by(recorded) -> None:
     app, _, records = recorded
     assert get(app, "/api/games/filters").json() == {
-        "kinds": ["selfplay", "gating"],
+        "kinds": ["selfplay", "gating", "match"],
         "lineages": [{"lineage": "made", "first": 1, "last": 1, "num_games": 10}],
+        "matches": [],
         "ends": sorted({each.end for each in records}),
     }
 
@@ -88,7 +89,7 @@ def test_the_values_to_filter_by(recorded) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("kind=x", "kind='x' is not a filter of games: Input should be 'selfplay' or 'gating'"),
+        ("kind=x", "kind='x' is not a filter of games: Input should be 'selfplay', 'gating' or 'match'"),
         ("generation=-1", "generation='-1' is not a filter of games: Input should be greater than or equal to 0"),
         ("min_moves=many", "min_moves='many' is not a filter of games: Input should be a valid integer"),
         ("colour=B", "colour is not a filter of games; filters are lineage, generation, kind"),
@@ -199,6 +200,34 @@ def test_the_prior_is_that_of_the_network_that_was_to_move(recorded) -> None:
         assert answer["value"] == pytest.approx(float(value[0]), abs=1e-4)
         assert answer["value_black"] == answer["value"] * (BLACK if colour == "black" else -BLACK)
         assert "fp32" in answer["note"]
+
+
+def test_a_match_is_replayed_without_values(tmp_path: Path) -> None:
+    add_match(tmp_path, "0123abcd")
+    app = new_app(tmp_path, WebSettings())
+    match = {"match": "~0123abcd", "black": "centre", "white": "pass", "num_games": 4}
+    assert get(app, "/api/games/filters").json()["matches"] == [match]
+    data = get(app, "/api/games/match/~0123abcd/0/1").json()
+    assert [(move["name"], move["changes"]) for move in data["moves"]] == [
+        ("pass", []),
+        ("C3", [[12, -1]]),
+        ("pass", []),
+        ("pass", []),
+    ]
+    assert set(data["moves"][0]) == {"action", "name", "colour", "changes"}
+    assert (data["game"]["score"], data["neighbours"], data["tag"], data["links"]) == ("W+25.5", [0, 2], None, {})
+    forfeited = get(app, "/api/games/match/~0123abcd/0/3").json()
+    assert (forfeited["game"]["score"], forfeited["fault"]) == ("W+F", "pass: no answer")
+    answer = get(app, "/api/games/match/~0123abcd/0/1/sgf")
+    assert answer.headers["content-disposition"] == 'attachment; filename="0123abcd-match-1.sgf"'
+    game = read_sgf(answer.text)
+    assert (game.black_name, game.white_name, game.result, game.event) == (
+        *("pass", "centre", "W+25.5"),
+        "match 0123abcd",
+    )
+    assert read_sgf(get(app, "/api/games/match/~0123abcd/0/1/sgf?move=2").text).actions == game.actions[:2]
+    refused = error_of(app, "/api/games/match/~0123abcd/0/1/prior?move=0", 400)
+    assert refused == "a match does not record its networks, so it gives no prior; see a game of gating"
 
 
 @pytest.mark.parametrize("move", ["", "-1", "999", "x", "1.5", "²", "9" * 5000, "0" * 20 + "999"])

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from tests.made_games import plain_record
-from tests.web.made_record import MadeLineage, games
+from tests.web.made_record import MadeLineage, add_match, games
 from zero.storage.manifests import GameRecord
 from zero.web.app import WebSettings, new_app
 from zero.web.index import GameIndex
@@ -30,6 +30,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[GameR
     records = lineage.add([games(6, 1)], games(4, 2, never_resigns=False))
     many = [plain_record([12, 11, 13, number % 10], 26, game=number) for number in range(MANY)]
     lineage.add([many], games(2, 3))
+    add_match(lineage.home, "0123abcd")
     GameIndex(lineage.home).refresh()
     return lineage.home, records
 
@@ -89,7 +90,7 @@ def expect(locator):
 
 def test_the_list_shows_all_games_and_filters_them(page) -> None:
     open_list(page)
-    wait_for_count(page, "10,012 games")
+    wait_for_count(page, "10,016 games")
     assert shown(page)[0].startswith("#0 made 2 selfplay")
     assert 0 < len(shown(page)) < 60, "only the rows in view are drawn"
     page.locator("[name=generation]").fill("1")
@@ -101,7 +102,7 @@ def test_the_list_shows_all_games_and_filters_them(page) -> None:
     wait_for_count(page, "4 games")
     assert page.locator("[name=kind]").input_value() == "gating"
     page.get_by_role("button", name="Clear").click()
-    wait_for_count(page, "10,012 games")
+    wait_for_count(page, "10,016 games")
     assert page.url.endswith("#/games")
 
 
@@ -241,18 +242,36 @@ def test_a_replay_links_to_the_record(page, recorded) -> None:
     page.wait_for_url("**/#/games/gating/made/1/2")
 
 
+def test_the_games_of_a_match_are_listed_and_replayed(page) -> None:
+    open_list(page)
+    page.get_by_label("Lineage or match").select_option(label="centre against pass (4)")
+    wait_for_count(page, "4 games")
+    assert shown(page)[3].startswith("#3 – – match W+F 0 forfeit pass centre")
+    page.get_by_role("link", name="Game 1: match of pass against centre").click()
+    caption = page.locator(".replay-caption")
+    expect(caption).to_contain_text("The start of the game")
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    expect(caption).to_contain_text("Move 2 of 4: White C3. Next: Black pass.")
+    assert page.locator("svg.board .stone").count() == 1
+    assert page.get_by_role("heading", level=2).all_inner_texts() == ["Record"]
+    assert ".zero/matches/0123abcd" in page.locator("section").last.inner_text()
+    page.get_by_role("link", name="All games of this match").click()
+    wait_for_count(page, "4 games")
+
+
 def test_an_unknown_game_is_an_error(page) -> None:
     page.goto("/#/games/gating/made/1/99")
     page.wait_for_selector(".error")
     assert "unknown game gating/made/1/99; see the list of games" in page.locator(".error").inner_text()
 
 
-@pytest.mark.parametrize("path", ["games", "games/selfplay/made/1/2?move=9"])
+@pytest.mark.parametrize("path", ["games", "games/selfplay/made/1/2?move=9", "games/match/~0123abcd/0/1?move=2"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_views_are_accessible_and_fit_a_phone(page, path: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     page.goto(f"/#/{path}")
-    page.wait_for_selector("table tbody td")
+    page.wait_for_selector("table tbody td, .replay-caption")
     assert serious(page) == []
     page.set_viewport_size(PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.end_to_end.project import git
 from tests.made_games import plain_record
-from tests.web.made_record import RULES, MadeLineage, games, network
+from tests.web.made_record import RULES, MadeLineage, add_match, games, network
 from zero.data.records import GameColumns, read_records, read_summaries, write_records
 from zero.errors import StorageError
 from zero.games.coordinates import action_to_name
@@ -217,6 +217,43 @@ def test_a_tag_that_only_a_workspace_has_is_read(lineage: MadeLineage) -> None:
     git(lineage.home, "clone", "--quiet", str(lineage.home), str(workspace))
     git(lineage.home, "tag", "--delete", lineage.tag(2))
     assert {row.generation for row in filled(lineage.home)} == {1, 2}
+
+
+def test_the_games_of_a_match_are_rows_after_those_of_lineages(lineage: MadeLineage) -> None:
+    before = filled(lineage.home)
+    add_match(lineage.home, "0123abcd")
+    index = GameIndex(lineage.home)
+    index.refresh()
+    assert rows_of(index)[: len(before)] == before
+    rows = rows_of(index, kind="match")
+    assert rows == rows_of(index, lineage="~0123abcd") == rows_of(index)[len(before) :]
+    assert [(row.game, row.black_name, row.white_name, row.result, row.end) for row in rows] == [
+        (0, "centre", "pass", "B", "passes"),
+        (1, "pass", "centre", "W", "passes"),
+        (2, "centre", "pass", "B", "passes"),
+        (3, "pass", "centre", "W", "forfeit"),
+    ]
+    assert [(row.moves, row.margin) for row in rows] == [(3, 24.5), (4, -25.5), (3, 24.5), (0, 0.0)]
+    assert [row.repeats for row in rows] == [None, None, 0, None]
+    assert {row.path for row in rows} == {".zero/matches/0123abcd"}
+    assert index.matches() == [("~0123abcd", "centre", "pass", 4)]
+    assert [each.lineage for each in index.lineages()] == ["made"] and index.status() == (0, ())
+
+
+def test_only_finished_matches_are_read_and_a_deleted_one_is_removed(tmp_path: Path) -> None:
+    for name in ("finished", "damaged", "running"):
+        add_match(tmp_path, name)
+    (tmp_path / ".zero/matches/damaged/games/0002.json").write_bytes(b"{")
+    (tmp_path / ".zero/matches/running/result.json").unlink()
+    index = GameIndex(tmp_path)
+    index.refresh()
+    assert {row.lineage for row in rows_of(index)} == {"~finished"}
+    (note,) = index.status().notes
+    assert note.startswith(".zero/matches/damaged: ") and "0002.json is not game 2 of this match" in note
+    for name in ("finished", "damaged"):
+        (tmp_path / f".zero/matches/{name}/result.json").unlink()
+    index.refresh()
+    assert rows_of(index) == [] and index.status() == (0, ())
 
 
 def test_a_project_without_git_has_no_games(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The Play view in a real browser: games by clicks and by keys, several tabs, reloads, errors, accessibility."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,25 @@ def test_a_game_from_the_form_by_pointer_keys_and_undo(page, tab):
     tab.keyboard.press("p")  # last, because two passes end the game
     expect(tab.locator(".moves li").nth(2)).to_contain_text("pass")
     expect(tab.locator(".moves li")).to_have_count(4)
+
+
+def test_a_game_with_a_clock_counts_down_and_is_lost_on_time(page, tab):
+    tab.goto(page.url)
+    tab.get_by_label("Game", exact=True).select_option(label="Go 5×5")
+    tab.get_by_label("○ White").select_option("human")
+    tab.get_by_label("Clock: minutes of each player").fill("5")
+    tab.get_by_label("Seconds added after each move").fill("600")
+    tab.get_by_role("button", name="Start").click()
+    black, white = (tab.get_by_role("timer", name=f"Time of {colour}") for colour in ("Black", "White"))
+    expect(black).to_have_text(re.compile("4:.."))
+    expect(white).to_have_text("5:00")
+    cell(tab, "C3").click()
+    expect(white).to_have_text(re.compile("4:.."))
+    expect(black).to_have_text(re.compile("14:.."))
+    game = page.start(white="human", game=GO5, clock={"main_seconds": 8})
+    tab.goto(f"{page.url}/#/play/{game.name}")
+    expect(tab.locator(".status")).to_have_text("White wins: Black lost on time.")
+    expect(black).to_have_text("0.0")
 
 
 def test_a_whole_game_of_gomoku_survives_reloads_and_is_the_same_in_two_tabs(page, tab):
@@ -235,7 +255,8 @@ def test_a_page_that_was_never_visible_has_no_connection(page, tab):
 
 
 def test_pages_fit_a_phone_and_have_no_serious_fault_of_accessibility(page, browser):
-    game = page.start(black="human", white="human", analysis="shipped:go9,simulations=40")
+    clock = {"main_seconds": 3600, "increment_seconds": 10}
+    game = page.start(black="human", white="human", analysis="shipped:go9,simulations=40", clock=clock)
     game.post("play", action=40)
     game.until(lambda state: state["chances"][-1] is not None)
     for scheme in ("light", "dark"):

@@ -11,8 +11,9 @@ import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.web.made_lineage import advance, make_lineage, make_project
+from tests.web.made_lineage import PARAMS_TEXT, advance, make_lineage, make_project
 from tests.web.test_lineages import write_ladder
+from zero.evaluation.tournament import play_tournament, write_tournament
 from zero.web.app import WebSettings, new_app
 from zero.web.assets import vega_bundle
 from zero.web.report import report_html, report_of
@@ -25,6 +26,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_lineage(home, "kid", ["branch", "refused"], source="go9/gen-0001")
     write_ladder(home, "go9")
     write_ladder(home, "kid")
+    (home / "params.yaml").write_text(PARAMS_TEXT)
+    write_tournament(home, play_tournament(home, ("random", "rollout:4"), 2))
     return home
 
 
@@ -150,6 +153,14 @@ def test_the_list_and_the_ladder(url, page):
     assert_accessible(page)
     page.get_by_label("games of self-play").check()
     expect(page.get_by_role("img", name="Ratings of the champions over games of self-play")).to_be_visible()
+
+
+def test_a_score_of_a_tournament_opens_its_games(url, page):
+    page.goto(f"{url}#/ladder")
+    page.get_by_role("table", name="Tournament: go").get_by_role("link").first.click()
+    expect(page.locator("[data-count]")).to_have_text("2 games")
+    page.get_by_role("link", name="Game 1: match of rollout MCTS, 4 playouts against random").click()
+    expect(page.locator(".replay-caption")).to_contain_text("The start of the game")
 
 
 @pytest.mark.parametrize("path", ["lineages", "lineages/go9", "lineages/go9/4", "lineages/go9/4?compare=1", "ladder"])

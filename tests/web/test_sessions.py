@@ -235,6 +235,46 @@ def test_resignation_and_taking_it_back(page):
     assert game.refused("undo") == "no move can be taken back; play one first"
 
 
+def test_a_person_whose_time_is_over_loses_without_a_move(page):
+    game = page.start(white="random", game=GO5, clock={"main_seconds": 0.3})
+    state = game.until(lambda state: state["over"])
+    assert (state["result"], state["end"]) == ("W+T", "time")
+    assert (state["clock"]["black"], state["clock"]["running"]) == (0, None)
+    assert read_sgf(page.http.get(f"{game.path}/sgf").text).result == "W+T"
+
+
+def test_a_move_after_the_time_is_refused_and_undo_gives_the_turn_again(page, monkeypatch):
+    game = page.start(white="random", game=GO5, clock={"main_seconds": 600})
+    monkeypatch.setattr(page.sessions.get(game.name)._clock, "_now", lambda: time.monotonic() + 601)
+    assert game.refused("play", action=C3) == "the game was lost on time; undo continues it"
+    assert game.state()["result"] == "W+T"
+    game.post("undo")
+    state = game.state()
+    assert not state["over"] and 500 < state["clock"]["black"] <= 600 and state["clock"]["running"] == 1
+
+
+def test_the_clock_of_the_player_to_move_runs_and_stands_still_in_a_pause(page):
+    game = page.start(black="human", white="random", game=GO5, clock={"main_seconds": 600, "increment_seconds": 100})
+    assert game.state()["clock"]["running"] == 1
+    game.post("play", action=C3)
+    clock = game.until(lambda state: len(state["moves"]) == 2)["clock"]
+    assert clock["running"] == 1 and 600 < clock["black"] < 700 and 600 < clock["white"] < 700
+    game.post("undo")
+    clock = game.state()["clock"]
+    assert clock["running"] == 1 and 500 < clock["black"] <= 600 and clock["white"] == 600
+    game.post("load", sgf="(;GM[1]SZ[5]KM[0.5];B[cc])")
+    state = game.state()
+    assert state["paused"] and state["clock"] == {"black": 600, "white": 600, "running": None, "increment": 100}
+    assert "clock.main_seconds" in page.refused("/api/sessions", {"white": "random", "clock": {"main_seconds": 0}})
+
+
+def test_an_engine_whose_time_is_over_loses(page):
+    game = page.start(black=LONG, white="human", clock={"main_seconds": 0.5})
+    state = game.until(lambda state: state["over"])
+    assert (state["result"], state["end"], state["moves"]) == ("W+T", "time", [])
+    game.until(lambda state: not state["thinking"])
+
+
 def test_a_game_is_saved_and_loaded_and_looked_at(page):
     game = page.start(black="human", white="human", game=GO5)
     for action in (C3, D3, PASS):

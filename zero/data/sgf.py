@@ -26,7 +26,9 @@ DEFAULT_SIZE = "19"
 MOVES_PER_LINE = 10
 DIGEST_DIGITS = 12
 """Digits of a player's SHA-256 after its name; the comment of the game has all 64."""
-WITHOUT_SCORE = {RESIGNATION: "R", "forfeit": "F"}
+OUT_OF_TIME = "time"
+"""How a game ended that a player lost on time."""
+WITHOUT_SCORE = {RESIGNATION: "R", "forfeit": "F", OUT_OF_TIME: "T"}
 """Suffixes of results without a margin."""
 SETUP_PROPERTIES = ("AB", "AW", "AE", "PL")
 
@@ -163,7 +165,7 @@ def rules_name(rules: Rules) -> str:
 
 
 def result(rules: Rules, outcome: int, margin: float, end: str) -> str:
-    """Value of the property RE: the winner, and the margin, R for resignation or F for forfeit; 0 for a draw."""
+    """Value of the property RE: the winner, and the margin, R (resignation), T (time) or F (forfeit); 0 for a draw."""
     if outcome == 0:
         return "0"
     winner = "B+" if outcome > 0 else "W+"

@@ -200,7 +200,7 @@ def play_match(
                 for done, game in enumerate(referee.play(missing), spec.num_games - len(missing) + 1):
                     write_atomic(_game_path(folder, game.game), canonical_json(game))
                     report(done, spec.num_games)
-        games = [_read_game(folder, number) for number in range(spec.num_games)]
+        games = [read_game(folder, number) for number in range(spec.num_games)]
         table = count_match(spec, games)
         write_collection(folder / SGF_FILE, [_sgf(spec, game) for game in games])
         write_manifest(folder, table, RESULT_FILE)
@@ -309,7 +309,12 @@ def _game_path(folder: Path, number: int) -> Path:
     return folder / MATCH_GAMES_DIR / f"{number:04d}.json"
 
 
-def _read_game(folder: Path, number: int) -> MatchGame:
+def read_game(folder: Path, number: int) -> MatchGame:
+    """One game of the match in a folder.
+
+    Raises:
+      StorageError: the file is missing or corrupt.
+    """
     path = _game_path(folder, number)
     try:
         read = MatchGame.model_validate_json(path.read_bytes())

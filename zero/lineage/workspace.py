@@ -7,7 +7,6 @@ A lineage `go9` is the branch `lineage/go9` with one tag per generation. Its wor
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from zero.lineage.recovery import recover_from_crash
 from zero.record.costs import fetch_notes
 from zero.record.history import check_known_tag
 from zero.record.ledger import FIRST_PREVIOUS, NAME_PATTERN, append_entry, generation_tag, parse_ledger, read_ledger
-from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
+from zero.storage.files import file_ref, locked, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import (
     CHAMPION_DIR,
     GENERATION_FILE,
@@ -175,7 +174,7 @@ def new_lineage(home: Path, lineage: str, text: str, source: str) -> Path:
     Raises:
       LineageError: the name is invalid or taken, or the project has no commit.
       ParamsError: the parameters are invalid, or their dataset has another game.
-      StorageError: their dataset is missing or corrupt.
+      StorageError: their dataset is missing or corrupt, or another process is making the lineage.
     """
     check_name(lineage)
     params = parse_params(text, source)
@@ -225,16 +224,24 @@ def check_name(lineage: str) -> None:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `target` at the end. An error removes it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """A path at which the caller makes a folder, which becomes `target` at the end. An error removes it.
+
+    Raises:
+      LineageError: `target` exists.
+      StorageError: another process is making it, or its parent cannot be written.
+    """
     # Beside the target, since a rename is atomic only within one file system.
-    building = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        yield building
-        os.rename(building, target)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
+    scratch = target.with_name(f".{target.name}")
+    with locked(scratch, f"another process is making {target}; wait for its end"):
+        try:
+            if target.exists():  # made by the process that had the lock until now
+                raise LineageError(f"another process made {target} just now; use it, or choose another name")
+            building = scratch / target.name
+            shutil.rmtree(building, ignore_errors=True)  # a killed process left it
+            yield building
+            os.rename(building, target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def uncommitted_files(home: Path) -> list[str]:

@@ -7,6 +7,7 @@ Only the function that trains imports torch, after the profile's environment var
 them once, when it is imported.
 """
 
+import contextlib
 import logging
 import shutil
 from collections.abc import Mapping
@@ -107,7 +108,8 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
       spec: the training.
       store: where its inputs are, and where the outcome goes.
       folder: working folder, named by the key of the training, from which an interrupted training resumes. It is
-        removed at the end, together with sibling folders whose trainings are in the store.
+        removed at the end, together with sibling folders whose trainings are in the store. Folders in which another
+        process works stay.
       progress: see `zero.stages.training.run`.
 
     Raises:
@@ -134,7 +136,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
                 for path, target in paths.items():
                     write_atomic(target, _input(spec, path, store))
                 _train(spec, params, store, folder, progress)
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove_unless_locked(folder)
 
 
 def fetch(folder: Path, store: Store) -> Checkpoint | None:
@@ -256,7 +258,14 @@ def _remove_finished_siblings(folder: Path, store: Store) -> None:
     """Removes the folders that interrupted trainings left beside `folder`, if the store has their outcomes."""
     for other in folder.parent.glob("*"):
         if other != folder and store.get_trainings(other.name):
-            shutil.rmtree(other, ignore_errors=True)
+            _remove_unless_locked(other)
+
+
+def _remove_unless_locked(folder: Path) -> None:
+    """Removes the folder of a training, unless a process on this machine works in it."""
+    # The store can have the outcome while a process works here: another machine may have finished the training first.
+    with contextlib.suppress(StorageError), locked(folder, f"a process is at the training in {folder}"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _files_below(folder: Path, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The recorded games in the web page's JSON interface: the list, the replay, SGF, and the network's prior.
+"""Recorded games and matches in the web page's JSON interface: the list, the replay, SGF, and the network's prior.
 
 | path | answer |
 |---|---|
@@ -8,7 +8,7 @@
 | `/api/games/KIND/LINEAGE/GENERATION/GAME/sgf` | the game as a file; `?move=N`: its first N moves, without a result |
 | `/api/games/KIND/LINEAGE/GENERATION/GAME/prior?move=N` | the prior of the network, which the record does not hold |
 
-A recorded value is for the player to move. The replay has each value also for Black.
+A recorded value is for the player to move. The replay has each value also for Black. A match records no values.
 """
 
 import re
@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from pydantic import ValidationError
@@ -24,10 +24,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from zero.config.params import Params, ProfileParams
+from zero.config.params import GameParams, ProfileParams
 from zero.data.records import game_record, read_records
 from zero.data.sgf import SgfHead, game_to_sgf, moves_to_sgf, result, rules_name
 from zero.errors import LineageError, ParamsError, StorageError, ZeroError
+from zero.evaluation.match import read_game, read_match
 from zero.games.coordinates import action_to_name
 from zero.games.planes import write_sample
 from zero.games.position import NUM_PLANES, TO_PLAY, Rules, new_history, new_position, reset
@@ -46,11 +47,13 @@ from zero.web.index import (
     GameFilter,
     GameIndex,
     GameRow,
+    Kind,
     Number,
     generation_at,
     open_reader,
     shard_bytes,
 )
+from zero.web.matches import MATCH_PREFIX, match_record
 
 PAGE = 200
 """Games in one answer, unless the request says otherwise."""
@@ -75,9 +78,13 @@ class Recorded(NamedTuple):
 
     record: GameRecord
     rules: Rules
-    params: Params
-    threshold: float | None
+    game: GameParams
+    profile: ProfileParams | None = None
+    """None in a match."""
+    threshold: float | None = None
     """Resignation threshold of its generation; None in a match and without resignation."""
+    fault: str = ""
+    """Why a player forfeited a match's game."""
 
 
 class Prior(NamedTuple):
@@ -103,7 +110,8 @@ def routes(home: Path) -> list[Route]:
 
     def sgf(request: Request) -> Response:
         row = games.find(request)
-        name = f"{row.lineage}-gen-{row.generation:04d}-{row.kind}-{row.game}.sgf"
+        source = "" if row.kind == "match" else f"-gen-{row.generation:04d}"
+        name = f"{row.lineage.removeprefix(MATCH_PREFIX)}{source}-{row.kind}-{row.game}.sgf"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         text = games.sgf(row, request.query_params.get("move"))
         return Response(text, media_type="application/x-go-sgf", headers=headers)
@@ -146,7 +154,8 @@ class RecordedGames:
         """The values that games can be filtered by."""
         self._index.refresh_soon()
         lineages = [each._asdict() for each in self._index.lineages()]
-        return {"kinds": [*FOLDERS], "lineages": lineages, "ends": self._index.ends()}
+        matches = [each._asdict() for each in self._index.matches()]
+        return {"kinds": get_args(Kind), "lineages": lineages, "matches": matches, "ends": self._index.ends()}
 
     def find(self, request: Request) -> GameRow:
         """The game that the path names.
@@ -180,22 +189,23 @@ class RecordedGames:
         points = slice(rules.num_points)
         return {
             "game": row._asdict() | {"score": result(rules, record.outcome, record.margin, record.end)},
-            "board": {"game": recorded.params.game.name, "rows": rules.rows, "columns": rules.columns}
+            "board": {"game": recorded.game.name, "rows": rules.rows, "columns": rules.columns}
             | {"komi": rules.komi, "rules": rules_name(rules)},
             "names": [action_to_name(rules, action) for action in range(rules.num_actions)],
             "point_of_view": POINT_OF_VIEW,
             "start": position.board[points].tolist(),
-            "moves": [*_moves(rules, record)],
+            "moves": [*_moves(rules, record, row.kind != "match")],
             "ownership": record.ownership.tolist() if record.ownership.any() else None,
             "resign_threshold": recorded.threshold,
-            "tag": generation_tag(row.lineage, row.generation),
+            "fault": recorded.fault,
+            "tag": None if row.kind == "match" else generation_tag(row.lineage, row.generation),
             "networks": {
                 colour: {"sha256": sha256, "name": name}
                 for colour, sha256, name in (("black", row.black, row.black_name), ("white", row.white, row.white_name))
             },
             "same_moves": same - 1,
             "neighbours": self._index.neighbours(row),
-            "links": _links(servers(self._home), row.lineage),
+            "links": {} if row.kind == "match" else _links(servers(self._home), row.lineage),
         }
 
     def sgf(self, row: GameRow, move: str | None = None) -> str:
@@ -206,25 +216,36 @@ class RecordedGames:
           StorageError: the shard is missing or damaged.
         """
         recorded = self._read(row)
+        record, names = recorded.record, (row.black_name or "", row.white_name or "")
         event = f"{row.lineage} generation {row.generation}, {row.kind}"
+        if row.kind == "match":
+            event = f"match {row.lineage.removeprefix(MATCH_PREFIX)}"
         if move is not None:
-            actions = recorded.record.actions[: _move_number(move, row.moves)].tolist()
-            head = SgfHead(event, f"game {row.game} up to move {move}", row.black_name or "", row.white_name or "", "")
+            actions = record.actions[: _move_number(move, row.moves)].tolist()
+            head = SgfHead(event, f"game {row.game} up to move {move}", *names, "")
             return moves_to_sgf(recorded.rules, head, actions, 0, 0.0, None)
-        names = {"black_name": row.black_name or "", "white_name": row.white_name or ""}
-        return game_to_sgf(recorded.rules, recorded.record, event=event, **names)
+        if row.kind == "match":
+            head = SgfHead(
+                event, f"game {row.game}", *names, ", ".join(filter(None, (f"end: {row.end}", recorded.fault)))
+            )
+            return moves_to_sgf(
+                recorded.rules, head, record.actions.tolist(), record.outcome, record.margin, record.end
+            )
+        return game_to_sgf(recorded.rules, record, event=event, black_name=names[0], white_name=names[1])
 
     def prior(self, row: GameRow, move: str) -> dict[str, Any]:
         """The prior of the network that was to move before move `move`, counted from 0.
 
         Raises:
-          ParamsError: the game has no such move.
+          ParamsError: the game has no such move, or is of a match.
           StorageError: the network is not on this machine, or damaged.
         """
         recorded = self._read(row)
         number = _move_number(move, row.moves - 1)
+        if recorded.profile is None:
+            raise ParamsError("a match does not record its networks, so it gives no prior; see a game of gating")
         with self._network_lock:
-            found = self._evaluate(row, recorded, number)
+            found = self._evaluate(row, recorded, number, recorded.profile)
         sha256, name = (row.black, row.black_name) if found.to_play > 0 else (row.white, row.white_name)
         return {
             "move": number,
@@ -236,6 +257,10 @@ class RecordedGames:
         }
 
     def _read_game(self, row: GameRow) -> Recorded:
+        if row.kind == "match":
+            spec = read_match(self._home / row.path).spec
+            game = read_game(self._home / row.path, row.game)
+            return Recorded(match_record(spec, game), rules_of(spec.game), spec.game, fault=game.fault)
         with open_reader(self._home, row.lineage) as reader:
             generation = generation_at(reader, data_cache(self._home), row.lineage, row.generation, row.commit)
             params = generation.read_params()
@@ -244,16 +269,16 @@ class RecordedGames:
             record = game_record(read_records(data, f"{row.path} of {generation.tag}"), row.shard_row)
             metrics = generation.selfplay_metrics if row.kind == "selfplay" else None
             threshold = metrics.resignation.used.threshold if metrics and metrics.resignation else None
-        return Recorded(record, rules_of(params.game), params, threshold)
+        return Recorded(record, rules_of(params.game), params.game, params.profile, threshold)
 
-    def _evaluate(self, row: GameRow, recorded: Recorded, move: int) -> Prior:
+    def _evaluate(self, row: GameRow, recorded: Recorded, move: int, profile: ProfileParams) -> Prior:
         """Evaluates the position before a move. Call it with the lock of the networks."""
         rules = recorded.rules
         position, history = new_position(rules), new_history(rules)
         planes = np.zeros((1, NUM_PLANES, rules.num_words), np.uint64)
         write_sample(rules, position, history, recorded.record.actions, move, 0, planes[0])
         to_play = int(position.state[TO_PLAY])
-        evaluator = self._network(row, row.black if to_play > 0 else row.white, recorded.params.profile)
+        evaluator = self._network(row, row.black if to_play > 0 else row.white, profile)
         prior, value = np.zeros((1, rules.num_actions), np.float32), np.zeros(1, np.float32)
         evaluator.evaluate(planes, prior, value)
         mask = np.zeros(rules.num_actions, np.bool_)
@@ -283,21 +308,26 @@ class RecordedGames:
         return self._networks[sha256]
 
 
-def _moves(rules: Rules, record: GameRecord) -> Iterator[dict[str, Any]]:
-    """The moves of a game. `changes`: points whose colour the move changes, with the new colour."""
+def _moves(rules: Rules, record: GameRecord, has_searches: bool) -> Iterator[dict[str, Any]]:
+    """The moves of a game, with their searches if it has them. `changes`: points that change, with the new colour."""
     position, history = new_position(rules), new_history(rules)
     reset(rules, position, history)
     for move, action in enumerate(record.actions.tolist()):
         colour, before = int(position.state[TO_PLAY]), position.board[: rules.num_points].copy()
         play(rules, position, history, action)
         changed = np.flatnonzero(position.board[: rules.num_points] != before)
-        visited = np.flatnonzero(record.visit_counts[move])
-        value, best_value = float(record.root_values[move]), float(record.best_values[move])
-        yield {
+        facts = {
             "action": action,
             "name": action_to_name(rules, action),
             "colour": colour,
             "changes": [[point, int(position.board[point])] for point in changed.tolist()],
+        }
+        if not has_searches:
+            yield facts
+            continue
+        visited = np.flatnonzero(record.visit_counts[move])
+        value, best_value = float(record.root_values[move]), float(record.best_values[move])
+        yield facts | {
             "value": value,
             "best_value": best_value,
             "value_black": colour * value,

@@ -1,9 +1,9 @@
-"""The index of the recorded games of a project: an SQLite file with one row per game, for the pages about games.
+"""The index of a project's recorded games and finished matches: an SQLite file with one row per game, for the pages.
 
 The file `<home>/.zero/web/index.sqlite` is not part of the record. It can be deleted at any time, and it is made again
 if it is damaged or of another version. Only generations that it lacks are read, by the commits of their tags, and of
 their shards only the columns without visits. Each generation is written in one transaction, so a kill leaves no part of
-it, and two servers write the same rows.
+it, and two servers write the same rows. A match is a generation 0 of its own "lineage", see `zero.web.matches`.
 """
 
 import hashlib
@@ -22,8 +22,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from zero.config.settings import STATE_FOLDER
-from zero.data.records import GameColumns, read_summaries
+from zero.data.records import GameColumns, read_summaries, write_records
 from zero.errors import StorageError, ZeroError
+from zero.evaluation.ladder import key_of
+from zero.evaluation.match import RESULT_FILE
 from zero.evaluation.openings import first_moves
 from zero.games.coordinates import action_to_name
 from zero.games.position import Rules
@@ -34,14 +36,14 @@ from zero.record.ledger import generation_tag
 from zero.record.lineages import data_cache
 from zero.record.objects import CommittedFiles, DataCache, GitReader
 from zero.stages.resignation import resignation_traces, would_resign_in
-from zero.storage.files import sha256_bytes
+from zero.storage.files import sha256_bytes, sha256_file
 from zero.storage.layout import GAMES_DIR, LEDGER_FILE, MATCH_DIR, workspace_dir
-from zero.storage.manifests import ShardRef
 from zero.storage.vcs import git
+from zero.web.matches import MATCH_PREFIX, finished_match_digests, match_path, read_match_games
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 """Version of the schema, `user_version` of the file."""
 INDEX_FILE = "web/index.sqlite"
 OPENING_MOVES = 4
@@ -55,7 +57,7 @@ WAIT_SECONDS = 1.0
 BUSY_SECONDS = 30.0
 MAX_GAMES = 1000
 """Largest number of games in one answer."""
-Kind = Literal["selfplay", "gating"]
+Kind = Literal["selfplay", "gating", "match"]
 FOLDERS: dict[Kind, str] = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 SCHEMA = (
     "CREATE TABLE generations (lineage TEXT, generation INTEGER, commit_id TEXT NOT NULL, num_games INTEGER NOT NULL,"
@@ -63,7 +65,9 @@ SCHEMA = (
     # the network that each generation trained
     "CREATE TABLE networks (digest TEXT, lineage TEXT, generation INTEGER, PRIMARY KEY (digest, lineage, generation))"
     " WITHOUT ROWID",
-    # digests of shards and weights, of which a game has the number
+    # the players of matches
+    "CREATE TABLE players (digest TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID",
+    # digests of shards, weights and players, of which a game has the number
     "CREATE TABLE digests (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE)",
     # in the order of the list, so that a page of it is one range of the file
     "CREATE TABLE games (lineage TEXT, generation INTEGER, kind TEXT, game INTEGER, shard INTEGER NOT NULL,"
@@ -73,10 +77,13 @@ SCHEMA = (
     " repeats INTEGER, PRIMARY KEY (lineage, generation DESC, kind DESC, game)) WITHOUT ROWID",
 )
 NAME_OF = (
-    "(SELECT substr(min((lineage <> g.lineage) || lineage || printf('/gen-%04d', generation)), 2)"
-    " FROM networks WHERE digest = {0}.digest)"
+    "coalesce((SELECT substr(min((lineage <> g.lineage) || lineage || printf('/gen-%04d', generation)), 2)"
+    " FROM networks WHERE digest = {0}.digest), (SELECT name FROM players WHERE digest = {0}.digest))"
 )
-"""The generation that trained a network; that of the game's own lineage if branches have made the same network."""
+"""The generation that trained a network, or the name of a match's player.
+
+If branches have made the same network, it is the generation of the game's own lineage.
+"""
 SELECT_GAMES = (
     "SELECT g.kind, g.lineage, g.generation, g.game, g.moves, g.result, g.margin, g.end, b.digest, w.digest,"
     f" {NAME_OF.format('b')}, {NAME_OF.format('w')}, g.never_resigns, g.wrong_resignation, g.opening, hex(g.actions),"
@@ -129,10 +136,10 @@ class GameRow(NamedTuple):
     """Points for Black."""
     end: str
     black: str
-    """SHA-256 of the weights."""
+    """SHA-256 of the weights; in a match the key of the player."""
     white: str
     black_name: str | None
-    """Tag of the generation that trained the weights; None if unknown."""
+    """Tag of the generation that trained the weights, or name of the player; None if unknown."""
     white_name: str | None
     never_resigns: int
     """1: a calibration game, in which resignation is disabled."""
@@ -145,12 +152,12 @@ class GameRow(NamedTuple):
     repeats: int | None
     """The first game of the same generation and kind with the same moves; None for that game itself."""
     shard: str
-    """SHA-256 of its shard."""
+    """SHA-256 of its shard, or of the result of its match."""
     path: str
-    """Path of the shard in the record."""
+    """Path of the shard in the record, or of the match's folder in the project."""
     shard_row: int
     commit: str
-    """Commit of the generation."""
+    """Commit of the generation; of a match the same as `shard`."""
 
 
 class Lineage(NamedTuple):
@@ -159,6 +166,17 @@ class Lineage(NamedTuple):
     lineage: str
     first: int
     last: int
+    num_games: int
+
+
+class Match(NamedTuple):
+    """A match in the index."""
+
+    match: str
+    """Value of the filter `lineage`."""
+    black: str
+    """Name of the first player, who has Black in the first game."""
+    white: str
     num_games: int
 
 
@@ -178,6 +196,7 @@ class _Read(NamedTuple):
     digests: frozenset[str] = frozenset()  # of these rows
     network: str | None = None  # SHA-256 of the network that it trained
     note: str = ""  # what is missing; empty if nothing is
+    players: tuple[tuple[str, str], ...] = ()  # keys and names of a match's players
 
 
 class GameIndex:
@@ -235,9 +254,19 @@ class GameIndex:
         """The lineages with games, by name."""
         query = (
             "SELECT lineage, min(generation), max(generation), sum(num_games) FROM generations WHERE num_games > 0"
-            " GROUP BY lineage ORDER BY lineage"
+            " AND lineage < ? GROUP BY lineage ORDER BY lineage"
         )
-        return self._use(lambda database: [Lineage(*each) for each in database.execute(query)])
+        return self._use(lambda database: [Lineage(*each) for each in database.execute(query, (MATCH_PREFIX,))])
+
+    def matches(self) -> list[Match]:
+        """The matches, by the names of their players."""
+        query = (
+            f"SELECT g.lineage, {NAME_OF.format('b')} AS one, {NAME_OF.format('w')} AS other, n.num_games FROM"
+            " generations n JOIN games g ON (g.lineage, g.generation, g.kind, g.game) = (n.lineage, 0, 'match', 0)"
+            " JOIN digests b ON b.id = g.black JOIN digests w ON w.id = g.white WHERE n.lineage >= ?"
+            " ORDER BY one, other, g.lineage"
+        )
+        return self._use(lambda database: [Match(*each) for each in database.execute(query, (MATCH_PREFIX,))])
 
     def ends(self) -> list[str]:
         """The ways in which the games ended."""
@@ -264,14 +293,14 @@ class GameIndex:
         thread.join(wait_seconds)
 
     def refresh(self) -> None:
-        """Reads all generations that the index lacks, the newest of each lineage first.
+        """Reads all generations and matches that the index lacks, the newest of each lineage first.
 
         Raises:
           LineageError: git cannot list the tags.
-          StorageError: the index cannot be written.
+          StorageError: the index cannot be written, or the result of a match cannot be read.
         """
         with self._refreshing:
-            tags = recorded_tags(self._home)
+            tags = recorded_tags(self._home) | finished_match_digests(self._home)
             known = self._use(_known)
             for gone in known.keys() - tags.keys():
                 self._use(partial(_remove, lineage=gone[0], number=gone[1]), immediate=True)
@@ -280,9 +309,15 @@ class GameIndex:
             cache = data_cache(self._home)
             try:
                 for lineage, numbers in groupby(sorted(due), key=lambda each: each[0]):
+                    if lineage.startswith(MATCH_PREFIX):
+                        self._index(lineage, 0, tags[lineage, 0], partial(_read_match, self._home, lineage))
+                        self._pending -= 1
+                        continue
                     with open_reader(self._home, lineage) as reader:
-                        for _, negative in numbers:
-                            self._index(reader, cache, lineage, -negative, tags[lineage, -negative])
+                        for number in (-negative for _, negative in numbers):
+                            commit = tags[lineage, number]
+                            read = partial(_read_generation, reader, cache, lineage, number, commit)
+                            self._index(lineage, number, commit, read)
                             self._pending -= 1
             finally:
                 self._pending = 0
@@ -311,14 +346,14 @@ class GameIndex:
         tried = self._tried.get((lineage, number, commit), -RETRY_SECONDS)
         return stored != commit or bool(note and time.monotonic() - tried >= RETRY_SECONDS)
 
-    def _index(self, reader: GitReader, cache: DataCache, lineage: str, number: int, commit: str) -> None:
-        """Reads one generation and writes its rows, unless another process has just written them."""
+    def _index(self, lineage: str, number: int, commit: str, read: Callable[[], _Read]) -> None:
+        """Reads one generation or match and writes its rows, unless another process has just written them."""
         if self._use(_known).get((lineage, number)) == (commit, ""):
             return
         try:
-            found = _read_generation(generation_at(reader, cache, lineage, number, commit))
+            found = read()
         except ZeroError as error:
-            found = _Read(note=f"{generation_tag(lineage, number)}: {error}")
+            found = _Read(note=f"{_title(lineage, number)}: {error}")
         self._tried[lineage, number, commit] = time.monotonic()
 
         def write(database: sqlite3.Connection) -> None:
@@ -329,6 +364,7 @@ class GameIndex:
             )
             if found.network:
                 database.execute("INSERT INTO networks VALUES (?, ?, ?)", (found.network, lineage, number))
+            database.executemany("INSERT OR REPLACE INTO players VALUES (?, ?)", found.players)
             digests = [(digest,) for digest in sorted(found.digests)]
             database.executemany("INSERT OR IGNORE INTO digests (digest) VALUES (?)", digests)
             database.executemany(INSERT_GAME, [(lineage, number, *row) for row in found.rows])
@@ -486,13 +522,33 @@ def _make_tables(database: sqlite3.Connection) -> None:
         database.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _read_generation(generation: Generation) -> _Read:
+def _title(lineage: str, number: int) -> str:
+    return match_path(lineage) if lineage.startswith(MATCH_PREFIX) else generation_tag(lineage, number)
+
+
+def _read_match(home: Path, name: str) -> _Read:
+    """The games of a finished match.
+
+    Raises:
+      StorageError: a file is missing or corrupt.
+    """
+    path = match_path(name)
+    digest = sha256_file(home / path / RESULT_FILE)
+    spec, records = read_match_games(home / path)
+    columns = read_summaries(write_records(records), path)
+    rows = _rows(rules_of(spec.game), "match", path, digest, columns, None, {})
+    players = tuple((key_of(player), player.name) for player in spec.players)
+    return _Read(tuple(rows), frozenset({digest, *(key for key, _ in players)}), players=players)
+
+
+def _read_generation(reader: GitReader, cache: DataCache, lineage: str, number: int, commit: str) -> _Read:
     """The games of a generation, as far as they are on this machine.
 
     Raises:
       LineageError: git's objects are damaged.
       ParamsError: this version of the program cannot read its parameters.
     """
+    generation = generation_at(reader, cache, lineage, number, commit)
     entry = generation.entry
     if entry is None:
         return _Read(note=f"{generation.tag} has no ledger entry that can be read; run `zero audit`")
@@ -518,7 +574,8 @@ def _read_generation(generation: Generation) -> _Read:
                 faults.append(f"{path} is {'damaged' if generation.data_path(folder, shard.file.path) else 'not here'}")
                 continue
             digests |= {shard.file.sha256, *columns.black, *columns.white}
-            rows += _rows(rules, kind, folder, shard, columns, threshold if kind == "selfplay" else None, seen)
+            used = threshold if kind == "selfplay" else None
+            rows += _rows(rules, kind, path, shard.file.sha256, columns, used, seen)
     note = f"{generation.tag}: {', '.join(faults)}; {_remedy(generation)}" if faults else ""
     return _Read(tuple(rows), frozenset(digests), entry.decision.challenger, note)
 
@@ -526,8 +583,8 @@ def _read_generation(generation: Generation) -> _Read:
 def _rows(
     rules: Rules,
     kind: str,
-    folder: str,
-    shard: ShardRef,
+    path: str,
+    shard: str,
     games: GameColumns,
     threshold: float | None,
     seen: dict[bytes, int],
@@ -544,7 +601,7 @@ def _rows(
         key, number = hashlib.sha256(moves.tobytes()).digest()[:KEY_BYTES], int(games.game[row])
         first = seen.setdefault(key, number)
         yield (
-            *(kind, number, shard.file.sha256, f"{folder}/{shard.file.path}", row, len(moves)),
+            *(kind, number, shard, path, row, len(moves)),
             *("DBW"[int(games.outcome[row])], float(games.margin[row]), games.end[row]),
             *(games.black[row], games.white[row], int(games.never_resigns[row]), int(wrong[row])),
             *(openings[row], key, None if first == number else first),

@@ -5,6 +5,7 @@ a search as soon as the version is another one, and drops its result.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zero.config.params import GameParams
-from zero.data.sgf import SgfHead, moves_to_sgf, read_sgf, result
+from zero.data.sgf import OUT_OF_TIME, SgfHead, moves_to_sgf, read_sgf, result
 from zero.errors import MoveError, ZeroError
 from zero.games.coordinates import action_to_name
 from zero.games.position import BLACK, GO, WHITE, Rules
@@ -26,6 +27,7 @@ from zero.storage.manifests import RESIGNATION
 from zero.web.analysis import analysis_of, black_chance, colour_to_play
 from zero.web.broadcast import LAST_TOPIC, Broadcast
 from zero.web.engines import Engines
+from zero.web.game_clock import GameClock
 from zero.web.players import HUMAN, board_title, player_title
 
 if TYPE_CHECKING:
@@ -36,8 +38,10 @@ REPORT_SECONDS = 0.2
 ANALYSIS_SECONDS = 3600.0
 """Time limit of an analysis, which its simulations end much earlier. With a limit the root follows PUCT, as in GTP."""
 COLOURS: dict[int, Literal["black", "white"]] = {BLACK: "black", WHITE: "white"}
-ANALYSIS = "analysis"
+ANALYSIS, LOADING = "analysis", "loading"
 Role = Literal["black", "white", "analysis"]
+LOSSES = {RESIGNATION: "the game is over by resignation", OUT_OF_TIME: "the game was lost on time"}
+"""How a player can lose before the board decides, as the start of a message."""
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +65,14 @@ def seat_of(engines: Engines, spec: str) -> Seat:
         return Seat(HUMAN, "Human", None)
     player = engines.resolve(spec)
     return Seat(spec, player.network.id.name if player.network else player_title(player.spec), player)
+
+
+class Loss(NamedTuple):
+    """A loss that the board does not show."""
+
+    colour: int
+    end: str
+    """One of `LOSSES`."""
 
 
 class Opened(NamedTuple):
@@ -88,6 +100,7 @@ class LiveGame:
         seats: dict[Role, Seat],
         seconds: float | None,
         idle_seconds: float,
+        clock: GameClock | None = None,
     ) -> None:
         """Sets up the empty board and starts the thread.
 
@@ -98,6 +111,8 @@ class LiveGame:
           seats: of both colours, and `analysis` if positions are analysed while a person is to move.
           seconds: time limit of each move of a network; None without one.
           idle_seconds: the game is closed after this time without a page that shows it.
+          clock: the time of both players; None without a limit. It stands still while the game is paused or an engine
+            is loaded.
         """
         self.name, self.events = name, Broadcast()
         self._used = time.monotonic()
@@ -115,11 +130,14 @@ class LiveGame:
         self._is_closed = self._is_paused = False
         self._work_name = ""  # what the thread does: "move", "hint", "analysis", "loading" or nothing
         self._choosing: Opened | None = None  # engine that chooses a move and cannot be interrupted
-        self._resigned: int | None = None
+        self._lost: Loss | None = None
+        self._clock = clock or GameClock(math.inf, 0.0)
+        self._timer: threading.Timer | None = None  # ends the game when the running time is over
         self._error = ""
         self._source: dict[str, str] | None = None  # of a loaded file
         self._chances: dict[int, float] = {}  # Black's chance to win by number of moves
-        self.events.publish("state", self._state())
+        with self._changed:
+            self._publish()
         self._thread = threading.Thread(target=self._work, name=f"game {name}", daemon=True)
         self._thread.start()
 
@@ -136,28 +154,30 @@ class LiveGame:
           MoveError: it is illegal, or it is not the person's turn.
         """
         with self._changed:
-            board = self._board
+            board, colour = self._board, self._board.to_play
+            self._end_if_out_of_time()
             if num_moves not in (None, len(board.actions)):
                 raise MoveError(f"move {num_moves} was played already, perhaps in another tab; look at the board again")
-            if self._resigned is not None:
-                raise MoveError("the game is over by resignation; undo continues it")
-            seat = self._seats[COLOURS[board.to_play]]
+            if self._lost is not None:
+                raise MoveError(f"{LOSSES[self._lost.end]}; undo continues it")
+            seat = self._seats[COLOURS[colour]]
             if seat.player is not None and not self._is_paused and not board.is_over:
-                raise MoveError(f"{COLOURS[board.to_play]} is played by {seat.title}; wait for its move")
-            board.play(action)
+                raise MoveError(f"{COLOURS[colour]} is played by {seat.title}; wait for its move")
+            self._play(action)
             self._is_paused = False
             self._change()
 
     def undo(self) -> None:
-        """Takes back the last move of a person and what followed; without people, one move.
+        """Takes back the last move of a person and what followed; without people, one move. The clock goes back too.
 
         Raises:
           MoveError: there is none.
         """
         with self._changed:
             people = self._people()
-            if self._resigned in people:
-                self._resigned = None
+            if self._lost is not None and self._lost.colour in people:
+                self._lost = None
+                self._clock.set_moves(len(self._board.actions))
                 self._change()
                 return
             turns = [turn for turn in range(len(self._board.actions)) if not people or colour_to_play(turn) in people]
@@ -212,7 +232,7 @@ class LiveGame:
             if not people:
                 raise MoveError("no person plays in this game, so no one can resign")
             colour = self._board.to_play
-            self._resigned = colour if colour in people else -colour
+            self._lost = Loss(colour if colour in people else -colour, RESIGNATION)
             self._change()
 
     def seat(self, role: Role, seat: Seat | None) -> None:
@@ -254,7 +274,8 @@ class LiveGame:
                 raise MoveError(f"move {number} of the file: {error}") from None
         names = ("black", loaded.black_name), ("white", loaded.white_name), ("event", loaded.event)
         with self._changed:
-            self._rules, self._resigned = rules, None
+            self._rules = rules
+            self._clock.set_moves(0)
             self._source = {
                 name: value for name, value in (*names, ("result", loaded.result), ("comment", loaded.comment)) if value
             }
@@ -264,10 +285,10 @@ class LiveGame:
     def sgf(self) -> str:
         """The game as SGF."""
         with self._changed:
-            board, rules, resigned = self._board, self._rules, self._resigned
+            board, rules, lost = self._board, self._rules, self._lost
             is_over, seats = self._is_over(), self._seats
-            end = None if not is_over else RESIGNATION if resigned is not None else board.end
-            winner = -resigned if resigned is not None else board.outcome() if is_over else 0
+            end = lost.end if lost is not None else board.end if is_over else None
+            winner = -lost.colour if lost is not None else board.outcome() if is_over else 0
             head = SgfHead("a game on the page of zero", self.name, seats["black"].title, seats["white"].title, "")
             return moves_to_sgf(rules, head, board.actions, winner, board.margin(), end)
 
@@ -301,6 +322,12 @@ class LiveGame:
             note = f"Komi {self._rules.komi:g}. All stones count as alive." if self._rules.game == GO else ""
             return {"score": score, "note": note}
 
+    def show(self) -> None:
+        """Publishes the time that is left now, for a page that comes."""
+        with self._changed:
+            if self._clock.has_limit:
+                self._publish()
+
     def close(self, reason: str) -> None:
         """Ends the game and its engines; the pages are told the reason. Later calls do nothing."""
         with self._changed:
@@ -308,6 +335,7 @@ class LiveGame:
                 return
             self._is_closed = True
             self._version += 1
+            self._run_clock()
             self._changed.notify()
             choosing = self._choosing
         self.events.publish(LAST_TOPIC, {"reason": reason})
@@ -338,7 +366,7 @@ class LiveGame:
         return [colour for colour, role in COLOURS.items() if self._seats[role].player is None]
 
     def _is_over(self) -> bool:
-        return self._board.is_over or self._resigned is not None
+        return self._board.is_over or self._lost is not None
 
     def _check_not_over(self) -> None:
         if self._is_over():
@@ -356,11 +384,35 @@ class LiveGame:
     def _set_moves(self, actions: tuple[int, ...]) -> None:
         """Replaces the moves; an engine that is to move then waits for `resume`."""
         self._board = Board(self._rules, actions)
-        self._resigned = None
+        self._lost = None
+        self._clock.set_moves(len(actions))
         self._is_paused = self._seats[COLOURS[self._board.to_play]].player is not None and not self._board.is_over
         self._chances = {moves: chance for moves, chance in self._chances.items() if moves <= len(actions)}
         self._first_version = self._version + 1
         self._change()
+
+    def _play(self, action: int) -> None:
+        colour = self._board.to_play
+        self._board.play(action)
+        self._clock.move(colour)
+
+    def _run_clock(self) -> None:
+        """Lets the time of the player to move pass, unless the game stands still."""
+        if self._timer is not None:
+            self._timer.cancel()
+        stands = self._is_over() or self._is_paused or self._is_closed or self._work_name == LOADING
+        self._clock.run(None if stands else self._board.to_play)
+        if not stands and self._clock.has_limit:
+            self._timer = threading.Timer(self._clock.left(self._board.to_play), self._time_is_over)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _end_if_out_of_time(self) -> None:
+        """Ends the game if the time of the player to move is over."""
+        running = self._clock.running
+        if running is not None and not self._clock.left(running):
+            self._lost = Loss(running, OUT_OF_TIME)
+            self._change()
 
     def _change(self) -> None:
         """Begins a new version: searches for the old one end."""
@@ -371,6 +423,7 @@ class LiveGame:
 
     def _publish(self) -> None:
         """Publishes the state and wakes the thread."""
+        self._run_clock()
         self.events.publish("state", self._state())
         self._changed.notify()
 
@@ -390,6 +443,7 @@ class LiveGame:
             },
             "players": {role: {"spec": seat.spec, "title": seat.title} for role, seat in self._seats.items()},
             "seconds": self._seconds,
+            "clock": self._clock_state() if self._clock.has_limit else None,
             "moves": [{"action": action, "name": action_to_name(rules, action)} for action in board.actions],
             "stones": board.stones.tolist(),
             "to_play": board.to_play,
@@ -397,7 +451,7 @@ class LiveGame:
             "captures": {"black": board.num_captured(WHITE), "white": board.num_captured(BLACK)},
             "over": is_over,
             "result": self._result() if is_over else "",
-            "end": "" if not is_over else RESIGNATION if self._resigned is not None else board.end,
+            "end": self._lost.end if self._lost is not None else board.end if is_over else "",
             "engine_turn": self._is_engines_turn(),
             "paused": self._is_paused and not is_over,
             "thinking": self._work_name,
@@ -412,9 +466,20 @@ class LiveGame:
         return state
 
     def _result(self) -> str:
-        if self._resigned is not None:
-            return result(self._rules, -self._resigned, 0.0, RESIGNATION)
+        if self._lost is not None:
+            return result(self._rules, -self._lost.colour, 0.0, self._lost.end)
         return result(self._rules, self._board.outcome(), self._board.margin(), "")
+
+    def _clock_state(self) -> dict[str, Any]:
+        """The seconds left at this moment, and whose time passes."""
+        left = {role: round(self._clock.left(colour), 3) for colour, role in COLOURS.items()}
+        return {**left, "running": self._clock.running, "increment": self._clock.increment_seconds}
+
+    def _time_is_over(self) -> None:
+        """Called by the timer, which may be that of an earlier turn."""
+        with self._changed:
+            self._end_if_out_of_time()
+            self._run_clock()
 
     # the thread
 
@@ -461,6 +526,7 @@ class LiveGame:
         """Publishes what the thread does."""
         if name != self._work_name:
             self._work_name = name
+            self._run_clock()
             self.events.publish("state", self._state())
 
     def _seconds_alone(self) -> float:
@@ -499,7 +565,7 @@ class LiveGame:
         if opened is None:
             with self._changed:
                 work = self._work_name
-                self._set_work("loading")
+                self._set_work(LOADING)
             session = self._engines.open(seat.player, rules)
             opened = Opened(seat, rules, session, self._engines.ownership(seat.player))
             with self._changed:
@@ -516,12 +582,13 @@ class LiveGame:
         role = COLOURS[self._board.to_play]
         action = self._chosen(role, version)
         with self._changed:
+            self._end_if_out_of_time()
             if action is None or version != self._version:
                 return
             if action == RESIGN:
-                self._resigned = self._board.to_play
+                self._lost = Loss(self._board.to_play, RESIGNATION)
             else:
-                self._board.play(action)
+                self._play(action)
             self._change()
 
     def _give_hint(self, role: Role, version: int) -> None:

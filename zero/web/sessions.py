@@ -48,6 +48,13 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
+class ClockTimes(Body):
+    """The time of each player in seconds: at the start, and added after each of its moves."""
+
+    main_seconds: Annotated[float, Field(gt=0.0, le=86_400.0)]
+    increment_seconds: Annotated[float, Field(ge=0.0, le=3600.0)] = 0.0
+
+
 class NewGame(Body):
     """A game to start. Players are `human` or a spec, see `zero.web.players.check_spec`."""
 
@@ -59,6 +66,8 @@ class NewGame(Body):
     """The game and board; None: those of the first network."""
     seconds: Annotated[float, Field(gt=0.0, le=600.0)] | None = None
     """Time limit of each move of a network."""
+    clock: ClockTimes | None = None
+    """A player whose time is over loses; None: no clock."""
     sgf: str | None = None
     """A file with the moves so far."""
 
@@ -120,6 +129,7 @@ class Sessions:
           ZeroError: a player is unknown, the players or the file do not fit together, or engines work in all open
             games.
         """
+        from zero.web.game_clock import GameClock
         from zero.web.live_game import LiveGame, Role, Seat  # imports the search, which takes a second
 
         seats: dict[Role, Seat] = {"black": self.seat(new.black), "white": self.seat(new.white)}
@@ -128,10 +138,11 @@ class Sessions:
         players = [seat.player for seat in seats.values() if seat.player is not None]
         engines = self.engines
         game = engines.game_of(players, new.game)
+        clock = None if new.clock is None else GameClock(new.clock.main_seconds, new.clock.increment_seconds)
         with self._lock:
             self._make_room()
             name = secrets.token_hex(6)
-            made = self._games[name] = LiveGame(name, engines, game, seats, new.seconds, self._idle_seconds)
+            made = self._games[name] = LiveGame(name, engines, game, seats, new.seconds, self._idle_seconds, clock)
         if new.sgf is not None:
             try:
                 made.load(new.sgf)
@@ -225,15 +236,19 @@ def routes(sessions: Sessions) -> list[Route]:
         return JSONResponse(game.events.newest("state"), 201)
 
     def shown(request: Request) -> Response:
-        events = game_of(request).events
+        game = game_of(request)
+        game.show()
+        events = game.events
         return JSONResponse({"state": events.newest("state"), "analysis": events.newest("analysis")})
 
     def position(request: Request) -> Response:
         return JSONResponse(game_of(request).position(request.path_params["moves"]))
 
     def events(request: Request) -> Response:
+        game = game_of(request)
+        game.show()
         return StreamingResponse(
-            game_of(request).events.stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            game.events.stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
     def saved(request: Request) -> Response:

@@ -21,7 +21,7 @@ export async function show(root, { path, query }) {
 /** Result as in SGF, such as "B+3.5". */
 export function scoreText({ result, margin, end }) {
   if (result === "D") return "draw";
-  return `${result}+${end === "resignation" ? "R" : margin ? Math.abs(margin) : ""}`.replace(/\+$/, "");
+  return `${result}+${{ resignation: "R", forfeit: "F" }[end] ?? (margin ? Math.abs(margin) : "")}`.replace(/\+$/, "");
 }
 
 /** A number with a noun, such as "1 game". */
@@ -38,10 +38,16 @@ export function networkName(name, sha256) {
   return name ?? sha256.slice(0, 12);
 }
 
+/** Where a game is from: a generation, or the players of a match. */
+export function sourceName({ kind, lineage, generation, ...row }) {
+  if (kind !== "match") return `${lineage}, generation ${generation}`;
+  return `${networkName(row.black_name, row.black)} against ${networkName(row.white_name, row.white)}`;
+}
+
 const COLUMNS = [
   { title: "game", short: "no.", className: "g-game", cell: (row) => link(row) },
-  { title: "lineage", className: "g-lineage", cell: (row) => row.lineage },
-  { title: "generation", short: "gen.", className: "num g-generation", cell: (row) => String(row.generation) },
+  { title: "lineage", className: "g-lineage", cell: (row) => (row.kind === "match" ? "–" : row.lineage) },
+  { title: "generation", short: "gen.", className: "num g-generation", cell: (row) => (row.kind === "match" ? "–" : String(row.generation)) },
   { title: "kind", className: "g-kind", cell: (row) => row.kind },
   { title: "result", className: "g-result", cell: (row) => scoreText(row) },
   { title: "moves", className: "num g-moves", cell: (row) => String(row.moves) },
@@ -53,7 +59,7 @@ const COLUMNS = [
 ];
 
 function link(row) {
-  const name = `Game ${row.game}: ${row.kind} of ${row.lineage}, generation ${row.generation}`;
+  const name = `Game ${row.game}: ${row.kind} of ${sourceName(row)}`;
   return el("a", { href: gameHref(row), "aria-label": name, tabindex: "-1" }, `#${row.game}`);
 }
 
@@ -127,7 +133,7 @@ class GameList {
     clearTimeout(this.polling);
   }
 
-  makeForm({ lineages, kinds, ends }) {
+  makeForm({ lineages, matches, kinds, ends }) {
     const select = (name, title, options) => {
       const all = [["", "any"], ...options].map(([value, text]) =>
         el("option", { value, selected: value === (this.query.get(name) ?? "") }, text),
@@ -141,10 +147,11 @@ class GameList {
     const check = (name, title) =>
       el("label", {}, el("input", { type: "checkbox", name, value: "1", checked: this.query.get(name) === "1" }), title);
     const named = lineages.map(({ lineage, num_games: games }) => [lineage, `${lineage} (${games})`]);
+    named.push(...matches.map(({ match, black, white, num_games: games }) => [match, `${black} against ${white} (${games})`]));
     const form = el(
       "form",
       { class: "toolbar games-filter", "aria-label": "Filters" },
-      select("lineage", "Lineage", named),
+      select("lineage", "Lineage or match", named),
       number("generation", "Generation"),
       select("kind", "Kind", kinds.map((each) => [each, each])),
       select("result", "Result", [["B", "Black won"], ["W", "White won"], ["D", "draw"]]),

@@ -78,9 +78,10 @@ function ratingsCard({ lineage, game, simulations, scales, rows }) {
 function tournamentCard({ game, games_per_match, reference, standings, pairings, failures }) {
   const columns = ["player", number("rating"), number("95 % interval"), number("score", percent), number("games"), ...standings.map((_, index) => number(String(index + 1), percent))];
   const scores = new Map();
-  for (const { players, wins, losses, draws } of pairings) {
+  for (const { players, folder, wins, losses, draws } of pairings) {
     const share = (wins + draws / 2) / (wins + losses + draws);
-    scores.set(players.join(), share).set([...players].reverse().join(), 1 - share);
+    const games = (score) => el("a", { href: `#/games?lineage=~${encodeURIComponent(folder)}` }, percent(score));
+    scores.set(players.join(), games(share)).set([...players].reverse().join(), games(1 - share));
   }
   const rows = standings.map((row, index) => [
     `${index + 1} ${row.name}`,

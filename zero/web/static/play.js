@@ -9,6 +9,8 @@ const DISCS = { 1: "●", [-1]: "○" };
 const HUMAN = "human";
 const MOST_SIMULATIONS = 20000; // the server allows as many
 const SHOWN_MOVES = 6; // of a variation in the table; the board shows all
+const TICK_MS = 100; // between two updates of the clock
+const LOW_SECONDS = 10; // a clock with less time is marked, and shows tenths of a second
 const percent = (fraction) => `${Math.round(100 * fraction)} %`;
 
 export async function show(root, route) {
@@ -72,6 +74,8 @@ function form(root, boards, position) {
   const komiField = field("Komi", komi);
   const limit = el("select", { name: "limit", "aria-label": "Unit" }, el("option", { value: "simulations" }, "simulations"), el("option", { value: "seconds" }, "seconds"));
   const amount = el("input", { name: "amount", type: "number", min: 0, max: MOST_SIMULATIONS, step: "any", value: 400, required: true });
+  const minutes = el("input", { name: "minutes", type: "number", min: 0.1, max: 1440, step: "any", placeholder: "no clock" });
+  const increment = el("input", { name: "increment", type: "number", min: 0, max: 3600, step: "any", value: 10 });
   const start = el("button", { class: "primary", type: "submit" }, "Start");
   const chosen = () => boards.find(({ id }) => id === board.value);
   const networkOf = (spec) => chosen().players.find((player) => player.spec === spec && player.has_network);
@@ -108,6 +112,7 @@ function form(root, boards, position) {
           black: withSimulations(black.value),
           white: withSimulations(white.value),
           analysis: (isTimed() ? analysis.value : withSimulations(analysis.value)) || null, // it has no time limit
+          clock: minutes.value ? { main_seconds: 60 * minutes.value, increment_seconds: Number(increment.value) } : null,
           sgf: position?.sgf ?? null,
         },
       });
@@ -134,6 +139,7 @@ function form(root, boards, position) {
     el("div", { class: "row" }, field("Game", board), komiField),
     el("div", { class: "row seats" }, field("● Black", black), el("button", { type: "button", onclick: swap }, "⇄ Swap"), field("○ White", white)),
     el("div", { class: "row" }, field("A network’s move takes", amount, limit), field("Analysis while you think", analysis)),
+    el("div", { class: "row" }, field("Clock: minutes of each player", minutes), field("Seconds added after each move", increment)),
     start,
   );
 }
@@ -167,6 +173,7 @@ class GamePage {
     document.removeEventListener("keydown", this.onKey);
     document.removeEventListener("visibilitychange", this.onVisibility);
     this.disconnect();
+    clearInterval(this.ticking);
   }
 
   // Hidden pages disconnect: a browser opens six connections to a server at most, for all tabs together.
@@ -194,6 +201,7 @@ class GamePage {
   closed(text) {
     this.isClosed = true;
     this.disconnect();
+    clearInterval(this.ticking);
     this.parts.connection.hidden = true;
     this.parts.message.replaceChildren(el("p", { class: "error", role: "alert" }, text, " ", el("a", { href: "#/play" }, "New game")));
     for (const button of this.root.querySelectorAll("button, select, input")) button.disabled = true;
@@ -274,6 +282,7 @@ class GamePage {
     this.state = state;
     const { game, players, moves, to_play: toPlay } = state;
     const isNew = !before || before.version !== state.version;
+    this.received = performance.now();
     if (this.analysis?.version < state.first_version) this.showAnalysis(null); // of moves that were taken back
     const isPerson = players[COLOURS[toPlay]].spec === HUMAN;
     this.canPlay = !state.over && (isPerson || state.paused);
@@ -291,7 +300,7 @@ class GamePage {
     else if (before && isNew) this.parts.message.replaceChildren();
     const { parts } = this;
     parts.pass.disabled = !this.canPlay || !state.legal.includes(game.pass_action);
-    parts.undo.disabled = !moves.length && state.end !== "resignation";
+    parts.undo.disabled = !moves.length && !["resignation", "time"].includes(state.end);
     parts.hint.disabled = !this.canPlay || state.thinking === "hint" || Object.values(players).every(({ spec }) => spec === HUMAN);
     const isWatched = ![players.black, players.white].some(({ spec }) => spec === HUMAN);
     parts.resign.disabled = state.over || isWatched;
@@ -301,8 +310,27 @@ class GamePage {
     parts.slider.max = moves.length;
     parts.slider.value = this.review?.moves ?? moves.length;
     parts.analyst.value = players.analysis?.spec.split(",")[0] ?? "";
+    this.showClock();
     this.showChance();
     this.draw();
+  }
+
+  /** Shows the time of both players: as the server told it, less what has passed since for the one whose clock runs. */
+  showClock() {
+    const { clock } = this.state;
+    clearInterval(this.ticking);
+    if (!clock) return;
+    const tick = () => {
+      for (const box of this.parts.seats.querySelectorAll(".clock")) {
+        const colour = Number(box.dataset.colour);
+        const passed = clock.running === colour ? (performance.now() - this.received) / 1000 : 0;
+        const left = Math.max(0, clock[COLOURS[colour]] - passed);
+        box.textContent = clockText(left);
+        box.classList.toggle("low", left < LOW_SECONDS);
+      }
+    };
+    tick();
+    if (clock.running !== null && !this.isClosed) this.ticking = setInterval(tick, TICK_MS);
   }
 
   statusText() {
@@ -326,7 +354,7 @@ class GamePage {
   }
 
   showSeats() {
-    const { players, captures, to_play: toPlay, over, game, score, seconds } = this.state;
+    const { players, captures, to_play: toPlay, over, game, score, seconds, clock } = this.state;
     const seat = (colour) =>
       el(
         "div",
@@ -335,11 +363,13 @@ class GamePage {
         el("span", { class: "sr-only" }, `${NAMES[colour]}: `),
         el("span", { class: "name" }, players[COLOURS[colour]].title),
         game.name === "go" ? el("span", { class: "muted num" }, `${captures[COLOURS[colour]]} captured`) : null,
+        clock && el("span", { class: "clock num", role: "timer", "aria-label": `Time of ${NAMES[colour]}`, "data-colour": colour }),
       );
     const terms = [
       game.komi === undefined ? null : `Komi ${game.komi}.`,
       score === undefined ? null : `Score now: ${score}.`,
       seconds === null ? null : `A network’s move takes ${seconds} s at most.`,
+      clock?.increment ? `A move adds ${clock.increment} s.` : null,
     ];
     this.parts.seats.replaceChildren(seat(1), seat(-1), el("p", { class: "muted" }, terms.filter(Boolean).join(" ")));
   }
@@ -472,6 +502,15 @@ class GamePage {
   }
 }
 
+/** Seconds as "4:05", and the last ones as "9.3". */
+function clockText(seconds) {
+  if (seconds < LOW_SECONDS) return (Math.floor(10 * seconds) / 10).toFixed(1);
+  const whole = Math.floor(seconds);
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+  const two = (number) => String(number).padStart(2, "0");
+  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
 function isSameBoard(one, other) {
   return Object.keys(one).every((name) => name === "komi" || one[name] === other[name]);
 }
@@ -481,6 +520,7 @@ function resultText({ result, end, game }) {
   const winner = result.startsWith("B") ? "Black" : "White";
   const loser = winner === "Black" ? "White" : "Black";
   if (end === "resignation" || result.endsWith("R")) return `${winner} wins: ${loser} resigned.`;
+  if (end === "time" || result.endsWith("T")) return `${winner} wins: ${loser} lost on time.`;
   const margin = result.slice(2);
   const note = game.name === "go" ? " All stones count as alive." : "";
   return margin ? `${winner} wins by ${margin} points.${note}` : `${winner} wins.`;

@@ -2,7 +2,7 @@
 
 import { announce, api, el } from "./app.js";
 import { Board } from "./board.js";
-import { counted, networkName } from "./games.js";
+import { counted, networkName, sourceName } from "./games.js";
 
 const PLAY_MS = 700; // between two moves of the automatic replay
 const ADDRESS_MS = 200; // waits this long before it writes the address: browsers refuse more than 100 changes in 30 s
@@ -55,7 +55,8 @@ class Replay {
     this.positions = positionsOf(data);
     this.priors = new Map(); // answers by move
     const { game, board } = data;
-    const list = `#/games?lineage=${encodeURIComponent(game.lineage)}&generation=${game.generation}&kind=${game.kind}`;
+    this.searched = game.kind !== "match"; // a match records moves only
+    const list = `#/games?lineage=${encodeURIComponent(game.lineage)}${this.searched ? `&generation=${game.generation}` : ""}&kind=${game.kind}`;
     const boardBox = el("div", { class: "replay-board" });
     this.board = new Board(boardBox, board, { labels: true, name: "The position of the game" });
     this.slider = el("input", {
@@ -75,10 +76,10 @@ class Replay {
     this.withPrior = el("input", { type: "checkbox", onchange: () => this.draw() });
     this.priorText = el("p", { class: "muted" });
     this.table = el("tbody");
-    this.curve = this.makeCurve();
+    this.curve = this.searched && this.makeCurve();
     root.append(
-      el("p", {}, el("a", { href: list }, `All ${game.kind} games of ${data.tag}`)),
-      el("h1", {}, `Game ${game.game}: ${game.kind} of ${game.lineage}, generation ${game.generation}`),
+      el("p", {}, el("a", { href: list }, this.searched ? `All ${game.kind} games of ${data.tag}` : "All games of this match")),
+      el("h1", {}, `Game ${game.game}: ${game.kind} of ${sourceName(game)}`),
       this.summary(),
       el("div", { class: "replay" },
         el("div", {},
@@ -91,12 +92,12 @@ class Replay {
               button("▶|", "Last position", () => this.moves.length),
               this.slider,
             ),
-            el("div", { class: "toolbar" }, el("label", {}, "Show on the board", this.overlay), this.continued),
+            el("div", { class: "toolbar" }, this.searched && el("label", {}, "Show on the board", this.overlay), this.continued),
           ),
         ),
         el("div", {},
-          el("section", { class: "card" }, el("h2", {}, "Value"), this.curve, this.values),
-          el("section", { class: "card" },
+          this.searched && el("section", { class: "card" }, el("h2", {}, "Value"), this.curve, this.values),
+          this.searched && el("section", { class: "card" },
             el("h2", {}, "Search in this position"),
             el("label", {}, this.withPrior, "compute the prior with the recorded network"),
             this.priorText,
@@ -124,7 +125,7 @@ class Replay {
   }
 
   summary() {
-    const { game, networks, same_moves: same, board } = this.data;
+    const { game, networks, same_moves: same, board, fault } = this.data;
     const badges = [];
     if (game.wrong_resignation) badges.push(["wrong resignation", "bad"]);
     if (game.never_resigns && game.kind === "selfplay") badges.push(["calibration game: no one may resign", ""]);
@@ -133,7 +134,7 @@ class Replay {
     const rules = board.game === "go" ? `, komi ${board.komi}` : "";
     return el("p", {},
       `Black ${player("black")}, White ${player("white")}: `, el("strong", {}, game.score),
-      ` after ${game.moves} moves (${game.end}). ${title} ${board.rows}×${board.columns}${rules}. `,
+      ` after ${game.moves} moves (${game.end}${fault && `: ${fault}`}). ${title} ${board.rows}×${board.columns}${rules}. `,
       badges.map(([text, className]) => [el("span", { class: `badge ${className}` }, text), " "]),
       same > 0 && el("a", { href: `#/games?actions=${game.actions}` }, `${counted(same, "other game")} with the same moves`),
     );
@@ -141,7 +142,8 @@ class Replay {
 
   record() {
     const { game, networks, links, tag, neighbours } = this.data;
-    const rows = [
+    const file = ["File", el("a", { href: `${this.path}/sgf`, download: "" }, "SGF")];
+    const rows = game.kind === "match" ? [["Match", el("code", {}, game.path)], file] : [
       ["Generation", el("a", { href: `#/lineages/${game.lineage}/${game.generation}` }, tag)],
       ["Commit", copyable(game.commit, "commit")],
       ["Shard", [el("code", {}, game.path), `, row ${game.shard_row}`]],
@@ -152,7 +154,7 @@ class Replay {
         const link = name && el("a", { href: `#/lineages/${lineage}/${Number(number)}` }, name);
         return [`Network of ${colour === "black" ? "Black" : "White"}`, [link, " ", copyable(sha256, `SHA-256 of the network of ${colour}`)]];
       }),
-      ["File", el("a", { href: `${this.path}/sgf`, download: "" }, "SGF")],
+      file,
       links.mlflow && ["MLflow", el("a", { href: links.mlflow, target: "_blank", rel: "noopener" }, `model of ${game.lineage} ↗`)],
       links.prefect && ["Prefect", el("a", { href: links.prefect, target: "_blank", rel: "noopener" }, "runs ↗")],
     ];
@@ -179,7 +181,7 @@ class Replay {
     const next = this.moves[this.at]; // the move that the search in this position chose; none at the end
     const last = this.moves[this.at - 1];
     const overlay = this.overlay.value;
-    const visits = next ? Object.entries(next.visits).map(([action, count]) => [Number(action), count]) : [];
+    const visits = next?.visits ? Object.entries(next.visits).map(([action, count]) => [Number(action), count]) : [];
     const prior = this.priors.get(this.at)?.prior;
     const numPoints = this.positions[0].length;
     const heat = new Array(numPoints).fill(0);
@@ -198,6 +200,7 @@ class Replay {
     this.slider.setAttribute("aria-valuetext", played);
     const ending = !next && ownership ? " The squares show the owner of each point." : "";
     this.caption.textContent = next ? `${played}. Next: ${COLOURS[next.colour]} ${next.name}.` : `${played}. The game is over.${ending}`;
+    if (!this.searched) return;
     this.marker.setAttribute("x1", this.x(this.at));
     this.marker.setAttribute("x2", this.x(this.at));
     this.showValues(next, prior && this.priors.get(this.at));
