@@ -22,7 +22,7 @@ from zero.games.rules import rules_of
 from zero.network.profile import this_machine
 from zero.stages.verification import games_to_finish
 
-GIBIBYTE, MILLION, MINUTE = 2**30, 1e6, 60
+MEBIBYTE, MILLION, MINUTE = 2**20, 1e6, 60
 
 # Measured with `go9-laptop`, the means of 18 generations (RESULTS.md, 2026-11-26).
 MOVES_PER_POINT = 1.28
@@ -49,7 +49,7 @@ class Machine(NamedTuple):
 CPU = Machine(2 * 19_525 * 12.79e6, 4_473 * PASSES * 12.26e6, 0.0, 12.0)
 """Two Zen 5 cores with bf16. `zero bench`: 19,525 evaluations/s a core with a network of 12.79 MFLOP. Training: 4,473
 samples/s of `go9-laptop`, whose network has 12.26 MFLOP."""
-EVALUATIONS, NETWORK_FLOPS = 200_000, 0.455e9
+EVALUATIONS, NETWORK_FLOPS = 200_000, 0.455249e9
 """Assumed evaluations a second of `go9-gpu` in self-play, and the operations of one."""
 GPU = Machine(EVALUATIONS * NETWORK_FLOPS, 0.4 * PEAK_TFLOPS["H200"] * 1e12, 0.005, 30.0)
 """Assumed: these evaluations, training at 0.4 of the bf16 peak of an H100 or H200, 5 ms a step (the 955 operations of a
@@ -210,9 +210,9 @@ def table(names: list[str], gpu: Machine = GPU) -> str:
                 "**time of the plan**": f"**{found.seconds * plan.generations / MINUTE:.0f} min**",
                 "games, evaluations of the plan": f"{plan.generations * selfplay.num_games:,}, "
                 f"{plan.generations * found.selfplay_evaluations / MILLION:,.0f} M",
-                "memory of the games in play": f"{used.games / GIBIBYTE:.1f} GiB",
-                "memory of a full window": f"{used.window / GIBIBYTE:.1f} GiB",
-                "GPU memory of a training step": f"{used.training / GIBIBYTE:.1f} GiB",
+                "memory of the games in play": f"{used.games / MEBIBYTE:,.0f} MiB",
+                "memory of a full window": f"{used.window / MEBIBYTE:,.0f} MiB",
+                "GPU memory of a training step": f"{used.training / MEBIBYTE:,.0f} MiB",
             }
         )
     rows = [(title, *(column[title] for column in columns)) for title in columns[0]]

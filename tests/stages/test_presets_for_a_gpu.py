@@ -44,7 +44,7 @@ def test_the_first_generation_is_made(name, tmp_path):
     assert window.num_games == GAMES and window.num_positions == games.num_positions > GAMES * params.game.size
     assert training.run(tmp_path).step == STEPS
     metrics = json.loads((tmp_path / "metrics/training.json").read_text())
-    assert metrics["learning_rate"] < params.training.learning_rate[0].learning_rate and metrics["ownership_loss"] > 0
+    assert metrics["ownership_loss"] > 0
     assert gating.run(tmp_path, store).match.unique_games > 1
     verified = verification.run(tmp_path, store)
     assert (verified.selfplay.num_games, verified.gating.num_games) == (1, 1)
