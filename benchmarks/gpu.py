@@ -58,9 +58,9 @@ SECTIONS = {
     "determinism": 120,
     "memory": 60,
     "profile": 50,
-    "generation": 540,
+    "generation": 300,
 }
-"""The sections in order, with the seconds planned for each: 24 minutes. Names with `gpu-` are rows of `rows.yaml`."""
+"""The sections in order, with the seconds planned for each: 20 minutes. Names with `gpu-` are rows of `rows.yaml`."""
 
 
 class Figure(Manifest):

@@ -1,0 +1,47 @@
+"""The computed cost of presets: against the measured cost of `go9-laptop`, in the documentation, and in the presets."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cost import CPU, GPU, MINUTE, PLANS, cost, params_of, run, table
+
+ROOT = Path(__file__).parents[2]
+SELFPLAY_EVALUATIONS, MATCH_EVALUATIONS, SECONDS = 3.851e6, 0.829e6, 215
+"""Of a generation of `go9-laptop`, measured (RESULTS.md, 2026-11-26 and 2026-11-25)."""
+ON_A_GPU = [name for name, plan in PLANS.items() if plan.machine is GPU]
+
+
+def test_the_cost_of_go9_laptop_is_near_the_measured_one():
+    found = cost(params_of("go9-laptop"), CPU)
+    assert found.selfplay_evaluations == pytest.approx(SELFPLAY_EVALUATIONS, rel=0.05)
+    assert found.match_evaluations == pytest.approx(MATCH_EVALUATIONS, rel=0.05)
+    assert found.seconds == pytest.approx(SECONDS, rel=0.1)
+
+
+def test_the_documentation_has_the_computed_table():
+    assert table(list(PLANS)) in (ROOT / "docs/gpu.md").read_text()
+
+
+@pytest.mark.parametrize(("name", "minutes"), [("go9-gpu", 20), ("go13-gpu", 120), ("go19-gpu-small", 300)])
+def test_a_plan_fits_its_time(name, minutes):
+    assert cost(params_of(name), GPU).seconds * PLANS[name].generations <= minutes * MINUTE
+
+
+@pytest.mark.parametrize("name", ON_A_GPU)
+def test_the_learning_rates_fit_the_plan(name):
+    training = params_of(name).training
+    drops = [entry.from_step / (training.num_steps * PLANS[name].generations) for entry in training.learning_rate]
+    assert drops == pytest.approx([0, 1 / 3, 2 / 3, 0.9], abs=0.02)
+
+
+def test_a_measured_rate_replaces_the_assumed_one_and_a_preset_without_a_plan_is_one_line(monkeypatch, capsys):
+    for words, status in ((["go9-gpu", "--evaluations", "100000"], 0), (["go9-paper"], 1)):
+        monkeypatch.setattr(sys, "argv", ["cost", *words])
+        with pytest.raises(SystemExit) as end:
+            run()
+        assert (end.value.code or 0) == status
+    out, error = capsys.readouterr()
+    assert any(line.startswith("| evaluations/s in self-play") and "100,000" in line for line in out.splitlines())
+    assert error == f"cost: no plan for 'go9-paper'; presets with a plan: {', '.join(PLANS)}\n"
