@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from zero.config.params import GameParams
 from zero.data.sgf import SgfHead, moves_to_sgf, read_sgf, result
@@ -26,10 +26,8 @@ from zero.storage.manifests import RESIGNATION
 from zero.web.analysis import analysis_of, black_chance, colour_to_play
 from zero.web.broadcast import LAST_TOPIC, Broadcast
 from zero.web.engines import Engines
+from zero.web.ownership import OwnershipPredictor
 from zero.web.players import HUMAN, board_title, player_title
-
-if TYPE_CHECKING:
-    from zero.web.ownership import OwnershipPredictor
 
 REPORT_SECONDS = 0.2
 """Interval between two reports of a search."""
@@ -69,7 +67,7 @@ class Opened(NamedTuple):
     seat: Seat
     rules: Rules
     session: Session
-    ownership: "OwnershipPredictor | None"
+    ownership: OwnershipPredictor | None
 
     @property
     def is_program(self) -> bool:
