@@ -48,7 +48,7 @@ def matmul(params: Params, size: int) -> Work:
     prepare_torch(params.profile, params.profile.selfplay_threads)
     import torch
 
-    from zero.network.inference import DTYPES
+    from zero.network.torch_backend import DTYPES
 
     dtype, device = DTYPES[params.profile.precision], params.profile.device
     one, other, product = (torch.randn(size, size, device=device).to(dtype) for _ in range(3))

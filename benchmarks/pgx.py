@@ -14,8 +14,7 @@ from pgx.experimental import auto_reset
 
 from benchmarks.harness import Work, rate
 from zero.config.params import Params
-from zero.network.fold import fold
-from zero.network.model import AlphaZeroNetwork
+from zero.network.model import AlphaZeroNetwork, fold
 from zero.network.weights import new_network
 
 DIMENSIONS = ("NHWC", "HWIO", "NHWC")

@@ -46,3 +46,45 @@ def test_command_imports_no_large_library_that_it_does_not_need(tmp_path, comman
     assert "zero.cli" in imported
     assert "Traceback" not in done.stderr
     assert HEAVY & imported == needed
+
+
+PLAYER = """
+import sys
+from pathlib import Path
+
+from zero.players.build import resolve_player
+from zero.players.spec import parse_player
+
+home = Path(sys.argv[1])
+player = resolve_player(home, parse_player("shipped:go9,simulations=4"))
+"""
+SELF_PLAY = """
+from zero.stages.spec import plan_shards
+from zero.stages.worker import play_into_store
+from zero.storage.store import Store
+
+params = player.network.params
+profile = params.profile.model_copy(update={"precision": "fp32"})  # every machine has it
+selfplay = params.selfplay.model_copy(update={"num_games": 1, "num_slots": 1, "num_simulations": 12})
+params = params.model_copy(update={"profile": profile, "selfplay": selfplay})
+store = Store(str(home))
+(spec,) = plan_shards(params, "selfplay", selfplay, 1, (store.put_weights(player.network.weights),))
+assert play_into_store(spec, store).num_evaluations > 0
+"""
+WEB_GAME = """
+from zero.games.rules import rules_of
+from zero.web.engines import Engines
+
+engines = Engines(home)
+rules = rules_of(engines.game_of([player], None))
+assert 0 <= engines.open(player, rules).choose(None) < rules.num_actions
+assert engines.ownership(player).predict(rules, (40,)).shape == (81,)
+"""
+
+
+@pytest.mark.parametrize("program", [SELF_PLAY, WEB_GAME], ids=["self-play", "game on the web page"])
+def test_openvino_plays_without_torch(tmp_path, program):
+    loaded = f"{PLAYER}{program}print('openvino' in sys.modules, 'torch' in sys.modules)"
+    command = [sys.executable, "-c", loaded, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "True False\n", done.stderr

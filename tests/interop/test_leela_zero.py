@@ -15,7 +15,8 @@ from zero.errors import ParamsError
 from zero.games.coordinates import name_to_action
 from zero.games.rules import go_rules
 from zero.interop.leela_zero import VALUE_HIDDEN, check_fits, leela_zero_weights
-from zero.network.model import AlphaZeroNetwork, network_spec
+from zero.network.model import AlphaZeroNetwork
+from zero.network.spec import network_spec
 from zero.network.weights import load_network, weights_bytes
 
 SIZE, NUM_POINTS = 19, 361

@@ -13,8 +13,9 @@ from tests.interop.networks import GO9, GOMOKU8, random_images, trained
 from tests.parameters import network_params
 from zero.config.params import GameParams, NetworkParams
 from zero.interop.onnx import onnx_model
-from zero.network.model import NetworkSpec
-from zero.network.weights import METADATA_KEY, load_network, weights_bytes
+from zero.network.spec import NetworkSpec
+from zero.network.weight_files import METADATA_KEY
+from zero.network.weights import load_network, weights_bytes
 
 TOLERANCE = 1e-4
 SMALL = network_params(num_blocks=2, num_channels=16, value_hidden=32)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.network.networks import ARCHITECTURES, as_images, random_planes, randomized_network
-from zero.network.fold import fold
+from zero.network.model import fold
 from zero.network.weights import weights_bytes
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.network.networks import (
+    ARCHITECTURES,
     CPU,
     GO5,
     GOMOKU5,
@@ -28,7 +29,10 @@ from zero.games.planes import expand_planes, pack_planes
 from zero.network.cuda_backend import forward_bits
 from zero.network.inference import NetworkEvaluator, new_evaluator
 from zero.network.model import channels_last
-from zero.network.planes import MAX_BATCH, expand_bits, plane_bytes
+from zero.network.openvino_backend import import_openvino, new_ownership_graph
+from zero.network.planes import expand_bits, plane_bytes
+from zero.network.spec import MAX_BATCH
+from zero.network.weight_files import parse_weights
 from zero.network.weights import weights_bytes
 from zero.search.evaluator import AsyncEvaluator
 
@@ -193,6 +197,17 @@ def test_bf16_is_close_to_fp32_but_not_equal(name):
     _, value = evaluate(new_evaluator(DATA, PROFILES[name]), planes)
     _, low_value = evaluate(new_evaluator(DATA, PROFILES[f"{name}-bf16"]), planes)
     assert 0.0 < np.abs(low_value - value).max() < TOLERANCES["bf16"]
+
+
+@pytest.mark.parametrize("name", [name for name, network in ARCHITECTURES.items() if network.ownership_head])
+def test_openvino_predicts_the_ownership_of_the_network(name):
+    network, planes = randomized_network(ARCHITECTURES[name]), random_planes(1)
+    graph = new_ownership_graph(*parse_weights(weights_bytes(network)))
+    compiled = import_openvino().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    with torch.no_grad():
+        expected = network.predict(as_images(planes)).ownership
+    assert expected is not None
+    np.testing.assert_allclose(compiled([planes.transpose(0, 2, 1)])[0], expected.numpy(), atol=TOLERANCES["fp32"])
 
 
 def test_openvino_is_loaded_without_its_telemetry():

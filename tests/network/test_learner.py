@@ -19,7 +19,8 @@ from zero.config.params import LearningRateStep
 from zero.errors import ParamsError
 from zero.network.learner import Learner, StepResult, ema_decay_after
 from zero.network.losses import Targets, data_losses, kl_divergence, value_statistics, weighted_sum
-from zero.network.model import AlphaZeroNetwork, Predictions, network_spec
+from zero.network.model import AlphaZeroNetwork, Predictions
+from zero.network.spec import network_spec
 from zero.network.weights import load_network
 
 TINY_SPEC = network_spec(TINY, GO5)

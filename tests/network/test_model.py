@@ -18,7 +18,8 @@ from tests.oracle.network import NetworkTwin
 from tests.parameters import network_params
 from zero.config.params import GoParams
 from zero.errors import ParamsError
-from zero.network.model import ConvNorm, PooledBlock, network_spec
+from zero.network.model import ConvNorm, PooledBlock
+from zero.network.spec import network_spec
 from zero.network.weights import new_network
 
 

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.made_generations import recorded_in
 from tests.oracle.bitboards import pack
 from tests.tracking.server import aliases, runs_of
-from zero.network.inference import TorchEvaluator
+from zero.network.torch_backend import TorchEvaluator
 from zero.storage.files import sha256_bytes
 from zero.tracking.backfill import track_generation, tracked_generations
 from zero.tracking.pages import challenger_version

@@ -39,7 +39,7 @@ from zero.games.planes import write_sample
 from zero.games.position import GO, NUM_PLANES, Rules, new_history, new_position
 from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
-from zero.network.profile import local_profile, prepare_torch
+from zero.network.profile import local_profile, prepare_inference
 from zero.players.networks import weights_of, weights_path
 from zero.progress import Progress
 from zero.record.generation import Generation
@@ -458,7 +458,7 @@ def _load_network(played: Played, sha256: str) -> Evaluator:
     data = weights_of(played.generation, sha256)
     assert data is not None, "see missing_requests"
     profile = evaluation_profile(played.params.profile)
-    prepare_torch(profile, profile.selfplay_threads)
+    prepare_inference(profile)
     return new_evaluator(data, profile)
 
 

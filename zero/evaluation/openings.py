@@ -84,7 +84,7 @@ def lineage_openings(
       ParamsError: a number is below 1.
       StorageError: a shard is corrupt.
     """
-    from zero.evaluation.held_out import played_of, shards_of  # imports torch, which reports do without
+    from zero.evaluation.held_out import played_of, shards_of
 
     if num_moves < 1 or top < 1:
         raise ParamsError(f"{num_moves} moves and {top} sequences: both must be 1 or more")

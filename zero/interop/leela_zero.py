@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from zero.errors import ParamsError
 from zero.games.position import NUM_HISTORY
-from zero.network.fold import fold
-from zero.network.model import POLICY_FILTERS, VALUE_FILTERS, AlphaZeroNetwork, NetworkSpec, PolicyHead, ValueHead
+from zero.network.model import AlphaZeroNetwork, PolicyHead, ValueHead, fold
+from zero.network.spec import POLICY_FILTERS, VALUE_FILTERS, NetworkSpec
 
 VERSION = "1"
 SIZE = 19

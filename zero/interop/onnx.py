@@ -20,9 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from zero import __version__
-from zero.network.fold import fold
-from zero.network.model import AlphaZeroNetwork
-from zero.network.weights import METADATA_KEY
+from zero.network.model import AlphaZeroNetwork, fold
+from zero.network.weight_files import METADATA_KEY
 from zero.storage.files import canonical_line
 
 OPSET = 18  # native to PyTorch's exporter, which only converts to others

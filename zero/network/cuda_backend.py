@@ -15,10 +15,10 @@ from torch import Tensor
 from zero.config.params import ProfileParams
 from zero.errors import ParamsError
 from zero.games.position import WORD_BITS
-from zero.network.fold import fold
-from zero.network.inference import DTYPES
-from zero.network.model import AlphaZeroNetwork, channels_last
-from zero.network.planes import BYTE_BITS, check_batch, expand_bits, plane_bytes
+from zero.network.model import AlphaZeroNetwork, channels_last, fold
+from zero.network.planes import BYTE_BITS, expand_bits, plane_bytes
+from zero.network.spec import check_batch
+from zero.network.torch_backend import DTYPES
 from zero.network.weights import load_network
 
 WARM_UPS = 3

@@ -2,26 +2,19 @@
 
 | device, backend | evaluator | use |
 |---|---|---|
-| cpu, torch | `TorchEvaluator`, here | everywhere; the reference |
+| cpu, torch | in `torch_backend` | everywhere; the reference |
 | cpu, openvino | in `openvino_backend` | fastest on a CPU |
 | cuda, torch | in `cuda_backend` | NVIDIA GPUs |
 
-They agree within 1e-4 in fp32 and 0.1 in bf16. Within an execution profile, each gives the same bits every time.
+They agree within 1e-4 in fp32 and 0.1 in bf16. Within an execution profile, each gives the same bits every time. Only
+the backends with torch import PyTorch, which takes 195 MiB of memory and seconds.
 """
 
 from typing import Protocol
 
-import numpy as np
-import torch
-
 from zero.config.params import ProfileParams
-from zero.network.fold import fold
-from zero.network.model import NetworkSpec, channels_last
-from zero.network.planes import check_batch, network_input
-from zero.network.weights import load_network
+from zero.network.spec import NetworkSpec
 from zero.search.evaluator import Evaluator
-
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class NetworkEvaluator(Evaluator, Protocol):
@@ -42,46 +35,10 @@ def new_evaluator(data: bytes, profile: ProfileParams) -> NetworkEvaluator:
         from zero.network.cuda_backend import CudaEvaluator
 
         return CudaEvaluator(data, profile)
-    if profile.backend == "openvino":  # imported only here, which takes a third of a second
+    if profile.backend == "openvino":
         from zero.network.openvino_backend import OpenVinoEvaluator
 
         return OpenVinoEvaluator(data, profile)
+    from zero.network.torch_backend import TorchEvaluator
+
     return TorchEvaluator(data, profile)
-
-
-class TorchEvaluator:
-    """Evaluates positions with eager PyTorch on a CPU: the reference for the other backends.
-
-    Results depend, to the bit, on the batch shape, so a shard uses batches of one shape. Measured on two Sapphire
-    Rapids cores without AMX (4x32 network, one thread, batch 64): 8,500 evaluations/s in channels-last fp32, 5,600 as
-    [B, C, S, S], 5,600 in bf16.
-    """
-
-    def __init__(self, data: bytes, profile: ProfileParams) -> None:
-        """Loads a weight file.
-
-        Raises:
-          StorageError: the bytes are not a weight file.
-        """
-        network = load_network(data)
-        self.spec = network.spec
-        self._dtype = DTYPES[profile.precision]
-        self._network = channels_last(fold(network).to(self._dtype))
-        # [B, S*S, P], grown on demand
-        self._numbers = np.zeros((0, network.spec.rows * network.spec.columns, network.spec.num_planes), np.float32)
-
-    def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-        """Evaluates a batch of positions. Writes into `prior` and `value`; see `zero.search.evaluator`.
-
-        Raises:
-          ParamsError: the positions are of another board, or too many.
-        """
-        check_batch(self.spec, planes, prior, value)
-        if len(self._numbers) < len(planes):
-            self._numbers = np.zeros((len(planes), *self._numbers.shape[1:]), np.float32)
-        with torch.inference_mode():
-            x = network_input(planes, self.spec, self._numbers[: len(planes)])
-            logits, values = self._network(x.to(self._dtype))
-            # softmax in fp32: bf16 has too few digits for probabilities
-            torch.from_numpy(prior).copy_(torch.softmax(logits.float(), dim=1))
-            torch.from_numpy(value).copy_(values)

@@ -1,63 +1,30 @@
 """The network of the paper (Methods, 'Neural network architecture') at any size: trunk, policy head, value head.
 
-Convolutions are followed by batch normalisation and have no bias. Initial weights and weight files are in `weights`,
-inference is in `fold` and `inference`, training is in `learner`. The trunk is called `tower` in the parameters and in
-the tensor names of weight files.
+Convolutions are followed by batch normalisation and have no bias. Initial weights are in `weights`, inference is in
+`inference`, training is in `learner`. The trunk is called `tower` in the parameters and in the tensor names of weight
+files. `openvino_backend` has the same network without PyTorch: both must change together.
 
 Beyond the paper, and off in its preset: global pooling in blocks and heads, and two auxiliary heads for training. Their
 targets (the owner of each point at the end, the margin) give the trunk more information about a game than its result
 does. All are from KataGo (Wu 2019, 'Accelerating Self-Play Learning in Go', sections 3.3, 4.1 and A).
 """
 
+import copy
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from zero.config.params import GameParams, NetworkParams
-from zero.errors import ParamsError
-from zero.games.position import NUM_PLANES
-from zero.games.rules import rules_of
-from zero.storage.manifests import Manifest
-
-# Filters of the 1x1 convolutions of the two heads, from the paper.
-POLICY_FILTERS = 2
-VALUE_FILTERS = 1
-POOLED_SHARE = 4
-"""One in this many channels is pooled, as in most of KataGo's networks."""
-HEAD_SHARE = 2
-"""Pooled heads have F = channels of the trunk / HEAD_SHARE filters in the value head and 2 F in the policy head."""
-POOLING_MEAN_SIZE, POOLING_SIZE_UNIT = 14.0, 10.0
-"""KataGo's normalisation of the board size S, (S - 14) / 10: -0.5 at 9x9 and 0.5 at 19x19."""
-
-
-class NetworkSpec(Manifest):
-    """Everything that the tensor shapes of a network depend on; stored in its weight file."""
-
-    network: NetworkParams
-    num_planes: int
-    rows: int
-    columns: int
-    num_actions: int
-
-
-def network_spec(network: NetworkParams, game: GameParams) -> NetworkSpec:
-    """The spec of a network that plays `game`.
-
-    Raises:
-      ParamsError: the network has too few channels for pooling.
-    """
-    if (network.global_pooling or network.pooled_heads) and network.num_channels < 2:
-        name = "global_pooling" if network.global_pooling else "pooled_heads"
-        raise ParamsError(f"network.{name} = True needs network.num_channels of 2 or more, got 1")
-    rules = rules_of(game)
-    return NetworkSpec(
-        network=network,
-        num_planes=NUM_PLANES,
-        rows=rules.rows,
-        columns=rules.columns,
-        num_actions=rules.num_actions,
-    )
+from zero.network.fold import NORM_EPSILON, fold_norm
+from zero.network.spec import (
+    HEAD_SHARE,
+    POLICY_FILTERS,
+    POOLED_SHARE,
+    POOLING_MEAN_SIZE,
+    POOLING_SIZE_UNIT,
+    VALUE_FILTERS,
+    NetworkSpec,
+)
 
 
 class ConvNorm(nn.Module):
@@ -67,7 +34,7 @@ class ConvNorm(nn.Module):
         super().__init__()
         # No bias: the normalisation subtracts the mean, so a bias would have no effect.
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
-        self.norm = nn.BatchNorm2d(out_channels)
+        self.norm = nn.BatchNorm2d(out_channels, eps=NORM_EPSILON)
         self.norm.num_batches_tracked = None  # read only if momentum is None, so not a weight here
 
     def forward(self, x: Tensor) -> Tensor:
@@ -306,10 +273,34 @@ class AlphaZeroNetwork(nn.Module):
         return features, features if self.value_tower is None else self.value_tower(x)
 
 
+def fold(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
+    """A copy of a network on the CPU without normalisations, for inference; the given network is not modified."""
+    folded = copy.deepcopy(network).eval().requires_grad_(False)
+    # Lists, because the loop replaces modules.
+    for parent in list(folded.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, ConvNorm):
+                setattr(parent, name, _folded_layer(child))
+    return folded
+
+
 def channels_last(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
     """Lays out the filters as [C_out, S, S, C_in], the fastest on CPUs and tensor cores; returns `network`."""
     result: AlphaZeroNetwork = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return result
+
+
+def _folded_layer(layer: ConvNorm) -> nn.Conv2d:
+    """The convolution with bias that equals `layer` in evaluation mode."""
+    conv, norm = layer.conv, layer.norm
+    assert norm.running_mean is not None and norm.running_var is not None
+    tensors = (conv.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    weight, bias = (torch.from_numpy(array) for array in fold_norm(*(tensor.numpy() for tensor in tensors)))
+    with torch.device("meta"):  # no initialisation: the tensors are assigned below
+        size = conv.kernel_size[0]
+        folded = nn.Conv2d(conv.in_channels, conv.out_channels, size, padding=size // 2)
+    folded.load_state_dict({"weight": weight, "bias": bias}, assign=True)
+    return folded.eval().requires_grad_(False)
 
 
 def _trunk(spec: NetworkSpec) -> nn.Sequential:

@@ -1,8 +1,7 @@
-"""Inference with OpenVINO on a CPU: the folded layers as one compiled graph.
+"""Inference with OpenVINO on a CPU: the network as one compiled graph, built from the arrays of its weight file.
 
-The graph is built from the network's modules, with one function per kind of module. OpenVINO's own converters use
-deprecated parts of PyTorch, and take seconds. A module without a function here raises an error, and
-`tests/network/test_inference.py` compares each kind with PyTorch.
+No PyTorch here: its import takes 195 MiB of memory and seconds, which each worker and the web page would pay. So the
+network of `model` is described a second time; `tests/network/test_inference.py` compares the two in all architectures.
 """
 
 import importlib
@@ -11,32 +10,30 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor, nn
 
 from zero.config.params import ProfileParams
 from zero.errors import ParamsError
 from zero.games.planes import expand_planes
-from zero.network.fold import fold
-from zero.network.model import (
+from zero.network.fold import fold_norm
+from zero.network.spec import (
+    HEAD_SHARE,
+    POLICY_FILTERS,
+    POOLED_SHARE,
     POOLING_MEAN_SIZE,
     POOLING_SIZE_UNIT,
-    AlphaZeroNetwork,
-    Block,
-    Layer,
-    PolicyHead,
-    PooledBlock,
-    PooledPolicyHead,
-    PooledValueHead,
-    ValueHead,
+    VALUE_FILTERS,
+    NetworkSpec,
+    check_batch,
 )
-from zero.network.planes import check_batch
-from zero.network.weights import load_network
+from zero.network.weight_files import WEIGHT_FILE, Tensors, check_names, parse_weights, tensor_of
 
 PRECISIONS = {"fp32": "f32", "bf16": "bf16"}
 """OpenVINO's names of the precisions."""
 TO_CHANNELS_FIRST = [0, 3, 1, 2]
 CHANNELS, BOARD = 1, [2, 3]
 """Axes of a [B, C, S, S] node."""
+TRAINING_HEADS = ("ownership_head.", "score_head.")
+"""Beginnings of the names of tensors that only training and the web page need."""
 
 Node = Any
 """A node of an OpenVINO graph; the package is not typed."""
@@ -66,9 +63,7 @@ class OpenVinoEvaluator:
           StorageError: the bytes are not a weight file.
           ParamsError: OpenVINO does not compute in the profile's precision on this CPU.
         """
-        network = load_network(data)
-        self.spec = network.spec
-        self._network = fold(network)
+        self.spec, self._tensors = parse_weights(data)
         self._core = import_openvino().Core()
         self._precision = profile.precision
         self._options = {
@@ -98,7 +93,7 @@ class OpenVinoEvaluator:
         spec, new_tensor = self.spec, import_openvino().Tensor
         try:
             # The precision is a hint: OpenVINO may compile with another one without an error, so it is read back.
-            model = self._core.compile_model(new_graph(self._network, size), "CPU", self._options)
+            model = self._core.compile_model(new_graph(self.spec, self._tensors, size), "CPU", self._options)
             found = model.get_property("INFERENCE_PRECISION_HINT").to_string()
         except RuntimeError:  # observed for bf16 on a CPU that is limited to AVX2
             found = "no precision"
@@ -127,76 +122,109 @@ def import_openvino() -> ModuleType:
     return importlib.import_module("openvino")
 
 
-def new_graph(network: AlphaZeroNetwork, size: int) -> Any:
-    """The graph of a folded network for a batch size B: numbers [B, S*S, P] -> prior [B, A], value [B]."""
-    ops = import_openvino().opset15
-    spec = network.spec
-    numbers = ops.parameter([size, spec.rows * spec.columns, spec.num_planes], np.float32)
-    image = ops.reshape(numbers, [size, spec.rows, spec.columns, spec.num_planes], False)
-    graph = Graph(ops)
-    x = ops.transpose(image, TO_CHANNELS_FIRST)
-    features = graph.trunk(network.tower, x)
-    value_features = features if network.value_tower is None else graph.trunk(network.value_tower, x)
-    prior = ops.softmax(graph.policy(network.policy_head, features), 1)
-    return import_openvino().Model([prior, graph.value(network.value_head, value_features)], [numbers])
+def new_graph(spec: NetworkSpec, tensors: Tensors, size: int) -> Node:
+    """The graph of a weight file for a batch size B: numbers [B, S*S, P] -> prior [B, A], value [B].
+
+    Raises:
+      StorageError: the tensors do not match the spec.
+    """
+    graph = Graph(spec, tensors)
+    numbers, x = graph.input(size)
+    features = graph.trunk("tower", x)
+    value_features = graph.trunk("value_tower", x) if spec.network.heads == "separate" else features
+    outputs = [graph.policy(features), graph.value(value_features)]
+    check_names(tensors, graph.names | {name for name in tensors if name.startswith(TRAINING_HEADS)}, WEIGHT_FILE)
+    return import_openvino().Model(outputs, [numbers])
+
+
+def new_ownership_graph(spec: NetworkSpec, tensors: Tensors) -> Node:
+    """The graph of a weight file with an ownership head for one position: numbers [1, S*S, P] -> owners [1, S*S]."""
+    graph = Graph(spec, tensors)
+    numbers, x = graph.input(1)
+    features = graph.trunk("value_tower" if spec.network.heads == "separate" else "tower", x)
+    return import_openvino().Model([graph.ownership(features)], [numbers])
 
 
 class Graph:
-    """Builds graph nodes from folded modules; each method corresponds to the `forward` of its module."""
+    """Builds the nodes of a network; each method corresponds to the `forward` of a module in `model`.
 
-    def __init__(self, ops: ModuleType) -> None:
-        """`ops`: OpenVINO's operations, for example `openvino.opset15`."""
-        self._ops = ops
+    `name` is that of the module in the weight file. Normalisations are folded into their convolutions.
+    """
 
-    def trunk(self, modules: nn.Sequential, x: Node) -> Node:
+    def __init__(self, spec: NetworkSpec, tensors: Tensors) -> None:
+        self.names: set[str] = set()
+        """Names of the tensors that were used."""
+        self._spec, self._tensors, self._ops = spec, tensors, import_openvino().opset15
+
+    def input(self, size: int) -> tuple[Node, Node]:
+        """The parameter [B, S*S, P], and its planes [B, P, S, S]."""
+        spec, ops = self._spec, self._ops
+        numbers = ops.parameter([size, spec.rows * spec.columns, spec.num_planes], np.float32)
+        image = ops.reshape(numbers, [size, spec.rows, spec.columns, spec.num_planes], False)
+        return numbers, ops.transpose(image, TO_CHANNELS_FIRST)
+
+    def trunk(self, name: str, x: Node) -> Node:
         """[B, P, S, S] -> [B, C, S, S]."""
-        for module in modules:
-            if isinstance(module, Layer):
-                x = self._ops.relu(self._convolution(module.first, x))
-            elif isinstance(module, Block):
-                y = self._convolution(module.second, self._ops.relu(self._convolution(module.first, x)))
-                x = self._ops.relu(self._ops.add(y, x) if module.skip else y)
+        ops, network = self._ops, self._spec.network
+        channels, num_blocks = network.num_channels, network.num_blocks
+        x = ops.relu(self._normalised(f"{name}.0.first", x, channels))
+        if network.tower == "shallow":
+            for i in range(1, num_blocks):
+                x = ops.relu(self._normalised(f"{name}.{i}.first", x, channels))
+            return x
+        num_plain = num_blocks // 2 if network.global_pooling else num_blocks
+        for i in range(num_blocks):
+            block = f"{name}.{i + 1}"
+            y = self._normalised(f"{block}.first", x, channels)
+            if i < num_plain:
+                y = ops.relu(y)
             else:
-                assert isinstance(module, PooledBlock), type(module)
-                x = self._pooled_block(module, x)
+                y, _ = self._with_pooled_bias(f"{block}.pool", max(1, channels // POOLED_SHARE), y)
+            y = self._normalised(f"{block}.second", y, channels)
+            x = ops.relu(ops.add(y, x) if network.tower == "residual" else y)
         return x
 
-    def policy(self, head: PolicyHead | PooledPolicyHead, x: Node) -> Node:
-        """[B, C, S, S] -> logits [B, A]."""
-        if isinstance(head, PooledPolicyHead):
-            return self._pooled_policy(head, x)
-        return self._linear(head.output, self._flat(self._ops.relu(self._convolution(head.reduce, x))))
+    def policy(self, x: Node) -> Node:
+        """[B, C, S, S] -> probabilities [B, A]."""
+        ops, spec = self._ops, self._spec
+        if spec.network.pooled_heads:
+            num_filters = spec.network.num_channels // HEAD_SHARE
+            y = self._normalised("policy_head.reduce", x, 2 * num_filters, 1)
+            points, pooled = self._with_pooled_bias("policy_head.pool", num_filters, y)
+            logits = self._flat(self._convolution("policy_head.output", points))
+            if spec.num_actions > spec.rows * spec.columns:
+                logits = ops.concat([logits, self._linear("policy_head.passing", pooled, 1)], 1)
+        else:
+            y = ops.relu(self._normalised("policy_head.reduce", x, POLICY_FILTERS, 1))
+            logits = self._linear("policy_head.output", self._flat(y), spec.num_actions)
+        return ops.softmax(logits, 1)
 
-    def value(self, head: ValueHead | PooledValueHead, x: Node) -> Node:
+    def value(self, x: Node) -> Node:
         """[B, C, S, S] -> [B]."""
-        y = self._ops.relu(self._convolution(head.reduce, x))
-        features = self._pooled(y) if isinstance(head, PooledValueHead) else self._flat(y)
-        hidden = self._ops.relu(self._linear(head.hidden, features))
-        return self._ops.reshape(self._ops.tanh(self._linear(head.output, hidden)), [-1], False)
+        ops, network = self._ops, self._spec.network
+        num_filters = network.num_channels // HEAD_SHARE if network.pooled_heads else VALUE_FILTERS
+        y = ops.relu(self._normalised("value_head.reduce", x, num_filters, 1))
+        features = self._pooled(y) if network.pooled_heads else self._flat(y)
+        hidden = ops.relu(self._linear("value_head.hidden", features, network.value_hidden))
+        return ops.reshape(ops.tanh(self._linear("value_head.output", hidden, 1)), [-1], False)
 
-    def _pooled_block(self, block: PooledBlock, x: Node) -> Node:
-        ops = self._ops
-        rest, _ = self._with_pooled_bias(block.pool, block.num_pooled, self._convolution(block.first, x))
-        y = self._convolution(block.second, rest)
-        return ops.relu(ops.add(y, x) if block.skip else y)
+    def ownership(self, x: Node) -> Node:
+        """[B, C, S, S] -> [B, S*S]."""
+        return self._flat(self._ops.tanh(self._convolution("ownership_head.output", x)))
 
-    def _pooled_policy(self, head: PooledPolicyHead, x: Node) -> Node:
-        points, pooled = self._with_pooled_bias(head.pool, head.num_filters, self._convolution(head.reduce, x))
-        logits = self._flat(self._convolution(head.output, points))
-        return logits if head.passing is None else self._ops.concat([logits, self._linear(head.passing, pooled)], 1)
-
-    def _with_pooled_bias(self, pool: nn.Linear, num_pooled: int, y: Node) -> tuple[Node, Node]:
+    def _with_pooled_bias(self, name: str, num_pooled: int, y: Node) -> tuple[Node, Node]:
         """`with_pooled_bias`: [B, C, S, S] -> [B, C - P, S, S], [B, 3 P]."""
-        ops = self._ops
-        first, rest = ops.variadic_split(y, CHANNELS, [num_pooled, pool.out_features]).outputs()
+        ops, num_rest = self._ops, num_channels(y) - num_pooled
+        first, rest = ops.variadic_split(y, CHANNELS, [num_pooled, num_rest]).outputs()
         pooled = self._pooled(ops.relu(first))
+        bias = self._linear(name, pooled, num_rest, has_bias=False)
         # [B, C - P] becomes [B, C - P, 1, 1] and is broadcast over the board.
-        return ops.relu(ops.add(rest, ops.unsqueeze(self._linear(pool, pooled), BOARD))), pooled
+        return ops.relu(ops.add(rest, ops.unsqueeze(bias, BOARD))), pooled
 
     def _pooled(self, y: Node) -> Node:
         """`pool_board`: [B, C, S, S] -> [B, 3 C]."""
         ops = self._ops
-        size = np.sqrt(np.prod(list(y.get_output_shape(0))[2:]))
+        size = np.sqrt(self._spec.rows * self._spec.columns)
         mean = ops.reduce_mean(y, BOARD)
         scaled = ops.multiply(mean, np.float32((size - POOLING_MEAN_SIZE) / POOLING_SIZE_UNIT))
         return ops.concat([mean, scaled, ops.reduce_max(y, BOARD)], 1)
@@ -206,18 +234,35 @@ class Graph:
         batch, *rest = list(y.get_output_shape(0))
         return self._ops.reshape(y, [batch, int(np.prod(rest))], False)
 
-    def _convolution(self, layer: nn.Module, x: Node) -> Node:
-        assert isinstance(layer, nn.Conv2d), "the network is not folded"
-        padding = list(layer.padding)
-        y = self._ops.convolution(x, numbers_of(layer.weight), [1, 1], padding, padding, [1, 1])
-        return self._ops.add(y, numbers_of(layer.bias).reshape(1, -1, 1, 1))
+    def _normalised(self, name: str, x: Node, filters: int, size: int = 3) -> Node:
+        """`ConvNorm`: [B, C, S, S] -> [B, F, S, S]."""
+        weight = self._tensor(f"{name}.conv.weight", filters, num_channels(x), size, size)
+        norm = (
+            self._tensor(f"{name}.norm.{each}", filters) for each in ("weight", "bias", "running_mean", "running_var")
+        )
+        return self._convolve(x, *fold_norm(weight, *norm))
 
-    def _linear(self, layer: nn.Linear, x: Node) -> Node:
-        y = self._ops.matmul(x, numbers_of(layer.weight), False, True)
-        return y if layer.bias is None else self._ops.add(y, numbers_of(layer.bias).reshape(1, -1))
+    def _convolution(self, name: str, x: Node) -> Node:
+        """A 1x1 convolution with one filter: [B, C, S, S] -> [B, 1, S, S]."""
+        return self._convolve(
+            x, self._tensor(f"{name}.weight", 1, num_channels(x), 1, 1), self._tensor(f"{name}.bias", 1)
+        )
+
+    def _convolve(self, x: Node, weight: np.ndarray, bias: np.ndarray) -> Node:
+        padding = [weight.shape[2] // 2] * 2
+        y = self._ops.convolution(x, weight, [1, 1], padding, padding, [1, 1])
+        return self._ops.add(y, bias.reshape(1, -1, 1, 1))
+
+    def _linear(self, name: str, x: Node, num_outputs: int, has_bias: bool = True) -> Node:
+        """[B, N] -> [B, M]."""
+        y = self._ops.matmul(x, self._tensor(f"{name}.weight", num_outputs, num_channels(x)), False, True)
+        return self._ops.add(y, self._tensor(f"{name}.bias", num_outputs).reshape(1, -1)) if has_bias else y
+
+    def _tensor(self, name: str, *shape: int) -> np.ndarray:
+        self.names.add(name)
+        return tensor_of(self._tensors, name, shape, WEIGHT_FILE)
 
 
-def numbers_of(weight: Tensor | None) -> np.ndarray:
-    """A weight as a contiguous NumPy array."""
-    assert weight is not None
-    return np.ascontiguousarray(weight.numpy())
+def num_channels(x: Node) -> int:
+    """C of a node [B, C, ...]."""
+    return int(x.get_output_shape(0)[CHANNELS])

@@ -14,7 +14,8 @@ from torch.optim import SGD, Adam, Optimizer
 from zero.config.params import LearningRateStep, TrainingParams
 from zero.errors import ParamsError
 from zero.network.model import AlphaZeroNetwork
-from zero.network.weights import copy_tensors, parse_tensors, tensors_bytes
+from zero.network.weight_files import parse_tensors, tensors_bytes
+from zero.network.weights import arrays_of, copy_tensors
 
 # Adam's default, beta_2; beta_1 is `training.momentum`.
 ADAM_SECOND_MOMENT_DECAY = 0.999
@@ -66,7 +67,7 @@ def optimizer_bytes(optimizer: Optimizer, model: AlphaZeroNetwork) -> bytes:
         for buffer, value in optimizer.state.get(parameter, {}).items():
             if value is not None:
                 tensors[f"{buffer}.{name}"] = value
-    return tensors_bytes(tensors, _kind(optimizer))
+    return tensors_bytes(arrays_of(tensors), _kind(optimizer))
 
 
 def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -> None:

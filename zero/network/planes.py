@@ -4,35 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zero.errors import ParamsError
 from zero.games.planes import expand_planes
-from zero.games.position import WORD_BITS
-from zero.network.model import NetworkSpec
+from zero.network.spec import NetworkSpec
 
-MAX_BATCH = 65_536
-"""Largest batch. No device is faster beyond it, and a mistyped `num_slots` must not allocate terabytes."""
 BYTE_BITS = 8
-
-
-def check_batch(spec: NetworkSpec, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
-    """Checks that a batch fits the network's board and has a valid size; arguments as in `Evaluator.evaluate`.
-
-    Raises:
-      ParamsError: the network is for another board or game, or the batch is empty or too large.
-    """
-    rows = len(planes)
-    words = -(-spec.rows * spec.columns // WORD_BITS)
-    if not 1 <= rows <= MAX_BATCH:
-        raise ParamsError(
-            f"a batch must have 1 to {MAX_BATCH} positions, got {rows}; change num_slots (selfplay and gating)"
-        )
-    if planes.shape[1:] != (spec.num_planes, words) or prior.shape[1:] != (spec.num_actions,):
-        raise ParamsError(
-            f"the network is for {spec.rows}x{spec.columns} boards ({spec.num_planes} planes of {words} words, "
-            f"{spec.num_actions} actions), but the position has {planes.shape[1]} planes of {planes.shape[2]} words "
-            f"and {prior.shape[1]} actions; use weights of this game and board"
-        )
-    assert len(prior) == len(value) == rows and planes.dtype == np.uint64
 
 
 def network_input(bits: np.ndarray, spec: NetworkSpec, numbers: np.ndarray) -> Tensor:

@@ -4,6 +4,7 @@ Imports torch only inside functions, because torch reads the instruction set fro
 """
 
 import contextlib
+import ctypes
 import os
 import platform
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ CUDA_ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 THREADS_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}
 """Limits how long OpenMP threads spin while they wait. By default they spin for milliseconds; if another process needs
 the core, training was measured 4 to 9 times slower. Does not change results."""
+CUDA_DRIVER = "libcuda.so.1"
+"""Library of NVIDIA's driver, without which torch finds no CUDA device. Loading it takes less than importing torch."""
 LIBRARIES = ("torch", "numpy", "numba")
 ISA_SUFFIX = {"": "", "AMX": "+AMX", "AVX512-BF16": "+BF16"}
 """Suffix of the instruction set's name in the execution profile, by the unit that computes bf16."""
@@ -37,6 +40,21 @@ def set_environment(profile: ProfileParams) -> None:
         # Overwrites what the user set: the profile promises the bits of these instructions.
         os.environ.update(AVX2_ENVIRONMENT)
     _set_defaults()
+
+
+def prepare_inference(profile: ProfileParams) -> None:
+    """Prepares this process for `new_evaluator`. Imports torch only if the profile's backend is torch.
+
+    Must run before torch or OpenVINO is imported.
+
+    Raises:
+      ParamsError: the machine lacks the device or the instruction set of the profile.
+    """
+    if profile.backend == "openvino":
+        set_environment(profile)
+        _check_isa(profile, _instruction_set())
+    else:
+        prepare_torch(profile, profile.selfplay_threads)
 
 
 def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
@@ -58,8 +76,7 @@ def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
         raise ParamsError(NO_CUDA)
     capability = torch.backends.cpu.get_cpu_capability()
     assert capability == _instruction_set(), "prepare_torch was called after torch had computed something"
-    if profile.isa == "avx2" and capability != "AVX2":
-        raise ParamsError(f"profile.isa = 'avx2', but this CPU has {capability}; set it to 'native'")
+    _check_isa(profile, capability)
 
 
 @contextlib.contextmanager
@@ -115,7 +132,7 @@ def local_precision(made: ProfileParams, device: Device | None = None) -> Precis
 def this_machine(params_text: str) -> Machine:
     """Properties of this machine that resolve `auto` in a parameters file.
 
-    Looks for a CUDA device only if the file does not name the CPU, because importing torch takes 1.5 s.
+    Looks for a CUDA device only if the file does not name the CPU. With NVIDIA's driver that imports torch, in 1.5 s.
     """
     has_cuda = device_of(params_text) != "cpu" and _device_here() == "cuda"
     return Machine(get_host_cpu_name(), _bf16_unit(), has_cuda, has_cuda and _cuda_has_bf16())
@@ -191,6 +208,11 @@ def _instruction_set() -> str:
     return "AVX2" if features.get("avx2") and features.get("fma") else "DEFAULT"
 
 
+def _check_isa(profile: ProfileParams, capability: str) -> None:
+    if profile.isa == "avx2" and capability != "AVX2":
+        raise ParamsError(f"profile.isa = 'avx2', but this CPU has {capability}; set it to 'native'")
+
+
 def _set_defaults() -> None:
     for name, value in (THREADS_ENVIRONMENT | CUDA_ENVIRONMENT).items():
         # Values that the user set take precedence.
@@ -199,6 +221,10 @@ def _set_defaults() -> None:
 
 def _device_here() -> Device:
     _set_defaults()
+    try:
+        ctypes.CDLL(CUDA_DRIVER)
+    except OSError:
+        return "cpu"
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

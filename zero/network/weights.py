@@ -1,26 +1,26 @@
-"""Weight files: safetensors with one metadata key. Equal weights give equal bytes, and nothing is unpickled.
+"""Networks of PyTorch: initial weights, and networks to and from weight files (`weight_files`).
 
-The metadata holds the `NetworkSpec`, so that a network can be made from a weight file alone. The running statistics of
-the batch normalisations count as weights.
+The running statistics of the batch normalisations count as weights.
 """
 
-import json
-
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from zero.config.params import GameParams, NetworkParams
-from zero.errors import StorageError
-from zero.network.model import AlphaZeroNetwork, NetworkSpec, network_spec
+from zero.network.model import AlphaZeroNetwork
+from zero.network.spec import NetworkSpec, network_spec
+from zero.network.weight_files import (
+    WEIGHT_FILE,
+    Tensors,
+    check_names,
+    parse_weights,
+    tensor_of,
+    tensors_bytes,
+)
 from zero.search.streams import stream_of
 from zero.storage.files import canonical_line
 
-METADATA_KEY = "zero"
-HEADER_LENGTH_BYTES = 8  # a safetensors file: the header's length (little-endian), the JSON header, the tensors
 INIT_PHASE = "weights"
 """Phase of the random stream of the initial weights."""
 OUTPUT_GAIN = 0.1
@@ -62,7 +62,7 @@ def new_network(network: NetworkParams, game: GameParams, seed: int) -> AlphaZer
 
 def weights_bytes(model: AlphaZeroNetwork) -> bytes:
     """The weight file of a network."""
-    return tensors_bytes(model.state_dict(), canonical_line(model.spec).decode().strip())
+    return tensors_bytes(arrays_of(model.state_dict()), canonical_line(model.spec).decode().strip())
 
 
 def load_network(data: bytes) -> AlphaZeroNetwork:
@@ -71,60 +71,28 @@ def load_network(data: bytes) -> AlphaZeroNetwork:
     Raises:
       StorageError: the bytes are not a weight file, or its tensors do not match its spec.
     """
-    tensors, metadata = parse_tensors(data, "weight file")
-    try:
-        spec = NetworkSpec.model_validate_json(metadata)
-    except ValidationError as error:
-        raise StorageError(f"the weight file has no valid network spec: {error.errors()[0]['msg']}") from None
+    spec, tensors = parse_weights(data)
     model = _empty_network(spec)
     # `state_dict` returns the model's own tensors, so copying into them fills the model.
-    copy_tensors(tensors, model.state_dict(), "weight file")
+    copy_tensors(tensors, model.state_dict(), WEIGHT_FILE)
     return model.eval()
 
 
-def tensors_bytes(tensors: dict[str, Tensor], metadata: str) -> bytes:
-    """A safetensors file of tensors by name, with one metadata text."""
-    # contiguous: the layout in memory, such as channels-last, must not show in the bytes
-    plain = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
-    return safetensors.torch.save(plain, metadata={METADATA_KEY: metadata})
+def arrays_of(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """Tensors as NumPy arrays; contiguous, because the layout in memory must not show in the bytes of a file."""
+    return {name: tensor.detach().to("cpu").contiguous().numpy() for name, tensor in tensors.items()}
 
 
-def parse_tensors(data: bytes, what: str) -> tuple[dict[str, Tensor], str]:
-    """The tensors and the metadata text of a file made by `tensors_bytes`; `what` names the file in errors.
-
-    Raises:
-      StorageError: the bytes are truncated, corrupt or of another format.
-    """
-    try:
-        tensors = safetensors.torch.load(data)
-        # `safetensors.torch.load` does not return the metadata, so they are read from the header.
-        length = int.from_bytes(data[:HEADER_LENGTH_BYTES], "little")
-        header = json.loads(data[HEADER_LENGTH_BYTES : HEADER_LENGTH_BYTES + length])
-        return tensors, str(header["__metadata__"][METADATA_KEY])
-    except safetensors.SafetensorError as error:
-        raise StorageError(f"the {what} is corrupt: {error}; restore it with `dvc checkout --force`") from None
-    except KeyError:
-        raise StorageError(f"the {what} was not written by zero: it has no metadata key {METADATA_KEY!r}") from None
-
-
-def copy_tensors(tensors: dict[str, Tensor], targets: dict[str, Tensor], what: str) -> None:
-    """Copies each tensor into the target of the same name; `what` names the source in errors.
+def copy_tensors(tensors: Tensors, targets: dict[str, Tensor], what: str) -> None:
+    """Copies each tensor of a file into the target of the same name; `what` names the file in errors.
 
     Raises:
       StorageError: names, shapes or types differ, or a number is not finite.
     """
-    if different := sorted(tensors.keys() ^ targets.keys()):
-        state = "is missing from" if different[0] in targets else "does not belong in"
-        raise StorageError(f"tensor {different[0]} {state} the {what}; restore it with `dvc checkout --force`")
+    check_names(tensors, targets.keys(), what)
     with torch.no_grad():
         for name, target in targets.items():
-            tensor = tensors[name]
-            if tensor.shape != target.shape or tensor.dtype != target.dtype:
-                found, expected = (f"{x.dtype} {list(x.shape)}" for x in (tensor, target))
-                raise StorageError(f"tensor {name} of the {what} is {found}, expected {expected}")
-            if not bool(torch.isfinite(tensor).all()):
-                raise StorageError(f"tensor {name} of the {what} contains NaN or infinite numbers")
-            target.copy_(tensor)
+            target.copy_(torch.from_numpy(tensor_of(tensors, name, tuple(target.shape), what)))
 
 
 def _empty_network(spec: NetworkSpec) -> AlphaZeroNetwork:

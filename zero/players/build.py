@@ -16,7 +16,8 @@ from zero.config.params import GameParams, GoParams, Params, ProfileParams, Sear
 from zero.errors import ParamsError
 from zero.games.position import Rules
 from zero.games.rules import rules_of
-from zero.network.profile import load_project_params, local_precision, local_profile, prepare_torch
+from zero.network.inference import new_evaluator
+from zero.network.profile import load_project_params, local_precision, local_profile, prepare_inference
 from zero.players.networks import resolve_network
 from zero.players.player import Player, PlayerId
 from zero.players.spec import SEARCH_OPTIONS, PlayerSpec, parse_player
@@ -55,10 +56,8 @@ class NetworkSetup(NamedTuple):
         Raises:
           StorageError: the weight file is corrupt.
         """
-        from zero.network.inference import new_evaluator  # imports torch, which specs without a network do not need
-
         profile = local_profile(self.profile, num_threads)
-        prepare_torch(profile, num_threads)
+        prepare_inference(profile)
         return new_evaluator(self.weights, profile)
 
 

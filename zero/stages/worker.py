@@ -19,7 +19,8 @@ from pydantic import ValidationError
 from zero.data.records import write_records
 from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
-from zero.network.profile import prepare_torch, set_environment
+from zero.network.inference import new_evaluator
+from zero.network.profile import prepare_inference, set_environment
 from zero.play.batched_games import play_games
 from zero.play.slots import PlaySettings, play_settings
 from zero.search.streams import stream_of
@@ -64,10 +65,8 @@ def play_into_store(
         return receipt
     set_environment(spec.device)  # before the meter of a GPU imports torch
     meter = Meter(spec.device.device, since_start=is_first)
-    prepare_torch(spec.device, spec.device.selfplay_threads)
+    prepare_inference(spec.device)
     check_profile(spec)
-    from zero.network.inference import new_evaluator  # torch, after its environment is set
-
     games = range(spec.first_game, spec.first_game + spec.num_games)
     # One stream per game, keyed by its number in the generation: the split into shards does not change a game.
     streams = np.stack([stream_of(spec.seed, spec.generation, spec.kind, game) for game in games])

@@ -1,7 +1,7 @@
 """The application of `zero web`: the page and its JSON interface.
 
-The start imports neither the kernels nor torch. The first request for recorded games imports the kernels, and the first
-game with a network imports torch.
+The start does not import the kernels; the first request for recorded games and the first game do. A network is played
+by OpenVINO, which needs no torch.
 """
 
 import contextlib

@@ -4,7 +4,6 @@ import secrets
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +13,8 @@ from zero.games.position import Rules
 from zero.players.build import ResolvedPlayer, common_game, difference, new_session, num_cores, resolve_player
 from zero.players.session import Session
 from zero.search.evaluator import Evaluator
+from zero.web.ownership import OwnershipPredictor, ownership_predictor
 from zero.web.players import board_title, check_spec
-
-if TYPE_CHECKING:
-    from zero.web.ownership import OwnershipPredictor
 
 NUM_LEAVES = 4
 """Leaves per network call, as in `zero play`: more are faster and weaker."""
@@ -29,7 +26,7 @@ SEEDS = 1 << 31
 class SharedEvaluator:
     """A network that several games use, each in its thread: one batch at a time."""
 
-    def __init__(self, evaluator: Evaluator, ownership: "OwnershipPredictor | None") -> None:
+    def __init__(self, evaluator: Evaluator, ownership: OwnershipPredictor | None) -> None:
         self.spec = getattr(evaluator, "spec", None)
         self.ownership = ownership
         self._evaluator, self._lock = evaluator, threading.Lock()
@@ -78,7 +75,7 @@ class Engines:
         return game.model_copy(update={"komi": komi}) if komi is not None else game
 
     def open(self, player: ResolvedPlayer, rules: Rules) -> Session:
-        """A session of a player. The first one of a network loads it, and torch, in seconds.
+        """A session of a player. The first one of a network loads it.
 
         Raises:
           ZeroError: the network is corrupt, or the player cannot be started.
@@ -88,18 +85,16 @@ class Engines:
         session.new_game(rules)
         return session
 
-    def ownership(self, player: ResolvedPlayer) -> "OwnershipPredictor | None":
+    def ownership(self, player: ResolvedPlayer) -> OwnershipPredictor | None:
         """Predicts the owner of each point; None if the player has no network with an ownership head."""
         return None if player.network is None else self._evaluator(player).ownership
 
     def _evaluator(self, player: ResolvedPlayer) -> SharedEvaluator:
-        from zero.web.ownership import ownership_predictor  # imports torch
-
         assert player.network is not None
         key = str(player.network.id.settings["weights"]), player.network.profile.model_dump_json()
         with self._lock:  # also while it loads: a second game of the network waits for it
             if key not in self._evaluators:
-                evaluator = player.network.evaluator(num_cores())  # first, because it prepares torch
+                evaluator = player.network.evaluator(num_cores())  # first, because it prepares the backend
                 self._evaluators[key] = SharedEvaluator(evaluator, ownership_predictor(player.network.weights))
             self._evaluators.move_to_end(key)
             while len(self._evaluators) > MAX_NETWORKS:

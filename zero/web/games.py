@@ -34,7 +34,8 @@ from zero.games.planes import write_sample
 from zero.games.position import NUM_PLANES, TO_PLAY, Rules, new_history, new_position, reset
 from zero.games.rules import legal_mask, play, rules_of
 from zero.lineage.status import servers
-from zero.network.profile import local_profile, prepare_torch
+from zero.network.inference import new_evaluator
+from zero.network.profile import local_profile, prepare_inference
 from zero.players.build import num_cores
 from zero.players.networks import weights_of
 from zero.record.ledger import generation_tag
@@ -289,9 +290,6 @@ class RecordedGames:
     def _network(self, row: GameRow, sha256: str, profile: ProfileParams) -> Evaluator:
         """The network with these weights, in fp32 on the CPU."""
         if sha256 not in self._networks:
-            # Imports torch, which the other pages do not need.
-            from zero.network.inference import new_evaluator
-
             with open_reader(self._home, row.lineage) as reader:
                 generation = generation_at(reader, data_cache(self._home), row.lineage, row.generation, row.commit)
                 weights = weights_of(generation, sha256)
@@ -301,7 +299,7 @@ class RecordedGames:
                     f"folder made by `zero checkout {generation.tag}`"
                 )
             here = local_profile(profile, num_cores(), "cpu", "fp32")
-            prepare_torch(here, here.selfplay_threads)
+            prepare_inference(here)
             while len(self._networks) >= CACHED_NETWORKS:
                 del self._networks[next(iter(self._networks))]
             self._networks[sha256] = new_evaluator(weights, here)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from zero.config.params import GameParams
 from zero.data.sgf import OUT_OF_TIME, SgfHead, moves_to_sgf, read_sgf, result
@@ -28,10 +28,8 @@ from zero.web.analysis import analysis_of, black_chance, colour_to_play
 from zero.web.broadcast import LAST_TOPIC, Broadcast
 from zero.web.engines import Engines
 from zero.web.game_clock import GameClock
+from zero.web.ownership import OwnershipPredictor
 from zero.web.players import HUMAN, board_title, player_title
-
-if TYPE_CHECKING:
-    from zero.web.ownership import OwnershipPredictor
 
 REPORT_SECONDS = 0.2
 """Interval between two reports of a search."""
@@ -81,7 +79,7 @@ class Opened(NamedTuple):
     seat: Seat
     rules: Rules
     session: Session
-    ownership: "OwnershipPredictor | None"
+    ownership: OwnershipPredictor | None
 
     @property
     def is_program(self) -> bool:
