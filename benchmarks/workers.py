@@ -54,7 +54,9 @@ def started(folder: Path, *command: str, **settings: str) -> Iterator[int]:
     """A Python module that runs, with its output in a file; gives the number of its process."""
     environment = os.environ | QUIET | settings
     with (folder / f"{command[0]}.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", *command], env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
         try:
             yield process.pid
         finally:
@@ -123,8 +125,10 @@ def measured(params: Params, pids: dict[str, int], crew: Workers, play: Callable
     receipts = [checked_receipt(spec, Store(os.environ["ZERO_STORE"])) for spec in all_shards(params)]
     count, num_workers = len(receipts), params.executor.num_processes
     firsts, gaps = times_of_workers(receipts)
+    slept = sum(receipt.seconds for receipt in receipts)
     return [
-        new_row("busy", "% of the workers' time", 100 * sum(each.seconds for each in receipts) / num_workers / wall),
+        new_row("busy", "% of the workers' time", 100 * slept / num_workers / wall),
+        new_row("busy from its first shard to its last", "% of a worker's time", 100 * slept / (slept + sum(gaps))),
         new_row("from the start to a worker's first shard", "s", *(first - began for first in firsts)),
         new_row("from a free worker to its next shard", "s", *gaps),
         *(new_row(f"processor time, {name}", "ms a shard", 1000 * cpu[name] / count) for name in cpu),
