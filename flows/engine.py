@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import dask
 from distributed import Nanny, Scheduler, SpecCluster
@@ -51,7 +51,7 @@ LOST = (CommClosedError, KilledWorker, TimeoutError, OSError)
 """Errors of Dask after which the missing work is submitted again. A cancelled future is reported as CancelledError."""
 
 ResultT = TypeVar("ResultT")
-Run = PrefectDaskFuture[Any]
+Run: TypeAlias = PrefectDaskFuture[Any]
 Report = Callable[[dict[str, tuple[int, int]]], None]
 """Called repeatedly with (done, total) of each part that reported progress: a shard's key, or `training`."""
 
@@ -299,7 +299,8 @@ def _outcome(run: Run) -> State[Any] | Exception:
         return LostError(f"the Dask scheduler was lost: {error}")
     except Exception as error:
         return error
-    return run.state
+    state: State[Any] = run.state
+    return state
 
 
 def _tasks_without_worker(dask_scheduler: Scheduler) -> list[str]:
