@@ -7,11 +7,12 @@ certificates. A cluster elsewhere is given by the address of its scheduler; Dask
 import asyncio
 import contextlib
 import gc
+import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import dask
 from distributed import Nanny, Scheduler, SpecCluster
@@ -37,13 +38,20 @@ OUTAGE_SECONDS = 600.0
 """Time that a flow waits for a scheduler that does not answer."""
 NO_WORKER_SECONDS = 30.0
 """Interval of the warning that no worker can run the tasks."""
+TASKS_PER_WORKER = 3
+"""Tasks of a flow that Dask has at a time for each worker: one that runs, and others that can start at once.
+
+Dask sends a task that needs resources to a worker immediately. If the worker dies, each task there counts as one that
+may have killed it, also if it had not begun; after the fourth death Dask gives the task up. A task takes about 90 KB of
+the scheduler's memory.
+"""
 POLL_SECONDS = 0.2
 RETRY_SECONDS = 5.0
 LOST = (CommClosedError, KilledWorker, TimeoutError, OSError)
 """Errors of Dask after which the missing work is submitted again. A cancelled future is reported as CancelledError."""
 
 ResultT = TypeVar("ResultT")
-Runs = list[PrefectDaskFuture[Any]]
+Run: TypeAlias = PrefectDaskFuture[Any]
 Report = Callable[[dict[str, tuple[int, int]]], None]
 """Called repeatedly with (done, total) of each part that reported progress: a shard's key, or `training`."""
 
@@ -85,8 +93,8 @@ class Engine:
         priority: int,
         resources: Sequence[dict[str, int]],
         after: State[Any] | None = None,
-    ) -> list[PrefectDaskFuture[ResultT]]:
-        """Submits one task per parameters; a cluster elsewhere runs it on a worker that has its resources.
+    ) -> Iterator[Run]:
+        """Submits a task when its run is taken; a cluster elsewhere runs it on a worker that has its resources.
 
         Args:
           task: the task; if `after` is given, it must have a parameter `spec`.
@@ -95,6 +103,9 @@ class Engine:
           resources: that each run needs.
           after: the finished task whose data they read, for Prefect's graph.
 
+        Yields:
+          One run per parameters.
+
         Raises:
           ServerError: the scheduler does not answer.
         """
@@ -102,48 +113,66 @@ class Engine:
         # Not `wait_for`: the worker would read the result of that task, which is on the machine of the flow.
         upstream = after.state_details.task_run_id if after else None
         inputs = {"spec": {TaskRunResult(id=upstream)}} if upstream else {}
-        runs = []
         for given, needed in zip(parameters, resources, strict=True):
             # Local workers play with the code of the workspace, so the code that they announce does not matter.
             with dask.annotate(priority=priority, **({} if self.is_local else {"resources": needed})):
-                runs.append(runner.submit(task, given, dependencies=inputs))
-        return runs
+                run = runner.submit(task, given, dependencies=inputs)
+            yield run
 
-    def wait(self, runs: Runs, report: Report = lambda _: None) -> list[Any]:
-        """Waits for tasks; returns their results.
+    def wait(self, runs: Iterable[Run], report: Report = lambda _: None) -> list[State[Any]]:
+        """Waits for tasks; returns their states, in the order in which they end.
+
+        After the error of a task it takes no more runs, and waits for those that it has taken.
+
+        Args:
+          runs: an iterator over them is advanced when the workers need tasks.
+          report: called with the progress.
 
         Raises:
           LostError: the scheduler was lost, or a task's workers died too often.
           Exception: a task raised it.
         """
+        source, open_runs = iter(runs), list[Run]()
+        states: list[State[Any]] = []
+        error: Exception | None = None
         warned = time.monotonic()
         try:
-            while waiting := [run.wrapped_future for run in runs if not run.wrapped_future.done()]:
+            while True:
+                if error is None:
+                    open_runs += itertools.islice(source, max(0, self._num_wanted() - len(open_runs)))
+                if not open_runs:
+                    break
                 time.sleep(POLL_SECONDS)  # `distributed.wait` would need a default client
                 report(dict(self._progress))
+                is_done = [run.wrapped_future.done() for run in open_runs]
+                outcomes = [_outcome(run) for run in itertools.compress(open_runs, is_done)]
+                states += [each for each in outcomes if isinstance(each, State)]
+                error = error or next((each for each in outcomes if isinstance(each, Exception)), None)
+                # Dask forgets a task whose run is dropped here.
+                open_runs = [run for run, done in zip(open_runs, is_done, strict=True) if not done]
                 if not self.is_local and time.monotonic() - warned > NO_WORKER_SECONDS:
                     warned = time.monotonic()
-                    self._warn_of_missing_workers(waiting)
-            lost = [run.wrapped_future for run in runs if run.wrapped_future.status in ("cancelled", "lost")]
-            if lost:
-                raise LostError("the Dask scheduler was lost")
-            results = []
-            for run in runs:
-                if run.wrapped_future.status == "error" and isinstance(run.wrapped_future.exception(), LOST):
-                    raise LostError(f"{run.wrapped_future.exception()}")
-                results.append(run.result())
-            return results
-        except CommClosedError as error:
-            raise LostError(f"the Dask scheduler was lost: {error}") from None
+                    self._warn_of_missing_workers([run.wrapped_future for run in open_runs])
         finally:
-            # Also after an error of one task: no one would collect the results of the others.
-            self.cancel([run for run in runs if not run.wrapped_future.done()])
+            self.cancel(open_runs)
+        if error:
+            raise error
+        return states
 
-    def cancel(self, runs: Runs) -> None:
+    def cancel(self, runs: Sequence[Run]) -> None:
         """Cancels tasks that have not begun; a shard that is being played ends by itself."""
         if self._runner and runs:
             with contextlib.suppress(Exception):
                 self._runner.client.cancel([run.wrapped_future for run in runs])
+
+    def _num_wanted(self) -> int:
+        """Number of tasks with which all workers are busy."""
+        client = (self._runner or self._connect()).client
+        try:
+            num_threads = int(client.scheduler_info(n_workers=0)["total_threads"])
+        except (CommClosedError, OSError) as error:
+            raise LostError(f"the Dask scheduler was lost: {error}") from None
+        return TASKS_PER_WORKER * max(1, num_threads)
 
     def _connect(self) -> DaskTaskRunner:
         # A client that lost its scheduler may not be closed. If Python collected it while another one starts, both
@@ -255,6 +284,23 @@ def probe(address: str) -> str | None:
     except Exception as error:  # OSError, ValueError of an address, RuntimeError of TLS
         return f"{type(error).__name__}: {error}".partition("\n")[0]
     return None if kind == "Scheduler" else f"it is not a scheduler, but a {kind.lower()}"
+
+
+def _outcome(run: Run) -> State[Any] | Exception:
+    """State of a task that has ended; what it raised, or LostError if Dask lost it."""
+    future = run.wrapped_future
+    if future.status in ("cancelled", "lost"):
+        return LostError("the Dask scheduler was lost")
+    if future.status == "error" and isinstance(future.exception(), LOST):
+        return LostError(f"{future.exception()}")
+    try:
+        run.result()
+    except CommClosedError as error:
+        return LostError(f"the Dask scheduler was lost: {error}")
+    except Exception as error:
+        return error
+    state: State[Any] = run.state
+    return state
 
 
 def _tasks_without_worker(dask_scheduler: Scheduler) -> list[str]:

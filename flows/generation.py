@@ -106,7 +106,7 @@ def playing_ahead(turn: Turn, params: Params, engine: Engine, after: Finished) -
         yield
         return
     # With the lowest priority (`flows.engine.PRIORITIES`), so that this generation's work goes first.
-    runs = submit_shards(turn, "selfplay-ahead", plan(turn, "selfplay-ahead", wait_for=after), engine)
+    runs = list(submit_shards(turn, "selfplay-ahead", plan(turn, "selfplay-ahead", wait_for=after), engine))
     try:
         yield
     except BaseException:

@@ -5,18 +5,17 @@ cluster, the training run as tasks on Dask before their stage: what is in the st
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from prefect import State, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from prefect_dask.task_runners import PrefectDaskFuture
 from pydantic import ValidationError
 
 from flows.commands import Event, run_dvc_stage, run_zero
-from flows.engine import PRIORITIES, Engine, LostError, Runs
+from flows.engine import PRIORITIES, Engine, LostError, Run
 from flows.reports import Progress, Recorded
 from flows.workers import code_resource, play_shard, train, was_killed
 from zero.config.params import Params
@@ -26,7 +25,7 @@ from zero.stages import replay
 from zero.stages.spec import ShardReceipt, ShardSpec
 from zero.storage.layout import GAMES_DIR
 
-Finished = tuple[State[Any] | PrefectDaskFuture[Any], ...]
+Finished = tuple[State[Any], ...]
 """Tasks that a later one waits for. A tuple: Prefect remembers results by address, and would take a new list at the
 address of an old result for that result."""
 MAX_ROUNDS = 20
@@ -71,8 +70,8 @@ def plan(turn: Turn, stage: str) -> list[ShardSpec]:
         return []
 
 
-def submit_shards(turn: Turn, stage: str, specs: Sequence[ShardSpec], engine: Engine) -> Runs:
-    """Submits shards to the engine."""
+def submit_shards(turn: Turn, stage: str, specs: Sequence[ShardSpec], engine: Engine) -> Iterator[Run]:
+    """Submits each shard to the engine when its run is taken."""
     folder = turn.workspace if engine.is_local else None
     parameters = [
         {"spec": spec, "name": f"{stage}-{number:04d}", "folder": folder, "store_url": turn.store_url}
@@ -106,15 +105,15 @@ def play_missing_shards(
         keys = {spec.key() for spec in specs}
         try:
             runs = submit_shards(turn, stage, specs, engine)
-            receipts: list[ShardReceipt] = engine.wait(runs, partial(_show, progress, stage, keys))
+            states: list[State[ShardReceipt]] = engine.wait(runs, partial(_show, progress, stage, keys))
         except LostError as error:
             get_run_logger().warning(f"{error}; submitting the missing shards of {stage} again")
             # The next round connects again, and looks up in the store what is missing.
             engine.close()
             continue
-        for receipt in receipts:
+        for receipt in [state.result() for state in states]:
             progress.show(stage, receipt.key, receipt.num_games)
-        return tuple(runs)
+        return tuple(states)
     raise WorkerError(f"the shards of {stage} were lost {MAX_ROUNDS} times; look at the logs of the Dask workers")
 
 
@@ -135,13 +134,13 @@ def train_on_worker(turn: Turn, params: Params, engine: Engine, progress: Progre
         progress.begin("training", steps)
         try:
             runs = _submit_training(turn, planned[0], num_gpus, engine, replay)
-            engine.wait(runs, partial(_show, progress, "training", {"training"}))
+            states = engine.wait(runs, partial(_show, progress, "training", {"training"}))
         except LostError as error:
             logger.warning(f"{error}; submitting the training again")
             engine.close()
             continue
         progress.show("training", "training", steps)
-        return tuple(runs)
+        return tuple(states)
     raise WorkerError(f"the training was lost {MAX_ROUNDS} times; look at the logs of the Dask workers")
 
 
@@ -188,7 +187,7 @@ def evaluate(home: Path, lineage: str) -> None:
     logger.info(f"{events[-1]['total']} new evaluations; `zero evaluate {lineage}` shows them")
 
 
-def _submit_training(turn: Turn, spec: Event, num_gpus: int, engine: Engine, replay: State[Any]) -> Runs:
+def _submit_training(turn: Turn, spec: Event, num_gpus: int, engine: Engine, replay: State[Any]) -> Iterator[Run]:
     code = code_resource("training", spec["origin"]["engine"], spec["lock_file"])
     resources = {code: 1, **({"GPU": num_gpus} if num_gpus else {})}
     parameters: dict[str, Any] = {"spec": json.dumps(spec), "store_url": turn.store_url}

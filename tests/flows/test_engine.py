@@ -11,13 +11,13 @@ from typing import Any
 
 import psutil
 import pytest
-from distributed import Client
+from distributed import Client, Scheduler
 from distributed.protocol import pickle
 from prefect import flow, task
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import workers
-from flows.engine import Engine, LostError, probe
+from flows.engine import TASKS_PER_WORKER, Engine, LostError, probe
 from flows.workers import code_resource, play_shard, report_progress, train
 from tests.flows.examples import smoke_params
 from tests.infra.servers import Servers, free_port
@@ -80,7 +80,7 @@ def run_all(engine: Engine, folder: Path, count: int, seen: list[Any], resource:
         with engine:
             given = [{"folder": folder, "number": number} for number in range(count)]
             runs = engine.submit(work, given, 10, [{resource: 1}] * count)
-            return engine.wait(runs, seen.append)
+            return [state.result() for state in engine.wait(runs, seen.append)]
 
     pids: list[int] = run_in_flow(submits)
     return pids
@@ -98,7 +98,7 @@ def test_a_killed_worker_is_replaced_and_its_task_runs_again(params: Params, tmp
 def test_a_local_cluster_is_reached_from_this_machine_only(params: Params, tmp_path: Path) -> None:
     def asks() -> Any:
         with Engine(params, params.executor, tmp_path / "dask", pytest.fail) as engine:
-            return engine.wait(engine.submit(listening, [{}], 10, [{OURS: 1}]))
+            return [state.result() for state in engine.wait(engine.submit(listening, [{}], 10, [{OURS: 1}]))]
 
     (addresses,) = run_in_flow(asks)
     assert len(addresses) >= 3 and {*addresses} == {"127.0.0.1"}
@@ -144,6 +144,30 @@ def test_tasks_run_on_a_cluster_that_is_there(params: Params, tmp_path: Path, cl
     assert len(pids) == 3
     with Client(cluster.address, set_as_default=False) as client:  # a flow that ends leaves the cluster alone
         client.wait_for_workers(1, timeout=30)
+
+
+def test_the_scheduler_has_few_tasks_at_a_time(params: Params, tmp_path: Path, cluster: Cluster) -> None:
+    """Dask sends them to workers at once, and counts the deaths of a worker against all that wait there."""
+    executor = ExecutorParams(kind="dask", address=cluster.address)
+    engine = Engine(params, executor, tmp_path, lambda line: None)
+    counts: list[int] = []
+
+    def count(_: object) -> None:
+        assert engine._runner
+        counts.append(engine._runner.client.run_on_scheduler(num_tasks))
+
+    def submits() -> Any:
+        with engine:
+            given = [{"folder": tmp_path, "number": number} for number in (0, *range(2, 11))]
+            return engine.wait(engine.submit(work, given, 10, [{OURS: 1}] * 10), count)
+
+    assert len(run_in_flow(submits)) == 10
+    assert 2 <= max(counts) <= TASKS_PER_WORKER
+
+
+def num_tasks(dask_scheduler: Scheduler) -> int:
+    """Runs on the scheduler: the number of its tasks."""
+    return len(dask_scheduler.tasks)
 
 
 def test_tasks_use_the_module_of_their_worker() -> None:

@@ -1,14 +1,30 @@
 """The worker around its games; test_executor.py and test_collect.py test it with real shards."""
 
 import os
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tests.stages.played import put_network, smoke_params
 from zero.stages import worker
+from zero.stages.collect import CheckedShard, missing_shards, take_shard
 from zero.stages.spec import plan_shards
 from zero.storage.store import Store
+
+T = TypeVar("T")
+
+
+class CountingStore(Store):
+    """A store in memory, which gets the requests that an object store would get."""
+
+    num_requests = 0
+
+    def _retry(self, request: Callable[[], T]) -> T:
+        self.num_requests += 1
+        return super()._retry(request)
 
 
 class MeasuredError(Exception):
@@ -33,3 +49,17 @@ def test_the_environment_is_set_before_the_meter_imports_torch(
     with pytest.raises(MeasuredError):
         worker.play_into_store(spec.model_copy(update={"device": device}), store)
     assert seen == [("cuda", True)]
+
+
+def test_a_shard_costs_few_requests_to_an_object_store(tmp_path: Path) -> None:
+    """docs/cluster.md has the numbers."""
+    params, store = smoke_params(selfplay={"num_games": 1}), CountingStore(f"memory://{tmp_path}")
+    spec = plan_shards(params, "selfplay", params.selfplay, 1, (put_network(store, params),))[0]
+    counts = [store.num_requests]
+    assert missing_shards([spec], store) == [spec]
+    counts.append(store.num_requests)
+    worker.play_into_store(spec, store)
+    counts.append(store.num_requests)
+    assert missing_shards([spec], store) == [] and isinstance(take_shard(spec, store), CheckedShard)
+    counts.append(store.num_requests)
+    assert [after - before for before, after in pairwise(counts)] == [1, 6, 4]
