@@ -110,7 +110,7 @@ def test_champions_are_rated_from_the_record_alone(recorded):
     first = row_of(ladder, "tiny/gen-0000")
     assert (first.elo, first.low, first.high) == (0.0, 0.0, 0.0)
     (result,) = ladder.results
-    assert (result.source, result.kind, result.games) == ("tiny/gen-0001", "gate", 16)
+    assert (result.source, result.kind, result.num_games) == ("tiny/gen-0001", "gate", 16)
     assert (row_of(ladder, "tiny/gen-0001").elo > 0) == (result.score.points > result.score.games / 2)
     assert [(point.generation, point.tag) for point in ladder.curve] == [(k, f"tiny/gen-{k:04d}") for k in range(3)]
     assert ladder.curve[1].elo == ladder.curve[2].elo, "after a refusal the champion is the same"
@@ -176,7 +176,7 @@ def test_only_the_longest_of_equal_matches_counts(home, params):
     write_match(home, params.game, pair, num_games=6)
     other = write_match(home, params.game, pair, num_games=4, seed=2)
     matches = [result for result in lineage_ladder(home, "tiny").results if result.kind == "match"]
-    assert {(result.source, result.games) for result in matches} == {(longest.name, 8), (other.name, 4)}
+    assert {(result.source, result.num_games) for result in matches} == {(longest.name, 8), (other.name, 4)}
 
 
 def test_the_curve_has_the_conditions_of_most_champions(home, params):
