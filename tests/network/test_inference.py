@@ -73,13 +73,13 @@ NETWORKS = {
 CHILD = """
 import json, sys
 from tests.parameters import profile_params
-from zero.network.profile import prepare_torch, set_environment
+from zero.network.profile import prepare_inference, set_environment
 set_environment(profile_params(isa=sys.argv[1]))  # before anything computes
 from tests.network.test_inference import PROFILES, result_digest
 digests = {}
 for name in sys.argv[2:]:
     profile = PROFILES[name].model_copy(update={"isa": sys.argv[1]})
-    prepare_torch(profile, profile.selfplay_threads)
+    prepare_inference(profile)
     digests[name] = result_digest(profile)
 print(json.dumps(digests))
 """

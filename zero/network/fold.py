@@ -28,6 +28,5 @@ def fold_norm(
       [C_out, C_in, K, K] and [C_out] float32, contiguous.
     """
     scale = gamma / np.sqrt(variance.astype(np.float64) + NORM_EPSILON)
-    return np.ascontiguousarray(weight * scale.reshape(-1, 1, 1, 1), np.float32), (beta - mean * scale).astype(
-        np.float32
-    )
+    folded, bias = weight * scale.reshape(-1, 1, 1, 1), beta - mean * scale
+    return np.ascontiguousarray(folded, np.float32), bias.astype(np.float32)

@@ -28,9 +28,9 @@ class OwnershipPredictor:
         numbers = np.zeros((1, rules.num_points, NUM_PLANES), np.float32)
         expand_planes(planes, numbers)
         # A request of its own for each call, because a request serves one thread at a time.
-        owners: np.ndarray = self._model.create_infer_request().infer([numbers])[0][0]
-        owners *= position.state[TO_PLAY]  # the head sees the player to move
-        return owners
+        owners = self._model.create_infer_request().infer([numbers])[0]
+        found: np.ndarray = owners[0] * position.state[TO_PLAY]  # the head sees the player to move
+        return found
 
 
 def ownership_predictor(weights: bytes) -> OwnershipPredictor | None:
