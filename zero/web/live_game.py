@@ -470,8 +470,8 @@ class LiveGame:
 
     def _clock_state(self) -> dict[str, Any]:
         """The seconds left at this moment, and whose time passes."""
-        left: dict[str, float] = {role: round(self._clock.left(colour), 3) for colour, role in COLOURS.items()}
-        return {**left, "running": self._clock.running, "increment": self._clock.increment_seconds}
+        left: dict[str, Any] = {role: round(self._clock.left(colour), 3) for colour, role in COLOURS.items()}
+        return left | {"running": self._clock.running, "increment": self._clock.increment_seconds}
 
     def _time_is_over(self) -> None:
         """Called by the timer, which may be that of an earlier turn."""
