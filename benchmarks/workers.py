@@ -143,7 +143,7 @@ def checked_receipt(spec: ShardSpec, store: Store) -> ShardReceipt:
     """The receipt of a shard whose bytes are right."""
     shard = store.get_shard(spec.key())
     if shard is None or shard.data != shard_bytes(spec):
-        raise StorageError(f"{spec.name}: the shard in the store {store.url} is {'wrong' if shard else 'missing'}")
+        raise StorageError(f"{spec.name}: the shard is {'wrong' if shard else 'missing'} in the store {store.url}")
     return ShardReceipt.model_validate_json(store.get_receipts(spec.key())[0])
 
 

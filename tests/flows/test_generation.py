@@ -164,7 +164,8 @@ def test_a_run_has_tags_one_table_of_progress_and_one_report(servers: Servers, f
     done = {row["stage"]: row["done"] for row in rows}
     assert done["3 training"] == "12 of 12 steps" and done["4 gating"] == "16 of 16 games"
     report = shown["tiny-report"]["data"]
-    assert finished["name"] in report and "| both | 16 |" in report and servers.mlflow in report
+    assert finished["name"] in report and " in 16 games, 55% was needed" in report and servers.mlflow in report
+    assert re.search(r"^\d+ won, \d+ lost, \d+ drawn \(as Black \+\d+ -\d+ =\d+, as White", report, re.M)
     assert set(finished["tags"]) in ({"tiny", "promoted"}, {"tiny", "refused"})
 
 

@@ -104,16 +104,15 @@ def params_source(preset: str, params: Path | None) -> tuple[str, str]:
         return preset_text(preset), f"preset {preset}"
     path = params or home_dir() / PARAMS_FILE
     try:
-        return path.read_text("utf-8"), str(path)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ZeroError(f"cannot read {path}: {reason}; give --preset, one of {', '.join(presets())}") from None
+        return path.read_text("utf-8", errors="replace"), str(path)
+    except OSError as error:
+        raise ZeroError(f"cannot read {path}: {error.strerror}; give --preset, one of {', '.join(presets())}") from None
 
 
 def show(result: BaseModel, as_json: bool, tables: Iterable["Table"] = (), lines: Iterable[str] = ()) -> None:
     """Prints a result: as JSON, or as tables and lines."""
     if as_json:
-        typer.echo(result.model_dump_json(indent=1))
+        typer.echo(result.model_dump_json())  # one line: a flow reads JSON line by line
         return
     from rich.console import Console
 
