@@ -102,7 +102,9 @@ def test_a_version_has_a_model_card(client, go9):
         f"SHA-256 `{go9.ledger[1].champion}`",
     ):
         assert words in card
-    assert "plays at random" in client.get_model_version_by_alias("zero-go9", "gen-0000").description
+    assert (
+        "the random network, no decision yet" in client.get_model_version_by_alias("zero-go9", "gen-0000").description
+    )
 
 
 def test_the_card_names_the_licence_of_the_project(lineage):
