@@ -11,6 +11,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -144,12 +145,11 @@ class Engine:
                     break
                 time.sleep(POLL_SECONDS)  # `distributed.wait` would need a default client
                 report(dict(self._progress))
-                is_done = [run.wrapped_future.done() for run in open_runs]
-                outcomes = [_outcome(run) for run in itertools.compress(open_runs, is_done)]
+                outcomes = [_outcome(run) for run in open_runs]
                 states += [each for each in outcomes if isinstance(each, State)]
                 error = error or next((each for each in outcomes if isinstance(each, Exception)), None)
                 # Dask forgets a task whose run is dropped here.
-                open_runs = [run for run, done in zip(open_runs, is_done, strict=True) if not done]
+                open_runs = [run for run, outcome in zip(open_runs, outcomes, strict=True) if outcome is None]
                 if not self.is_local and time.monotonic() - warned > NO_WORKER_SECONDS:
                     warned = time.monotonic()
                     self._warn_of_missing_workers([run.wrapped_future for run in open_runs])
@@ -286,16 +286,19 @@ def probe(address: str) -> str | None:
     return None if kind == "Scheduler" else f"it is not a scheduler, but a {kind.lower()}"
 
 
-def _outcome(run: Run) -> State[Any] | Exception:
-    """State of a task that has ended; what it raised, or LostError if Dask lost it."""
+def _outcome(run: Run) -> State[Any] | Exception | None:
+    """State of a task; what it raised, or LostError if Dask gave it up; None if it has not ended.
+
+    A task whose result was on a worker that died (status `lost`) has not ended: Dask runs it again.
+    """
     future = run.wrapped_future
-    if future.status in ("cancelled", "lost"):
-        return LostError("the Dask scheduler was lost")
+    if not future.done():
+        return None
     if future.status == "error" and isinstance(future.exception(), LOST):
         return LostError(f"{future.exception()}")
     try:
         run.result()
-    except CommClosedError as error:
+    except (CommClosedError, CancelledError) as error:  # without a scheduler, all its futures are cancelled
         return LostError(f"the Dask scheduler was lost: {error}")
     except Exception as error:
         return error

@@ -17,7 +17,7 @@ from prefect import flow, task
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import workers
-from flows.engine import TASKS_PER_WORKER, Engine, LostError, probe
+from flows.engine import TASKS_PER_WORKER, Engine, LostError, _outcome, probe
 from flows.workers import code_resource, play_shard, report_progress, train
 from tests.flows.examples import smoke_params
 from tests.infra.servers import Servers, free_port
@@ -163,6 +163,31 @@ def test_the_scheduler_has_few_tasks_at_a_time(params: Params, tmp_path: Path, c
 
     assert len(run_in_flow(submits)) == 10
     assert 2 <= max(counts) <= TASKS_PER_WORKER
+
+
+def test_a_result_that_dies_with_its_worker_is_computed_again(params: Params, tmp_path: Path, cluster: Cluster) -> None:
+    """The scheduler is there: the task is not an outcome yet, and nothing is submitted again."""
+    engine = Engine(params, ExecutorParams(kind="dask", address=cluster.address), tmp_path, lambda line: None)
+
+    def submits() -> Any:
+        with engine:
+            runs = list(engine.submit(work, [{"folder": tmp_path, "number": 0}], 10, [{OURS: 1}]))
+            wait_for(lambda: runs[0].wrapped_future.status == "finished")
+            cluster.worker.kill()
+            wait_for(lambda: runs[0].wrapped_future.status == "lost")
+            assert _outcome(runs[0]) is None
+            cluster.worker.wait()
+            cluster.worker = cluster.start_worker()
+            return [state.result() for state in engine.wait(runs)]
+
+    assert len(run_in_flow(submits)) == 1
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.1)
 
 
 def num_tasks(dask_scheduler: Scheduler) -> int:
