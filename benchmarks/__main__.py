@@ -1,8 +1,6 @@
 """`python -m benchmarks`: measures the rows, prints the table, writes it as JSON, compares it with an earlier run."""
 
-import logging
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,8 +15,8 @@ from benchmarks.results import (
     read_results,
     results_text,
     rows_named,
+    run_command,
 )
-from zero.errors import ZeroError
 from zero.progress import progress_of
 from zero.storage.files import write_manifest
 
@@ -58,13 +56,8 @@ def main(
 
 
 def run() -> None:
-    """Runs the command. An error that a user can cause is one line and exit status 1."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        typer.run(main)
-    except ZeroError as error:
-        typer.echo(f"benchmarks: {error}", err=True)
-        sys.exit(1)
+    """Runs the command."""
+    run_command(main, "benchmarks")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ nothing was measured on one. The same computation with the rates of two CPU core
 was measured; docs/gpu.md compares the two.
 """
 
-import sys
 from typing import Annotated, NamedTuple
 
 import typer
@@ -13,11 +12,11 @@ import typer
 from benchmarks.gpu import PASSES
 from benchmarks.gpu_device import PEAK_TFLOPS
 from benchmarks.gpu_work import network_flops
-from benchmarks.results import markdown
+from benchmarks.results import markdown, run_command
 from benchmarks.search import arrays_of, new_part
 from zero.config.auto import resolve_auto
 from zero.config.params import GatingParams, Params, ProfileParams, SelfplayParams, parse_params, preset_text
-from zero.errors import ParamsError, ZeroError
+from zero.errors import ParamsError
 from zero.games.rules import rules_of
 from zero.network.profile import this_machine
 from zero.stages.verification import games_to_finish
@@ -228,12 +227,8 @@ def main(
 
 
 def run() -> None:
-    """Runs the command. An error that a user can cause is one line and exit status 1."""
-    try:
-        typer.run(main)
-    except ZeroError as error:
-        typer.echo(f"cost: {error}", err=True)
-        sys.exit(1)
+    """Runs the command."""
+    run_command(main, "cost")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ The folder gets `report.json`, `report.md`, the results of the tests (`tests.xml
 `benchmarks.seeds`).
 """
 
-import logging
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ import typer
 from benchmarks.gpu_device import Device, find_device
 from benchmarks.gpu_work import Memory, Profile, memory, network_flops, profile, shard_digest
 from benchmarks.harness import measure
-from benchmarks.results import PROJECT_DIR, Side, Spread, describe_machine, markdown, number, rows_named
+from benchmarks.results import PROJECT_DIR, Side, Spread, describe_machine, markdown, number, rows_named, run_command
 from benchmarks.seeds import read_experiment
 from benchmarks.setting import changed, params_of
 from zero.config.params import Params
@@ -313,16 +312,6 @@ def main(
     raise typer.Exit(not {each.name for each in report.sections if not each.problem}.issuperset(wanted))
 
 
-def run() -> None:
-    """Runs the command. An error that a user can cause is one line and exit status 1."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        typer.run(main)
-    except ZeroError as error:
-        typer.echo(f"gpu: {error}", err=True)
-        sys.exit(1)
-
-
 def _small(side: Side | None) -> Side | None:
     """The same work with the preset of the fake device on one core."""
     if side is None:
@@ -338,6 +327,11 @@ def _in_child(work: Callable[[Params], Any], params: Params) -> Any:
 
 def _digits(value: float) -> str:
     return number(Spread(median=value, low=value, high=value))
+
+
+def run() -> None:
+    """Runs the command."""
+    run_command(main, "gpu")
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
 import contextlib
 import io
+import logging
 import operator
 import os
 import platform
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import psutil
+import typer
 import yaml
 from llvmlite.binding import get_host_cpu_name
 from pydantic import Field, ValidationError
@@ -205,3 +208,13 @@ def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     Console(file=text, width=UNLIMITED, markup=False).print(table)
     return text.getvalue().strip()
+
+
+def run_command(main: Callable[..., None], name: str) -> None:
+    """Runs a command of the benchmarks. An error that a user can cause is one line and exit status 1."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        typer.run(main)
+    except ZeroError as error:
+        typer.echo(f"{name}: {error}", err=True)
+        sys.exit(1)

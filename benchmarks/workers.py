@@ -29,7 +29,7 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from benchmarks.results import Results, Row, Spread, describe_machine, markdown, number
+from benchmarks.results import Results, Row, Spread, describe_machine, markdown, number, run_command
 from benchmarks.setting import changed
 from benchmarks.sleepers import SECONDS_VARIABLE, STARTS_FILE, Workers, shard_bytes
 from flows import tasks
@@ -241,4 +241,4 @@ def main(
 if __name__ == "__main__":
     from benchmarks.workers import main as imported  # Dask and Prefect send functions by the name of their module
 
-    typer.run(imported)
+    run_command(imported, "workers")
