@@ -11,7 +11,7 @@ from pydantic import Field
 
 from flows.commands import Event, run_zero
 from flows.generation import generation
-from zero.config.params import ExecutorKind, preset_text
+from zero.config.params import ExecutorKind, ParamsError, preset_text, presets
 from zero.config.settings import STATE_FOLDER, home_dir
 from zero.record.ledger import read_ledger
 from zero.storage.files import write_atomic
@@ -40,6 +40,7 @@ def ablation(
 ) -> Event:
     """Makes a lineage for each architecture with one generation, and compares their networks.
 
+    `preset` is the name of a preset, or the path of a file of parameters (`.yaml`) from the project's folder.
     What an earlier run made is kept: the same run again goes on where it was interrupted.
     """
     home = home_dir()
@@ -58,13 +59,28 @@ def ablation(
 def make_lineage(home: Path, lineage: str, preset: str, architecture: Architecture) -> str:
     """Makes the lineage of an architecture, unless it exists."""
     if not workspace_dir(home, lineage).exists():
-        tree = yaml.safe_load(preset_text(preset))
+        tree = yaml.safe_load(parameters_text(home, preset))
         tree["network"] = tree["network"] | HEADS | ARCHITECTURES[architecture]
         tree["gating"] = tree["gating"] | {"threshold": 0.0}  # the network is compared, however it did in its match
         params = home / STATE_FOLDER / "ablations" / f"{lineage}.yaml"
         write_atomic(params, yaml.safe_dump(tree, sort_keys=False).encode())
         run_zero(home, "new", lineage, "--params", str(params), listen=get_run_logger().info)
     return lineage
+
+
+def parameters_text(home: Path, preset: str) -> str:
+    """Text of a preset, or of a file of parameters.
+
+    Raises:
+      ParamsError: there is no such preset or file.
+    """
+    if not preset.endswith(".yaml"):
+        return preset_text(preset)
+    try:
+        return (home / preset).read_text("utf-8")
+    except OSError as error:
+        remedy = f"give a file below {home}, or a preset: {', '.join(presets())}"
+        raise ParamsError(f"cannot read {home / preset}: {error.strerror}; {remedy}") from None
 
 
 @task(task_run_name="compare", cache_policy=NO_CACHE)

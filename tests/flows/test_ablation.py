@@ -1,12 +1,14 @@
 """The flow of an ablation on real servers: two architectures of the `smoke` preset, and the same run again."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.ablation import parameters_text
 from tests.flows.test_generation import RUN, artifacts, last_run
 from tests.infra.servers import Servers
-from zero.config.params import load_params
+from zero.config.params import ParamsError, load_params, preset_text
 from zero.record.ledger import read_ledger
 from zero.storage.layout import workspace_dir
 
@@ -42,3 +44,11 @@ def test_the_table_is_on_the_page_of_the_run(servers: Servers, runs: list[dict[s
     pages = [artifacts(servers, run)["arch-comparison"]["data"] for run in runs]
     assert pages[0] == pages[1], "the second run plays no game"
     assert {line.split(" | ")[0] for line in pages[0].splitlines()[2:]} == {"| arch-sep-conv", "| arch-shallow"}
+
+
+def test_a_file_of_parameters_takes_the_place_of_a_preset(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("dataset: games\n")
+    assert parameters_text(tmp_path, "mine.yaml") == "dataset: games\n"
+    assert parameters_text(tmp_path, "smoke") == preset_text("smoke")
+    with pytest.raises(ParamsError, match=f"cannot read {tmp_path}/other.yaml: No such file.*give a file below.*smoke"):
+        parameters_text(tmp_path, "other.yaml")
