@@ -11,8 +11,9 @@ from pydantic import Field
 
 from flows.commands import Event, run_zero
 from flows.generation import generation
-from zero.config.params import ExecutorKind, ParamsError, preset_text, presets
+from zero.config.params import ExecutorKind, preset_text, presets
 from zero.config.settings import STATE_FOLDER, home_dir
+from zero.errors import ParamsError
 from zero.record.ledger import read_ledger
 from zero.storage.files import write_atomic
 from zero.storage.layout import workspace_dir

@@ -98,7 +98,7 @@ def test_the_command_shows_the_openings_of_a_lineage(recorded: Lineage) -> None:
     environment = {"ZERO_HOME": str(recorded.home), "COLUMNS": "150"}
     done = CliRunner().invoke(app, ["openings", "tiny", "--moves", "2", "--top", "3"], env=environment)
     assert done.exit_code == 0, done.output
-    folder = Path(done.stdout.splitlines()[-1].removeprefix("data and plot: "))
+    folder = Path(done.stdout.splitlines()[-1].removeprefix("data and picture: "))
     assert {path.name for path in folder.iterdir()} == {"openings.json", "openings.png"}
     found = json.loads((folder / "openings.json").read_text())
     assert found["generations"] == [1, 2] and found["num_games"] == [24, 24]

@@ -8,7 +8,8 @@ import pytest
 from flows.ablation import parameters_text
 from tests.flows.test_generation import RUN, artifacts, last_run
 from tests.infra.servers import Servers
-from zero.config.params import ParamsError, load_params, preset_text
+from zero.config.params import load_params, preset_text
+from zero.errors import ParamsError
 from zero.record.ledger import read_ledger
 from zero.storage.layout import workspace_dir
 

@@ -318,7 +318,7 @@ def openings(
     with progress_of("openings", "generations") as progress:
         found = lineage_openings(home, lineage, moves, top, progress)
     folder = write_openings(home, found)
-    show(found, as_json, openings_tables(found), [f"data and plot: {folder}"])
+    show(found, as_json, openings_tables(found), [f"data and picture: {folder}"])
 
 
 @app.command(rich_help_panel=PLAYERS)

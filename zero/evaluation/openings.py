@@ -6,12 +6,13 @@ Two kinds of sequences are counted, both up to the symmetries of the board:
 - **corners**: the first moves in a corner of the board, in their order; the first stone counts as Black's. Only Go has
   them.
 
-Shards are read one after the other from DVC's cache. The result is a table and a plot.
+Shards are read one after the other from DVC's cache. The result is a table and a picture.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
@@ -28,9 +29,14 @@ from zero.record.lineages import ProjectRecord
 from zero.storage.files import canonical_json, write_atomic
 from zero.storage.manifests import Manifest
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 OPENINGS_DIR, OPENINGS_FILE, PLOT_FILE = "openings", "openings.json", "openings.png"
-WIDTH, HEIGHT, DPI = 5.6, 4.0, 120
-"""Size of a panel in inches, and dots per inch."""
+WIDTH, HEIGHT, DPI = 5.6, 6.4, 120
+"""Size of a column of the picture in inches, and dots per inch."""
+NUM_DRAWN = 8
+"""Sequences of each kind in the picture."""
 
 Move = tuple[int, int]
 """Colour (0 Black, 1 White) and action; the corners of a board are seen as the upper left one."""
@@ -223,7 +229,7 @@ def openings_tables(openings: Openings) -> Iterator[Table]:
 
 
 def write_openings(home: Path, openings: Openings) -> Path:
-    """Writes data and plot below `.zero/openings`, and returns their folder.
+    """Writes data and picture below `.zero/openings`, and returns their folder.
 
     Raises:
       StorageError: a file cannot be written.
@@ -235,23 +241,44 @@ def write_openings(home: Path, openings: Openings) -> Path:
 
 
 def openings_png(openings: Openings) -> bytes:
-    """Share of each sequence over the generations as a PNG, a panel for each kind."""
+    """The most frequent sequences as a PNG: shares over the generations and boards, with a column for each kind."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     from zero.evaluation.plots import png_of
 
+    rules = rules_of(openings.game)
     kinds = [kind for kind in ("opening", "corner") if any(each.kind == kind for each in openings.frequencies)]
     figure = Figure((WIDTH * len(kinds), HEIGHT), dpi=DPI, layout="constrained")
-    panels = figure.subplots(1, len(kinds), squeeze=False)[0]
-    for kind, axes in zip(kinds, panels, strict=True):
-        for each in openings.frequencies:
-            if each.kind == kind:
-                shares = [100 * share for share in each.shares]
-                axes.plot(openings.generations, shares, marker="o", ms=2, lw=1, label=each.names)
-        axes.set(title=f"{kind}s", xlabel="generation", ylabel="share (%)")
+    for kind, column in zip(kinds, figure.subfigures(1, len(kinds), squeeze=False)[0], strict=True):
+        drawn = [each for each in openings.frequencies if each.kind == kind][:NUM_DRAWN]
+        upper, lower = column.subfigures(2, 1, height_ratios=(1, 1))
+        axes = upper.subplots()
+        boards = lower.subplots(2, NUM_DRAWN // 2).flat
+        for number, (each, board) in enumerate(zip(drawn, boards, strict=False)):
+            axes.plot(
+                openings.generations, [100 * share for share in each.shares], marker="o", ms=2, color=f"C{number}"
+            )
+            draw_moves(board, rules, each.moves)
+            board.set_title(each.names, fontsize=7, color=f"C{number}")
+        for board in lower.axes:
+            board.set_axis_off()
+        axes.set(title=f"{kind}s of {openings.lineage}", xlabel="generation", ylabel="share (%)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=5)
-    figure.suptitle(openings.lineage, fontsize=11)
     return png_of(figure)
+
+
+def draw_moves(axes: "Axes", rules: Rules, moves: Moves) -> None:
+    """Draws a board with the numbered stones of the moves; a pass is not drawn."""
+    rows, columns = np.arange(rules.rows), np.arange(rules.columns)
+    axes.hlines(rows, 0, rules.columns - 1, color="0.6", lw=0.5)
+    axes.vlines(columns, 0, rules.rows - 1, color="0.6", lw=0.5)
+    for number, (colour, action) in enumerate(moves, 1):
+        if action < rules.num_points:
+            row, column = divmod(action, rules.columns)
+            axes.plot(column, row, "o", ms=8, mec="black", mew=0.5, mfc=("black", "white")[colour])
+            axes.annotate(
+                str(number), (column, row), ha="center", va="center", fontsize=5, color=("white", "black")[colour]
+            )
+    axes.set(aspect="equal", xlim=(-0.7, rules.columns - 0.3), ylim=(rules.rows - 0.3, -0.7))
