@@ -20,6 +20,7 @@ DIGESTS = {
     "go9-simple": "d9d54586c1bb6e6f",
     "go9-supervised": "af937eb580c528d0",
     "gomoku8": "1d7c6bb3cd229a0e",
+    "gomoku8-simple": "cf2d7e169f0d2bf1",
     "othello6": "05d1586509e38390",
     "smoke": "c553f28cca0df679",
 }
