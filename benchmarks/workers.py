@@ -34,7 +34,7 @@ from benchmarks.setting import changed
 from benchmarks.sleepers import SECONDS_VARIABLE, STARTS_FILE, Workers, shard_bytes
 from flows import tasks
 from flows import workers as flow_workers
-from flows.engine import Engine
+from flows.engine import ALLOWED_FAILURES, Engine
 from flows.reports import Progress
 from infra.local import HOST, QUIET, address
 from infra.pools import answers
@@ -210,9 +210,9 @@ def main(
         Store(os.environ["ZERO_STORE"]).put_weights(WEIGHTS)
         place = ("--host", HOST, "--port")
         pids = {"flow": os.getpid()}
-        pids["scheduler"] = stack.enter_context(
-            started(folder, "distributed.cli.dask_scheduler", *place, ports["scheduler"], "--dashboard-address=:0")
-        )
+        command = ("distributed.cli.dask_scheduler", *place, ports["scheduler"], "--dashboard-address=:0")
+        dask_settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES)}
+        pids["scheduler"] = stack.enter_context(started(folder, *command, **dask_settings))
         if prefect:
             logged = {"PREFECT_SERVER_LOGGING_LEVEL": "INFO", "COLUMNS": "1000"}
             server = started(folder, "prefect", "server", "start", *place, ports["prefect"], **logged)
