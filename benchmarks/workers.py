@@ -122,6 +122,8 @@ def measured(params: Params, pids: dict[str, int], crew: Workers, play: Callable
         killer.join()
     wall = time.time() - began
     cpu, load = {name: seconds - before[name] for name, seconds in used().items()}, prefect_load(folder)
+    if crew.num_killed:
+        del cpu["workers"]  # that of the killed processes is not known
     receipts = [checked_receipt(spec, Store(os.environ["ZERO_STORE"])) for spec in all_shards(params)]
     count, num_workers = len(receipts), params.executor.num_processes
     firsts, gaps = times_of_workers(receipts)
@@ -171,10 +173,12 @@ def prefect_load(folder: Path) -> dict[str, int]:
 
 
 def new_row(name: str, unit: str, *values: float) -> Row:
-    """A row with the median of the values, and their 5 % and 95 % quantiles; none without values."""
-    ordered = sorted(values)
-    median, low, high = (ordered[round(quantile * (len(ordered) - 1))] for quantile in (0.5, 0.05, 0.95))
-    return Row(name=name, work="", unit=unit, figure=Spread(median=median, low=low, high=high))
+    """A row with the median of the values, and their 5 % and 95 % quantiles; without values it has no figure."""
+    ordered, figure = sorted(values), None
+    if ordered:
+        median, low, high = (ordered[round(quantile * (len(ordered) - 1))] for quantile in (0.5, 0.05, 0.95))
+        figure = Spread(median=median, low=low, high=high)
+    return Row(name=name, work="", unit=unit, figure=figure)
 
 
 def main(
