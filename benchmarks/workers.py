@@ -34,7 +34,7 @@ from benchmarks.setting import changed
 from benchmarks.sleepers import SECONDS_VARIABLE, STARTS_FILE, Workers, shard_bytes
 from flows import tasks
 from flows import workers as flow_workers
-from flows.engine import Engine
+from flows.engine import ALLOWED_FAILURES, Engine
 from flows.reports import Progress
 from infra.local import HOST, QUIET, address
 from infra.pools import answers
@@ -122,6 +122,8 @@ def measured(params: Params, pids: dict[str, int], crew: Workers, play: Callable
         killer.join()
     wall = time.time() - began
     cpu, load = {name: seconds - before[name] for name, seconds in used().items()}, prefect_load(folder)
+    if crew.num_killed:
+        del cpu["workers"]  # that of the killed processes is not known
     receipts = [checked_receipt(spec, Store(os.environ["ZERO_STORE"])) for spec in all_shards(params)]
     count, num_workers = len(receipts), params.executor.num_processes
     firsts, gaps = times_of_workers(receipts)
@@ -171,10 +173,12 @@ def prefect_load(folder: Path) -> dict[str, int]:
 
 
 def new_row(name: str, unit: str, *values: float) -> Row:
-    """A row with the median of the values, and their 5 % and 95 % quantiles; none without values."""
-    ordered = sorted(values)
-    median, low, high = (ordered[round(quantile * (len(ordered) - 1))] for quantile in (0.5, 0.05, 0.95))
-    return Row(name=name, work="", unit=unit, figure=Spread(median=median, low=low, high=high))
+    """A row with the median of the values, and their 5 % and 95 % quantiles; without values it has no figure."""
+    ordered, figure = sorted(values), None
+    if ordered:
+        median, low, high = (ordered[round(quantile * (len(ordered) - 1))] for quantile in (0.5, 0.05, 0.95))
+        figure = Spread(median=median, low=low, high=high)
+    return Row(name=name, work="", unit=unit, figure=figure)
 
 
 def main(
@@ -210,9 +214,9 @@ def main(
         Store(os.environ["ZERO_STORE"]).put_weights(WEIGHTS)
         place = ("--host", HOST, "--port")
         pids = {"flow": os.getpid()}
-        pids["scheduler"] = stack.enter_context(
-            started(folder, "distributed.cli.dask_scheduler", *place, ports["scheduler"], "--dashboard-address=:0")
-        )
+        command = ("distributed.cli.dask_scheduler", *place, ports["scheduler"], "--dashboard-address=:0")
+        dask_settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES)}
+        pids["scheduler"] = stack.enter_context(started(folder, *command, **dask_settings))
         if prefect:
             logged = {"PREFECT_SERVER_LOGGING_LEVEL": "INFO", "COLUMNS": "1000"}
             server = started(folder, "prefect", "server", "start", *place, ports["prefect"], **logged)

@@ -42,9 +42,13 @@ NO_WORKER_SECONDS = 30.0
 TASKS_PER_WORKER = 3
 """Tasks of a flow that Dask has at a time for each worker: one that runs, and others that can start at once.
 
-Dask sends a task that needs resources to a worker immediately. If the worker dies, each task there counts as one that
-may have killed it, also if it had not begun; after the fourth death Dask gives the task up. A task takes about 90 KB of
-the scheduler's memory.
+Dask sends a task that needs resources to a worker immediately, and a task takes about 90 KB of the scheduler's memory.
+"""
+ALLOWED_FAILURES = 20
+"""Deaths of workers that a task survives: Dask's setting `distributed.scheduler.allowed-failures`, 3 by default.
+
+Each task at a worker that dies counts as one that may have killed it, also if it had not begun. But games are played by
+a child process of the worker, so a shard hardly ever kills its worker. Clusters elsewhere have the setting too.
 """
 POLL_SECONDS = 0.2
 RETRY_SECONDS = 5.0
@@ -216,7 +220,12 @@ class Engine:
             workers[number] = {"cls": Nanny, "options": {**options, "env": env}}
         scheduler = {
             "cls": Scheduler,
-            "options": {"dashboard_address": "127.0.0.1:0", "security": security, "host": "127.0.0.1"},
+            "options": {
+                "dashboard_address": "127.0.0.1:0",
+                "security": security,
+                "host": "127.0.0.1",
+                "allowed_failures": ALLOWED_FAILURES,
+            },
         }
         with SpecCluster(workers=workers, scheduler=scheduler, security=security) as cluster:
             yield cluster

@@ -44,6 +44,11 @@ def test_a_row_has_the_median_and_quantiles():
     assert figure is not None and (figure.low, figure.median, figure.high) == (5, 50, 95)
 
 
+def test_a_row_without_values_has_no_figure():
+    """Such as the gaps between shards, if each worker plays one."""
+    assert new_row("gap", "s").figure is None
+
+
 def test_a_missing_shard_and_one_with_other_bytes_are_errors(tmp_path: Path):
     store, shard = Store(str(tmp_path)), spec()
     with pytest.raises(StorageError, match="is missing in the store"):
@@ -70,7 +75,7 @@ def test_shards_are_played_by_prefect_tasks_on_workers_of_which_some_are_killed(
     assert 0 < figures["busy"] < 100
     assert 0 < figures["from a free worker to its next shard"] < 60
     assert figures["requests to Prefect's server"] > 0 and figures["rows in Prefect's database"] > 3
-    assert figures["killed processes"] >= 1
+    assert figures["killed processes"] >= 1 and "processor time, workers" not in figures
     assert 0 <= figures["shards begun again"] <= 2 * figures["killed processes"], "two workers per process"
 
 

@@ -164,7 +164,8 @@ def environment_of(cluster: Cluster, name: str) -> dict[str, str]:
             }
             return env | s3 | mlflow
         case "scheduler":
-            return env | tls_environment(cluster, "scheduler")
+            # as in compose.yaml
+            return env | tls_environment(cluster, "scheduler") | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "20"}
     role = "trainer" if name == "trainer" else "worker"
     env |= s3 | {
         "AWS_SHARED_CREDENTIALS_FILE": str(cluster.secrets / f"s3-{role}"),

@@ -25,16 +25,19 @@ from zero.config.params import ExecutorParams, Params
 from zero.errors import ServerError
 from zero.stages.spec import code_digest, lock_file_digest
 
+NUM_DEATHS = 4
+"""More than Dask allows a task by default."""
 OURS = code_resource("selfplay", code_digest("selfplay"), lock_file_digest())
 
 
 @task(persist_result=False)
 def work(folder: Path, number: int) -> int:
-    """Dies the first time that it runs for number 1; tells its progress."""
+    """Counts its attempts in a file; dies the first `NUM_DEATHS` times for number 1; tells its progress."""
     report_progress(f"part {number}", 3, 4)
-    attempt = folder / f"begun-{number}"
-    if number == 1 and not attempt.exists():
-        attempt.touch()
+    attempts = folder / f"attempts-{number}"
+    with attempts.open("a") as file:
+        file.write("x")
+    if number == 1 and attempts.stat().st_size <= NUM_DEATHS:
         os.kill(os.getpid(), 9)
     time.sleep(0.5)
     return os.getpid()
@@ -86,11 +89,12 @@ def run_all(engine: Engine, folder: Path, count: int, seen: list[Any], resource:
     return pids
 
 
-def test_a_killed_worker_is_replaced_and_its_task_runs_again(params: Params, tmp_path: Path) -> None:
+def test_killed_workers_are_replaced_and_their_task_runs_again(params: Params, tmp_path: Path) -> None:
     seen: list[dict[str, tuple[int, int]]] = []
     engine = Engine(params, params.executor, tmp_path / "dask", pytest.fail)
     pids = run_all(engine, tmp_path, 4, seen)
-    assert len(pids) == 4 and os.getpid() not in pids and (tmp_path / "begun-1").exists()
+    assert len(pids) == 4 and os.getpid() not in pids
+    assert (tmp_path / "attempts-1").stat().st_size == NUM_DEATHS + 1
     assert seen[-1]["part 3"] == (3, 4)
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
 
@@ -221,7 +225,7 @@ def test_workers_with_other_code_get_no_task(
     with pytest.raises(StopError):
         run_all(Engine(params, executor, tmp_path, warn), tmp_path, 1, [], resource="selfplay-of-other-code")
     assert "no worker of the cluster has this lineage's code" in warnings[0]
-    assert not (tmp_path / "begun-0").exists()
+    assert not (tmp_path / "attempts-0").exists()
 
 
 def test_a_lost_scheduler_is_said_and_the_next_one_is_used(params: Params, tmp_path: Path, cluster: Cluster) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import dask.config
 import psutil
 import pytest
-from distributed import Client
+from distributed import Client, Scheduler
 from distributed.security import Security
 
+from flows.engine import ALLOWED_FAILURES
 from flows.workers import STAGES, code_resource
 from infra.certificates import make_certificates
 from tests.end_to_end.project import SOURCE_DIR
@@ -54,6 +55,11 @@ def started(certificates: Path, folder: Path) -> Iterator[tuple[str, list["subpr
         yield f"tls://{HOST}:{ports['8786']}", processes
 
 
+def allowed_failures(dask_scheduler: Scheduler) -> int:
+    """Runs on the scheduler: the deaths of workers that a task survives."""
+    return int(dask_scheduler.allowed_failures)
+
+
 def test_scheduler_and_worker_work_together_with_certificates(certificates: Path, tmp_path: Path) -> None:
     codes = {code_resource(stage, code_digest(stage), lock_file_digest()): 1 for stage in STAGES}
     with started(certificates, tmp_path) as (address, (scheduler, worker)):
@@ -62,6 +68,7 @@ def test_scheduler_and_worker_work_together_with_certificates(certificates: Path
             assert client.submit(sum, [1, 2], resources=codes).result(timeout=60) == 3
             (found,) = client.scheduler_info()["workers"].values()
             assert (found["resources"], found["nthreads"]) == (codes, 1)
+            assert client.run_on_scheduler(allowed_failures) == ALLOWED_FAILURES
 
         # A certificate of another authority is refused, also if its owner knows ours.
         make_certificates(foreign := tmp_path / "foreign")

@@ -1,5 +1,6 @@
 """A real MLflow server for tests with its own port and folder, and functions that read a lineage from it."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -33,10 +34,14 @@ class Server:
                 command, cwd=folder, env=os.environ | quiet, stdout=log, stderr=log, start_new_session=True
             )
         deadline = time.monotonic() + START_SECONDS
-        while not self._is_healthy():
-            assert self.process.poll() is None, (folder / "server.log").read_text()
-            assert time.monotonic() < deadline, (folder / "server.log").read_text()
-            time.sleep(0.1)
+        try:
+            while not self._is_healthy():
+                assert self.process.poll() is None, (folder / "server.log").read_text()
+                assert time.monotonic() < deadline, (folder / "server.log").read_text()
+                time.sleep(0.1)
+        except BaseException:
+            self.stop()
+            raise
 
     def _is_healthy(self) -> bool:
         try:
@@ -49,7 +54,8 @@ class Server:
         return MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
 
     def stop(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 

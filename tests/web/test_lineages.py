@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,17 @@ def test_the_list_has_every_lineage_and_names_a_broken_one(get):
     assert found["go9"]["num_generations"] == 5 and found["go9"]["champion_generation"] == 4
     assert found["kid"]["source"] == "go9/gen-0001" and found["kid"]["last"]["tag"] == "kid/gen-0002"
     assert found["kid"]["warnings"], "its champion is the random network"
+
+
+def test_a_lineage_in_git_that_this_version_cannot_read_is_named(get, home):
+    """Such as one of a newer version, without a workspace here."""
+    commit = "commit refs/heads/lineage/future\ncommitter a <a@b> 0 +0000\ndata 0\n"
+    stream = f"{commit}M 644 inline record/ledger.jsonl\ndata 3\n{{}}\n\n"
+    subprocess.run(["git", "-C", str(home), "fast-import", "--quiet"], input=stream, text=True, check=True)
+    found = {each["lineage"]: each for each in get("/api/lineages").json()["lineages"]}
+    message = "future has no generation that can be read; `zero audit future` reports why"
+    assert found["future"]["error"] == message and found["go9"]["error"] is None
+    assert get("/api/lineages/future").json()["error"] == message
 
 
 def test_a_lineage_has_its_graph(get):

@@ -8,7 +8,6 @@ import contextlib
 import json
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -330,15 +329,13 @@ def _save_player(path: Path, weights: Path, version: Version, model: Any) -> Non
     value = TensorSpec(np.dtype(np.float32), (-1,), "value")
     example = np.zeros((1, *version.input_shape), np.float32)
     example[:, -1] = 1.0  # the empty board, Black to move
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*input example")
-        mlflow.pyfunc.save_model(
-            path=str(path),
-            python_model=str(PLAYER_CODE),
-            artifacts={"weights": str(weights)},
-            signature=ModelSignature(inputs=Schema([planes]), outputs=Schema([prior, value])),
-            pip_requirements=version.requirements,
-            model_config=version.config,
-            input_example=example,
-            mlflow_model=model,
-        )
+    mlflow.pyfunc.save_model(
+        path=str(path),
+        python_model=str(PLAYER_CODE),
+        artifacts={"weights": str(weights)},
+        signature=ModelSignature(inputs=Schema([planes]), outputs=Schema([prior, value])),
+        pip_requirements=version.requirements,
+        model_config=version.config,
+        input_example=example,
+        mlflow_model=model,
+    )

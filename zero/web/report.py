@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -288,16 +288,20 @@ def open_generations(home: Path, lineage: str) -> Iterator[list[Generation]]:
     """The recorded generations of a lineage, oldest first, from its workspace or else from the project's git.
 
     Raises:
-      LineageError: the lineage is unknown, or its ledger is broken.
+      LineageError: the lineage is unknown, its ledger is broken, or it has no generation that can be read.
     """
     workspace = workspace_dir(home, lineage)
-    if NAME_PATTERN.match(lineage) and (workspace / LEDGER_FILE).exists():
-        with workspace_generations(workspace) as generations:
+    with ExitStack() as stack:
+        if NAME_PATTERN.match(lineage) and (workspace / LEDGER_FILE).exists():
+            made = stack.enter_context(workspace_generations(workspace))
             # `zero advance` writes the line of the ledger before the commit and the tag.
-            yield [each for each in generations if each.file(PARAMS_FILE) is not None]
-    else:
-        with ProjectRecord(home) as record:
-            yield [each for each in record.generations(lineage) if each.entry is not None]
+            found = [each for each in made if each.file(PARAMS_FILE) is not None]
+        else:
+            made = stack.enter_context(ProjectRecord(home)).generations(lineage)
+            found = [each for each in made if each.entry is not None]
+        if not found:
+            raise LineageError(f"{lineage} has no generation that can be read; `zero audit {lineage}` reports why")
+        yield found
 
 
 def report_html(report: GenerationReport) -> bytes:
