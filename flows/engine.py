@@ -48,7 +48,7 @@ ALLOWED_FAILURES = 20
 """Deaths of workers that a task survives: Dask's setting `distributed.scheduler.allowed-failures`, 3 by default.
 
 Each task at a worker that dies counts as one that may have killed it, also if it had not begun. But games are played by
-a child process of the worker, so a shard hardly ever kills its worker. Clusters elsewhere have the setting too.
+a child process of the worker, so a shard hardly ever kills its worker. The files of `infra` set it for other clusters.
 """
 POLL_SECONDS = 0.2
 RETRY_SECONDS = 5.0

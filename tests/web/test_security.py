@@ -80,7 +80,9 @@ def test_loopback_names_are_served_at_any_port(host):
     assert client().get("/api/echo", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:8100", "192.168.1.5", "", "[::1", "a:b"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example:8100", "192.168.1.5", "", "[::1", "localhost:x"]
+)
 def test_other_hosts_are_refused_because_of_dns_rebinding(host):
     answer = client().get("/api/echo", headers={"Host": host})
     assert answer.status_code == 421

@@ -144,8 +144,8 @@ def write_curves(home: Path, curves: Curves, over: Axis = "hours", spread: bool 
       ParamsError: no generation of a lineage has a known position on the axis.
       StorageError: a file cannot be written.
     """
-    names = {"lineages": [curve.lineage for curve in curves.curves]}
-    folder = results_dir(home, CURVES_DIR, names)
+    names = [curve.lineage for curve in curves.curves]
+    folder = results_dir(home, CURVES_DIR, {"lineages": names, "games": curves.held_out_games, "scale": curves.scale})
     write_atomic(folder / PLOT_FILE, curves_png(curves, over, spread))
     write_atomic(folder / CURVES_FILE, canonical_json(curves))
     return folder

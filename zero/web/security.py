@@ -108,8 +108,9 @@ class Guard:
     def _is_served(self, host: str) -> bool:
         """True if the Host header names this server. Any address does if the server listens on all: only names lie."""
         try:
-            name = (urlsplit(f"//{host}").hostname or "").lower()
-            if name in self._names:
+            parts = urlsplit(f"//{host}")
+            name = (parts.hostname or "").lower()
+            if parts.port != 0 and name in self._names:  # an invalid port is a ValueError
                 return True
             ipaddress.ip_address(name)
         except ValueError:
