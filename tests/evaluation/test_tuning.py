@@ -93,6 +93,12 @@ def test_the_search_goes_to_the_best_values() -> None:
     assert response_png(tuning, response).startswith(b"\x89PNG")
 
 
+def test_a_best_value_at_the_end_of_the_range_is_called_so() -> None:
+    tuning = tuned(lambda place: 0.65 - 0.3 * place)
+    lines = response_lines(tuning, response_of(tuning, default=1.5))
+    assert lines[-1] == "0.5 is an end of the range; values beyond it may score higher"
+
+
 def test_a_flat_response_changes_nothing() -> None:
     tuning = tuned(lambda place: 0.5 + 0.01 * (-1) ** int(20 * place))
     response = response_of(tuning, default=1.5)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from zero.config.settings import STATE_FOLDER
 from zero.errors import ParamsError
@@ -221,6 +222,8 @@ def response_lines(tuning: Tuning, response: Response) -> list[str]:
     ]
     if best.low > 0.5:
         lines.append(f"this is better than {response.default:g}; a match of 400 games would confirm it")
+        if best in (response.curve[0], response.curve[-1]):
+            lines.append(f"{best.value:g} is an end of the range; values beyond it may score higher")
     else:
         lines.append(f"no value is shown to be better than {response.default:g}")
     return lines
@@ -241,6 +244,9 @@ def response_png(tuning: Tuning, response: Response) -> bytes:
     axes.axvline(response.default, color="black", lw=0.8, ls=":")
     if tuning.spec.is_logarithmic:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel=tuning.spec.parameter, ylabel=f"score against {response.default:g} (%)", title=tuning.spec.player)
     axes.grid(alpha=0.3)
     return png_of(figure)
