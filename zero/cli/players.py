@@ -100,7 +100,7 @@ def tournament(
     """
     from zero.config.settings import STATE_FOLDER
     from zero.evaluation.match import MATCHES_DIR, track_matches
-    from zero.evaluation.tournament import play_tournament, tournament_lines, tournament_table, write_tournament
+    from zero.evaluation.tournament import play_tournament, tournament_lines, tournament_tables, write_tournament
     from zero.progress import progress_of
 
     home = home_dir()
@@ -117,7 +117,7 @@ def tournament(
             progress=progress,
         )
     folder = write_tournament(home, played)
-    show(played, as_json, [tournament_table(played)], [*tournament_lines(played), f"result: {folder}"])
+    show(played, as_json, tournament_tables(played), [*tournament_lines(played), f"result: {folder}"])
     if uri := Settings().tracking_uri:
         with tracking_is_optional("the matches are on disk; run the same command again later"):
             track_matches([home / STATE_FOLDER / MATCHES_DIR / pairing.folder for pairing in played.pairings], uri)

@@ -99,7 +99,7 @@ def compare(
 def comparison_table(comparison: Comparison) -> Table:
     """A row for each network, the strongest first."""
     table = Table(title=f"networks compared, {comparison.tournament.reference} is the reference", title_justify="left")
-    table.add_column("lineage")
+    table.add_column("lineage", no_wrap=True)
     for column in ("heads", "tower", "weights", "steps", "rating", "95 % interval", "accuracy", "value error"):
         table.add_column(column, justify="right", no_wrap=True)
     for each in comparison.networks:

@@ -381,13 +381,15 @@ def evaluation_table(results: Sequence[GenerationEvaluation]) -> Table:
     """A table of the networks of the newest generations."""
     title = "networks on held-out games: policy accuracy / cross-entropy / squared value error"
     networks = Table(title=title, title_justify="left")
-    networks.add_column("generation", justify="right")
-    networks.add_column("network")
-    for games in (*GAME_SETS, "entropy"):
+    shown = results[-MAX_ROWS:]
+    sets = [games for games in GAME_SETS if any(each.find(name, games) for each in shown for name in NETWORKS)]
+    networks.add_column("generation", justify="right", no_wrap=True)
+    networks.add_column("network", no_wrap=True)
+    for games in (*sets, "entropy"):
         networks.add_column(games, justify="right", no_wrap=True)
-    for each in results[-MAX_ROWS:]:
+    for each in shown:
         for network in NETWORKS[:1] if each.is_promoted else NETWORKS:
-            found = [each.find(network, games) for games in GAME_SETS]
+            found = [each.find(network, games) for games in sets]
             first = next((metrics for metrics in found if metrics is not None), None)
             entropy = MISSING if first is None else f"{first.entropy:.2f}"
             networks.add_row(str(each.generation), network, *map(_cell, found), entropy)

@@ -151,21 +151,22 @@ def play_tournament(
     )
 
 
-def tournament_table(tournament: Tournament) -> Table:
-    """Ratings and a crosstable of scores, the strongest player first."""
-    table = Table(title=f"{tournament.games_per_match} games a match, {tournament.reference} is the reference")
-    table.add_column("")
-    table.add_column("player")
+def tournament_tables(tournament: Tournament) -> tuple[Table, Table]:
+    """Ratings, the strongest player first, and a crosstable of scores by rank: narrow enough for a terminal."""
+    ratings = Table(title=f"{tournament.games_per_match} games a match, {tournament.reference} is the reference")
+    crosstable = Table(title="scores of the row against the column")
+    for table in (ratings, crosstable):
+        table.add_column("rank", justify="right", no_wrap=True)
+    ratings.add_column("player", overflow="fold")
     for column in ("rating", "95 % interval", "score"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for number in range(len(tournament.standings)):
-        table.add_column(str(number + 1), justify="right", no_wrap=True)
+        ratings.add_column(column, justify="right", no_wrap=True)
     scores = {pairing.players: pairing for pairing in tournament.pairings}
-    for number, row in enumerate(tournament.standings):
-        cells = [_cell(scores, row.key, other.key) for other in tournament.standings]
-        score = f"{row.points / row.games:.1%}"
-        table.add_row(str(number + 1), row.name, f"{row.elo:.0f}", row.interval, score, *cells)
-    return table
+    for number, row in enumerate(tournament.standings, 1):
+        ratings.add_row(str(number), row.name, f"{row.elo:.0f}", row.interval, f"{row.points / row.games:.1%}")
+        crosstable.add_column(str(number), justify="right", no_wrap=True)
+    for number, row in enumerate(tournament.standings, 1):
+        crosstable.add_row(str(number), *(_cell(scores, row.key, other.key) for other in tournament.standings))
+    return ratings, crosstable
 
 
 def tournament_lines(tournament: Tournament) -> list[str]:
