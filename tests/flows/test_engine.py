@@ -17,7 +17,7 @@ from prefect import flow, task
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import workers
-from flows.engine import TASKS_PER_WORKER, Engine, LostError, _outcome, probe
+from flows.engine import ALLOWED_FAILURES, TASKS_PER_WORKER, Engine, LostError, _outcome, probe
 from flows.workers import code_resource, play_shard, report_progress, train
 from tests.flows.examples import smoke_params
 from tests.infra.servers import Servers, free_port
@@ -109,7 +109,7 @@ def test_a_local_cluster_is_reached_from_this_machine_only(params: Params, tmp_p
 
 
 class Cluster:
-    """A scheduler and a worker as a person starts them, without TLS."""
+    """A scheduler and a worker as a person starts them (docs/cluster.md), without TLS."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.address = folder, f"tcp://127.0.0.1:{free_port()}"
@@ -127,8 +127,9 @@ class Cluster:
 
     def _start(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", f"distributed.cli.{program}", *arguments]
+        environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES)}
         with (self.folder / f"{program}.log").open("ab") as log:
-            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
         return self.processes[-1]
 
 
