@@ -109,8 +109,8 @@ class Guard:
         """True if the Host header names this server. Any address does if the server listens on all: only names lie."""
         try:
             parts = urlsplit(f"//{host}")
-            name = (parts.hostname or "").lower()
-            if parts.port != 0 and name in self._names:  # an invalid port is a ValueError
+            name, _ = (parts.hostname or "").lower(), parts.port  # an invalid port is a ValueError
+            if name in self._names:
                 return True
             ipaddress.ip_address(name)
         except ValueError:
