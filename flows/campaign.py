@@ -1,5 +1,6 @@
 """The flow `zero-campaign`: generations of a lineage, one after the other."""
 
+import time
 from typing import Annotated
 
 from prefect import flow, get_run_logger
@@ -9,7 +10,8 @@ from flows.generation import generation
 from zero.config.params import ExecutorKind
 from zero.config.settings import home_dir
 from zero.lineage.workspace import clear_stop, stop_requested, writer_lock
-from zero.record.ledger import find_workspace
+from zero.record.ledger import find_workspace, generation_tag
+from zero.record.texts import decision_sentence
 from zero.storage.manifests import PromotionDecision
 
 
@@ -23,12 +25,21 @@ def campaign(
     lineage: str = "go9", num_generations: Annotated[int, Field(ge=1)] = 3, executor: ExecutorKind | None = None
 ) -> list[PromotionDecision]:
     """Makes `num_generations` generations, or fewer after `zero stop`; a generation without a promotion counts too."""
-    workspace = find_workspace(home_dir(), lineage)
+    workspace, log = find_workspace(home_dir(), lineage), get_run_logger().info
     decisions: list[PromotionDecision] = []
+    started = time.monotonic()
     with writer_lock(workspace):  # no other flow begins between two generations, or withdraws a request to stop
         clear_stop(workspace)
         while len(decisions) < num_generations and not stop_requested(workspace):
-            decisions.append(generation(lineage, executor))
+            log(f"generation {len(decisions) + 1} of {num_generations} begins; its own run shows the progress")
+            made = generation(lineage, executor)
+            decisions.append(made)
+            log(f"{generation_tag(lineage, made.generation)}: {decision_sentence(made)}")
+            if num_left := num_generations - len(decisions):
+                minutes = (time.monotonic() - started) / len(decisions) * num_left / 60
+                log(
+                    f"left: {num_left} of {num_generations}, about {minutes:.0f} min; `zero stop {lineage}` ends it earlier"
+                )
         clear_stop(workspace)
-    get_run_logger().info(f"{len(decisions)} of {num_generations} generations of {lineage} made")
+    log(f"{len(decisions)} of {num_generations} generations of {lineage} made")
     return decisions

@@ -80,9 +80,16 @@ def test_a_generation_that_was_not_played_cannot_be_recorded(recorded: Lineage) 
 
 
 def test_status_shows_the_last_decisions(recorded: Lineage) -> None:
-    shown = zero(recorded.home, "status", "tiny", COLUMNS="160").stdout
-    for word in ("tiny/gen-0001", "promoted", "tiny/gen-0002", "refused", "next is generation 3"):
+    shown = zero(recorded.home, "status", "tiny", COLUMNS="80").stdout
+    for word in (
+        "tiny/gen-0000 │ start",
+        "tiny/gen-0001 │ promoted",
+        "tiny/gen-0002 │ refused",
+        "next is generation 3",
+    ):
         assert word in shown
+    champions = [entry.champion[:12] for entry in read_ledger(recorded.workspace)]
+    assert all(champion in shown for champion in champions) and "…" not in shown
 
 
 def test_games_are_written_as_sgf(recorded: Lineage, tmp_path: Path) -> None:

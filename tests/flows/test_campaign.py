@@ -1,11 +1,11 @@
 """A campaign counts generations and can be stopped between them."""
 
 import fcntl
+import logging
 from pathlib import Path
 
 import pytest
 from prefect.exceptions import ParameterTypeError
-from prefect.logging import disable_run_logger
 
 from flows import campaign as module
 from tests.flows.examples import decision
@@ -40,13 +40,29 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(loop: Loop, monkeypatch: pytest.MonkeyPatch, num_generations: int) -> list[PromotionDecision]:
     monkeypatch.setattr(module, "generation", loop.generation)
-    with disable_run_logger():
-        return module.campaign.fn("tiny", num_generations)
+    monkeypatch.setattr(module, "get_run_logger", lambda: logging.getLogger("campaign"))
+    return module.campaign.fn("tiny", num_generations)
 
 
 def test_refused_challengers_count(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decisions = run(Loop(workspace), monkeypatch, 3)
     assert [made.promoted for made in decisions] == [True, False, False]
+
+
+def test_the_log_follows_the_generations(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "campaign"):
+        run(Loop(workspace), monkeypatch, 2)
+    score = "the challenger scored 58.8% (95 % interval 53.9% to 63.5%) in 400 games, 55% was needed"
+    assert caplog.messages == [
+        "generation 1 of 2 begins; its own run shows the progress",
+        f"tiny/gen-0003: {score}; it is the new champion",
+        "left: 1 of 2, about 0 min; `zero stop tiny` ends it earlier",
+        "generation 2 of 2 begins; its own run shows the progress",
+        f"tiny/gen-0003: {score}; the champion stays",
+        "2 of 2 generations of tiny made",
+    ]
 
 
 def test_a_stop_is_obeyed_after_the_generation_in_hand(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

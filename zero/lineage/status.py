@@ -14,7 +14,7 @@ from zero.config.settings import STATE_FOLDER
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace
 from zero.record.lineages import workspace_generations
-from zero.record.texts import decision_word, entry_sentence
+from zero.record.texts import decision_word
 
 LAST_DECISIONS = 10
 
@@ -106,12 +106,15 @@ def _costs_table(generations: Iterable[Generation]) -> Table:
 
 
 def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
-    """A table with columns of text on the left and of numbers on the right."""
+    """A table with columns of text on the left and of numbers on the right.
+
+    Text wraps, except tags, so that the table fits a terminal.
+    """
     table = Table(title=title, title_justify="left")
     for column in texts:
-        table.add_column(column, no_wrap=True)
+        table.add_column(column, no_wrap=column == "tag", overflow="fold")
     for column in numbers:
-        # A long heading wraps, so that the table fits a terminal; the numbers below a short one do not.
+        # A long heading wraps as well; the numbers below a short one do not.
         table.add_column(column, justify="right", no_wrap=" " not in column)
     return table
 
@@ -121,7 +124,8 @@ def _row(generation: Generation) -> tuple[str, ...]:
     assert entry is not None
     champion = f"{entry.champion[:12]} ({entry.champion_generation})"
     if entry.decision is None:
-        return (generation.tag, entry_sentence(entry), "", "", "", champion)
+        kind = f"{entry.kind} from {entry.source.tag}" if entry.source else entry.kind
+        return (generation.tag, kind, "", "", "", champion)
     match = entry.decision.match
     interval = f"{match.interval[0]:.0%} to {match.interval[1]:.0%}"
     return (generation.tag, decision_word(entry), f"{match.score:.1%}", interval, str(match.unique_games), champion)
