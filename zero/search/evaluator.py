@@ -36,7 +36,7 @@ class AsyncEvaluator(Evaluator, Protocol):
 
 
 class UniformEvaluator:
-    """Gives every position equal priors and the value 0: for benchmarks and tests of the search alone."""
+    """Gives every position equal priors and the value 0: for a search without a network, as in benchmarks and tests."""
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         """Writes equal priors and zeros."""
