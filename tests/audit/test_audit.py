@@ -49,8 +49,9 @@ def test_the_exit_status_shows_the_result(record: Record) -> None:
     passed = zero(record.home, "audit", "tiny")
     assert "no mismatches (MLflow not checked)" in passed.stdout
     git(record.home, "tag", "--force", tag_of(1), tag_of(2))
-    drifted = zero(record.home, "audit", "tiny", check=False, COLUMNS="150")
+    drifted = zero(record.home, "audit", "tiny", check=False, COLUMNS="80")
     assert drifted.returncode == 1
+    assert "tiny/gen-0001 │ decision │        10 │ MISMATCH: tag; not checked: registry " in drifted.stdout
     assert f"tiny/gen-0001 tag: {tag_of(1)} in the project: tag at another commit" in drifted.stdout
     shown = json.loads(zero(record.home, "audit", tag_of(1), "--json", check=False).stdout)
     assert shown["has_mismatch"] and shown["rows"][1]["marks"]["tag"] == "MISMATCH"

@@ -132,7 +132,7 @@ def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tm
     done = zero(copy.home, "reproduce", "tiny/gen-0002", "--sample", "1", check=False)
     assert done.returncode == 1
     assert "tiny/gen-0002 DIFFERS from the record" in done.stdout
-    assert "data/games/shard-000" in done.stdout and "first differences:" in done.stdout
+    assert "│ DIFFERS: " in done.stdout and "first differences:" in done.stdout
 
 
 def cached(lineage: Lineage, content: bytes) -> Path:

@@ -12,7 +12,7 @@ LONG_HEX = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 
 
 class Check(StrEnum):
-    """A check, in the order of the table's columns."""
+    """A check, in the order in which they are shown."""
 
     TAG = "tag"
     LEDGER = "ledger"
@@ -29,7 +29,7 @@ class Check(StrEnum):
 
 
 class Mark(StrEnum):
-    """Result of a check for one generation: a cell of the table."""
+    """Result of a check for one generation."""
 
     OK = "ok"
     MISMATCH = "MISMATCH"

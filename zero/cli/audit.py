@@ -13,13 +13,10 @@ from zero.errors import ZeroError
 
 if TYPE_CHECKING:
     from zero.audit import Audit
-    from zero.audit.results import Compared, Reproduction
+    from zero.audit.results import Reproduction
 
 MISMATCH, INCOMPLETE = 1, 3
 """Exit status of an audit with mismatches, and of one without that could not check everything."""
-AUDIT_WIDTH = 172
-"""Width with a mismatch in every column, so that no cell is cut off."""
-REPRODUCTION_WIDTH = 120
 HASH_DIGITS = 12
 
 
@@ -92,16 +89,19 @@ def _show_audit(found: "Audit", seconds: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from zero.audit import Check, Mark
+    from zero.audit import Mark
 
-    styles = {Mark.MISMATCH: "bold red", Mark.MISSING: "yellow", Mark.NOT_CHECKED: "dim", Mark.NOT_APPLICABLE: "dim"}
-    console = Console(width=max(AUDIT_WIDTH, Console().width))
+    styles = {Mark.MISMATCH: "bold red", Mark.MISSING: "yellow", Mark.NOT_CHECKED: "dim"}
+    console = Console()
     table = Table(title="audit", title_justify="left")
-    for column in ("generation", "kind", *Check):
-        table.add_column(column, no_wrap=True)
+    table.add_column("generation", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("checks ok", justify="right", no_wrap=True)
+    table.add_column("others")
     for row in found.rows:
-        marks = [f"[{styles[mark]}]{mark}[/]" if mark in styles else mark for mark in row.marks.values()]
-        table.add_row(row.tag, row.kind or "none", *marks)
+        checks = {mark: [check for check in row.marks if row.marks[check] == mark] for mark in Mark}
+        others = (f"[{style}]{mark}: {', '.join(checks[mark])}[/]" for mark, style in styles.items() if checks[mark])
+        table.add_row(row.tag, row.kind or "none", str(len(checks[Mark.OK])), "; ".join(others))
     console.print(table)
     for finding in found.findings:
         console.print(finding.line(), style=styles[finding.mark], markup=False, highlight=False, soft_wrap=True)
@@ -166,14 +166,14 @@ def _show_reproduction(found: "Reproduction") -> None:
     from rich.table import Table
 
     table = Table(title=f"reproduction of {found.tag}", title_justify="left")
-    for column in ("stage", "output", "recorded", "reproduced", "", "seconds"):
-        table.add_column(column, no_wrap=True, justify="right" if column == "seconds" else "left")
+    for column in ("stage", "output", "recorded", "result", "seconds"):
+        table.add_column(column, no_wrap=column != "result", justify="right" if column == "seconds" else "left")
     for stage in found.stages:
         for index, out in enumerate(stage.outs):
             name, seconds = (stage.stage, f"{stage.seconds:.1f}") if index == 0 else ("", "")
-            table.add_row(name, out.path, *_hashes(out), "equal" if out.equal else "DIFFERS", seconds)
-    console = Console()
-    Console(width=max(REPRODUCTION_WIDTH, console.width)).print(table)
+            result = "equal" if out.equal else f"DIFFERS: {out.now[:HASH_DIGITS] or 'none'}"
+            table.add_row(name, out.path, out.then[:HASH_DIGITS], result, seconds)
+    Console().print(table)
     for line in lines_about(found):
         typer.echo(line)
 
@@ -195,7 +195,3 @@ def lines_about(found: "Reproduction") -> list[str]:
     if found.folder:
         lines.append(f"the clone is {found.folder}")
     return lines
-
-
-def _hashes(out: "Compared") -> tuple[str, str]:
-    return out.then[:HASH_DIGITS], out.now[:HASH_DIGITS]
