@@ -37,9 +37,8 @@ def campaign(
             log(f"{generation_tag(lineage, made.generation)}: {decision_sentence(made)}")
             if num_left := num_generations - len(decisions):
                 minutes = (time.monotonic() - started) / len(decisions) * num_left / 60
-                log(
-                    f"left: {num_left} of {num_generations}, about {minutes:.0f} min; `zero stop {lineage}` ends it earlier"
-                )
+                stop = f"`zero stop {lineage}` ends it earlier"
+                log(f"left: {num_left} of {num_generations}, about {minutes:.0f} min; {stop}")
         clear_stop(workspace)
     log(f"{len(decisions)} of {num_generations} generations of {lineage} made")
     return decisions
