@@ -31,11 +31,12 @@ def campaign(
     with writer_lock(workspace):  # no other flow begins between two generations, or withdraws a request to stop
         clear_stop(workspace)
         while len(decisions) < num_generations and not stop_requested(workspace):
-            log(f"generation {len(decisions) + 1} of {num_generations} begins; its own run shows the progress")
+            log(f"number {len(decisions) + 1} of {num_generations} begins; Prefect shows its progress")
             made = generation(lineage, executor)
             decisions.append(made)
             log(f"{generation_tag(lineage, made.generation)}: {decision_sentence(made)}")
-            if num_left := num_generations - len(decisions):
+            num_left = num_generations - len(decisions)
+            if num_left and not stop_requested(workspace):
                 minutes = (time.monotonic() - started) / len(decisions) * num_left / 60
                 stop = f"`zero stop {lineage}` ends it earlier"
                 log(f"left: {num_left} of {num_generations}, about {minutes:.0f} min; {stop}")

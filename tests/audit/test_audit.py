@@ -51,7 +51,7 @@ def test_the_exit_status_shows_the_result(record: Record) -> None:
     git(record.home, "tag", "--force", tag_of(1), tag_of(2))
     drifted = zero(record.home, "audit", "tiny", check=False, COLUMNS="80")
     assert drifted.returncode == 1
-    assert "tiny/gen-0001 │ decision │        10 │ MISMATCH: tag; not checked: registry " in drifted.stdout
+    assert "tiny/gen-0001 │ decision │  10 of 12 │ MISMATCH: tag; not checked: registry " in drifted.stdout
     assert f"tiny/gen-0001 tag: {tag_of(1)} in the project: tag at another commit" in drifted.stdout
     shown = json.loads(zero(record.home, "audit", tag_of(1), "--json", check=False).stdout)
     assert shown["has_mismatch"] and shown["rows"][1]["marks"]["tag"] == "MISMATCH"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -129,10 +130,12 @@ def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tm
     copy = copy_of(recorded, tmp_path)
     for name in ("shard-0000.parquet", "shard-0001.parquet"):
         alter(cached(copy, (copy.workspace / "data/games" / name).read_bytes()))
-    done = zero(copy.home, "reproduce", "tiny/gen-0002", "--sample", "1", check=False)
+    done = zero(copy.home, "reproduce", "tiny/gen-0002", "--sample", "1", check=False, COLUMNS="80")
     assert done.returncode == 1
     assert "tiny/gen-0002 DIFFERS from the record" in done.stdout
-    assert "│ DIFFERS: " in done.stdout and "first differences:" in done.stdout
+    shard = r"data/games/shard-000\d\.parquet"
+    assert re.search(rf"{shard} │ [0-9a-f]{{12}} │ DIFFERS │", done.stdout)
+    assert re.search(rf"{shard}: recorded [0-9a-f]{{12}}, reproduced [0-9a-f]{{12}}\n", done.stdout)
 
 
 def cached(lineage: Lineage, content: bytes) -> Path:

@@ -82,9 +82,9 @@ def test_a_generation_that_was_not_played_cannot_be_recorded(recorded: Lineage) 
 def test_status_shows_the_last_decisions(recorded: Lineage) -> None:
     shown = zero(recorded.home, "status", "tiny", COLUMNS="80").stdout
     for word in (
-        "tiny/gen-0000 │ start",
-        "tiny/gen-0001 │ promoted",
-        "tiny/gen-0002 │ refused",
+        "tiny/gen-0000    │ start",
+        "tiny/gen-0001    │ promoted",
+        "tiny/gen-0002    │ refused",
         "next is generation 3",
     ):
         assert word in shown

@@ -56,17 +56,23 @@ def test_the_log_follows_the_generations(
         run(Loop(workspace), monkeypatch, 2)
     score = "the challenger scored 58.8% (95 % interval 53.9% to 63.5%) in 400 games, 55% was needed"
     assert caplog.messages == [
-        "generation 1 of 2 begins; its own run shows the progress",
+        "number 1 of 2 begins; Prefect shows its progress",
         f"tiny/gen-0003: {score}; it is the new champion",
         "left: 1 of 2, about 0 min; `zero stop tiny` ends it earlier",
-        "generation 2 of 2 begins; its own run shows the progress",
+        "number 2 of 2 begins; Prefect shows its progress",
         f"tiny/gen-0003: {score}; the champion stays",
         "2 of 2 generations of tiny made",
     ]
 
 
-def test_a_stop_is_obeyed_after_the_generation_in_hand(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(run(Loop(workspace, stop_in=2), monkeypatch, 5)) == 2
+def test_a_stop_is_obeyed_after_the_generation_in_hand(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "campaign"):
+        assert len(run(Loop(workspace, stop_in=2), monkeypatch, 5)) == 2
+    assert [line for line in caplog.messages if line.startswith("left: ")] == [
+        "left: 4 of 5, about 0 min; `zero stop tiny` ends it earlier"
+    ]
     assert not stop_requested(workspace)
 
 

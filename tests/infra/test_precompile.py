@@ -1,8 +1,10 @@
 """The kernels that the installation compiles are those that games need: no argument has another type."""
 
+import sys
 from typing import Any
 
 from infra.precompile import main
+from tests.end_to_end.project import SOURCE_DIR, run
 from tests.play.shards import GO5, SELFPLAY, hashes, play_shard
 from zero.config.params import SearchParams
 from zero.data.adjudication import adjudicate, adjudicate_games
@@ -10,8 +12,9 @@ from zero.data.records import read_records, write_records
 from zero.data.samples import Sampler, write_batch
 from zero.play.lockstep_games import advance
 from zero.play.player import SingleGamePlayer
-from zero.players.network_player import NetworkPlayer, advance_searches, play_in_slot
+from zero.players.network_player import NetworkPlayer, advance_searches, open_slot, play_in_slot
 from zero.players.player import PlayerId
+from zero.search.tree import reroot
 from zero.search.virtual_loss import backup_leaves, select_leaves
 from zero.stages.training import sample_games
 
@@ -20,13 +23,20 @@ KERNELS: tuple[Any, ...] = (
     adjudicate_games,
     write_batch,
     advance_searches,
+    open_slot,
     play_in_slot,
+    reroot,
     select_leaves,
     backup_leaves,
 )
 
 
 def test_the_types_of_the_compiled_kernels_are_those_of_games_of_every_kind() -> None:
+    # In a new process, where no other test has compiled anything.
+    run([sys.executable, "-c", f"from {__name__} import check; check()"], SOURCE_DIR)
+
+
+def check() -> None:
     main()
     compiled = [list(kernel.signatures) for kernel in KERNELS]
     assert all(compiled)

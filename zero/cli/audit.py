@@ -97,11 +97,12 @@ def _show_audit(found: "Audit", seconds: float) -> None:
     table.add_column("generation", no_wrap=True)
     table.add_column("kind", no_wrap=True)
     table.add_column("checks ok", justify="right", no_wrap=True)
-    table.add_column("others")
+    table.add_column("not ok")
     for row in found.rows:
-        checks = {mark: [check for check in row.marks if row.marks[check] == mark] for mark in Mark}
-        others = (f"[{style}]{mark}: {', '.join(checks[mark])}[/]" for mark, style in styles.items() if checks[mark])
-        table.add_row(row.tag, row.kind or "none", str(len(checks[Mark.OK])), "; ".join(others))
+        checks = {mark: [check for check, its in row.marks.items() if its == mark] for mark in (Mark.OK, *styles)}
+        not_ok = (f"[{style}]{mark}: {', '.join(checks[mark])}[/]" for mark, style in styles.items() if checks[mark])
+        count = f"{len(checks[Mark.OK])} of {sum(map(len, checks.values()))}"
+        table.add_row(row.tag, row.kind or "none", count, "; ".join(not_ok))
     console.print(table)
     for finding in found.findings:
         console.print(finding.line(), style=styles[finding.mark], markup=False, highlight=False, soft_wrap=True)
@@ -166,22 +167,26 @@ def _show_reproduction(found: "Reproduction") -> None:
     from rich.table import Table
 
     table = Table(title=f"reproduction of {found.tag}", title_justify="left")
-    for column in ("stage", "output", "recorded", "result", "seconds"):
-        table.add_column(column, no_wrap=column != "result", justify="right" if column == "seconds" else "left")
+    table.add_column("stage", no_wrap=True)
+    table.add_column("output", overflow="fold")
+    table.add_column("recorded", no_wrap=True)
+    table.add_column("result", no_wrap=True)
+    table.add_column("seconds", no_wrap=True, justify="right")
     for stage in found.stages:
         for index, out in enumerate(stage.outs):
             name, seconds = (stage.stage, f"{stage.seconds:.1f}") if index == 0 else ("", "")
-            result = "equal" if out.equal else f"DIFFERS: {out.now[:HASH_DIGITS] or 'none'}"
-            table.add_row(name, out.path, out.then[:HASH_DIGITS], result, seconds)
+            table.add_row(name, out.path, _short(out.then), "equal" if out.equal else "DIFFERS", seconds)
     Console().print(table)
     for line in lines_about(found):
         typer.echo(line)
 
 
 def lines_about(found: "Reproduction") -> list[str]:
-    """Lines below the table: first differences, execution profiles, verdict."""
-    lines = [f"{out.path}: {out.first}" for stage in found.stages for out in stage.outs if out.first]
-    lines[:0] = ["first differences:"] if lines else []
+    """Lines below the table: differences, execution profiles, verdict."""
+    different = [out for stage in found.stages for out in stage.outs if not out.equal]
+    lines = [f"{out.path}: recorded {_short(out.then)}, reproduced {_short(out.now)}" for out in different]
+    first = [f"{out.path}: {out.first}" for out in different if out.first]
+    lines += ["first differences:", *first] if first else []
     profile = ", ".join(f"{name} {value}" for name, value in found.profile_now.items())
     if found.other_profile:
         changes = ", ".join(f"{name} was {then}, is {now}" for name, (then, now) in found.other_profile.items())
@@ -195,3 +200,7 @@ def lines_about(found: "Reproduction") -> list[str]:
     if found.folder:
         lines.append(f"the clone is {found.folder}")
     return lines
+
+
+def _short(digest: str) -> str:
+    return digest[:HASH_DIGITS] or "none"

@@ -17,6 +17,9 @@ from zero.record.lineages import workspace_generations
 from zero.record.texts import decision_word
 
 LAST_DECISIONS = 10
+HASH_DIGITS = 12
+TEXT_WIDTHS = {"tag": 16, "decision": 8}
+"""Least widths of the columns of text; longer texts wrap in a terminal of 80 columns."""
 
 
 def servers(home: Path) -> dict[str, str]:
@@ -45,7 +48,7 @@ def print_status(home: Path, lineage: str) -> None:
     workspace = find_workspace(home, lineage)
     console = Console()
     table = _table(f"lineage {lineage}", ("tag", "decision"), ("score", "interval", "unique"))
-    table.add_column("champion (generation)")
+    table.add_column("champion (generation)", overflow="fold", min_width=HASH_DIGITS)
     with workspace_generations(workspace) as generations:
         shown, last = generations[-LAST_DECISIONS:], generations[-1]
         for generation in shown:
@@ -106,15 +109,12 @@ def _costs_table(generations: Iterable[Generation]) -> Table:
 
 
 def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
-    """A table with columns of text on the left and of numbers on the right.
-
-    Text wraps, except tags, so that the table fits a terminal.
-    """
+    """A table with columns of text on the left and of numbers on the right."""
     table = Table(title=title, title_justify="left")
     for column in texts:
-        table.add_column(column, no_wrap=column == "tag", overflow="fold")
+        table.add_column(column, overflow="fold", min_width=TEXT_WIDTHS[column])
     for column in numbers:
-        # A long heading wraps as well; the numbers below a short one do not.
+        # A long heading wraps, so that the table fits a terminal of 80 columns; the numbers below a short one do not.
         table.add_column(column, justify="right", no_wrap=" " not in column)
     return table
 
@@ -122,7 +122,7 @@ def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
 def _row(generation: Generation) -> tuple[str, ...]:
     entry = generation.entry
     assert entry is not None
-    champion = f"{entry.champion[:12]} ({entry.champion_generation})"
+    champion = f"{entry.champion[:HASH_DIGITS]} ({entry.champion_generation})"
     if entry.decision is None:
         kind = f"{entry.kind} from {entry.source.tag}" if entry.source else entry.kind
         return (generation.tag, kind, "", "", "", champion)
