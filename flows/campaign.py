@@ -31,7 +31,7 @@ def campaign(
     with writer_lock(workspace):  # no other flow begins between two generations, or withdraws a request to stop
         clear_stop(workspace)
         while len(decisions) < num_generations and not stop_requested(workspace):
-            log(f"number {len(decisions) + 1} of {num_generations} begins; Prefect shows its progress")
+            log(f"the next generation ({len(decisions) + 1} of {num_generations}) begins; Prefect shows its progress")
             made = generation(lineage, executor)
             decisions.append(made)
             log(f"{generation_tag(lineage, made.generation)}: {decision_sentence(made)}")

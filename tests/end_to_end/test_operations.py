@@ -92,6 +92,7 @@ def test_a_rollback_restores_champion_trainee_and_window(uninterrupted: Uninterr
     before = git(copy.home, "for-each-ref")
     assert json.loads(zero(copy.home, *ROLLBACK, "--json").stdout) == shown
     assert git(copy.home, "for-each-ref") == before
+    assert "rollback from tiny/gen-0001" in zero(copy.home, "status", "tiny", COLUMNS="160").stdout
     row = zero(copy.home, "status", "tiny", COLUMNS="80").stdout.partition("tiny/gen-0003")[2]
     assert "rollback" in row and "tiny/gen-0001" in row and ledger[3].champion[:12] in row
 

@@ -136,6 +136,7 @@ def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tm
     shard = r"data/games/shard-000\d\.parquet"
     assert re.search(rf"{shard} │ [0-9a-f]{{12}} │ DIFFERS │", done.stdout)
     assert re.search(rf"{shard}: recorded [0-9a-f]{{12}}, reproduced [0-9a-f]{{12}}\n", done.stdout)
+    assert "first differences:" in done.stdout
 
 
 def cached(lineage: Lineage, content: bytes) -> Path:

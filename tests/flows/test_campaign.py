@@ -56,10 +56,10 @@ def test_the_log_follows_the_generations(
         run(Loop(workspace), monkeypatch, 2)
     score = "the challenger scored 58.8% (95 % interval 53.9% to 63.5%) in 400 games, 55% was needed"
     assert caplog.messages == [
-        "number 1 of 2 begins; Prefect shows its progress",
+        "the next generation (1 of 2) begins; Prefect shows its progress",
         f"tiny/gen-0003: {score}; it is the new champion",
         "left: 1 of 2, about 0 min; `zero stop tiny` ends it earlier",
-        "number 2 of 2 begins; Prefect shows its progress",
+        "the next generation (2 of 2) begins; Prefect shows its progress",
         f"tiny/gen-0003: {score}; the champion stays",
         "2 of 2 generations of tiny made",
     ]

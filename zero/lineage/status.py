@@ -14,7 +14,7 @@ from zero.config.settings import STATE_FOLDER
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace
 from zero.record.lineages import workspace_generations
-from zero.record.texts import decision_word
+from zero.record.texts import decision_word, entry_sentence
 
 LAST_DECISIONS = 10
 HASH_DIGITS = 12
@@ -124,8 +124,8 @@ def _row(generation: Generation) -> tuple[str, ...]:
     assert entry is not None
     champion = f"{entry.champion[:HASH_DIGITS]} ({entry.champion_generation})"
     if entry.decision is None:
-        kind = f"{entry.kind} from {entry.source.tag}" if entry.source else entry.kind
-        return (generation.tag, kind, "", "", "", champion)
+        text = entry_sentence(entry) if entry.source else entry.kind
+        return (generation.tag, text, "", "", "", champion)
     match = entry.decision.match
     interval = f"{match.interval[0]:.0%} to {match.interval[1]:.0%}"
     return (generation.tag, decision_word(entry), f"{match.score:.1%}", interval, str(match.unique_games), champion)
