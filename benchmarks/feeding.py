@@ -8,6 +8,7 @@ as many cores as it has search threads. Amdahl's law through the figures of one 
 import itertools
 import os
 import time
+from collections import deque
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from zero.games.position import NUM_PLANES
 from zero.games.rules import rules_of
 from zero.play.batched_games import SMALLEST_BATCH
 from zero.progress import progress_of
+from zero.search.evaluator import MAX_SUBMITTED
 from zero.storage.files import write_manifest
 
 ON_CPU = {"device": "cpu", "backend": "torch", "precision": "fp32", "isa": "native", "selfplay_threads": 1}
@@ -35,8 +37,8 @@ POLICY_SCALE = 2.0
 class FakeDevice:
     """An `AsyncEvaluator` whose answers are drawn once and are ready after `fixed + position * rows` seconds.
 
-    It copies positions in and answers out as `CudaEvaluator` does. It sleeps while it waits, and a sleep lasts up to
-    0.1 ms longer than asked.
+    It takes two batches, evaluates them in turn, and copies positions in and answers out, as `CudaEvaluator` does. It
+    sleeps while it waits, and a sleep lasts up to 0.1 ms longer than asked.
     """
 
     def __init__(self, params: Params, fixed: float, position: float) -> None:
@@ -48,7 +50,7 @@ class FakeDevice:
         self._value = draws.uniform(-0.5, 0.5, rows).astype(np.float32)
         self._fixed, self._position, self._ready = fixed, position, 0.0
         self._planes = np.zeros((rows, NUM_PLANES, rules.num_words), np.uint64)
-        self._outputs: tuple[np.ndarray, np.ndarray] | None = None
+        self._submitted: deque[tuple[np.ndarray, np.ndarray, float]] = deque()
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         """Answers a batch."""
@@ -57,16 +59,16 @@ class FakeDevice:
 
     def submit(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         """Takes a batch and returns."""
-        assert self._outputs is None, "`wait` was not called for the previous batch"
+        assert len(self._submitted) < MAX_SUBMITTED, "`wait` was not called for the earlier batches"
         self._planes[: len(planes)] = planes
-        self._outputs = prior, value
-        self._ready = time.perf_counter() + self._fixed + self._position * len(planes)
+        self._ready = max(time.perf_counter(), self._ready) + self._fixed + self._position * len(planes)
+        self._submitted.append((prior, value, self._ready))
 
     def wait(self) -> None:
-        """Sleeps until the answers are ready. Writes them into the arrays given to `submit`."""
-        assert self._outputs is not None, "no batch was submitted"
-        (prior, value), self._outputs = self._outputs, None
-        if (remaining := self._ready - time.perf_counter()) > 0:
+        """Sleeps until the oldest answers are ready. Writes them into the arrays given to `submit`."""
+        assert self._submitted, "no batch was submitted"
+        prior, value, ready = self._submitted.popleft()
+        if (remaining := ready - time.perf_counter()) > 0:
             time.sleep(remaining)
         prior[:], value[:] = self._prior[: len(prior)], self._value[: len(value)]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from tests.network.networks import (
     ARCHITECTURES,
@@ -26,9 +27,9 @@ from tests.parameters import network_params, profile_params
 from zero.config.params import GameParams, NetworkParams, ProfileParams
 from zero.errors import ParamsError, StorageError
 from zero.games.planes import expand_planes, pack_planes
-from zero.network.cuda_backend import forward_bits
+from zero.network.cuda_backend import forward_bits, fuse
 from zero.network.inference import NetworkEvaluator, new_evaluator
-from zero.network.model import channels_last
+from zero.network.model import channels_last, fold
 from zero.network.openvino_backend import import_openvino, new_ownership_graph
 from zero.network.planes import expand_bits, plane_bytes
 from zero.network.spec import MAX_BATCH
@@ -268,6 +269,36 @@ def test_forward_bits_agrees_with_the_network(dtype):
         np.testing.assert_allclose(found.numpy(), expected, atol=tolerance)
 
 
+@needs_cuda
+@pytest.mark.parametrize("pooling", [False, True])
+def test_a_gpu_with_fused_kernels_agrees_with_the_network(pooling):
+    network = network_params(num_blocks=2, num_channels=32, value_hidden=32, global_pooling=pooling)
+    planes = random_planes(8)
+    profile = GPU.model_copy(update={"precision": "bf16"})
+    prior, value = evaluate(new_evaluator(weights_bytes(randomized_network(network)), profile), planes)
+    expected_prior, expected_value = expected_output(planes, network)
+    np.testing.assert_allclose(prior, expected_prior, atol=TOLERANCES["bf16"])
+    np.testing.assert_allclose(value, expected_value, atol=TOLERANCES["bf16"])
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_fused_network_equals_the_folded_one(name, monkeypatch):
+    def added_on_cpu(x, weight, z, alpha, *rest):
+        return functional.relu(functional.conv2d(x, weight, *rest) + alpha * z)
+
+    def on_cpu(x, weight, *rest):
+        return functional.relu(functional.conv2d(x, weight, *rest))
+
+    monkeypatch.setattr(torch, "cudnn_convolution_relu", on_cpu)
+    monkeypatch.setattr(torch, "cudnn_convolution_add_relu", added_on_cpu)
+    folded, fused = (fold(randomized_network(ARCHITECTURES[name])) for _ in range(2))
+    fuse(fused)
+    with torch.no_grad():
+        found, expected = (network(as_images(random_planes(8))) for network in (fused, folded))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_reported():
     with pytest.raises(ParamsError, match=r"profile\.device = 'cuda'"):
@@ -285,6 +316,23 @@ def test_a_gpu_evaluates_while_the_host_does_something_else():
     bits[:] = 0
     evaluator.wait()
     assert np.array_equal(prior, expected[0]) and np.array_equal(value, expected[1])
+
+
+@needs_cuda
+@pytest.mark.parametrize("sizes", [(8, 8, 8, 8), (8, 4, 8, 8, 4)])
+def test_a_gpu_takes_a_second_batch_before_the_first_is_fetched(sizes):
+    evaluator = new_evaluator(DATA, GPU)
+    assert isinstance(evaluator, AsyncEvaluator)
+    planes = [random_planes(size, seed=number) for number, size in enumerate(sizes)]
+    expected = [evaluate(evaluator, each) for each in planes]
+    found = [(np.zeros((size, NUM_ACTIONS), np.float32), np.zeros(size, np.float32)) for size in sizes]
+    for number, outputs in enumerate(found):
+        evaluator.submit(pack_planes(planes[number]), *outputs)
+        if number:
+            evaluator.wait()
+    evaluator.wait()
+    for outputs, right in zip(found, expected, strict=True):
+        assert all(np.array_equal(one, other) for one, other in zip(outputs, right, strict=True))
 
 
 @needs_cuda

@@ -297,3 +297,29 @@ def test_a_gpu_learns_like_the_cpu_and_gives_the_same_bits_each_time(precision, 
     assert found == learn(again, batches) and first.weights() == again.weights()
     for one, other in zip(found, expected, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=tolerance)
+
+
+@needs_cuda
+@pytest.mark.parametrize("changes", [{}, {"optimizer": "adam"}, {"momentum": 0.0}, {"kl_target": 0.01}], ids=str)
+def test_a_training_continued_on_a_gpu_gives_the_same_bits(changes):
+    training = TRAINING.model_copy(update={"ema_decay": 0.9, **changes})
+    batches = [random_batch(seed=seed) for seed in range(4)]
+    whole = Learner(randomized_network(EVERYTHING), training, "cuda", precision="bf16")
+    expected = learn(whole, batches)
+    first = Learner(randomized_network(EVERYTHING), training, "cuda", precision="bf16")
+    found = learn(first, batches[:2])
+    second = Learner(
+        load_network(first.weights()),
+        training,
+        "cuda",
+        first.step,
+        first.learning_rate_factor,
+        first.optimizer_state(),
+        load_network(first.player_weights()),
+        "bf16",
+    )
+    assert found + learn(second, batches[2:]) == expected
+    assert second.weights() == whole.weights() and second.player_weights() == whole.player_weights()
+    assert second.optimizer_state() == whole.optimizer_state()
+    on_cpu = learn(Learner(randomized_network(EVERYTHING), training, "cpu"), batches)
+    assert [each.loss for each in expected] == pytest.approx([each.loss for each in on_cpu], rel=3e-2)

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.search.evaluators import HashEvaluator
 from zero.network.inference import new_evaluator
 from zero.network.weights import weights_bytes
 from zero.play import batched_games, lockstep_games
+from zero.search.evaluator import MAX_SUBMITTED
 
 PARTS = [(1, True), (2, False), (2, True), (4, False), (4, True)]
 """(search_threads, half_batches) with more than one part."""
@@ -142,21 +144,19 @@ def test_one_half_is_searched_while_the_other_is_evaluated(search_threads, monke
 
 
 class SubmittedEvaluator(HashEvaluator):
-    """Evaluates one batch at a time, in its own thread."""
+    """Takes up to two batches, and evaluates them in its own thread."""
 
     def __init__(self, *arguments) -> None:
         super().__init__(*arguments)
         self.pool = ThreadPoolExecutor(1)
-        self.work: Future[None] | None = None
+        self.work: deque[Future[None]] = deque()
 
     def submit(self, planes, prior, value):
-        assert self.work is None
-        self.work = self.pool.submit(self.evaluate, planes.copy(), prior, value)
+        assert len(self.work) < MAX_SUBMITTED
+        self.work.append(self.pool.submit(self.evaluate, planes.copy(), prior, value))
 
     def wait(self):
-        assert self.work is not None
-        self.work.result()
-        self.work = None
+        self.work.popleft().result()
 
 
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])

@@ -27,6 +27,9 @@ from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer
 from zero.network.planes import expand_bits, network_input, plane_bytes
 from zero.network.weights import weights_bytes
 
+WARM_UPS = 3
+"""Number of runs before a capture, in which cuDNN and cuBLAS choose their algorithms (PyTorch's documentation)."""
+
 
 class StepResult(NamedTuple):
     """Losses and statistics of one step, or their means over several steps."""
@@ -56,10 +59,28 @@ class _PendingResult(NamedTuple):
     numbers: Tensor  # [13] float32, the fields of a `StepResult` without the two above
 
 
+class _CapturedStep(NamedTuple):
+    """A step as a CUDA graph, with the tensors of fixed addresses that it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor, ...]  # planes as bytes and the targets, read by the graph
+    outputs: "_StepOutputs"  # written by the graph
+
+
+class _StepOutputs(NamedTuple):
+    """What a step leaves on the device."""
+
+    x: Tensor  # [B, P, S, S] float32, the network's input
+    logits: Tensor  # [B, A] float32, the policy before the step
+    numbers: Tensor  # as in `_PendingResult`
+
+
 class Learner:
     """Trains a network on one device, alone or as one of several processes.
 
     Weights, gradients, losses and statistics are in fp32. With `precision` bf16 the layers compute in bfloat16.
+    A GPU alone replays one captured CUDA graph per step: launched one by one from Python, the kernels of a 10x128
+    network take several times as long as they run.
     Channels-last is the faster layout on a CPU: on two Sapphire Rapids cores, a 4x32 network at batch 256 takes 57 ms
     per step, and 72 ms as [B, C, S, S].
     """
@@ -105,6 +126,12 @@ class Learner:
         self._pending: list[_PendingResult] = []
         self._parameter_groups = parameter_groups(self._model)
         self._optimizer = new_optimizer(training, self._model)
+        # A captured step reads both from the device; they are set before each step.
+        self._rate: float | Tensor = 0.0
+        self._average_weight: float | Tensor = 0.0
+        if self._device.type != "cpu":
+            self._rate, self._average_weight = torch.zeros(2, device=self._device).unbind()
+        self._captured: _CapturedStep | None = None
         if optimizer_state is not None:
             load_optimizer(optimizer_state, self._optimizer, self._model)
         self._average: AlphaZeroNetwork | None = None
@@ -140,7 +167,7 @@ class Learner:
         """
         for planes, *targets in batches:
             try:
-                self._train_step(self._input(planes), Targets(*(self._on_device(array) for array in targets)))
+                self._train_step((planes, *targets))
             except torch.OutOfMemoryError:
                 batch_size = len(planes) * (self._peers.size if self._peers else 1)
                 raise ParamsError(
@@ -169,11 +196,30 @@ class Learner:
                     )
         return results
 
-    def _train_step(self, x: Tensor, targets: Targets) -> None:
+    def _train_step(self, batch: tuple[np.ndarray, ...]) -> None:
         training = self._training
         rate = scheduled_rate(training.learning_rate, self.step, training.warmup_steps) * self.learning_rate_factor
+        self._rate = _set(self._rate, rate)
+        self._average_weight = _set(self._average_weight, 1.0 - ema_decay_after(training.ema_decay, self.step + 1))
         for group in self._optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = self._rate
+        if self._device.type == "cpu":
+            planes, *targets = batch
+            x, logits, numbers = self._compute(self._input(planes), Targets(*map(torch.from_numpy, targets)))
+        else:
+            x, logits, numbers = self._compute_on_gpu((plane_bytes(batch[0]), *batch[1:]))
+        self.step += 1
+        self._pending.append(_PendingResult(self.step, rate, numbers))
+        # During the warm-up the KL is small because the rate is: adapting to it would undo the warm-up.
+        if training.kl_target > 0.0 and self.step > training.warmup_steps:
+            kl = kl_divergence(logits, self._batch_logits(x))
+            if self._peers:
+                self._peers.average([kl])
+            self.learning_rate_factor = adapted_factor(self.learning_rate_factor, float(kl), training.kl_target)
+
+    def _compute(self, x: Tensor, targets: Targets) -> _StepOutputs:
+        """Changes weights, optimiser state and average by one step. Waits for nothing, so that it can be captured."""
+        training = self._training
         # Reported losses and statistics are those of the weights before the step: they need no second forward pass.
         predictions = self._predict(x)
         losses = data_losses(predictions, targets, training.value_loss)
@@ -197,32 +243,62 @@ class Learner:
         norms = torch.stack([gradient_norm(group) for group in self._parameter_groups])
         numbers = torch.cat([numbers, norms])
         step(self._optimizer)
-        self.step += 1
-        self._pending.append(_PendingResult(self.step, rate, numbers))
         if self._average is not None:
-            decay = ema_decay_after(training.ema_decay, self.step)
             for average, latest in self._averaged:
-                average.lerp_(latest, 1.0 - decay)
-        # During the warm-up the KL is small because the rate is: adapting to it would undo the warm-up.
-        if training.kl_target > 0.0 and self.step > training.warmup_steps:
-            kl = kl_divergence(logits, self._batch_logits(x))
-            if self._peers:
-                self._peers.average([kl])
-            self.learning_rate_factor = adapted_factor(self.learning_rate_factor, float(kl), training.kl_target)
+                average.lerp_(latest, self._average_weight)
+        return _StepOutputs(x, logits, numbers)
+
+    def _compute_on_gpu(self, batch: tuple[np.ndarray, ...]) -> _StepOutputs:
+        """As `_compute`, for a batch on the host whose planes are bytes."""
+        inputs = tuple(self._on_device(array) for array in batch)
+        if self._peers:
+            return self._compute_bits(inputs)
+        if self._captured is None or self._captured.inputs[0].shape != inputs[0].shape:
+            self._captured = self._capture(inputs)
+        for fixed, given in zip(self._captured.inputs, inputs, strict=True):
+            fixed.copy_(given)
+        self._captured.graph.replay()
+        outputs = self._captured.outputs
+        return outputs._replace(numbers=outputs.numbers.clone())  # the next step overwrites them
+
+    def _capture(self, inputs: tuple[Tensor, ...]) -> _CapturedStep:
+        """Captures a step. Weights, optimiser state and average are the same afterwards."""
+        kept = {tensor.data_ptr(): tensor.clone() for tensor in self._state()}
+        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UPS):
+                self._compute_bits(inputs)
+            for tensor in self._state():
+                # The first step creates the optimiser's state; zeros give the same second step as no state.
+                tensor.copy_(kept.get(tensor.data_ptr(), torch.zeros((), device=self._device)))
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        # By default, CUDA also rejects calls of other threads during a capture.
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            outputs = self._compute_bits(inputs)
+        return _CapturedStep(graph, inputs, outputs)
+
+    def _compute_bits(self, inputs: tuple[Tensor, ...]) -> _StepOutputs:
+        bits, *targets = inputs
+        return self._compute(expand_bits(bits, self._model.spec, torch.float32), Targets(*targets))
+
+    def _state(self) -> list[Tensor]:
+        """All tensors that a step changes."""
+        networks = [network for network in (self._model, self._average) if network is not None]
+        buffers = (value for state in self._optimizer.state.values() for value in state.values() if value is not None)
+        return [*(tensor for network in networks for tensor in network.state_dict().values()), *buffers]
 
     def _input(self, planes: np.ndarray) -> Tensor:
-        """[B, P, W] uint64 -> [B, P, S, S] float32 on the device."""
-        if self._device.type != "cpu":
-            return expand_bits(self._on_device(plane_bytes(planes)), self._model.spec, torch.float32)
+        """[B, P, W] uint64 -> [B, P, S, S] float32 on the CPU."""
         # The buffer is used again by each step, after the backward pass has read it.
         if len(self._numbers) != len(planes):
             self._numbers = np.zeros((len(planes), *self._numbers.shape[1:]), np.float32)
         return network_input(planes, self._model.spec, self._numbers)
 
     def _on_device(self, array: np.ndarray) -> Tensor:
-        """The array as a tensor on the device. A GPU copy goes through pinned memory, or it would wait for the GPU."""
-        tensor = torch.from_numpy(array)
-        return tensor if self._device.type == "cpu" else tensor.pin_memory().to(self._device, non_blocking=True)
+        """The array as a tensor on the GPU. The copy goes through pinned memory, or it would wait for the GPU."""
+        return torch.from_numpy(array).pin_memory().to(self._device, non_blocking=True)
 
     def _predict(self, x: Tensor) -> Predictions:
         """Predictions in fp32."""
@@ -271,6 +347,11 @@ def ema_decay_after(decay: float, step: int) -> float:
     with `num_updates`. A decay of 0.99 is reached after 890 steps.
     """
     return min(decay, (1 + step) / (10 + step))
+
+
+def _set(old: float | Tensor, value: float) -> float | Tensor:
+    """The new value: on a GPU in the same tensor, from which a captured step reads it."""
+    return old.fill_(value) if isinstance(old, Tensor) else value
 
 
 def _step_result(entry: _PendingResult, row: list[float]) -> StepResult:

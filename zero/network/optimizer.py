@@ -36,10 +36,21 @@ def new_optimizer(training: TrainingParams, model: AlphaZeroNetwork) -> Optimize
     """
     _keep_compiler_out()
     decay = 2.0 * training.weight_decay
+    # On a GPU one kernel changes all parameters. It reads the learning rate from the device, so that a CUDA graph can
+    # contain it.
+    on_gpu = next(model.parameters()).is_cuda
     if training.optimizer == "sgd":
-        return SGD(model.parameters(), lr=0.0, momentum=training.momentum, weight_decay=decay, foreach=False)
-    betas = (training.momentum, ADAM_SECOND_MOMENT_DECAY)
-    return Adam(model.parameters(), lr=0.0, betas=betas, weight_decay=decay, foreach=False, decoupled_weight_decay=True)
+        return SGD(model.parameters(), 0.0, training.momentum, weight_decay=decay, foreach=False, fused=on_gpu)
+    return Adam(
+        model.parameters(),
+        0.0,
+        (training.momentum, ADAM_SECOND_MOMENT_DECAY),
+        weight_decay=decay,
+        foreach=False,
+        capturable=on_gpu,
+        fused=on_gpu,
+        decoupled_weight_decay=True,
+    )
 
 
 def step(optimizer: Optimizer) -> None:
@@ -93,8 +104,9 @@ def load_optimizer(data: bytes, optimizer: Optimizer, model: AlphaZeroNetwork) -
     for name, parameter in model.named_parameters():
         state: dict[str, Tensor] = {}
         for buffer in buffers:
-            # `step` of Adam is a scalar on the CPU, also on a GPU; the other buffers are like their parameter.
-            state[buffer] = torch.zeros(()) if buffer == "step" else torch.empty_like(parameter, requires_grad=False)
+            # `step` of Adam is a scalar; the other buffers are like their parameter.
+            like = torch.zeros((), device=parameter.device) if buffer == "step" else parameter
+            state[buffer] = torch.empty_like(like, requires_grad=False)
             targets[f"{buffer}.{name}"] = state[buffer]
         optimizer.state[parameter] = state
     copy_tensors(tensors, targets, "optimizer state")

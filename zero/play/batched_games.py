@@ -1,9 +1,10 @@
 """Plays the games of a shard to their ends: the loop between the game kernels and the networks.
 
 The games are split into parts, one per search thread. With double buffering (`half_batches`) there are twice as many
-parts, in two halves: the network evaluates one half on its device while the host searches the other. A part has its own
-slots and a fixed range of the games, and always fills the same rows of the network's batch. So the games do not depend
-on timing.
+parts, in two halves: the network evaluates one half on its device while the host searches the other. A half is sent to
+the device before the results of the other are fetched, so that the device need not wait for the host. A part has slots
+of its own and a fixed range of the games, and always fills the same rows of the network's batch. So the games do not
+depend on timing.
 """
 
 import itertools
@@ -25,7 +26,7 @@ from zero.play.slots import (
     new_records,
     new_slots,
 )
-from zero.search.evaluator import AsyncEvaluator, Evaluator
+from zero.search.evaluator import AsyncEvaluator, Evaluator, ThreadedEvaluator
 from zero.storage.manifests import GameRecord
 
 SMALLEST_BATCH, SHAPES = 8, 8
@@ -62,6 +63,7 @@ class HalfBatch:
         self._batch = new_batch(rules, self._num_slots * len(parts), len(evaluators))
         self._sections = [0] * len(evaluators)  # rows of a part in the current batch, by player; 0: no request
         self._searches: list[Future[None]] = []
+        self._is_submitted = False
 
     def begin_search(self, pool: Executor | None) -> None:
         """Applies the last evaluations and searches to the next requests, in `pool` or in this thread."""
@@ -88,13 +90,17 @@ class HalfBatch:
         return any(self._sections)
 
     def submit(self) -> None:
-        """Sends the requests to the asynchronous networks."""
+        """Sends the requests to the asynchronous networks; `wait` must follow before the next search."""
+        self._is_submitted = True
         for player, evaluator in enumerate(self._asynchronous):
             if self._sections[player] and evaluator is not None:
                 evaluator.submit(*self._rows(player))
 
     def wait(self) -> None:
-        """Waits for the asynchronous networks, and runs the others in this thread."""
+        """Waits for the results of `submit`, if it was called; other networks run now, in this thread."""
+        if not self._is_submitted:
+            return
+        self._is_submitted = False
         for player, evaluator in enumerate(self._evaluators):
             if self._sections[player]:
                 if asynchronous := self._asynchronous[player]:
@@ -164,6 +170,8 @@ def play_games(
     parts = new_parts(rules, settings, streams, num_slots, max_nodes, search_threads * (2 if half_batches else 1))
     # Two parts per search thread with double buffering; a shard of very few games has fewer parts.
     per_half = -(-len(parts) // 2) if half_batches else len(parts)
+    if per_half < len(parts):
+        evaluators = [each if isinstance(each, AsyncEvaluator) else ThreadedEvaluator(each) for each in evaluators]
     halves = [HalfBatch(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
     if len(parts) == 1:
         play_half_batches(halves, None, progress, stop_after)
@@ -209,30 +217,29 @@ def play_half_batches(
 ) -> None:
     """Searches and evaluates each half in turn until `stop_after` games have ended, or no game is left.
 
-    With two halves, one is searched while the other is evaluated.
+    With two halves, one is searched while the other is evaluated, if the evaluators are asynchronous.
     """
     reported = num_idle = 0
     turns = itertools.cycle(halves)
     half = next(turns)
     half.begin_search(pool)
-    while num_idle < len(halves):
-        num_idle = 0 if half.finish_search() else num_idle + 1
-        if (
-            sum(each.num_done() for each in halves) >= stop_after
-        ):  # no search runs at this point, so the count does not depend on timing
-            return
-        # Before the other half's search begins, so that the device computes during that search.
-        half.submit()
-        following = next(turns)
-        if following is not half:  # double buffering: search the other half while the network evaluates this one
-            following.begin_search(pool)
-        half.wait()
-        if following is half:
-            following.begin_search(pool)
-        half = following
-        if progress and (done := sum(each.num_done() for each in halves)) > reported:
-            reported = done
-            progress(done)
+    try:
+        while num_idle < len(halves):
+            num_idle = 0 if half.finish_search() else num_idle + 1
+            done = sum(each.num_done() for each in halves)
+            # No search runs at this point, so the count does not depend on timing.
+            if done >= stop_after:
+                return
+            half.submit()
+            half = next(turns)
+            half.wait()
+            half.begin_search(pool)
+            if progress and done > reported:
+                reported = done
+                progress(done)
+    finally:
+        for each in halves:
+            each.wait()  # the other half may be on the device
 
 
 def _record(records: Records, settings: PlaySettings, digests: Sequence[str], game: int) -> GameRecord:

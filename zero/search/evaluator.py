@@ -1,8 +1,13 @@
 """The interface between the search and a network: planes in, priors and values out. No torch here."""
 
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+
+MAX_SUBMITTED = 2
+"""Batches that an `AsyncEvaluator` takes before the first of them is fetched by `wait`."""
 
 
 class Evaluator(Protocol):
@@ -21,7 +26,11 @@ class Evaluator(Protocol):
 
 @runtime_checkable
 class AsyncEvaluator(Evaluator, Protocol):
-    """An evaluator on another device, which computes while the host searches. It takes one batch at a time."""
+    """An evaluator on another device, which computes while the host searches.
+
+    It takes up to `MAX_SUBMITTED` batches and evaluates them in turn. With two, the device begins the second without
+    waiting for the host.
+    """
 
     def submit(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         """Starts the evaluation of a batch and returns.
@@ -31,8 +40,31 @@ class AsyncEvaluator(Evaluator, Protocol):
         ...
 
     def wait(self) -> None:
-        """Returns when the results are in the arrays that `submit` got."""
+        """Returns when the results of the oldest batch are in the arrays that `submit` got with it."""
         ...
+
+
+class ThreadedEvaluator:
+    """Makes an evaluator asynchronous: it evaluates in a thread of its own."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        """Wraps an evaluator, which nothing else may use meanwhile."""
+        self._evaluator = evaluator
+        self._thread = ThreadPoolExecutor(1, "evaluator")
+        self._submitted: deque[Future[None]] = deque()
+
+    def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+        """Evaluates a batch."""
+        self.submit(planes, prior, value)
+        self.wait()
+
+    def submit(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+        """Starts the evaluation of a batch."""
+        self._submitted.append(self._thread.submit(self._evaluator.evaluate, planes.copy(), prior, value))
+
+    def wait(self) -> None:
+        """Waits for the oldest batch, and raises what its evaluation raised."""
+        self._submitted.popleft().result()
 
 
 class UniformEvaluator:
