@@ -54,6 +54,7 @@ class FakeDevice:
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         """Answers a batch."""
+        assert not self._submitted, "`wait` was not called for the earlier batches"
         self.submit(planes, prior, value)
         self.wait()
 

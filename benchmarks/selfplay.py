@@ -70,7 +70,7 @@ class TimedHalf(HalfBatch):
         """Sends the requests.
 
         Raises:
-          TimeIsUpError: the deadline is over. No search and no evaluation runs at this point.
+          TimeIsUpError: the deadline is over. No search runs at this point.
         """
         if time.perf_counter() >= self.deadline and self.num_evaluations:
             raise TimeIsUpError

@@ -323,3 +323,14 @@ def test_a_training_continued_on_a_gpu_gives_the_same_bits(changes):
     assert second.optimizer_state() == whole.optimizer_state()
     on_cpu = learn(Learner(randomized_network(EVERYTHING), training, "cpu"), batches)
     assert [each.loss for each in expected] == pytest.approx([each.loss for each in on_cpu], rel=3e-2)
+
+
+@needs_cuda
+def test_a_captured_step_is_the_step(monkeypatch):
+    training = TRAINING.model_copy(update={"ema_decay": 0.9})
+    batches = [random_batch(seed=seed) for seed in range(3)] + [random_batch(4, seed=3)]
+    captured, launched = (Learner(randomized_network(EVERYTHING), training, "cuda") for _ in range(2))
+    found = learn(captured, batches)
+    monkeypatch.setattr(Learner, "_compute_on_gpu", lambda self, batch: self._compute_bits(self._inputs(batch)))
+    assert found == learn(launched, batches)
+    assert captured.weights() == launched.weights() and captured.player_weights() == launched.player_weights()

@@ -13,6 +13,7 @@ from tests.network.networks import randomized_network
 from tests.parameters import profile_params
 from tests.play.shards import GO4, GO5, MATCH, NUM_GAMES, SELFPLAY, Watched, hashes, play_shard, replayed, same_games
 from tests.search.evaluators import HashEvaluator
+from zero.errors import ParamsError
 from zero.network.inference import new_evaluator
 from zero.network.weights import weights_bytes
 from zero.play import batched_games, lockstep_games
@@ -172,6 +173,50 @@ def test_asynchronous_evaluators_give_the_same_games(search_threads, half_batche
         half_batches=half_batches,
     )
     assert same_games(found.games, play_shard(GO4, settings, hashes(GO4, *salts), NUM_PARTED).games)
+
+
+class FailingEvaluator(SubmittedEvaluator):
+    """The tenth call of one of its methods fails, and all later ones."""
+
+    def __init__(self, method: str, *arguments) -> None:
+        super().__init__(*arguments)
+        self.method, self.num_calls = method, 0
+
+    def count(self, method: str) -> None:
+        self.num_calls += method == self.method
+        if method == self.method and self.num_calls >= 10:
+            raise ParamsError("the GPU's memory is too small")
+
+    def submit(self, planes, prior, value):
+        self.count("submit")
+        super().submit(planes, prior, value)
+
+    def wait(self):
+        super().wait()
+        self.count("wait")
+
+    def evaluate(self, planes, prior, value):
+        self.count("evaluate")
+        super().evaluate(planes, prior, value)
+
+
+@pytest.mark.parametrize("method", ["submit", "wait", "evaluate"])
+@pytest.mark.parametrize(("search_threads", "half_batches"), [(1, False), *PARTS])
+def test_the_error_of_an_evaluator_is_reported(search_threads, half_batches, method):
+    sound, failing = SubmittedEvaluator(GO4), FailingEvaluator(method, GO4)
+    with pytest.raises(ParamsError, match="memory is too small"):
+        play_shard(GO4, MATCH, [sound, failing], NUM_GAMES, search_threads=search_threads, half_batches=half_batches)
+    assert failing.num_calls >= 10 and not sound.work and not failing.work, "nothing is in flight"
+
+
+@pytest.mark.parametrize("half_batches", [False, True])
+def test_the_error_of_an_evaluator_that_is_not_asynchronous_is_reported(half_batches):
+    class Failing(HashEvaluator):
+        def evaluate(self, planes, prior, value):
+            raise ParamsError("the batch is too large")
+
+    with pytest.raises(ParamsError, match="the batch is too large"):
+        play_shard(GO4, SELFPLAY, [Failing(GO4)], NUM_GAMES, search_threads=2, half_batches=half_batches)
 
 
 @pytest.mark.parametrize("settings", [SELFPLAY, MATCH], ids=["selfplay", "match"])

@@ -3,11 +3,10 @@
 A 9x9 position takes 272 bytes in the transfer instead of 5,508; the GPU expands the bits to planes. Replaying a graph
 launches all kernels of the network at once. For small networks, launching them from Python takes longer than running
 them. Weights are laid out channels-last for tensor cores. In bf16, the convolutions of the trunk also add and rectify,
-see `fuse`. See 'CUDA Graphs' in PyTorch's notes on CUDA semantics.
+see `fuse`.
 """
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from zero.config.params import ProfileParams
 from zero.errors import ParamsError
 from zero.games.position import WORD_BITS
+from zero.network.cuda_graphs import capture
 from zero.network.model import AlphaZeroNetwork, Block, Layer, PooledBlock, channels_last, fold, with_pooled_bias
 from zero.network.planes import BYTE_BITS, expand_bits, plane_bytes
 from zero.network.spec import check_batch
@@ -26,14 +26,10 @@ from zero.network.torch_backend import DTYPES
 from zero.network.weights import load_network
 from zero.search.evaluator import MAX_SUBMITTED
 
-WARM_UPS = 3
-"""Number of runs before a capture, in which cuDNN and cuBLAS choose their algorithms (PyTorch's documentation)."""
 FUSED_CHANNELS = 32
-"""Fused networks have a multiple of this number of channels, so that even a pooled quarter of them is a multiple of 8.
-cuDNN need not have fused kernels for other numbers, nor for fp32 without TF32."""
+"""Only trunks with a multiple of this number of channels are fused: even the quarter that is pooled is then a multiple
+of 8. cuDNN need not have fused kernels for other numbers (it has one for the 17 planes), nor for fp32 without TF32."""
 MEBIBYTE = 2**20
-CAPTURING = threading.Lock()
-"""Held during a capture: PyTorch allows one at a time in a process, and the web page plays several networks at once."""
 
 
 class HostBuffers(NamedTuple):
@@ -100,6 +96,7 @@ class CudaEvaluator:
         Raises:
           ParamsError: the positions are of another board, or too many for the GPU's memory.
         """
+        assert not self._submitted, "`wait` was not called for the earlier batches"
         self.submit(planes, prior, value)
         self.wait()
 
@@ -135,8 +132,7 @@ class CudaEvaluator:
         """
         if size not in self._captured:
             try:
-                with CAPTURING:
-                    self._captured[size] = self._capture(size)
+                self._captured[size] = self._capture(size)
             except torch.cuda.OutOfMemoryError:
                 raise ParamsError(
                     f"the GPU's memory is too small for a batch of {size}{self._memory()}; lower num_slots (selfplay "
@@ -150,17 +146,10 @@ class CudaEvaluator:
         bits = torch.zeros(
             (size, spec.num_planes, words * WORD_BITS // BYTE_BITS), dtype=torch.uint8, device=self._device
         )
-        graph = torch.cuda.CUDAGraph()
-        # Weights and `bits` were written on the current stream; a capture uses a stream of its own.
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.inference_mode():
-            with torch.cuda.stream(self._stream):
-                for _ in range(WARM_UPS):
-                    forward_bits(self._network, bits, self._dtype)
-            self._stream.synchronize()
-            # By default, CUDA also rejects calls of other threads during a capture, such as allocations.
-            with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-                prior, value = forward_bits(self._network, bits, self._dtype)
+            graph, (prior, value) = capture(
+                lambda: forward_bits(self._network, bits, self._dtype), self._stream, self._pool
+            )
         return CapturedBatch(
             graph=graph,
             bits=bits,
@@ -187,7 +176,7 @@ class FusedLayer(nn.Module):
 
 
 class FusedBlock(nn.Module):
-    """A `Block` or `PooledBlock` of a folded network, whose convolutions add bias and skip connection and rectify."""
+    """A `Block` or `PooledBlock` of a folded network. The first convolution of a `PooledBlock` is not fused."""
 
     def __init__(self, block: Block | PooledBlock) -> None:
         super().__init__()
@@ -219,7 +208,7 @@ def fuse(network: AlphaZeroNetwork) -> None:
 
 
 def conv_relu(conv: nn.Module, x: Tensor, skip: Tensor | None = None) -> Tensor:
-    """The rectified convolution with bias, plus `skip`: one kernel of cuDNN."""
+    """The convolution plus bias and `skip`, rectified: one kernel of cuDNN."""
     assert isinstance(conv, nn.Conv2d) and isinstance(conv.padding, tuple), "the network is not folded"
     settings = conv.stride, conv.padding, conv.dilation
     if skip is None:

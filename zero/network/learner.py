@@ -12,6 +12,7 @@ from torch.nn.utils import get_total_norm
 
 from zero.config.params import TrainingParams
 from zero.errors import DivergedError, ParamsError
+from zero.network.cuda_graphs import capture
 from zero.network.data_parallel import Peers
 from zero.network.losses import (
     Targets,
@@ -26,9 +27,6 @@ from zero.network.model import AlphaZeroNetwork, Predictions, channels_last
 from zero.network.optimizer import adapted_factor, load_optimizer, new_optimizer, optimizer_bytes, scheduled_rate, step
 from zero.network.planes import expand_bits, network_input, plane_bytes
 from zero.network.weights import weights_bytes
-
-WARM_UPS = 3
-"""Number of runs before a capture, in which cuDNN and cuBLAS choose their algorithms (PyTorch's documentation)."""
 
 
 class StepResult(NamedTuple):
@@ -79,8 +77,8 @@ class Learner:
     """Trains a network on one device, alone or as one of several processes.
 
     Weights, gradients, losses and statistics are in fp32. With `precision` bf16 the layers compute in bfloat16.
-    A GPU alone replays one captured CUDA graph per step: launched one by one from Python, the kernels of a 10x128
-    network take several times as long as they run.
+    One process on a GPU replays a captured CUDA graph for each step, because launching the kernels one by one from
+    Python takes longer than running them. Data-parallel training does not: NCCL in a graph has not been tried.
     Channels-last is the faster layout on a CPU: on two Sapphire Rapids cores, a 4x32 network at batch 256 takes 57 ms
     per step, and 72 ms as [B, C, S, S].
     """
@@ -163,7 +161,8 @@ class Learner:
           batches: the arrays of `zero.data.samples.SampleBatch`, planes first, then the targets.
 
         Raises:
-          ParamsError: the GPU's memory is too small for the batch.
+          ParamsError: the GPU's memory is too small for the batch. The weights may then have changed, so the learner
+            must not be used any more.
         """
         for planes, *targets in batches:
             try:
@@ -218,7 +217,7 @@ class Learner:
             self.learning_rate_factor = adapted_factor(self.learning_rate_factor, float(kl), training.kl_target)
 
     def _compute(self, x: Tensor, targets: Targets) -> _StepOutputs:
-        """Changes weights, optimiser state and average by one step. Waits for nothing, so that it can be captured."""
+        """Changes weights, optimiser state and average by one step. Without peers, it can be captured."""
         training = self._training
         # Reported losses and statistics are those of the weights before the step: they need no second forward pass.
         predictions = self._predict(x)
@@ -250,10 +249,11 @@ class Learner:
 
     def _compute_on_gpu(self, batch: tuple[np.ndarray, ...]) -> _StepOutputs:
         """As `_compute`, for a batch on the host whose planes are bytes."""
-        inputs = tuple(self._on_device(array) for array in batch)
+        inputs = self._inputs(batch)
         if self._peers:
             return self._compute_bits(inputs)
         if self._captured is None or self._captured.inputs[0].shape != inputs[0].shape:
+            self._captured = None  # frees its memory first
             self._captured = self._capture(inputs)
         for fixed, given in zip(self._captured.inputs, inputs, strict=True):
             fixed.copy_(given)
@@ -264,19 +264,16 @@ class Learner:
     def _capture(self, inputs: tuple[Tensor, ...]) -> _CapturedStep:
         """Captures a step. Weights, optimiser state and average are the same afterwards."""
         kept = {tensor.data_ptr(): tensor.clone() for tensor in self._state()}
-        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UPS):
-                self._compute_bits(inputs)
+
+        def restore() -> None:
             for tensor in self._state():
-                # The first step creates the optimiser's state; zeros give the same second step as no state.
-                tensor.copy_(kept.get(tensor.data_ptr(), torch.zeros((), device=self._device)))
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        # By default, CUDA also rejects calls of other threads during a capture.
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            outputs = self._compute_bits(inputs)
+                if (before := kept.get(tensor.data_ptr())) is not None:
+                    tensor.copy_(before)
+                else:  # the first step made it; in the next one, zeros have the effect of no state
+                    tensor.zero_()
+
+        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        graph, outputs = capture(lambda: self._compute_bits(inputs), stream, after_warm_up=restore)
         return _CapturedStep(graph, inputs, outputs)
 
     def _compute_bits(self, inputs: tuple[Tensor, ...]) -> _StepOutputs:
@@ -296,9 +293,9 @@ class Learner:
             self._numbers = np.zeros((len(planes), *self._numbers.shape[1:]), np.float32)
         return network_input(planes, self._model.spec, self._numbers)
 
-    def _on_device(self, array: np.ndarray) -> Tensor:
-        """The array as a tensor on the GPU. The copy goes through pinned memory, or it would wait for the GPU."""
-        return torch.from_numpy(array).pin_memory().to(self._device, non_blocking=True)
+    def _inputs(self, batch: tuple[np.ndarray, ...]) -> tuple[Tensor, ...]:
+        """The batch on the GPU. The copies go through pinned memory, or they would wait for the GPU."""
+        return tuple(torch.from_numpy(array).pin_memory().to(self._device, non_blocking=True) for array in batch)
 
     def _predict(self, x: Tensor) -> Predictions:
         """Predictions in fp32."""

@@ -7,6 +7,7 @@ of its own and a fixed range of the games, and always fills the same rows of the
 depend on timing.
 """
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -63,7 +64,7 @@ class HalfBatch:
         self._batch = new_batch(rules, self._num_slots * len(parts), len(evaluators))
         self._sections = [0] * len(evaluators)  # rows of a part in the current batch, by player; 0: no request
         self._searches: list[Future[None]] = []
-        self._is_submitted = False
+        self._waits: list[Callable[[], None]] = []  # of the networks that have a batch of this half
 
     def begin_search(self, pool: Executor | None) -> None:
         """Applies the last evaluations and searches to the next requests, in `pool` or in this thread."""
@@ -90,23 +91,25 @@ class HalfBatch:
         return any(self._sections)
 
     def submit(self) -> None:
-        """Sends the requests to the asynchronous networks; `wait` must follow before the next search."""
-        self._is_submitted = True
-        for player, evaluator in enumerate(self._asynchronous):
-            if self._sections[player] and evaluator is not None:
-                evaluator.submit(*self._rows(player))
-
-    def wait(self) -> None:
-        """Waits for the results of `submit`, if it was called; other networks run now, in this thread."""
-        if not self._is_submitted:
-            return
-        self._is_submitted = False
+        """Sends the requests to the asynchronous networks, and runs the others; `wait` must follow."""
         for player, evaluator in enumerate(self._evaluators):
             if self._sections[player]:
                 if asynchronous := self._asynchronous[player]:
-                    asynchronous.wait()
+                    asynchronous.submit(*self._rows(player))
+                    self._waits.append(asynchronous.wait)
                 else:
                     evaluator.evaluate(*self._rows(player))
+
+    def wait(self) -> None:
+        """Waits for the results of the asynchronous networks, if any were sent a batch."""
+        while self._waits:
+            self._waits.pop(0)()
+
+    def abandon(self) -> None:
+        """As `wait`, but drops errors: nothing reads the results, and an earlier error must be seen."""
+        while self._waits:
+            with contextlib.suppress(Exception):
+                self._waits.pop(0)()
 
     def num_done(self) -> int:
         """Number of games that have ended."""
@@ -170,15 +173,12 @@ def play_games(
     parts = new_parts(rules, settings, streams, num_slots, max_nodes, search_threads * (2 if half_batches else 1))
     # Two parts per search thread with double buffering; a shard of very few games has fewer parts.
     per_half = -(-len(parts) // 2) if half_batches else len(parts)
-    if per_half < len(parts):
-        evaluators = [each if isinstance(each, AsyncEvaluator) else ThreadedEvaluator(each) for each in evaluators]
-    halves = [HalfBatch(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
-    if len(parts) == 1:
-        play_half_batches(halves, None, progress, stop_after)
-    else:
-        # Kernels release the GIL (`nogil`), so threads are enough.
-        with ThreadPoolExecutor(search_threads, "search") as pool:
-            play_half_batches(halves, pool, progress, stop_after)
+    # Kernels release the GIL (`nogil`), so threads are enough.
+    with ThreadPoolExecutor(search_threads, "search") as pool, ThreadPoolExecutor(1, "evaluator") as thread:
+        if per_half < len(parts):
+            evaluators = [e if isinstance(e, AsyncEvaluator) else ThreadedEvaluator(e, thread) for e in evaluators]
+        halves = [HalfBatch(rules, parts[i : i + per_half], evaluators) for i in range(0, len(parts), per_half)]
+        play_half_batches(halves, None if len(parts) == 1 else pool, progress, stop_after)
     if progress:
         progress(sum(half.num_done() for half in halves))
     return PlayedGames(
@@ -238,8 +238,8 @@ def play_half_batches(
                 reported = done
                 progress(done)
     finally:
-        for each in halves:
-            each.wait()  # the other half may be on the device
+        for each in halves:  # one may be on the device
+            each.abandon()
 
 
 def _record(records: Records, settings: PlaySettings, digests: Sequence[str], game: int) -> GameRecord:

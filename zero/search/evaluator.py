@@ -1,7 +1,7 @@
 """The interface between the search and a network: planes in, priors and values out. No torch here."""
 
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -45,16 +45,16 @@ class AsyncEvaluator(Evaluator, Protocol):
 
 
 class ThreadedEvaluator:
-    """Makes an evaluator asynchronous: it evaluates in a thread of its own."""
+    """Makes an evaluator asynchronous: it evaluates in another thread."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
-        """Wraps an evaluator, which nothing else may use meanwhile."""
-        self._evaluator = evaluator
-        self._thread = ThreadPoolExecutor(1, "evaluator")
+    def __init__(self, evaluator: Evaluator, thread: Executor) -> None:
+        """Wraps an evaluator, which nothing else may use meanwhile; `thread` runs one call at a time."""
+        self._evaluator, self._thread = evaluator, thread
         self._submitted: deque[Future[None]] = deque()
 
     def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
         """Evaluates a batch."""
+        assert not self._submitted, "`wait` was not called for the earlier batches"
         self.submit(planes, prior, value)
         self.wait()
 
