@@ -2,8 +2,8 @@
 
 A 9x9 position takes 272 bytes in the transfer instead of 5,508; the GPU expands the bits to planes. Replaying a graph
 launches all kernels of the network at once. For small networks, launching them from Python takes longer than running
-them. Weights are laid out channels-last for tensor cores. In bf16, the convolutions of the trunk also add and rectify,
-see `fuse`.
+them. Weights are laid out channels-last for tensor cores. In bf16, the last convolution of a block also adds and
+rectifies, see `fuse`.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from zero.config.params import ProfileParams
 from zero.errors import ParamsError
 from zero.games.position import WORD_BITS
 from zero.network.cuda_graphs import capture
-from zero.network.model import AlphaZeroNetwork, Block, Layer, PooledBlock, channels_last, fold, with_pooled_bias
+from zero.network.model import AlphaZeroNetwork, Block, PooledBlock, channels_last, fold, with_pooled_bias
 from zero.network.planes import BYTE_BITS, expand_bits, plane_bytes
 from zero.network.spec import check_batch
 from zero.network.torch_backend import DTYPES
@@ -28,7 +28,7 @@ from zero.search.evaluator import MAX_SUBMITTED
 
 FUSED_CHANNELS = 32
 """Only trunks with a multiple of this number of channels are fused: even the quarter that is pooled is then a multiple
-of 8. cuDNN need not have fused kernels for other numbers (it has one for the 17 planes), nor for fp32 without TF32."""
+of 8. cuDNN need not have fused kernels for other numbers, nor for fp32 without TF32."""
 MEBIBYTE = 2**20
 
 
@@ -163,20 +163,12 @@ class CudaEvaluator:
         return f" ({free // MEBIBYTE} of {total // MEBIBYTE} MiB free)"
 
 
-class FusedLayer(nn.Module):
-    """A `Layer` of a folded network, in one kernel."""
-
-    def __init__(self, layer: Layer) -> None:
-        super().__init__()
-        self.first = layer.first
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, C_in, S, S] -> [B, C_out, S, S]."""
-        return conv_relu(self.first, x)
-
-
 class FusedBlock(nn.Module):
-    """A `Block` or `PooledBlock` of a folded network. The first convolution of a `PooledBlock` is not fused."""
+    """A residual block of a folded network, whose second convolution also adds bias and skip, and rectifies.
+
+    The first convolution is as it was: `torch.cudnn_convolution_relu` reads its own output before it is written, with
+    the factor 0, so that a NaN in that memory might stay.
+    """
 
     def __init__(self, block: Block | PooledBlock) -> None:
         super().__init__()
@@ -184,36 +176,26 @@ class FusedBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B, C, S, S]."""
-        block = self.block
+        block, second = self.block, self.block.second
+        assert isinstance(second, nn.Conv2d) and isinstance(second.padding, tuple), "the network is not folded"
         if isinstance(block, PooledBlock):
             y, _ = with_pooled_bias(block.first(x), block.num_pooled, block.pool)
         else:
-            y = conv_relu(block.first, x)
-        return conv_relu(block.second, y, x if block.skip else None)
+            y = torch.relu_(block.first(x))
+        settings = second.stride, second.padding, second.dilation
+        return torch.cudnn_convolution_add_relu(y, second.weight, x, 1.0, second.bias, *settings, second.groups)
 
 
 def fuse(network: AlphaZeroNetwork) -> None:
-    """Replaces the layers of the trunk of a folded network by fused ones.
+    """Replaces the residual blocks of a folded network by fused ones.
 
     PyTorch otherwise runs a convolution, its bias, the sum and the rectifier as kernels of their own, which read and
-    write all activations. Measured on an H100 in bf16, with the 10x128 network of `go9-gpu`: 0.69 ms instead of 0.88
-    at batch 256, 2.86 ms instead of 4.68 at batch 2,048.
+    write all activations.
     """
     for trunk in filter(None, (network.tower, network.value_tower)):
-        for number, layer in enumerate(trunk):
-            if isinstance(layer, Layer):
-                trunk[number] = FusedLayer(layer)
-            elif isinstance(layer, Block | PooledBlock):
-                trunk[number] = FusedBlock(layer)
-
-
-def conv_relu(conv: nn.Module, x: Tensor, skip: Tensor | None = None) -> Tensor:
-    """The convolution plus bias and `skip`, rectified: one kernel of cuDNN."""
-    assert isinstance(conv, nn.Conv2d) and isinstance(conv.padding, tuple), "the network is not folded"
-    settings = conv.stride, conv.padding, conv.dilation
-    if skip is None:
-        return torch.cudnn_convolution_relu(x, conv.weight, conv.bias, *settings, conv.groups)
-    return torch.cudnn_convolution_add_relu(x, conv.weight, skip, 1.0, conv.bias, *settings, conv.groups)
+        for number, block in enumerate(trunk):
+            if isinstance(block, Block | PooledBlock) and block.skip:
+                trunk[number] = FusedBlock(block)
 
 
 def _host_buffers(bits: Tensor, prior: Tensor, value: Tensor) -> HostBuffers:
