@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -141,6 +142,12 @@ class OneProcessAFile(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = _file(nodeid)
         return next((files[0] for files in (*SHARED.values(), ON_ONE_SERVER) if file in files), file)
+
+
+def pytest_configure() -> None:
+    """Tests send Ctrl-C to children. A shell that starts the tests in the background makes all of them ignore it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

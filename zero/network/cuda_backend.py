@@ -27,8 +27,9 @@ from zero.network.weights import load_network
 from zero.search.evaluator import MAX_SUBMITTED
 
 FUSED_CHANNELS = 32
-"""Only trunks with a multiple of this number of channels are fused: even the quarter that is pooled is then a multiple
-of 8. cuDNN need not have fused kernels for other numbers, nor for fp32 without TF32."""
+"""Only trunks with a multiple of this number of channels are fused: the three quarters that the second convolution of a
+pooled block reads are then a multiple of 8. cuDNN need not have fused kernels for other numbers, nor for fp32 without
+TF32."""
 MEBIBYTE = 2**20
 
 
