@@ -17,7 +17,7 @@ from zero.evaluation.openings import (
     corners_of,
     lineage_openings,
     most_frequent,
-    openings_of,
+    opening_moves,
     openings_png,
 )
 from zero.games.coordinates import name_to_action
@@ -61,7 +61,7 @@ def named(moves: tuple[tuple[int, int], ...]) -> str:
 
 def test_openings_are_equal_up_to_symmetry() -> None:
     games = games_of("C3 G7 G3", "G3 C7 C3", "G7 C3 C7", "C3 G7 E5", "C3 G7")
-    counts = Counter(openings_of(RULES, games, 3))
+    counts = Counter(opening_moves(RULES, games, 3))
     assert sorted(counts.values()) == [1, 3], "the last game has too few moves"
 
 

@@ -20,7 +20,7 @@ from zero.play.moves import FIRST_RESIGNATION
 from zero.storage.files import sha256_bytes
 from zero.storage.manifests import GameRecord
 from zero.web import index as index_module
-from zero.web.index import KEY_BYTES, GameFilter, GameIndex, GameRow, openings_of
+from zero.web.index import KEY_BYTES, GameFilter, GameIndex, GameRow, opening_names
 
 THRESHOLD = -0.5
 ALL = 10**6
@@ -163,13 +163,13 @@ def test_openings_are_the_smallest_image_of_the_first_moves() -> None:
         " ".join(action_to_name(RULES, action) for action in min(map(tuple, RULES.symmetries[:, record.actions[:4]])))
         for record in records
     ]
-    assert openings_of(RULES, read_records(write_records(records), "made")) == slow
+    assert opening_names(RULES, read_records(write_records(records), "made")) == slow
     assert len(set(slow)) > 1
 
 
 def test_a_short_game_has_no_opening() -> None:
     short, long = plain_record([1, 2, 3], RULES.num_actions), games(1, 9)[0]
-    found = openings_of(RULES, read_records(write_records([short, long]), "made"))
+    found = opening_names(RULES, read_records(write_records([short, long]), "made"))
     assert found[0] is None and found[1]
 
 

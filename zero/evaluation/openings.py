@@ -111,7 +111,7 @@ def lineage_openings(
             num_games[number] = played.games.num_games
             tables = {kind: counts[kind].setdefault(number, Counter()) for kind in counts}
             for games in shards_of(played):
-                tables["opening"].update(openings_of(rules, games, num_moves))
+                tables["opening"].update(opening_moves(rules, games, num_moves))
                 if rules.game == GO:
                     tables["corner"].update(corners_of(rules, games, num_moves))
         if progress:
@@ -148,7 +148,7 @@ def first_moves(rules: Rules, games: GameColumns, num_moves: int) -> tuple[np.nd
     return long, smallest
 
 
-def openings_of(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
+def opening_moves(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
     """The first moves of each game that has so many, see `first_moves`, with their colours."""
     for actions in first_moves(rules, games, num_moves)[1].tolist():
         yield tuple((move % 2, action) for move, action in enumerate(actions))

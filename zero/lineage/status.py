@@ -31,6 +31,13 @@ def servers(home: Path) -> dict[str, str]:
     return {name: addresses[name] for name in ("web", "prefect", "mlflow") if name in addresses}
 
 
+def pages_of(home: Path, lineage: str) -> dict[str, str]:
+    """Pages about a lineage at the servers that run: its networks in MLflow, and the runs in Prefect."""
+    pages = {"mlflow": f"/#/models/zero-{lineage}", "prefect": "/runs"}
+    addresses = servers(home)
+    return {name: addresses[name].rstrip("/") + page for name, page in pages.items() if name in addresses}
+
+
 def warning_lines(generation: Generation) -> list[str]:
     """Warnings about a generation: the health of its training, and a champion that is still the random network."""
     entry, health = generation.entry, generation.health

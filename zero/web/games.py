@@ -33,7 +33,7 @@ from zero.games.coordinates import action_to_name
 from zero.games.planes import write_sample
 from zero.games.position import NUM_PLANES, TO_PLAY, Rules, new_history, new_position, reset
 from zero.games.rules import legal_mask, play, rules_of
-from zero.lineage.status import servers
+from zero.lineage.status import pages_of
 from zero.network.inference import new_evaluator
 from zero.network.profile import local_profile, prepare_inference
 from zero.players.build import num_cores
@@ -206,7 +206,7 @@ class RecordedGames:
             },
             "same_moves": same - 1,
             "neighbours": self._index.neighbours(row),
-            "links": {} if row.kind == "match" else _links(servers(self._home), row.lineage),
+            "links": {} if row.kind == "match" else pages_of(self._home, row.lineage),
         }
 
     def sgf(self, row: GameRow, move: str | None = None) -> str:
@@ -332,12 +332,6 @@ def _moves(rules: Rules, record: GameRecord, has_searches: bool) -> Iterator[dic
             "best_value_black": colour * best_value,
             "visits": {str(each): int(record.visit_counts[move, each]) for each in visited},
         }
-
-
-def _links(addresses: dict[str, str], lineage: str) -> dict[str, str]:
-    """Pages of the servers about a lineage."""
-    pages = {"mlflow": f"/#/models/zero-{lineage}", "prefect": "/runs"}
-    return {name: addresses[name].rstrip("/") + page for name, page in pages.items() if name in addresses}
 
 
 def _move_number(text: str, last: int) -> int:

@@ -462,7 +462,7 @@ def shard_bytes(generation: Generation, folder: str, path: str, sha256: str) -> 
     return data
 
 
-def openings_of(rules: Rules, games: GameColumns, num_moves: int = OPENING_MOVES) -> list[str | None]:
+def opening_names(rules: Rules, games: GameColumns, num_moves: int = OPENING_MOVES) -> list[str | None]:
     """The opening of each game by the names of its moves, as in `zero openings`; None for shorter games."""
     found: list[str | None] = [None] * games.num_games
     names = [action_to_name(rules, action) for action in range(rules.num_actions)]
@@ -594,7 +594,7 @@ def _rows(
     if threshold is not None:
         game, result = would_resign_in(resignation_traces(games), threshold)
         wrong[np.flatnonzero(games.never_resigns)[game[result >= 0]]] = True
-    openings = openings_of(rules, games)
+    openings = opening_names(rules, games)
     actions = games.actions.astype("<i2")
     for row in range(games.num_games):
         moves = actions[games.move_offsets[row] : games.move_offsets[row + 1]]

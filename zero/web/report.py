@@ -21,10 +21,10 @@ import numpy as np
 from zero.config.params import PARAMS_FILE
 from zero.data.records import GameColumns, concatenate, read_records
 from zero.errors import LineageError
-from zero.evaluation.openings import most_frequent, openings_of
+from zero.evaluation.openings import most_frequent, opening_moves
 from zero.games.position import Rules
 from zero.games.rules import rules_of
-from zero.lineage.status import servers, warning_lines
+from zero.lineage.status import pages_of, warning_lines
 from zero.network.health import (
     COLLAPSED_ENTROPY,
     CONSTANT_DEVIATION,
@@ -163,13 +163,6 @@ class Provenance(Manifest):
     """Shards of self-play and of the match; None if a manifest is not on this machine."""
 
 
-class Links(Manifest):
-    """Addresses of this machine's servers; None for a server that does not run."""
-
-    prefect: str | None
-    mlflow: str | None
-
-
 class Numbers(Manifest):
     """Numbers of a generation that are compared with those of another one."""
 
@@ -211,7 +204,7 @@ class GenerationReport(Manifest):
     """The most frequent openings of self-play; None if the shards are not on this machine."""
     costs: GenerationCosts | None
     provenance: Provenance
-    links: Links
+    links: dict[str, str]
 
 
 def generation_report(home: Path, generations: Sequence[Generation], number: int) -> GenerationReport:
@@ -261,7 +254,7 @@ def generation_report(home: Path, generations: Sequence[Generation], number: int
         openings=_openings(rules, played) if played and rules else None,
         costs=generation.costs,
         provenance=_provenance(generation, entry),
-        links=_links(home, generation.lineage),
+        links=pages_of(home, generation.lineage),
     )
 
 
@@ -442,7 +435,7 @@ def _lengths(games: GameColumns | None) -> dict[int, int] | None:
 
 
 def _openings(rules: Rules, games: GameColumns) -> tuple[Opening, ...]:
-    table = Counter(openings_of(rules, games, OPENING_MOVES))
+    table = Counter(opening_moves(rules, games, OPENING_MOVES))
     found = most_frequent(rules, "opening", [table], [0], OPENINGS)
     return tuple(Opening(moves=each.moves, names=each.names, share=each.shares[0]) for each in found)
 
@@ -490,10 +483,3 @@ def _shards(generation: Generation) -> tuple[Shard, ...] | None:
         for folder, games in ((GAMES_DIR, generation.games), (MATCH_DIR, generation.match))
         for shard in games.shards
     )
-
-
-def _links(home: Path, lineage: str) -> Links:
-    """The servers of this machine: Prefect's page, and the page of the lineage's networks in MLflow."""
-    addresses = servers(home)
-    mlflow = addresses.get("mlflow")
-    return Links(prefect=addresses.get("prefect"), mlflow=f"{mlflow}/#/models/zero-{lineage}" if mlflow else None)
