@@ -160,6 +160,29 @@ def test_the_wait_for_another_process_is_limited(tmp_path):
         assert kernels.lock_file(second, 1.0)
 
 
+def test_a_long_wait_is_reported_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(kernels, "SLOW_SECONDS", 0.1)
+    caplog.set_level("INFO")
+    with (tmp_path / "lock").open("wb") as first, (tmp_path / "lock").open("wb") as second:
+        assert kernels.lock_file(first, 1.0)
+        kernels.lock_file(second, 0.09)
+        assert caplog.messages == []
+        kernels.lock_file(second, 0.4)
+        assert caplog.messages == ["waiting for another process that compiles kernels"]
+
+
+def test_a_long_compilation_is_reported_once(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    lock = kernels.CompileLock(tmp_path / "lock")
+    lock.on_start(None)
+    lock.on_start(None)
+    assert caplog.messages == []
+    monkeypatch.setattr(kernels, "SLOW_SECONDS", 0.0)
+    lock.on_start(None)
+    lock.on_start(None)
+    assert caplog.messages == ["compiling kernels, a minute or two after each update; `make setup` does it beforehand"]
+
+
 def test_the_compile_lock_is_released_by_the_last_thread(tmp_path):
     lock = kernels.CompileLock(tmp_path / "cache" / "lock")
     lock.on_start(None)

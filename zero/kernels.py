@@ -13,6 +13,7 @@ because Numba's event "numba:compiler_lock" holds a file lock of the folder as w
 import contextlib
 import fcntl
 import hashlib
+import logging
 import os
 import threading
 import time
@@ -32,6 +33,10 @@ LOCK_SECONDS, LOCK_RETRY_SECONDS = 600.0, 0.05
 """Time limit of the wait for another process that compiles, and the interval between two attempts. The largest kernel
 compiles in one minute on an idle core, with all kernels that it calls."""
 
+SLOW_SECONDS = 3.0
+"""Time after which a process reports that it compiles, or that it waits for another process that does."""
+
+log = logging.getLogger(__name__)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -83,6 +88,8 @@ class CompileLock(event.Listener):  # type: ignore[misc]
         self._guard = threading.Lock()
         self._depth = 0  # threads that hold or wait for Numba's lock, which is reentrant
         self._file: IO[bytes] | None = None
+        self._locked = 0.0  # time
+        self._reported = False
 
     def on_start(self, _: event.Event) -> None:
         """Takes the file lock, unless this process has it."""
@@ -93,6 +100,11 @@ class CompileLock(event.Listener):  # type: ignore[misc]
                     self._path.parent.mkdir(parents=True, exist_ok=True)
                     self._file = self._path.open("wb")
                     lock_file(self._file, LOCK_SECONDS)
+                self._locked = time.monotonic()
+            # A kernel takes the lock again for each part of it; one that is read from the disk is ready by then.
+            elif time.monotonic() - self._locked > SLOW_SECONDS and not self._reported:
+                self._reported = True
+                log.info("compiling kernels, a minute or two after each update; `make setup` does it beforehand")
 
     def on_end(self, _: event.Event) -> None:
         """Releases the file lock when no thread of this process compiles."""
@@ -105,12 +117,16 @@ class CompileLock(event.Listener):  # type: ignore[misc]
 
 def lock_file(file: IO[bytes], timeout_seconds: float) -> bool:
     """True once `file` is locked; False after the time limit, for a holder that was suspended while it compiled."""
-    deadline = time.monotonic() + timeout_seconds
-    while time.monotonic() < deadline:
+    begun = time.monotonic()
+    reported = False
+    while (waited := time.monotonic() - begun) < timeout_seconds:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
+            if waited > SLOW_SECONDS and not reported:
+                reported = True
+                log.info("waiting for another process that compiles kernels")
             time.sleep(LOCK_RETRY_SECONDS)
     return False
 
