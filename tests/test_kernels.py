@@ -162,6 +162,7 @@ def test_the_wait_for_another_process_is_limited(tmp_path):
 
 def test_a_long_wait_is_reported_once(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(kernels, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     caplog.set_level("INFO")
     with (tmp_path / "lock").open("wb") as first, (tmp_path / "lock").open("wb") as second:
         assert kernels.lock_file(first, 1.0)
@@ -172,6 +173,7 @@ def test_a_long_wait_is_reported_once(tmp_path, monkeypatch, caplog):
 
 
 def test_a_long_compilation_is_reported_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     caplog.set_level("INFO")
     lock = kernels.CompileLock(tmp_path / "lock")
     lock.on_start(None)
@@ -183,6 +185,13 @@ def test_a_long_compilation_is_reported_once(tmp_path, monkeypatch, caplog):
     for _ in range(4):
         lock.on_end(None)
     assert caplog.messages == ["compiling kernels, a minute or two after each update; `make setup` does it beforehand"]
+
+
+def test_a_script_gets_no_report(monkeypatch, caplog):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    caplog.set_level("INFO")
+    kernels.report("compiling")
+    assert caplog.messages == []
 
 
 def test_the_compile_lock_is_released_by_the_last_thread(tmp_path):

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -104,7 +105,7 @@ class CompileLock(event.Listener):  # type: ignore[misc]
             # A kernel takes the lock again for each part of it; one that is read from the disk is ready by then.
             elif time.monotonic() - self._locked > SLOW_SECONDS and not self._reported:
                 self._reported = True
-                log.info("compiling kernels, a minute or two after each update; `make setup` does it beforehand")
+                report("compiling kernels, a minute or two after each update; `make setup` does it beforehand")
 
     def on_end(self, _: event.Event) -> None:
         """Releases the file lock when no thread of this process compiles."""
@@ -126,9 +127,15 @@ def lock_file(file: IO[bytes], timeout_seconds: float) -> bool:
         except BlockingIOError:
             if waited > SLOW_SECONDS and not reported:
                 reported = True
-                log.info("waiting for another process that compiles kernels")
+                report("waiting for another process that compiles kernels")
             time.sleep(LOCK_RETRY_SECONDS)
     return False
+
+
+def report(message: str) -> None:
+    """Logs a message for a person who waits; the output of a script does not depend on what is compiled."""
+    if sys.stderr.isatty():
+        log.info(message)
 
 
 CACHE_DIR = kernel_cache_dir()
