@@ -10,7 +10,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,10 @@ class Sleeper:
         """Takes the mean length of a shard and the store from the environment."""
         self._seconds, self._store = float(os.environ[SECONDS_VARIABLE]), Store(os.environ["ZERO_STORE"])
 
-    def executor(self, *_: object) -> "Sleeper":
+    @contextmanager
+    def executor(self, *_: object) -> Iterator["Sleeper"]:
         """Itself, for every lineage."""
-        return self
+        yield self
 
     def play(self, spec: ShardSpec, progress: Callable[[int, int], None]) -> ShardReceipt:
         """Sends the requests of `play_into_store` to the store, but sleeps instead of playing."""

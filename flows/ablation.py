@@ -60,13 +60,19 @@ def ablation(
 def make_lineage(home: Path, lineage: str, preset: str, architecture: Architecture) -> str:
     """Makes the lineage of an architecture, unless it exists."""
     if not workspace_dir(home, lineage).exists():
-        tree = yaml.safe_load(parameters_text(home, preset))
-        tree["network"] = tree["network"] | HEADS | ARCHITECTURES[architecture]
-        tree["gating"] = tree["gating"] | {"threshold": 0.0}  # the network is compared, however it did in its match
+        tree = with_architecture(yaml.safe_load(parameters_text(home, preset)), architecture)
         params = home / STATE_FOLDER / "ablations" / f"{lineage}.yaml"
         write_atomic(params, yaml.safe_dump(tree, sort_keys=False).encode())
         run_zero(home, "new", lineage, "--params", str(params), listen=get_run_logger().info)
     return lineage
+
+
+def with_architecture(tree: dict[str, Any], architecture: Architecture) -> dict[str, Any]:
+    """Parameters with another network, which is promoted however it did in its match."""
+    return tree | {
+        "network": tree.get("network", {}) | HEADS | ARCHITECTURES[architecture],
+        "gating": tree.get("gating", {}) | {"threshold": 0.0},
+    }
 
 
 def parameters_text(home: Path, preset: str) -> str:

@@ -20,8 +20,9 @@ from zero.processes import SIGNALLED, supervised
 from zero.storage.vcs import environment
 
 NUM_TAIL_LINES = 30
-KILLED = re.compile(r"exited with -\d+$")
-"""End of DVC's message about a stage that was ended by a signal; DVC itself then exits with 255."""
+KILLED = re.compile(r"exited with -\d+$|was killed by signal \d+")
+"""DVC's message about a stage that was ended by a signal, DVC itself then exits with 255; and ours about a process that
+the stage had started."""
 NOISE = (
     "To track",
     "    git add",

@@ -40,7 +40,8 @@ OUTAGE_SECONDS = 600.0
 NO_WORKER_SECONDS = 30.0
 """Interval of the warning that no worker can run the tasks."""
 TASKS_PER_WORKER = 3
-"""Tasks of a flow that Dask has at a time for each worker: one that runs, and others that can start at once.
+"""Tasks of a flow that Dask has at a time for each worker: one that runs, and others that can start at once. Games
+played ahead do not count.
 
 Dask sends a task that needs resources to a worker immediately, and a task takes about 90 KB of the scheduler's memory.
 """
@@ -52,8 +53,9 @@ a child process of the worker, so a shard hardly ever kills its worker. The file
 """
 POLL_SECONDS = 0.2
 RETRY_SECONDS = 5.0
-LOST = (CommClosedError, KilledWorker, TimeoutError, OSError)
-"""Errors of Dask after which the missing work is submitted again. A cancelled future is reported as CancelledError."""
+LOST = (KilledWorker, OSError)
+"""Errors of Dask after which the missing work is submitted again. Its CommClosedError is an OSError. A cancelled future
+is reported as CancelledError."""
 
 ResultT = TypeVar("ResultT")
 Run: TypeAlias = PrefectDaskFuture[Any]
@@ -88,7 +90,7 @@ class Engine:
     def close(self) -> None:
         """Cancels what runs and ends the local cluster; the next task starts it again."""
         self._runner = None
-        with contextlib.suppress(CommClosedError, TimeoutError, OSError):
+        with contextlib.suppress(OSError):
             self._stack.close()
 
     def submit(
@@ -114,14 +116,13 @@ class Engine:
         Raises:
           ServerError: the scheduler does not answer.
         """
-        runner = self._runner or self._connect()
         # Not `wait_for`: the worker would read the result of that task, which is on the machine of the flow.
         upstream = after.state_details.task_run_id if after else None
         inputs = {"spec": {TaskRunResult(id=upstream)}} if upstream else {}
         for given, needed in zip(parameters, resources, strict=True):
             # Local workers play with the code of the workspace, so the code that they announce does not matter.
             with dask.annotate(priority=priority, **({} if self.is_local else {"resources": needed})):
-                run = runner.submit(task, given, dependencies=inputs)
+                run = self._connected().submit(task, given, dependencies=inputs)
             yield run
 
     def wait(self, runs: Iterable[Run], report: Report = lambda _: None) -> list[State[Any]]:
@@ -171,12 +172,14 @@ class Engine:
 
     def _num_wanted(self) -> int:
         """Number of tasks with which all workers are busy."""
-        client = (self._runner or self._connect()).client
-        try:
-            num_threads = int(client.scheduler_info(n_workers=0)["total_threads"])
-        except (CommClosedError, OSError) as error:
-            raise LostError(f"the Dask scheduler was lost: {error}") from None
-        return TASKS_PER_WORKER * max(1, num_threads)
+        found = self._connected().client.scheduler_info(n_workers=0)  # empty if the scheduler does not answer
+        return TASKS_PER_WORKER * max(1, int(found.get("total_threads", 0)))
+
+    def _connected(self) -> DaskTaskRunner:
+        """The connection, which Dask closes for good if the scheduler is away for 30 seconds; then a new one."""
+        if self._runner and self._runner.client.status in ("closing", "closed"):
+            self.close()
+        return self._runner or self._connect()
 
     def _connect(self) -> DaskTaskRunner:
         # A client that lost its scheduler may not be closed. If Python collected it while another one starts, both
@@ -196,12 +199,14 @@ class Engine:
     def _local_cluster(self) -> Iterator[SpecCluster]:
         """A scheduler in this process, and a worker process per core or GPU."""
         gpus = visible_gpus() if self._params.profile.device == "cuda" else []
+        num_processes = num_local_processes(self._params)
+        num_workers = min(num_processes, len(gpus)) if gpus else num_processes
         self._log_dir.mkdir(parents=True, exist_ok=True)
         logging.getLogger("distributed").setLevel(logging.WARNING)  # its lines would fill the log of the flow
         security = Security.temporary()
         options = {
-            # One task at a time, because a worker has one child that plays.
-            "nthreads": 1,
+            # As many children of a worker play at once; more than one only if they share its GPU.
+            "nthreads": -(-num_processes // num_workers),
             "preload": ["flows.workers"],
             "local_directory": str(self._log_dir),
             "host": "127.0.0.1",
@@ -212,7 +217,7 @@ class Engine:
             "death_timeout": 60,
         }
         workers: dict[Any, Any] = {}
-        for number in range(num_local_processes(self._params)):
+        for number in range(num_workers):
             # The preload imports Prefect in a running event loop, where plugins fail.
             env = {"DASK_LOGGING__DISTRIBUTED": "warning", "PREFECT_PLUGINS_ENABLED": "false"}
             if gpus:

@@ -3,11 +3,14 @@
 A worker is a process of Dask (`dask worker ADDRESS --nthreads 1 --preload flows.workers`). It does not play itself: a
 child process with the code and the environment of the lineage does (`zero worker`), and stays for the next shard. So a
 worker can serve lineages that need other code or another instruction set, and it answers the scheduler while it plays.
+A worker with several threads has as many children, which share its GPU.
 """
 
-import os
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock, Timer
 from typing import Any
 
 from distributed import Worker, get_worker
@@ -16,18 +19,20 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
 from flows.commands import run_zero
-from zero.config.settings import home_dir
 from zero.errors import StorageError, WorkerError
 from zero.stages.executor import LocalExecutor
 from zero.stages.spec import ShardReceipt, ShardSpec, code_digest, lock_file_digest
+from zero.storage.store import open_store
 
 PROJECT_DIR = Path(__file__).resolve().parents[1]
 """The checkout that this worker runs, whose code digest it announces."""
 PROGRESS_TOPIC = "zero-progress"
-"""Topic of Dask events with the progress of shards: `{"part": key, "done": 3, "total": 300}`."""
+"""Topic of Dask events with the progress of shards and trainings: `{"part": key, "done": 3, "total": 300}`."""
 STAGES = ("selfplay", "training", "gating")
 """Stages whose work runs on workers."""
 RETRIES = 5
+GPU_IDLE_SECONDS = 5.0
+"""Time without a shard after which a worker frees its GPU: the stages that train and verify need it too."""
 
 
 def was_killed(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
@@ -83,18 +88,19 @@ def train(spec: str, store_url: str) -> None:
 
 def play_here(spec: ShardSpec, folder: Path | None, store_url: str) -> ShardReceipt:
     """Plays a shard in the child process of this worker; see `play_shard`."""
-    executor = _children.executor(folder or PROJECT_DIR, _store_url(folder, store_url), spec.device.device == "cuda")
-    key = spec.key()
-    return executor.play(spec, lambda done, total: report_progress(key, done, total))
+    key, is_gpu = spec.key(), spec.device.device == "cuda"
+    with _children.executor(folder or PROJECT_DIR, _store_url(folder, store_url), is_gpu) as executor:
+        return executor.play(spec, lambda done, total: report_progress(key, done, total))
 
 
 def train_here(spec: str, store_url: str, listen: Callable[[str], None]) -> None:
     """Trains in a process of its own, whose output goes to `listen`; see `train`."""
     _children.close()  # a child that waits for shards would keep its GPU
     settings = {"ZERO_STORE": _store_url(None, store_url), "ZERO_PROGRESS": "json"}
+    part = training_part(spec)
 
     def report(event: dict[str, Any]) -> None:
-        report_progress("training", event["done"], event["total"])
+        report_progress(part, event["done"], event["total"])
 
     run_zero(PROJECT_DIR, "train", listen=listen, on_object=report, text=spec, env=settings)
 
@@ -102,6 +108,11 @@ def train_here(spec: str, store_url: str, listen: Callable[[str], None]) -> None
 def report_progress(part: str, done: int, total: int) -> None:
     """Sends the progress of this worker's task to the clients that listen to the topic."""
     get_worker().log_event(PROGRESS_TOPIC, {"part": part, "done": done, "total": total})
+
+
+def training_part(spec: str) -> str:
+    """Name of a training in the topic, which all lineages of a cluster share."""
+    return hashlib.sha256(spec.encode()).hexdigest()
 
 
 def code_resource(stage: str, code: str, lock_file: str) -> str:
@@ -125,22 +136,46 @@ def dask_teardown(worker: Worker) -> None:
 
 
 class _Children:
-    """The process that plays for this worker; a shard of another folder or store gets a new one."""
+    """The processes that play for this worker, one per thread; shards of another folder or store get new ones."""
 
     def __init__(self) -> None:
         self._executor: LocalExecutor | None = None
         self._key: tuple[Path, str, bool] | None = None
+        self._num_users = 0
+        self._idle: Timer | None = None  # ends the processes
+        self._lock = Lock()
 
-    def executor(self, folder: Path, store_url: str, is_gpu: bool) -> LocalExecutor:
+    @contextmanager
+    def executor(self, folder: Path, store_url: str, is_gpu: bool) -> Iterator[LocalExecutor]:
         """The executor of this folder and store; closes that of another one."""
         key = (folder, store_url, is_gpu)
-        if self._executor is None or key != self._key:
-            self.close()
-            self._executor, self._key = LocalExecutor(folder, 1, store_url, num_gpus=int(is_gpu)), key
-        return self._executor
+        with self._lock:
+            self._num_users += 1
+            if self._idle:
+                self._idle.cancel()
+                self._idle = None
+            if self._executor is None or key != self._key:
+                self.close()
+                num_processes = get_worker().state.nthreads
+                self._executor, self._key = LocalExecutor(folder, num_processes, store_url, int(is_gpu)), key
+            executor = self._executor
+        try:
+            yield executor
+        finally:
+            with self._lock:
+                self._num_users -= 1
+                if is_gpu and not self._num_users:
+                    self._idle = Timer(GPU_IDLE_SECONDS, self._end_idle)
+                    self._idle.daemon = True
+                    self._idle.start()
+
+    def _end_idle(self) -> None:
+        with self._lock:
+            if self._idle:  # no shard has come meanwhile
+                self.close()
 
     def close(self) -> None:
-        """Ends the process; a shard that it plays is lost."""
+        """Ends the processes; shards that they play are lost."""
         if self._executor:
             self._executor.close()
             self._executor = None
@@ -153,7 +188,9 @@ def _store_url(folder: Path | None, store_url: str) -> str:
     """The store of this worker, which on another machine must be given by ZERO_STORE and be that of the flow."""
     if folder:
         return store_url
-    ours = os.environ.get("ZERO_STORE") or str(home_dir(PROJECT_DIR) / ".zero" / "store")
-    if ours != store_url:
-        raise StorageError(f"this worker's store is {ours}, the flow's is {store_url}; give both the same ZERO_STORE")
-    return ours
+    with open_store(PROJECT_DIR) as ours:
+        if ours.url != store_url:
+            raise StorageError(
+                f"this worker's store is {ours.url}, the flow's is {store_url}; give both the same ZERO_STORE"
+            )
+    return store_url

@@ -5,7 +5,7 @@ ZeroError
 |  |- DivergedError  training diverged: the loss is NaN or infinite
 |- StorageError    a file or shard: missing, corrupt or not writable
 |- LineageError    a lineage or its workspace: unknown, dirty, diverged, locked by another process
-|- WorkerError     a process that plays a shard: died, timed out, gave an invalid reply
+|- WorkerError     a process that plays a shard or trains: died, gave an invalid reply
 |- ServerError     the Prefect or MLflow server: not reachable, or its port is in use
 |- MoveError       an illegal move, or no move to play or take back
 |- OpponentError   an opponent program: missing, not a GTP engine, or unable to play this game
@@ -36,7 +36,7 @@ class LineageError(ZeroError):
 
 
 class WorkerError(ZeroError):
-    """A process that plays a shard died or gave an invalid reply."""
+    """A process that plays a shard or trains died or gave an invalid reply."""
 
 
 class ServerError(ZeroError):

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from flows.ablation import parameters_text
+from flows.ablation import parameters_text, with_architecture
 from tests.flows.test_generation import RUN, artifacts, last_run
 from tests.infra.servers import Servers
-from zero.config.params import load_params, preset_text
+from zero.config.params import load_params, preset_text, presets
 from zero.errors import ParamsError
 from zero.record.ledger import read_ledger
 from zero.storage.layout import workspace_dir
@@ -45,6 +46,13 @@ def test_the_table_is_on_the_page_of_the_run(servers: Servers, runs: list[dict[s
     pages = [artifacts(servers, run)["arch-comparison"]["data"] for run in runs]
     assert pages[0] == pages[1], "the second run plays no game"
     assert {line.split(" | ")[0] for line in pages[0].splitlines()[2:]} == {"| arch-sep-conv", "| arch-shallow"}
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_every_preset_can_have_another_architecture(preset: str) -> None:
+    tree = with_architecture(yaml.safe_load(preset_text(preset)), "shallow")
+    assert (tree["network"]["tower"], tree["gating"]["threshold"]) == ("shallow", 0.0)
+    assert tree["game"] == yaml.safe_load(preset_text(preset))["game"]
 
 
 def test_a_file_of_parameters_takes_the_place_of_a_preset(tmp_path: Path) -> None:

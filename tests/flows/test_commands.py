@@ -96,8 +96,18 @@ def test_a_killed_command_may_be_tried_again(workspace: Path) -> None:
         run_zero(workspace, "advance", listen=lambda line: None)
 
 
-def test_a_stage_whose_process_was_killed_may_be_tried_again(workspace: Path) -> None:
-    write(workspace, "dvc", "print('failed to run: zero training, exited with -9'); raise SystemExit(255)")
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("failed to run: zero training, exited with -9",),
+        (
+            "zero: training process 1 of 2 (pid 7) was killed by signal 9; run the stage again, it resumes",
+            "failed to run: zero training, exited with 1",
+        ),
+    ],
+)
+def test_a_stage_whose_process_was_killed_may_be_tried_again(workspace: Path, lines: tuple[str, ...]) -> None:
+    write(workspace, "dvc", f"print({os.linesep.join(lines)!r}); raise SystemExit(255)")
     with pytest.raises(WorkerError, match="stage training was killed"):
         run_dvc_stage(workspace, "training", lambda line: None, lambda stage, done, total: None)
 

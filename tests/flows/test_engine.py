@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import psutil
 import pytest
 from distributed import Client, Scheduler
@@ -249,6 +250,30 @@ def test_a_lost_scheduler_is_said_and_the_next_one_is_used(params: Params, tmp_p
             cluster.start_scheduler()
             cluster.start_worker()
             return engine.wait(engine.submit(work, given[:1], 10, needed[:1]))
+
+    assert len(run_in_flow(submits)) == 1
+
+
+def test_a_scheduler_that_was_away_between_two_steps_is_reached_again(
+    params: Params, tmp_path: Path, cluster: Cluster
+) -> None:
+    """Dask's client then closes itself."""
+    engine = Engine(params, ExecutorParams(kind="dask", address=cluster.address), tmp_path, lambda line: None)
+
+    def submits() -> Any:
+        def one(number: int) -> Any:
+            return engine.wait(engine.submit(work, [{"folder": tmp_path, "number": number}], 10, [{OURS: 1}]))
+
+        with engine, dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+            one(0)
+            assert engine._runner
+            client = engine._runner.client
+            cluster.scheduler.kill()
+            cluster.scheduler.wait()
+            wait_for(lambda: client.status == "closed")
+            cluster.start_scheduler()
+            cluster.start_worker()
+            return one(2)
 
     assert len(run_in_flow(submits)) == 1
 

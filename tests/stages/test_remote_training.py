@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -264,14 +266,21 @@ def test_a_worker_writes_only_input_files(trained: Trained, path: str):
     assert not trained.work.exists()
 
 
-def test_two_workers_with_the_same_folder_do_not_train_at_the_same_time(trained: Trained):
+def test_of_two_workers_with_the_same_folder_the_second_waits(trained: Trained, caplog: pytest.LogCaptureFixture):
+    """The first may belong to a flow that was killed."""
     shutil.rmtree(Path(trained.store.url) / "trainings")
     trained.work.mkdir(parents=True)
-    with (trained.work / "lock").open("a") as other:
+    with ThreadPoolExecutor(1) as threads, (trained.work / "lock").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(StorageError, match=r"another process is at the training in .*; wait for its end"):
-            train_into_store(trained.spec, trained.store, trained.work)
-    assert [path.name for path in trained.work.iterdir()] == ["lock"]
+        second = threads.submit(train_into_store, trained.spec, trained.store, trained.work)
+        deadline = time.monotonic() + 60.0
+        while not caplog.messages and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert caplog.messages == [f"another process is at the training in {trained.work}; waiting for its end"]
+        assert [path.name for path in trained.work.iterdir()] == ["lock"] and not second.done()
+        other.close()
+        second.result()
+    assert trained.is_done()
 
 
 def test_the_folder_of_a_running_training_stays_although_another_machine_has_finished_it(trained: Trained):

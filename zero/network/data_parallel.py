@@ -1,8 +1,8 @@
 """Data-parallel training by several processes of one machine, with synchronous averaging of gradients.
 
 Each process computes the gradients on its share of every batch. The process that calls `run_data_parallel` only
-supervises them and takes no part in collective operations, so it never blocks on a dead process. If one process dies,
-it kills the others; if it dies itself, they exit.
+supervises them and takes no part in collective operations, so it never blocks on a dead process. If one of them dies,
+it kills the others; if the caller dies, they exit.
 
 Batch normalisation uses the statistics of each share, as in PyTorch's DistributedDataParallel. The running statistics
 are averaged after each step like the gradients, so all processes have equal weights and statistics after each step. The

@@ -58,7 +58,7 @@ def prepare_inference(profile: ProfileParams) -> None:
 
 
 def prepare_torch(profile: ProfileParams, num_threads: int) -> None:
-    """Makes torch deterministic: instruction set, threads, algorithms. Must run before torch is imported.
+    """Makes torch deterministic: instruction set, threads, algorithms. Must run before torch computes anything.
 
     Raises:
       ParamsError: the machine lacks the device or the instruction set of the profile.

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from zero.errors import LineageError
-from zero.storage.files import CHUNK_BYTES
 from zero.storage.vcs import environment, git
 
 
@@ -229,6 +228,9 @@ def _git_ended(name: str, repository: Path) -> LineageError:
 
 def _objects_dir(repository: Path) -> str:
     return str((repository / git(repository, "rev-parse", "--git-path", "objects").strip()).resolve())
+
+
+CHUNK_BYTES = 1 << 20
 
 
 def _digests(path: Path) -> Digests | None:

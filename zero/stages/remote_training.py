@@ -130,7 +130,8 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
                     f"this worker's {name} is {value}, but the training needs {spec.profile.get(name)}; run it on a "
                     "machine with the execution profile of the one that planned it"
                 )
-        with locked(folder, f"another process is at the training in {folder}; wait for its end"):
+        # The process of a flow that was killed trains on; that of the next flow then finds the outcome.
+        with locked(folder, f"another process is at the training in {folder}; waiting for its end", waits=True):
             if not _find_outcome(spec, store):  # the previous owner of the lock may have finished it
                 # Under the lock, since another process may be training from these files.
                 for path, target in paths.items():

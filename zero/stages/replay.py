@@ -182,7 +182,8 @@ def check_games(
 ) -> GameStatistics:
     """Checks the new games against their manifest, the data contract and the old window; adds them to `histograms`.
 
-    The files of the old window must have been checked against their digests. Only one shard is in memory at a time.
+    The files of the old window must have been checked against their digests. In memory are one shard at a time, and the
+    actions of all games.
 
     Raises:
       StorageError: names the first shard that fails; all that fail have been quarantined.

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from zero.errors import StorageError
 from zero.storage.manifests import MANIFEST_FILE, FileRef, Manifest
 
-CHUNK_BYTES = 1 << 20
+log = logging.getLogger(__name__)
 FOLDER_LOCK_FILE = "lock"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -45,16 +46,13 @@ def sha256_file(path: Path) -> str:
     Raises:
       StorageError: the file cannot be read.
     """
-    digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                digest.update(chunk)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise StorageError(
             f"cannot read {path}: {error.strerror}; restore it with `dvc checkout` or `dvc pull`"
         ) from None
-    return digest.hexdigest()
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -161,26 +159,30 @@ def first_violation(error: ValidationError) -> str:
 
 
 @contextmanager
-def locked(folder: Path, busy_message: str) -> Iterator[None]:
+def locked(folder: Path, busy_message: str, waits: bool = False) -> Iterator[None]:
     """Locks a folder for this process, and creates it if needed; the operating system unlocks it when the process ends.
 
     Args:
       folder: the folder.
-      busy_message: the error if another process holds the lock.
+      busy_message: the error if another process holds the lock, or the warning before waiting for it.
+      waits: True: waits. The other process may have removed the folder by then.
 
     Raises:
       StorageError: another process holds the lock, or the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / FOLDER_LOCK_FILE).open("a")  # never removed: another process may wait on the same inode
+        file = (folder / FOLDER_LOCK_FILE).open("a")
     except OSError as error:
         raise StorageError(f"cannot write {folder}: {error.strerror}") from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StorageError(busy_message) from None
+            if not waits:
+                raise StorageError(busy_message) from None
+            log.warning("%s", busy_message)
+            fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
             raise StorageError(f"cannot lock {file.name}: {error.strerror}; use a folder on a local disk") from None
         yield
