@@ -9,12 +9,15 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from zero.cli.app import app
-from zero.config.params import preset_text
+from zero.config.params import parse_params, preset_text
 from zero.errors import ParamsError, WorkerError, ZeroError
 from zero.evaluation import tournament as module
 from zero.evaluation.ladder import ANCHORS
 from zero.evaluation.match import run_match
 from zero.evaluation.tournament import play_tournament, tournament_lines, tournament_tables, write_tournament
+from zero.network.weights import new_network, weights_bytes
+from zero.players.build import ResolvedPlayer, resolve_player
+from zero.players.spec import parse_player
 
 PLAYERS = ("rollout:60", "rollout:12", "random")
 
@@ -60,6 +63,30 @@ def test_the_table_has_the_scores_of_the_matches(home: Path) -> None:
             assert cells[i][1 + j] == f"{(won + pairing.draws / 2) / 20:.0%}"
 
 
+def test_an_anchor_that_is_named_last_keeps_its_rating(home: Path) -> None:
+    found = play_tournament(home, ("random", "rollout:12"), 4)
+    by_text = {row.text: row for row in found.standings}
+    assert by_text["rollout:12"].elo == by_text["rollout:12"].low == ANCHORS["rollout"]
+    assert by_text["random"].low < by_text["random"].elo < by_text["random"].high
+
+
+def test_a_promotion_does_not_change_the_players(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = parse_params(preset_text("smoke"))
+
+    def promoting(*arguments: object, **options: object) -> object:
+        played = run_match(*arguments, **options)  # type: ignore[arg-type]
+        path.write_bytes(weights_bytes(new_network(params.network, params.game, 2)))
+        return played
+
+    path = home / "weights.safetensors"
+    path.write_bytes(weights_bytes(new_network(params.network, params.game, 1)))
+    monkeypatch.setattr(module, "run_match", promoting)
+    network = f"{path},simulations=2"
+    found = play_tournament(home, (network, "rollout:2", "random"), 2)
+    (key,) = {row.key for row in found.standings if row.text == network}
+    assert sum(key in pairing.players for pairing in found.pairings) == 2
+
+
 def test_matches_that_exist_are_not_played_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = play_tournament(home, PLAYERS[1:], 4)
     made: list[int] = []
@@ -70,8 +97,8 @@ def test_matches_that_exist_are_not_played_again(home: Path, monkeypatch: pytest
 
 
 def test_a_match_that_fails_is_listed_and_the_others_are_played(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(home: Path, players: tuple[str, str], *others: object, **options: object) -> object:
-        if players == ("rollout:60", "random"):
+    def failing(home: Path, players: tuple[ResolvedPlayer, ...], *others: object, **options: object) -> object:
+        if [player.spec.text for player in players] == ["rollout:60", "random"]:
             raise WorkerError("the engine has died")
         return run_match(home, players, *others, **options)  # type: ignore[arg-type]
 
@@ -79,7 +106,8 @@ def test_a_match_that_fails_is_listed_and_the_others_are_played(home: Path, monk
     found = play_tournament(home, PLAYERS, 4)
     assert len(found.pairings) == 2
     assert "not played: " in tournament_lines(found)[0] and "the engine has died" in tournament_lines(found)[0]
-    monkeypatch.setattr(module, "run_match", lambda *others, **options: failing(home, ("rollout:60", "random")))
+    dying = tuple(resolve_player(home, parse_player(text)) for text in ("rollout:60", "random"))
+    monkeypatch.setattr(module, "run_match", lambda *others, **options: failing(home, dying))
     with pytest.raises(ZeroError, match="no match could be played; the first error: the engine has died"):
         play_tournament(home, PLAYERS, 4)
 

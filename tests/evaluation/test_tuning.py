@@ -137,6 +137,21 @@ def test_an_interrupted_tuning_continues_with_the_same_values(home: Path, monkey
     assert more.trials[:6] == interrupted.trials and len(more.trials) == 7
 
 
+def test_a_promotion_does_not_change_the_player(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = parse_params(preset_text("smoke"))
+
+    def promoting(*arguments: object, **options: object) -> object:
+        played = run_match(*arguments, **options)  # type: ignore[arg-type]
+        path.write_bytes(weights_bytes(new_network(params.network, params.game, 2)))
+        weights.update(str(player.settings["weights"]) for player in played.spec.players)
+        return played
+
+    path, weights = home / "weights.safetensors", set[str]()
+    monkeypatch.setattr(module, "run_match", promoting)
+    tuning, _, _ = tune(home, PLAYER, "c_puct", 0.5, 8.0, 10, games_per_trial=2)
+    assert weights == {tuning.spec.weights}
+
+
 @pytest.mark.parametrize(
     ("player", "parameter", "bounds", "games", "message"),
     [

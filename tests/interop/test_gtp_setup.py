@@ -48,6 +48,7 @@ def test_gomoku_is_read_as_gomoku():
         ("(;SZ[9];B[aa]", "is incomplete"),
         ("(;GM[4]SZ[9];B[aa])", "is another game"),
         ("(;SZ[25];B[aa])", "is not supported"),
+        ("(;SZ[1];B[aa])", r"SZ\[1\] is not supported; board sizes are 2 to 19"),
         ("(;SZ[9:7];B[aa])", "is not a square board"),
         ("(;SZ[x];B[aa])", "is not a square board"),
         ("(;SZ[9];B[zz])", "is not a point of"),

@@ -148,6 +148,8 @@ def test_the_map_shows_the_percentage_of_the_visits():
         ("save", "save game.sgf"),
         ("save /", "is a folder"),
         ("save /proc/no/such/file.sgf", "/proc/no"),
+        ("save ~nosuchuser/game.sgf", "give another file"),
+        (f"save {'x' * 300}.sgf", "File name too long; give another file"),
         ("\x00\x1b[A", "`help` lists"),
         ("[red]C9[/red]", "`help` lists"),
     ],

@@ -138,7 +138,6 @@ def test_a_replay_has_the_recorded_values_and_visits(recorded) -> None:
         visits = {int(action): count for action, count in move["visits"].items()}
         assert visits == {a: int(n) for a, n in enumerate(record.visit_counts[number]) if n}
         assert sum(visits.values()) == (MADE_SIMULATIONS if number % 2 == 0 else 0)
-    assert "player to move" in data["point_of_view"]
 
 
 def test_a_replay_names_where_it_is_recorded(recorded) -> None:

@@ -211,7 +211,7 @@ def test_a_game_is_continued_from_a_position(page, recorded) -> None:
     open_game(page, "selfplay/made/1/2?move=5")
     page.get_by_role("link", name="Continue from here").click()
     page.get_by_text("The game begins after move 5 of the recorded game selfplay/made/1/2").wait_for()
-    page.get_by_label("Game", exact=True).select_option(label="Go 5×5")
+    expect(page.get_by_label("Game", exact=True).locator("option:checked")).to_have_text("Go 5×5")
     page.get_by_label("○ White").select_option("human")
     page.get_by_role("button", name="Start").click()
     expect(page.locator(".moves li")).to_have_count(5)

@@ -210,7 +210,7 @@ def test_text_of_a_file_is_shown_as_text(page, tab, tmp_path):
     assert tab.evaluate("window.hacked") is None
     file.write_text("(;GM[1]SZ[9];B[ee])")
     tab.locator("input[type=file]").set_input_files(file)
-    expect(tab.get_by_role("alert")).to_contain_text("the file has a game on a 9x9 board, this is Go 5×5")
+    expect(tab.get_by_role("alert")).to_contain_text("the file has a game of Go 9×9, this is Go 5×5")
     assert stones(tab) == 2
     with tab.expect_download() as download:
         tab.get_by_role("link", name="Save SGF").click()

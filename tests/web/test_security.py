@@ -1,8 +1,9 @@
 """What the page refuses: other hosts, other origins, forms, large bodies, requests without the token."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from zero.web import server
 from zero.web.app import WebSettings, new_app
 from zero.web.security import MAX_BODY_BYTES, Guard
 
@@ -165,6 +167,16 @@ def test_the_token_is_accepted_as_a_bearer(value):
 @pytest.mark.parametrize("value", ["Bearer", "Bearer x", "Bearer a-secret2", "Basic a-secret", "Bearer é"])
 def test_other_tokens_are_not(value):
     assert client(token=TOKEN).get("/api/echo", headers={"Authorization": value.encode()}).status_code == 401
+
+
+def test_the_printed_address_has_the_token_escaped(tmp_path, monkeypatch):
+    def made(home, settings, started):
+        return SimpleNamespace(run=lambda sockets: started() or [each.close() for each in sockets])
+
+    addresses = []
+    monkeypatch.setattr(server, "new_server", made)
+    server.serve(tmp_path, "127.0.0.1", 0, "a&b #c+%d", addresses.append)
+    assert parse_qs(urlsplit(addresses[0]).query) == {"token": ["a&b #c+%d"]} and not urlsplit(addresses[0]).fragment
 
 
 def test_opening_the_address_with_the_token_sets_a_cookie_for_this_port():

@@ -13,7 +13,11 @@ import pytest
 from tests.oracle.gnugo import needs_gnugo
 from tests.web.serving import GO5, GOMOKU5, Page, serving
 from zero.data.sgf import read_sgf
+from zero.errors import ZeroError
+from zero.play.player import SingleGamePlayer
+from zero.players.session import NetworkSession, PlayerSession
 from zero.web.engines import Engines
+from zero.web.live_game import LiveGame
 from zero.web.sessions import Sessions
 
 NETWORK = "shipped:go9,simulations=40"
@@ -58,7 +62,7 @@ def test_illegal_moves_and_moves_of_an_old_page_are_refused(page):
     game = page.start(black="human", white="human", game=GOMOKU5)
     game.post("play", action=C3, moves=0)
     assert game.refused("play", action=D3, moves=0) == (
-        "move 0 was played already, perhaps in another tab; look at the board again"
+        "the position has changed since you saw it, perhaps in another tab; look at the board again"
     )
     assert game.refused("play", action=C3).startswith("illegal move C3: there is a black stone")
     assert game.refused("play", action=999).startswith("illegal move 999")
@@ -191,6 +195,60 @@ def test_a_game_can_begin_with_a_file(page):
     assert {each["id"] for each in page.http.get("/api/sessions").json()["games"]} <= names
 
 
+def test_no_engine_sees_the_board_before_the_file(page, monkeypatch):
+    def slow(game: LiveGame, text: str) -> None:
+        time.sleep(0.5)
+        load(game, text)
+
+    def positioned(session: PlayerSession, actions: tuple[int, ...]) -> None:
+        seen.append(actions)
+        set_position(session, actions)
+
+    load, set_position, seen = LiveGame.load, PlayerSession.set_position, []
+    monkeypatch.setattr(LiveGame, "load", slow)
+    monkeypatch.setattr(PlayerSession, "set_position", positioned)
+    game = page.start(black="random", white="human", game=GO5, sgf="(;GM[1]SZ[5];B[cc];W[cd])")
+    game.until(lambda state: len(state["moves"]) == 3)
+    assert seen == [(C3, C3 + 5)]
+
+
+def test_a_position_that_is_left_while_its_player_is_loaded_is_not_searched(page, monkeypatch):
+    def slow(engines: Engines, *arguments: object) -> object:
+        session = load(engines, *arguments)
+        loading.set()
+        assert may_go_on.wait(60)
+        monkeypatch.setattr(SingleGamePlayer, "search", lambda *_, **__: searches.append(1))
+        return session
+
+    load, loading, may_go_on, searches = Engines.open, threading.Event(), threading.Event(), []
+    monkeypatch.setattr(Engines, "open", slow)
+    game = page.start(white=LONG)
+    game.post("play", action=40)
+    assert loading.wait(60)
+    game.post("undo")
+    may_go_on.set()
+    game.until(lambda state: not state["thinking"])
+    assert searches == [] and game.state()["error"] == ""
+
+
+def test_a_hint_after_a_failed_analysis_is_a_search_that_can_be_interrupted(page, monkeypatch):
+    def failing(session: NetworkSession, *arguments: object) -> object:
+        if not tried:
+            tried.append(1)
+            raise ZeroError("the network failed")
+        searches.append(arguments)
+        return search(session, *arguments)
+
+    search, tried, searches = NetworkSession.search, [], []
+    monkeypatch.setattr(NetworkSession, "search", failing)
+    game = page.start(black="human", white="human", analysis=NETWORK)
+    game.until(lambda state: state["error"])
+    game.post("hint")
+    with game.events() as events:
+        next(event for event in events if event.topic == "hint")
+    assert len(searches) == 1
+
+
 def test_a_closed_game_frees_its_engines(page):
     game = page.start(black="human", white="human", analysis=NETWORK)
     game.until(lambda state: state["chances"][0] is not None)
@@ -296,8 +354,8 @@ def test_a_game_is_saved_and_loaded_and_looked_at(page):
     "text, message",
     [
         ("nothing", "not an SGF file"),
-        ("(;GM[1]SZ[9];B[ee])", "the file has a game on a 9x9 board, this is Go 5×5; start a game on the board of"),
-        ("(;GM[4]SZ[5];B[cc])", "the file has a game on a 5x5 board, this is Go 5×5"),
+        ("(;GM[1]SZ[9];B[ee])", "the file has a game of Go 9×9, this is Go 5×5; start a game on the board of"),
+        ("(;GM[4]SZ[5];B[cc])", "the file has a game of Gomoku 5×5, this is Go 5×5"),
         ("(;GM[1]SZ[5];B[cc];W[cc])", "move 2 of the file: illegal move C3: there is a black stone"),
         ("(;GM[1]SZ[5]AB[cc])", "set-up stones or handicap"),
         ("(;GM[1]SZ[5];B[cc", "SGF syntax error in line 1"),

@@ -353,7 +353,9 @@ def gtp(
     player: Annotated[str, typer.Argument(help=STRONGER_HELP, autocompletion=complete_player)] = "go9",
     size: Annotated[int | None, typer.Option(help="Size of the first board, for players without a network.")] = None,
     komi: Annotated[float | None, typer.Option(help="First komi; by default that of the player's parameters.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Time limit per move; needs a PUCT root.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Time limit per move; the search also ends at its simulations, so give many.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
     """Serves the Go Text Protocol, version 2, for Sabaki, Lizzie and other programs; see docs/play.md."""

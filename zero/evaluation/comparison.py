@@ -6,7 +6,7 @@ same games for the same number of steps.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from zero.config.params import NetworkParams
-from zero.errors import LineageError
-from zero.evaluation.held_out import TEST, Metrics, backfill
+from zero.errors import LineageError, ParamsError
+from zero.evaluation.held_out import TEST, Evaluation, Metrics, backfill
 from zero.evaluation.match import results_dir
 from zero.evaluation.plots import png_of
 from zero.evaluation.tournament import Standing, Tournament, play_tournament
@@ -58,7 +58,7 @@ class Newest(NamedTuple):
     """The newest generation of a lineage, and how its champion predicts the test split."""
 
     generation: Generation
-    test: Metrics | None
+    test: Evaluation | None
 
 
 def compare(
@@ -85,10 +85,11 @@ def compare(
 
     Raises:
       LineageError: a lineage is unknown, or has no generation with a network that learned.
-      ParamsError: two lineages have the same network, or they play different games.
+      ParamsError: two lineages have the same network, play different games, or have different test splits.
     """
     with ProjectRecord(home) as record:
         newest = {name: _newest(home, record, name, dataset) for name in lineages}
+        _check_test_games(newest)
         option = "" if simulations is None else f",simulations={simulations}"
         texts = {f"{each.generation.tag}{option}": name for name, each in newest.items()}
         played = play_tournament(home, [*texts], num_games, opening_moves, progress=progress)
@@ -123,8 +124,7 @@ def write_comparison(home: Path, comparison: Comparison) -> Path:
     Raises:
       StorageError: a file cannot be written.
     """
-    names = {each.lineage: each.generation for each in comparison.networks}
-    folder = results_dir(home, COMPARISONS_DIR, names)
+    folder = results_dir(home, COMPARISONS_DIR, comparison)
     write_atomic(folder / COMPARISON_FILE, canonical_json(comparison))
     write_atomic(folder / PLOT_FILE, comparison_png(comparison))
     return folder
@@ -167,7 +167,21 @@ def _newest(home: Path, record: ProjectRecord, lineage: str, dataset: Path | Non
         )
     results = {each.generation: each for each in backfill(home, lineage, dataset=dataset)}
     result = results.get(generation.number)
-    return Newest(generation, result.find("champion", TEST) if result else None)
+    return Newest(generation, result.find_evaluation("champion", TEST) if result else None)
+
+
+def _check_test_games(newest: Mapping[str, Newest]) -> None:
+    """Checks that the networks with a test result were evaluated on the same games.
+
+    Raises:
+      ParamsError: the games differ.
+    """
+    digests = {name: each.test.games_digest for name, each in newest.items() if each.test}
+    if len(set(digests.values())) > 1:
+        raise ParamsError(
+            f"{' and '.join(digests)} have different test games; give the same to all with --dataset, a dataset that "
+            "`zero import` made"
+        )
 
 
 def _compared(row: Standing, lineage: str, newest: Newest) -> Compared:
@@ -181,5 +195,5 @@ def _compared(row: Standing, lineage: str, newest: Newest) -> Compared:
         num_weights=sum(weight.numel() for weight in network.parameters()),
         num_steps=challenger.step if challenger else 0,
         standing=row,
-        test=newest.test,
+        test=newest.test.metrics if newest.test else None,
     )

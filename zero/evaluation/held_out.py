@@ -123,9 +123,14 @@ class GenerationEvaluation(Manifest):
 
     def find(self, network: Network, games: str) -> Metrics | None:
         """The metrics of a network on a set of games; None if they are not computed."""
+        found = self.find_evaluation(network, games)
+        return found.metrics if found else None
+
+    def find_evaluation(self, network: Network, games: str) -> Evaluation | None:
+        """As `find`, with the digest of the games."""
         if self.is_promoted:
             network = "challenger"
-        return next((e.metrics for e in self.evaluations if (e.network, e.games) == (network, games)), None)
+        return next((each for each in self.evaluations if (each.network, each.games) == (network, games)), None)
 
     def with_evaluation(self, evaluation: Evaluation) -> "GenerationEvaluation":
         """A copy with one more result, which replaces an older one of the same network and set of games."""

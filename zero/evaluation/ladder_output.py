@@ -33,8 +33,7 @@ def ladder_tables(ladder: Ladder) -> Iterator[Table]:
             table.add_column(column, justify="right", no_wrap=True)
         for row in ladder.rows:
             if row.group == group:
-                interval = "given" if row.low == row.high else f"{row.low:.0f} to {row.high:.0f}"
-                table.add_row(row.entry.name, f"{row.elo:.0f}", interval, f"{row.games:g}", str(row.opponents))
+                table.add_row(row.entry.name, f"{row.elo:.0f}", row.interval, f"{row.games:g}", str(row.opponents))
         yield table
 
 

@@ -28,7 +28,7 @@ from zero.data.sgf import WITHOUT_SCORE, SgfHead, moves_to_sgf, write_collection
 from zero.errors import ParamsError, StorageError
 from zero.evaluation.referee import FORFEIT, MatchGame, Referee, max_opening_moves
 from zero.games.rules import TRAITS, rules_of
-from zero.players.build import common_game, identify, make_player, resolve_player
+from zero.players.build import ResolvedPlayer, common_game, identify, make_player, resolve_player
 from zero.players.player import Player, PlayerId
 from zero.players.spec import parse_player
 from zero.progress import Progress
@@ -93,7 +93,7 @@ class FinishedMatch(NamedTuple):
 
 def run_match(
     home: Path,
-    players: tuple[str, str],
+    players: tuple[str | ResolvedPlayer, str | ResolvedPlayer],
     num_games: int,
     opening_moves: int = 0,
     seed: int = 1,
@@ -107,7 +107,7 @@ def run_match(
 
     Args:
       home: the project's folder.
-      players: their specs, see `zero.players.spec`.
+      players: their specs, see `zero.players.spec`; resolved ones if they play several matches.
       num_games: an even number, half of them with each colour.
       opening_moves: random moves at the start of each pair of games.
       seed: of openings, searches and engines.
@@ -121,7 +121,10 @@ def run_match(
       ZeroError: a player is unknown, cannot be started or plays another game. Finished games are kept.
     """
     check_num_games(num_games)
-    first, second = (resolve_player(home, parse_player(text)) for text in players)
+    first, second = (
+        player if isinstance(player, ResolvedPlayer) else resolve_player(home, parse_player(player))
+        for player in players
+    )
     game = common_game(home, (first, second), komi, size)
     games_at_once = min(games_at_once, num_games)
     rules = rules_of(game)

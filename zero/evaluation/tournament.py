@@ -109,7 +109,8 @@ def play_tournament(
     check_num_games(num_games)
     resolved = [resolve_player(home, parse_player(text)) for text in texts]
     game = common_game(home, resolved, komi, size)
-    # Every player is identified, and so started, before the first game: a misspelt name is reported at once.
+    # Every player is identified, and so started, before the first game: a misspelt name is reported at once. The
+    # matches use these resolved players: after a promotion a lineage's name would refer to another network.
     ids = [identify(player, rules_of(game)) for player in resolved]
     keys = [key_of(player) for player in ids]
     for index, key in enumerate(keys):
@@ -121,7 +122,7 @@ def play_tournament(
         try:
             played = run_match(
                 home,
-                (texts[i], texts[j]),
+                (resolved[i], resolved[j]),
                 num_games,
                 opening_moves,
                 seed,
@@ -137,7 +138,8 @@ def play_tournament(
         pairings.append(_pairing(played))
     if not pairings:
         raise ZeroError(f"no match could be played; the first error: {failures[0].reason}")
-    given = anchors(ids) | {keys[-1]: 0.0}
+    given = anchors(ids)
+    given.setdefault(keys[-1], 0.0)  # where no anchor is connected
     standings, reference = _standings(pairings, given, names, dict(zip(keys, texts, strict=True)))
     return Tournament(
         game=game,

@@ -23,6 +23,7 @@ from zero.errors import ParamsError
 from zero.evaluation.match import MATCHES_DIR, FinishedMatch, results_dir, run_match
 from zero.evaluation.plots import png_of
 from zero.players.build import resolve_player
+from zero.players.networks import ResolvedNetwork, resolve_network
 from zero.players.spec import SEARCH_OPTIONS, parse_player
 from zero.progress import Progress, part_of
 from zero.statistics import NORMAL_95
@@ -155,7 +156,7 @@ def tune(
       ParamsError: the player, the parameter, the range or a number of games cannot be used.
       ZeroError: a match cannot be played. Finished trials are kept.
     """
-    spec, default = _spec(
+    spec, default, network = _spec(
         home, player, parameter, (low, high), (num_games, games_per_trial), is_logarithmic, opening_moves, seed
     )
     folder = results_dir(home, TUNINGS_DIR, spec)
@@ -164,9 +165,13 @@ def tune(
     )
     while (number := len(tuning.trials)) < num_games // games_per_trial:
         value = next_value(tuning)
+        changed, unchanged = (
+            resolve_player(home, parse_player(text), network=network)
+            for text in (f"{player},{parameter}={value:g}", player)
+        )
         played = run_match(
             home,
-            (f"{player},{parameter}={value:g}", player),
+            (changed, unchanged),
             games_per_trial,
             opening_moves,
             seed + number,  # equal values then give different games
@@ -261,8 +266,8 @@ def _spec(
     is_logarithmic: bool,
     opening_moves: int,
     seed: int,
-) -> tuple[TuningSpec, float]:
-    """The specification, and the player's own value.
+) -> tuple[TuningSpec, float, ResolvedNetwork]:
+    """The specification, the player's own value, and its network, which all matches use.
 
     Raises:
       ParamsError: see `tune`.
@@ -279,21 +284,23 @@ def _spec(
             f"{num_games} games in trials of {games_per_trial}: a trial needs an even number, and a tuning at least "
             f"{FIRST_TRIALS} trials"
         )
-    network = resolve_player(home, parse_player(player)).network
-    if network is None or not network.num_simulations:
+    asked = parse_player(player)
+    network = resolve_network(home, asked.argument) if asked.has_network else None
+    setup = resolve_player(home, asked, network=network).network
+    if network is None or setup is None or not setup.num_simulations:
         raise ParamsError(f"{player!r} does not search with a network; give one, such as go9,simulations=100")
-    if SEARCH_OPTIONS[parameter] != network.search.root:
+    if SEARCH_OPTIONS[parameter] != setup.search.root:
         raise ParamsError(
-            f"a {network.search.root} root does not use {parameter}; add root={SEARCH_OPTIONS[parameter]} to the player"
+            f"a {setup.search.root} root does not use {parameter}; add root={SEARCH_OPTIONS[parameter]} to the player"
         )
-    default = float(getattr(network.search, parameter))
+    default = float(getattr(setup.search, parameter))
     if not low <= default <= high:
         raise ParamsError(
             f"the player's own {parameter}, {default:g}, is outside of {low:g} to {high:g}; widen the range"
         )
     spec = TuningSpec(
         player=player,
-        weights=str(network.id.settings["weights"]),
+        weights=str(setup.id.settings["weights"]),
         parameter=parameter,
         low=low,
         high=high,
@@ -302,7 +309,7 @@ def _spec(
         opening_moves=opening_moves,
         seed=seed,
     )
-    return spec, default
+    return spec, default, network
 
 
 def _trial(value: float, played: FinishedMatch) -> Trial:

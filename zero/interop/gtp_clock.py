@@ -73,7 +73,7 @@ class Clock:
         period = self._period(0.0)
         after = period.seconds / period.stones if period.stones else 0.0
         in_main_time = left.seconds / moves_left
-        return _with_margin(max(in_main_time, min(after, left.seconds + after)), left.seconds + after)
+        return _with_margin(max(in_main_time, after), left.seconds + after)
 
     def _period(self, used_seconds: float) -> TimeLeft:
         """A new period, after one move of `used_seconds` if that is not 0."""

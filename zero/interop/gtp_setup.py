@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zero.data.sgf import DEFAULT_SIZE, LETTERS, Node, main_lines, point_to_action, unescape
+from zero.data.sgf import DEFAULT_SIZE, Node, main_lines, point_to_action, unescape
 from zero.errors import ZeroError
 from zero.games.position import BLACK, WHITE, Rules
 from zero.games.rules import TRAITS
-from zero.interop.gtp_game import Game, Move
+from zero.interop.gtp_game import MAX_SIZE, MIN_SIZE, Game, Move
 from zero.interop.gtp_protocol import CommandError
 
 COLOUR_OF = {"B": BLACK, "W": WHITE, "AB": BLACK, "AW": WHITE}
@@ -85,8 +85,8 @@ def load_setup(text: str, game: int, before_move: int | None = None) -> Loaded:
     if not (match := re.fullmatch(r"(\d{1,2})(?::\1)?", root.get("SZ", DEFAULT_SIZE), re.ASCII)):
         raise ZeroError(f"SZ[{root['SZ']}] is not a square board")
     size = int(match[1])
-    if not 1 <= size <= len(LETTERS):
-        raise ZeroError(f"SZ[{size}] is not supported; board sizes are 1 to {len(LETTERS)}")
+    if not MIN_SIZE <= size <= MAX_SIZE:
+        raise ZeroError(f"SZ[{size}] is not supported; board sizes are {MIN_SIZE} to {MAX_SIZE}")
     stones: list[Move] = []
     moves: list[Move] = []
     for name, point in _placements(nodes):

@@ -205,8 +205,13 @@ class TerminalGame:
         if not name:
             self._say("`save` needs a file name, such as save game.sgf")
             return
-        path = Path(name).expanduser()
-        if path.is_dir():
+        try:
+            path = Path(name).expanduser()
+            is_folder = path.is_dir()
+        except (OSError, RuntimeError) as error:  # a name that is too long, a closed folder, an unknown ~user
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ZeroError(f"cannot save to {name}: {reason}; give another file") from None
+        if is_folder:
             self._say(f"{path} is a folder; give the name of a file in it")
             return
         over = self._is_over

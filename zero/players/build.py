@@ -18,7 +18,7 @@ from zero.games.position import Rules
 from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
 from zero.network.profile import load_project_params, local_precision, local_profile, prepare_inference
-from zero.players.networks import resolve_network
+from zero.players.networks import ResolvedNetwork, resolve_network
 from zero.players.player import Player, PlayerId
 from zero.players.spec import SEARCH_OPTIONS, PlayerSpec, parse_player
 from zero.search.evaluator import Evaluator
@@ -68,7 +68,9 @@ class ResolvedPlayer(NamedTuple):
     network: NetworkSetup | None  # None for kinds without a network
 
 
-def resolve_player(home: Path, spec: PlayerSpec, for_session: bool = False) -> ResolvedPlayer:
+def resolve_player(
+    home: Path, spec: PlayerSpec, for_session: bool = False, network: ResolvedNetwork | None = None
+) -> ResolvedPlayer:
     """Finds the network of a player, if it has one, and settles its search.
 
     If the network's own parameters are unknown (a bare weight file, a model version), those of the project's
@@ -78,13 +80,14 @@ def resolve_player(home: Path, spec: PlayerSpec, for_session: bool = False) -> R
       home: the project's folder.
       spec: the player.
       for_session: by default, search with at least `SESSION_SIMULATIONS`, and let a winning pass end the game.
+      network: that of the spec, if it was resolved before: a name can refer to another network later.
 
     Raises:
       ZeroError: there is no such network, or an option is out of range.
     """
     if not spec.has_network:
         return ResolvedPlayer(spec, None)
-    network = resolve_network(home, spec.argument)
+    network = network or resolve_network(home, spec.argument)
     own_params = network.params
     params = own_params or load_project_params(home)
     default = max(params.gating.num_simulations, SESSION_SIMULATIONS) if for_session else params.gating.num_simulations

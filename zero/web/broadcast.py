@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 HEARTBEAT_SECONDS = 15.0
-"""Interval between comments that show that the connection is alive, and find out that it is not."""
+"""Interval between comments on an idle stream: they keep it open, and reveal a page that has gone."""
 LAST_TOPIC = "closed"
 
 

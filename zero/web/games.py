@@ -59,7 +59,6 @@ from zero.web.matches import MATCH_PREFIX, match_record
 PAGE = 200
 """Games in one answer, unless the request says otherwise."""
 CACHED_GAMES, CACHED_NETWORKS = 8, 2
-POINT_OF_VIEW = "value and best_value: for the player to move; value_black and best_value_black: for Black; -1 to 1"
 PRIOR_NOTE = (
     "computed now in fp32 on the CPU, over the legal moves; the search saw the position under a random symmetry, and "
     "in self-play with noise at the root"
@@ -192,8 +191,8 @@ class RecordedGames:
             "game": row._asdict() | {"score": result(rules, record.outcome, record.margin, record.end)},
             "board": {"game": recorded.game.name, "rows": rules.rows, "columns": rules.columns}
             | {"komi": rules.komi, "rules": rules_name(rules)},
+            "params": recorded.game.model_dump(),
             "names": [action_to_name(rules, action) for action in range(rules.num_actions)],
-            "point_of_view": POINT_OF_VIEW,
             "start": position.board[points].tolist(),
             "moves": [*_moves(rules, record, row.kind != "match")],
             "ownership": record.ownership.tolist() if record.ownership.any() else None,

@@ -99,8 +99,9 @@ class LiveGame:
         seconds: float | None,
         idle_seconds: float,
         clock: GameClock | None = None,
+        sgf: str | None = None,
     ) -> None:
-        """Sets up the empty board and starts the thread.
+        """Sets up the board and starts the thread.
 
         Args:
           name: identifies the game in its address.
@@ -111,6 +112,10 @@ class LiveGame:
           idle_seconds: the game is closed after this time without a page that shows it.
           clock: the time of both players; None without a limit. It stands still while the game is paused or an engine
             is loaded.
+          sgf: a file whose moves are played first; None for the empty board.
+
+        Raises:
+          ZeroError: as `load`.
         """
         self.name, self.events = name, Broadcast()
         self._used = time.monotonic()
@@ -134,8 +139,9 @@ class LiveGame:
         self._error = ""
         self._source: dict[str, str] | None = None  # of a loaded file
         self._chances: dict[int, float] = {}  # Black's chance to win by number of moves
-        with self._changed:
-            self._publish()
+        if sgf is not None:
+            self.load(sgf)  # before the thread starts, so that no engine searches the empty board
+        self.resume()  # publishes the state
         self._thread = threading.Thread(target=self._work, name=f"game {name}", daemon=True)
         self._thread.start()
 
@@ -155,7 +161,9 @@ class LiveGame:
             board, colour = self._board, self._board.to_play
             self._end_if_out_of_time()
             if num_moves not in (None, len(board.actions)):
-                raise MoveError(f"move {num_moves} was played already, perhaps in another tab; look at the board again")
+                raise MoveError(
+                    "the position has changed since you saw it, perhaps in another tab; look at the board again"
+                )
             if self._lost is not None:
                 raise MoveError(f"{LOSSES[self._lost.end]}; undo continues it")
             seat = self._seats[COLOURS[colour]]
@@ -259,8 +267,8 @@ class LiveGame:
         loaded, rules = read_sgf(text), self._rules
         if (loaded.game, loaded.rows, loaded.columns) != (rules.game, rules.rows, rules.columns):
             raise ZeroError(
-                f"the file has a game on a {loaded.rows}x{loaded.columns} board, this is {board_title(self._game)}; "
-                "start a game on the board of the file"
+                f"the file has a game of {TRAITS[loaded.game].title} {loaded.rows}×{loaded.columns}, this is "
+                f"{board_title(self._game)}; start a game on the board of the file"
             )
         if "KM[" in text and rules.game == GO:
             rules = rules._replace(komi=loaded.komi)
@@ -601,12 +609,14 @@ class LiveGame:
 
     def _chosen(self, role: Role, version: int) -> int | None:
         """The move of an engine; None if the version is over."""
+        # A new session has no result: an analysis that failed counts as done, and its engine is closed.
+        is_searched = role == ANALYSIS and self._analysed == version and role in self._opened
         session = self._engine(role, version)
         if session is None:
             return None
         if isinstance(session, NetworkSession):
-            if role != ANALYSIS or self._analysed != version:  # otherwise the analysis has searched this position
-                self._search(session, role, version, self._seconds)
+            if not is_searched and not self._search(session, role, version, self._seconds):
+                return None
             return session.best_action()
         with self._changed:
             if version != self._version:
@@ -626,12 +636,16 @@ class LiveGame:
             if version == self._version:
                 self._analysed = version
 
-    def _search(self, session: NetworkSession, role: Role, version: int, seconds: float | None) -> None:
-        """Searches to the end of the simulations, the time or the version, or to `stop`; reports on the way."""
+    def _search(self, session: NetworkSession, role: Role, version: int, seconds: float | None) -> bool:
+        """Searches to the end of the simulations, the time or the version, or to `stop`; reports on the way.
+
+        Returns:
+          False if the version is over.
+        """
         next_report = 0.0
         with self._changed:
             if version != self._version:
-                return
+                return False
             rules, actions, title = self._rules, self._board.actions, self._seats[role].title
         predictor = self._opened[role].ownership
         owners = None if predictor is None else [round(float(each), 2) for each in predictor.predict(rules, actions)]
@@ -653,9 +667,10 @@ class LiveGame:
         result = session.search(session.num_simulations, seconds, interrupted)
         with self._changed:
             if version != self._version:
-                return
+                return False
             report(result, True)
             self._chances[len(actions)] = black_chance(result, len(actions))
+        return True
 
 
 def _margin_text(margin: float) -> str:

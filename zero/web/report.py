@@ -112,7 +112,7 @@ class Opening(Manifest):
 
 
 class Check(Manifest):
-    """One health check: the mean over the last quarter of the curve, and the limit that it must reach or not exceed."""
+    """A health check: the mean over the last quarter of the curve, and the limit that separates passed from failed."""
 
     name: str
     value: float

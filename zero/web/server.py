@@ -4,6 +4,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import uvicorn
 from starlette.concurrency import run_in_threadpool
@@ -53,7 +54,7 @@ def serve(home: Path, host: str, port: int, token: str, started: Callable[[str],
         token = secrets.token_urlsafe(24)
     listener = listen(host, port)
     shown = socket.gethostname() if host in WILDCARDS else f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    url = f"http://{shown}:{listener.getsockname()[1]}/" + (f"?token={quote(token, safe='')}" if token else "")
     new_server(home, WebSettings(host=host, token=token), lambda: started(url)).run(sockets=[listener])
 
 

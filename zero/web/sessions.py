@@ -142,14 +142,8 @@ class Sessions:
         with self._lock:
             self._make_room()
             name = secrets.token_hex(6)
-            made = self._games[name] = LiveGame(name, engines, game, seats, new.seconds, self._idle_seconds, clock)
-        if new.sgf is not None:
-            try:
-                made.load(new.sgf)
-            except ZeroError:
-                made.close("its file cannot be loaded")
-                raise
-            made.resume()
+            made = LiveGame(name, engines, game, seats, new.seconds, self._idle_seconds, clock, new.sgf)
+            self._games[name] = made
         return made
 
     @property
@@ -305,4 +299,4 @@ async def body_of(request: Request, model: type[AnyBody]) -> AnyBody:
         fault = error.errors(include_url=False)[0]
         place = ".".join(map(str, fault["loc"]))
         value = "" if fault["type"] == "json_invalid" else f" {fault['input']!r:.80}"
-        raise ParamsError(f"{place or 'the request'}{value}: {fault['msg']}; see the page of `zero web`") from None
+        raise ParamsError(f"{place or 'the request'}{value}: {fault['msg']}") from None

@@ -101,7 +101,7 @@ function numberText({ centre }, action, text, colour) {
 }
 
 /** A board without input, for reports and openings. `size`: width in pixels. */
-export function smallBoard({ game, rows, columns, stones, numbers = null, size = 160, last = null, title = "" }) {
+export function smallBoard({ game, rows, columns, stones, numbers = null, size = 160, title = "" }) {
   const made = surface({ game, rows, columns }, false);
   const text = title || `board of ${rows} rows and ${columns} columns`;
   made.root.setAttribute("role", "img");
@@ -113,7 +113,6 @@ export function smallBoard({ game, rows, columns, stones, numbers = null, size =
     if (!stones[action]) made.root.append(backing(made, action));
     made.root.append(numberText(made, Number(action), String(number), stones[action]));
   }
-  if (last !== null && last < rows * columns && !numbers?.[last]) made.root.append(lastMark(made, last, stones[last]));
   return made.root;
 }
 
@@ -136,13 +135,12 @@ function option({ centre }, action) {
 
 /** A board that can be played on: pointer, touch, or the arrow keys and Enter. An ARIA grid. */
 export class Board {
-  constructor(container, { game, rows, columns, size = null }, { onPlay = null, labels = true, name = "Board" } = {}) {
+  constructor(container, { game, rows, columns }, { onPlay = null, name = "Board" } = {}) {
     Object.assign(this, { rows, columns, onPlay, name });
     this.inCells = isInCells(game);
-    this.surface = surface({ game, rows, columns }, labels);
+    this.surface = surface({ game, rows, columns }, true);
     const { root, id } = this.surface;
     this.svg = root;
-    if (size) root.style.maxWidth = `${size}px`;
     this.layers = {};
     for (const layer of ["heat", "prior", "stones", "ownership", "ghosts", "marks"]) {
       root.append((this.layers[layer] = svg("g", { class: layer, "aria-hidden": "true" })));
@@ -183,9 +181,9 @@ export class Board {
   /**
    * Shows a position. Only `stones` is required. `legal`: actions that can be played now, null: none; `toPlay`: colour
    * of the stone that the pointer previews; `heat`, `prior`: 0..1 a point; `ownership`: -1..1, + is Black's;
-   * `numbers`: {action: text}; `ghosts`: [{action, colour, text}]; `win`: actions of the winning line.
+   * `ghosts`: [{action, colour, text}]; `win`: actions of the winning line.
    */
-  draw({ stones, last = null, legal = null, toPlay = null, heat = null, prior = null, numbers = null, ownership = null, win = null, ghosts = null }) {
+  draw({ stones, last = null, legal = null, toPlay = null, heat = null, prior = null, ownership = null, win = null, ghosts = null }) {
     Object.assign(this, { legal: legal && new Set(legal), toPlay });
     this.position = stones;
     stones.forEach((colour, action) => {
@@ -213,13 +211,7 @@ export class Board {
       const [x, y] = this.surface.centre(action);
       marks.push(svg("circle", { class: "win", cx: x, cy: y, r: CELL * 0.46 }));
     }
-    if (isShown(last) && !numbers?.[last]) marks.push(lastMark(this.surface, last, stones[last]));
-    for (const [key, text] of Object.entries(numbers ?? {})) {
-      const action = Number(key);
-      if (!isShown(action)) continue;
-      if (!stones[action]) marks.push(backing(this.surface, action));
-      marks.push(numberText(this.surface, action, String(text), stones[action]));
-    }
+    if (isShown(last)) marks.push(lastMark(this.surface, last, stones[last]));
     this.layers.marks.replaceChildren(...marks);
     this.layers.ghosts.replaceChildren(
       ...(ghosts ?? [])

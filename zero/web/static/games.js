@@ -236,7 +236,7 @@ class GameList {
     this.count.textContent = counted(total, "game") + reading;
     this.missing.hidden = !index.notes.length;
     this.missing.replaceChildren(
-      el("summary", {}, `Games are missing here: ${counted(index.notes.length, "generation")}`),
+      el("summary", {}, `Problems with recorded games: ${index.notes.length}`),
       el("ul", {}, index.notes.map((note) => el("li", {}, note))),
     );
     const removable = [["opening", "first moves"], ["actions", "the same moves as"]].filter(([name]) => this.query.get(name));

@@ -29,8 +29,9 @@ export async function show(root, route) {
 async function recordedPosition(query) {
   if (!query.has("game")) return null;
   const [game, move] = [query.get("game"), query.get("move") ?? ""];
-  const path = `/api/games/${game.split("/").map(encodeURIComponent).join("/")}/sgf?move=${encodeURIComponent(move)}`;
-  return { game, move, group: `Lineage ${game.split("/")[1]}`, sgf: await api(path, { isText: true }) };
+  const path = `/api/games/${game.split("/").map(encodeURIComponent).join("/")}`;
+  const [{ params }, sgf] = await Promise.all([api(path), api(`${path}/sgf?move=${encodeURIComponent(move)}`, { isText: true })]);
+  return { game, move, params, sgf };
 }
 
 async function showForm(root, position = null) {
@@ -130,7 +131,7 @@ function form(root, boards, position) {
 
   board.addEventListener("change", fill);
   limit.addEventListener("change", () => (amount.value = isTimed() ? 5 : 400));
-  if (position) board.value = (boards.find(({ players }) => players.some(({ group }) => group === position.group)) ?? boards[0]).id;
+  if (position) board.value = (boards.find(({ game }) => isSameBoard(game, position.params)) ?? boards[0]).id;
   fill();
   return el(
     "form",

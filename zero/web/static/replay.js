@@ -58,7 +58,7 @@ class Replay {
     this.searched = game.kind !== "match"; // a match records moves only
     const list = `#/games?lineage=${encodeURIComponent(game.lineage)}${this.searched ? `&generation=${game.generation}` : ""}&kind=${game.kind}`;
     const boardBox = el("div", { class: "replay-board" });
-    this.board = new Board(boardBox, board, { labels: true, name: "The position of the game" });
+    this.board = new Board(boardBox, board, { name: "The position of the game" });
     this.slider = el("input", {
       type: "range", min: "0", max: String(this.moves.length), value: "0", "aria-label": "Moves played",
       oninput: () => this.go(Number(this.slider.value)),

@@ -1,0 +1,53 @@
+"""Comparisons of networks: equal test games, a folder for each comparison. `tests/end_to_end` has the command."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.parameters import smoke_text
+from zero.config.params import parse_params
+from zero.errors import ParamsError
+from zero.evaluation.comparison import Compared, Comparison, Newest, _check_test_games, write_comparison
+from zero.evaluation.held_out import Evaluation, Metrics
+from zero.evaluation.tournament import play_tournament
+from zero.record.generation import Generation
+
+METRICS = Metrics(num_positions=9, policy_accuracy=0.5, cross_entropy=1.0, value_error=0.5, entropy=1.0)
+
+
+def newest(digest: str) -> Newest:
+    """A lineage with a result for the test games of this digest; no result without a digest."""
+    generation = object.__new__(Generation)
+    if not digest:
+        return Newest(generation, None)
+    found = Evaluation(network="champion", weights="a" * 64, games="test", games_digest=digest * 64, metrics=METRICS)
+    return Newest(generation, found)
+
+
+def test_networks_with_different_test_games_are_not_compared() -> None:
+    _check_test_games({"one": newest("b"), "other": newest("b"), "without": newest("")})
+    with pytest.raises(ParamsError, match="one and other have different test games; give the same to all"):
+        _check_test_games({"one": newest("b"), "other": newest("c"), "without": newest("")})
+
+
+def test_comparisons_that_differ_only_in_their_games_have_two_folders(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text(smoke_text())
+    network = parse_params(smoke_text()).network
+    folders = []
+    for num_games in (2, 4, 4):
+        played = play_tournament(tmp_path, ("random", "rollout:1"), num_games)
+        networks = tuple(
+            Compared(
+                lineage=f"lineage-{number}",
+                generation=1,
+                network=network,
+                num_weights=1,
+                num_steps=1,
+                standing=row,
+                test=METRICS,
+            )
+            for number, row in enumerate(sorted(played.standings, key=lambda row: row.key))
+        )
+        folders.append(write_comparison(tmp_path, Comparison(networks=networks, tournament=played)))
+    assert folders[0] != folders[1] == folders[2]
+    assert (folders[0] / "comparison.png").exists() and (folders[1] / "comparison.png").exists()
