@@ -142,7 +142,7 @@ def run(folder: Path, store: Store) -> Window:
 
 
 def window_size(params: Params, generation: int, imported: int) -> int:
-    """Number of games that fit into the window of a generation; imported games count as games of the lineage."""
+    """Number of games that fit into the window of a generation; `imported` of the last window's games were imported."""
     num_games, replay = params.selfplay.num_games, params.replay
     all_games = num_games * generation + imported
     return min(replay.window_games, max(num_games, math.ceil(replay.window_fraction * all_games)))
