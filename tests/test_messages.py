@@ -208,7 +208,7 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     (
         "audit go9 --key not-a-key.pem",
-        ("not-a-key.pem is not an Ed25519 public key; restore it with `git checkout HEAD -- not-a-key.pem`"),
+        "not-a-key.pem is not an Ed25519 public key; give a public key file (PEM)",
     ),
     ("impact abc", "'abc' is too short for a digest; give at least 7 digits"),
     (

@@ -1,6 +1,7 @@
 """Every change of a signed attestation is detected and named."""
 
 import json
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -74,6 +75,13 @@ def test_key_that_the_caller_trusts_must_have_signed(recorded: Lineage) -> None:
     found = record.mismatches(own_key=public_pem(Ed25519PrivateKey.generate()))
     assert cells(found) == {("attestation", 0), ("attestation", 1), ("attestation", 2)}
     named(found, "attestation", 1, "signature", "the given key")
+
+
+def test_a_file_that_is_not_a_key_is_named(recorded: Lineage, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("hello")
+    with pytest.raises(LineageError, match=rf"^{wrong} is not an Ed25519 public key; give a public key file"):
+        recorded_attestation(recorded.home, tag_of(1), wrong)
 
 
 def test_attestation_edited_without_signing(record: Record) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.audit.record import BRANCH, Record, cells, chained, line_of, named, tag_of
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import git
+from tests.end_to_end.project import git, zero
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import LEDGER_FILE
 
@@ -29,6 +29,19 @@ def test_tag_deleted_and_tag_moved_to_a_foreign_commit(record: Record) -> None:
     assert cells(found) == {("tag", 1), ("tag", 2)}
     assert "git -C" in named(found, "tag", 2, "no tag").remedy
     named(found, "tag", 1, "tag at a foreign commit", other[:12])
+
+
+def test_recording_that_was_interrupted_before_its_push_is_not_a_mismatch(record: Record) -> None:
+    git(record.workspace, "checkout", "HEAD", "--", "state")  # the state of the next generation comes last
+    git(record.home, "update-ref", f"refs/heads/{BRANCH}", f"{record.commit(2)}^")
+    for folder in (record.home, record.workspace):
+        git(folder, "tag", "--delete", tag_of(2))
+        found = record.audit()
+        assert not found.has_mismatch and found.incomplete
+        for finding in found.findings:
+            assert (finding.tag, finding.what, finding.remedy) == (tag_of(2), "not pushed yet", "`zero prepare tiny`")
+    zero(record.home, "prepare", "tiny")
+    assert record.audit().findings == ()
 
 
 def test_history_rewritten_in_the_project(record: Record) -> None:
@@ -98,6 +111,22 @@ def test_line_that_is_not_an_entry(record: Record) -> None:
     named(record.mismatches(), "ledger", 2, "not an entry", "generation 2 was promoted")
 
 
+def test_text_after_the_last_entry(record: Record) -> None:
+    record.commit_ledger(b"".join(map(line_of, record.lines())) + b"generation 3 was promoted\n")
+    named(record.mismatches(), "ledger", 2, "line 4: not an entry", "generation 3 was promoted")
+
+
+def test_entry_of_another_lineage_does_not_hide_a_rewritten_history(record: Record) -> None:
+    lines = record.lines()
+    record.commit_ledger(chained([*lines, lines[-1] | {"lineage": "other", "generation": 99}]))
+    other = record.rewritten(record.commit(2), {"README": b"other"}, f"{record.commit(2)}^")
+    git(record.home, "fetch", "--quiet", str(record.workspace), other)
+    git(record.home, "update-ref", f"refs/heads/{BRANCH}", other)
+    found = record.mismatches()
+    named(found, "ledger", 2, "line 4: lineage: found other, expected tiny")
+    named(found, "tag", 2, "history rewritten", other[:12])
+
+
 def test_source_of_a_rollback_edited(gone_on: Lineage, tmp_path: Path) -> None:
     record = Record(copy_of(gone_on, tmp_path).home)
     lines = [json.loads(line) for line in (record.workspace / LEDGER_FILE).read_bytes().splitlines()]
@@ -133,6 +162,13 @@ def test_lock_parameters_code_and_packages_edited(record: Record) -> None:
     named(found, "code", 2, "params.yaml: changed by the commit that recorded the generation")
     named(found, "code", 2, "zero: changed by the commit that recorded the generation")
     named(found, "constraints", 2, "SHA-256 against the attestation", sha256_bytes(packages)[:12])
+
+
+def test_lock_truncated(record: Record) -> None:
+    lock = record.read(2, "dvc.lock")
+    for end in (b"    outs:\n", b"    outs:\n    - pa", b"  replay:\n"):
+        record.rewrite_newest({"dvc.lock": lock[: lock.index(end) + len(end)]})
+        named(record.mismatches(), "lock", 2, "dvc.lock: SHA-256 against the ledger")
 
 
 def test_code_changed_under_the_generation(record: Record) -> None:

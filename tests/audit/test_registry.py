@@ -9,10 +9,11 @@ import pytest
 
 from tests.audit.record import LINEAGE, Record, named, tag_of
 from tests.end_to_end.lineages import Lineage
-from tests.end_to_end.project import zero
+from tests.end_to_end.project import git, zero
 from tests.infra.servers import free_port
 from tests.tracking.server import Server
-from zero.audit import Audit, Check, Finding, Mark
+from zero.audit import Audit, Check, Finding, Mark, audit
+from zero.record.lineages import ProjectRecord
 from zero.tracking.audit import read_catalogue
 from zero.tracking.pages import run_key
 
@@ -180,6 +181,20 @@ def test_lineage_that_was_not_tracked_is_not_a_mismatch(
     finding = named(list(found.findings), "registry", 1, "not tracked")
     assert finding.mark == Mark.MISSING and "zero track tiny" in finding.remedy
     assert found.rows[0].marks[Check.REGISTRY] == Mark.OK
+
+
+def test_audit_of_a_clone_fetches_no_notes(record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zero.audit.read_catalogue", lambda *_: None)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", str(record.home), str(clone))
+    (clone / ".zero").mkdir()
+    (clone / ".zero/dvc-cache").symlink_to(record.home / ".zero/dvc-cache")
+    before = git(clone, "for-each-ref")
+    assert not audit(clone, LINEAGE, "http://127.0.0.1:1").has_mismatch
+    assert git(clone, "for-each-ref") == before
+    with ProjectRecord(clone) as read:
+        assert read.generation(tag_of(2)).costs is not None
+    assert "refs/notes/zero-costs/tiny" in git(clone, "for-each-ref")
 
 
 def test_server_that_does_not_answer_is_not_a_mismatch(record: Record) -> None:

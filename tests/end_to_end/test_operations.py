@@ -1,6 +1,7 @@
 """Rollback and branch of a real lineage: the restored state, the next generations, and crash recovery."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.end_to_end.lineages import Lineage, copy_of
-from tests.end_to_end.project import edit_params, git, killed, run, zero, zero_in_turn
+from tests.end_to_end.project import dvc, edit_params, git, killed, run, zero, zero_in_turn
+from zero.record.costs import read_note
 from zero.record.ledger import line_digest, read_ledger
 from zero.record.provenance import read_envelope, signed_by
 from zero.storage.files import read_manifest, sha256_bytes
@@ -108,6 +110,37 @@ def test_a_lost_state_is_restored_from_the_record(recorded: Lineage, tmp_path: P
     zero(copy.home, "prepare", "tiny")
     assert state.read_bytes() == before
     assert json.loads(metrics.read_bytes()) == recorded_metrics
+
+
+def test_restoring_a_workspace_keeps_the_cost_note_of_the_newest_generation(recorded: Lineage, tmp_path: Path) -> None:
+    copy = copy_of(recorded, tmp_path)
+    before = read_note(copy.home, "tiny", "tiny/gen-0002")
+    assert before is not None and before.stages["training"].cpu_seconds > 0.0
+    shutil.rmtree(copy.workspace)
+    zero(copy.home, "restore", "tiny")
+    zero(copy.home, "prepare", "tiny")
+    assert read_note(copy.home, "tiny", "tiny/gen-0002") == before
+
+
+def test_the_remedy_for_a_wrong_state_works_after_a_rollback(uninterrupted: Uninterrupted, tmp_path: Path) -> None:
+    """The commit of a rollback has no `dvc.lock`."""
+    copy = copy_of(uninterrupted.lineage, tmp_path)
+    (copy.workspace / "state/champion.dvc").write_text(copy.show("tiny/gen-0001", "state/champion.dvc"))
+    dvc(copy.workspace, "checkout", "--force", "state/champion")
+    refused = zero(copy.home, "prepare", "tiny", check=False)
+    assert refused.returncode == 1 and "the champion in" in refused.stderr
+    run(["bash", "-c", refused.stderr.split("`")[1]], copy.workspace)
+    zero(copy.home, "prepare", "tiny")
+
+
+@pytest.mark.parametrize("words", ["checkout tiny/gen-0001 FILE", "reproduce tiny/gen-0001 --keep FILE"])
+def test_a_file_in_place_of_a_new_folder_is_named(recorded: Lineage, tmp_path: Path, words: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    done = zero(recorded.home, *words.replace("FILE", str(file)).split(), check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"zero: {file} is a file; name a new folder") and len(done.stderr.splitlines()) == 1
+    assert file.read_text() == "mine"
 
 
 def test_a_generation_after_a_rollback_plays_and_gates_normally(gone_on: Lineage) -> None:

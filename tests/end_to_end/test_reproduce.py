@@ -139,6 +139,17 @@ def test_a_sample_compares_with_the_signed_hash_of_a_shard(recorded: Lineage, tm
     assert "first differences:" in done.stdout
 
 
+def test_a_sample_pulls_the_data_that_it_needs(recorded: Lineage, tmp_path: Path) -> None:
+    """The remote of the copy is the cache of the original."""
+    copy = copy_of(recorded, tmp_path)
+    record = Record(copy.home)
+    record.cached(2, "data/games", "shard-0000.parquet").unlink()
+    for out in ("data/match", "models/challenger"):
+        record.cached(2, out, "manifest.json").unlink()
+        record.cached(2, out).unlink()
+    assert reproduced(copy.home, "tiny/gen-0002", "--sample", "9")["equal"]
+
+
 def cached(lineage: Lineage, content: bytes) -> Path:
     """The file of that content in the cache of DVC."""
     files = (path for path in (lineage.home / ".zero/dvc-cache").rglob("*") if path.is_file())

@@ -1,12 +1,13 @@
 """The complete loop on the `smoke` preset with `dvc repro` and `zero advance`."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.end_to_end.lineages import Lineage
-from tests.end_to_end.project import dvc, environment_of, git, zero
+from tests.end_to_end.project import dvc, edit_params, environment_of, git, zero
 from zero.record.ledger import read_ledger
 from zero.storage.files import read_manifest
 from zero.storage.manifests import Champion, Checkpoint, GameSet, Window
@@ -75,7 +76,8 @@ def test_a_generation_that_was_not_played_cannot_be_recorded(recorded: Lineage) 
     done = zero(recorded.home, "advance", "tiny", check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"zero: generation 3 of tiny is not finished; run `dvc repro` in {recorded.workspace}"
+        f"zero: generation 3 of tiny is not finished; run `dvc repro` in {recorded.workspace} "
+        "(generation 2 is recorded; `zero track tiny` writes it to MLflow)"
     ]
 
 
@@ -97,6 +99,19 @@ def test_games_are_written_as_sgf(recorded: Lineage, tmp_path: Path) -> None:
     assert done.stdout.startswith("16 games")
     text = (tmp_path / "match.sgf").read_text()
     assert text.count("(;") == 16 and "KM[0.5]" in text
+
+
+def test_games_are_written_with_the_rules_of_their_workspace(recorded: Lineage, tmp_path: Path) -> None:
+    games, out, here = recorded.workspace / "data/match", tmp_path / "match.sgf", tmp_path / "here.sgf"
+    other = edit_params((recorded.workspace / "params.yaml").read_text(), game__size=6)
+    (tmp_path / "params.yaml").write_text(other)
+    zero(tmp_path, "sgf", str(games), str(out))
+    zero(recorded.workspace, "sgf", "data/match", str(here))
+    assert out.read_text() == here.read_text()
+    lost = Path(shutil.copytree(games, tmp_path / "data/match"))
+    done = zero(recorded.workspace, "sgf", str(lost), str(tmp_path / "lost.sgf"), check=False)
+    assert done.returncode == 1 and "keep the games in the workspace that made them" in done.stderr
+    assert not (tmp_path / "lost.sgf").exists()
 
 
 def test_a_worker_ends_with_its_parent(recorded: Lineage) -> None:

@@ -112,10 +112,13 @@ def test_an_out_file_that_was_truncated_is_restored(workspace: Path, length: int
     assert (workspace / "state/champion.dvc").read_text() == OUT
 
 
-def test_a_truncated_file_that_was_never_committed_is_removed(workspace: Path) -> None:
+def test_a_truncated_file_that_was_never_committed_is_removed(
+    workspace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (workspace / "state/trainee.dvc").write_text("outs:")
     recover_from_crash(workspace, "go9")
     assert not (workspace / "state/trainee.dvc").exists() and status(workspace) == ""
+    assert caplog.messages == [f"{workspace / 'state/trainee.dvc'} was truncated by a killed DVC; removed it"]
 
 
 def test_complete_files_are_unchanged(workspace: Path) -> None:

@@ -98,6 +98,11 @@ def test_a_start_that_is_not_generation_0_is_refused():
         parse_ledger(append_entry("", late), "ledger")
 
 
+def test_a_broken_ledger_at_a_tag_has_a_remedy_that_works():
+    with pytest.raises(LineageError, match=r"ledger\.jsonl is empty; `zero audit` reports more$"):
+        parse_ledger("", "go9/gen-0003:record/ledger.jsonl")
+
+
 def test_an_emptied_ledger_is_refused():
     with pytest.raises(LineageError, match="ledger is empty"):
         parse_ledger("", "ledger")

@@ -99,6 +99,17 @@ def test_data_that_is_not_an_envelope_is_named(data):
         read_envelope(data, "the file")
 
 
+def test_a_broken_attestation_at_a_tag_has_a_remedy_that_works():
+    with pytest.raises(LineageError, match=r"holds no signed attestation \(.*\); `zero audit` reports more$"):
+        read_envelope(b"{}", "go9/gen-0003:record/provenance.intoto.jsonl")
+
+
+def test_a_key_of_the_user_is_named_as_such():
+    signed = sign(attestation_bytes(attestation()), KEY)
+    with pytest.raises(LineageError, match=r"^mine\.pem is not .* key; give a public key file \(PEM\)$"):
+        signed_by(signed, b"nonsense", key_source="mine.pem")
+
+
 def test_a_text_that_is_not_a_public_key_is_refused():
     with pytest.raises(LineageError, match="is not an Ed25519 public key"):
         signed_by(sign(attestation_bytes(attestation()), KEY), b"-----BEGIN PUBLIC KEY-----\nnonsense\n")

@@ -199,6 +199,32 @@ def test_notes_are_fetched_into_a_clone(tmp_path: Path) -> None:
     assert read_note(home, "go9", git(clone, "rev-parse", "HEAD^").strip()) == made_costs(1.0)
 
 
+def test_new_notes_are_fetched_into_a_clone_that_has_older_ones(tmp_path: Path) -> None:
+    home, clone = tmp_path / "home", tmp_path / "clone"
+    home.mkdir()
+    git(home, "init", "--quiet")
+    for message in ("older", "newer"):
+        git(home, "commit", "--quiet", "--allow-empty", "-m", message)
+    write_note(home, "HEAD^", made_costs(1.0))
+    git(tmp_path, "clone", "--quiet", str(home), str(clone))
+    fetch_notes(clone, "go9")
+    write_note(home, "HEAD", made_costs(2.0))
+    assert read_note(clone, "go9", "HEAD", offline=True) is None
+    assert read_note(clone, "go9", "HEAD") == made_costs(2.0)
+
+
+def test_fetching_keeps_notes_that_only_the_clone_has(tmp_path: Path) -> None:
+    home, clone = tmp_path / "home", tmp_path / "clone"
+    home.mkdir()
+    git(home, "init", "--quiet")
+    git(home, "commit", "--quiet", "--allow-empty", "-m", "generation")
+    git(tmp_path, "clone", "--quiet", str(home), str(clone))
+    write_note(clone, "HEAD", made_costs(1.0))
+    write_note(home, "HEAD", made_costs(2.0))
+    fetch_notes(clone, "go9")
+    assert read_note(clone, "go9", "HEAD") == made_costs(1.0)
+
+
 def test_a_folder_that_is_not_a_clone_has_no_notes(tmp_path: Path) -> None:
     assert read_note(tmp_path, "go9", "HEAD") is None
 

@@ -16,6 +16,7 @@ from tests.end_to_end.lineages import Lineage
 from tests.end_to_end.project import git, zero
 from tests.tracking.server import Server
 from zero.record.ledger import read_ledger
+from zero.tracking.backfill import track_summary
 
 OF_THE_SERVER = ("mlflow.log-model.history", "mlflow.user", "mlflow.parentRunId")
 """Tags with ids of the server or the name of the user."""
@@ -140,9 +141,14 @@ def test_corrupt_and_deleted_content_is_rebuilt_and_other_runs_are_kept(gone_on:
     client.delete_model_version("zero-tiny", "1")
     mine = client.create_run(experiment.experiment_id, run_name="mine", tags={"by": "hand"})
     assert dump_without(tracked.server, mine.info.run_id) != before
+    for stage in ("elo", "evaluation"):
+        track_summary(tracked.server.uri, "tiny", stage, "of other commands", [], {})
     track(gone_on, "tiny", tracked.server, "--rebuild")
     assert client.get_run(mine.info.run_id).info.lifecycle_stage == "active"
     client.delete_run(mine.info.run_id)
+    for stage in ("elo", "evaluation"):
+        (kept,) = client.search_runs([experiment.experiment_id], f"tags.`zero.stage` = '{stage}'")
+        client.delete_run(kept.info.run_id)
     assert dump(tracked.server, "tiny") == before
     assert dump(tracked.server, "kid") == tracked.dumps["kid"]
 
@@ -154,6 +160,17 @@ def dump_without(server: Server, run_id: str) -> dict[str, Any]:
     found = dump(server, "tiny")
     client.restore_run(run_id)
     return found
+
+
+def test_runs_of_another_lineage_with_the_name_are_not_taken_for_its_own(gone_on: Lineage, tracked: Tracked) -> None:
+    client = tracked.server.client()
+    experiment = client.get_experiment_by_name("kid")
+    wanted = "tags.`zero.tag` = 'kid/gen-0001' and tags.`zero.stage` = 'generation'"
+    (run,) = client.search_runs([experiment.experiment_id], wanted)
+    client.set_tag(run.info.run_id, "zero.ledger", "0" * 64)
+    done = zero(gone_on.home, "track", "kid", check=False, MLFLOW_TRACKING_URI=tracked.server.uri)
+    client.set_tag(run.info.run_id, "zero.ledger", run.data.tags["zero.ledger"])
+    assert done.returncode == 1 and "has another history of kid/gen-0001" in done.stderr
 
 
 def test_a_deleted_experiment_is_rebuilt(gone_on: Lineage, tracked: Tracked) -> None:

@@ -54,13 +54,14 @@ def audit(
     Raises:
       LineageError: the lineage or generation is unknown.
     """
-    with ProjectRecord(home) as record:
+    with ProjectRecord(home, offline=True) as record:
         chosen = _chosen(record, home, target)
         histories = {each.lineage: each.history for each in chosen}
         found = [*_of_generations(chosen, own_key, progress or (lambda done, total: None))]
         for lineage, history in histories.items():
-            found += _of_history(history)
-            found += _of_registry(record.generations(lineage), lineage, uri) if uri else ()
+            generations = record.generations(lineage)
+            found += _of_history(history, generations)
+            found += _of_registry(generations, lineage, uri) if uri else ()
         # the checks of a history and of MLflow cover complete lineages, the target may be a part of one
         places = {each.tag: place for place, each in enumerate(chosen)}
         findings = {
@@ -114,12 +115,14 @@ def _of_generations(chosen: Sequence[Generation], own_key: bytes | None, progres
         progress(done, len(chosen))
 
 
-def _of_history(history: History) -> Found:
+def _of_history(history: History, generations: Sequence[Generation]) -> Found:
+    tags, newest = {each.tag for each in generations}, generations[-1].tag
     for number, mismatch in check_ledger(history):
-        yield generation_tag(history.lineage, number), Check.LEDGER, mismatch
-    newest = max((line.entry.generation for line in history.lines if line.entry is not None), default=0)
+        # a forged line can name a generation that does not exist
+        tag = generation_tag(history.lineage, number)
+        yield tag if tag in tags else newest, Check.LEDGER, mismatch
     for mismatch in check_branch(history):
-        yield generation_tag(history.lineage, newest), Check.TAG, mismatch
+        yield newest, Check.TAG, mismatch
 
 
 def _of_registry(generations: list[Generation], lineage: str, uri: str) -> Found:

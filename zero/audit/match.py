@@ -9,7 +9,7 @@ from zero.data.adjudication import adjudicate, violation_text
 from zero.data.records import GameColumns, concatenate
 from zero.errors import StorageError
 from zero.games.rules import rules_of
-from zero.record.generation import PLAYER_NAME, Generation, State
+from zero.record.generation import PLAYER_NAME, Generation, State, listed
 from zero.stages.gating import decide, match_result
 from zero.storage.layout import (
     CHALLENGER_DIR,
@@ -180,7 +180,7 @@ def _check_player(generation: Generation, state: State, remedy: str) -> Iterator
 def _check_dependencies(generation: Generation, remedy: str) -> Iterator[Mismatch]:
     """The inputs of the stages in dvc.lock are the state's folders and the outputs of earlier stages."""
     for name, stage in generation.stages.items() if generation.outs else ():
-        for dep in stage.get("deps", ()):
+        for dep in listed(stage, "deps"):
             out = generation.out(str(dep.get("path")))
             if out is not None:
                 yield from differs("dvc.lock", f"{name} reads {out.path}", dep.get("md5"), out.md5, remedy)

@@ -56,6 +56,8 @@ def clone_at(home: Path, tag: str, outs: Sequence[str], keep: Path | None) -> It
             yield _new_clone(home, tag, outs, Path(scratch) / "clone")
         return
     if not (keep / ".git" / NOTES_FILE).exists():
+        if keep.exists() and not keep.is_dir():
+            raise LineageError(f"{keep} is a file; name a new folder, or one that --keep made for {tag}")
         if keep.exists() and any(keep.iterdir()):
             raise LineageError(f"{keep} is not empty; name a new folder, or one that --keep made for {tag}")
         keep.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from zero.record.ledger import FIRST_KINDS, FIRST_PREVIOUS
 from zero.storage.files import sha256_bytes
 from zero.storage.layout import CONSTRAINTS_FILE, DVC_LOCK, LEDGER_FILE
 from zero.storage.manifests import LedgerEntry
+from zero.storage.vcs import git
 
 SOURCES = ("zero", "dvc.yaml", CONSTRAINTS_FILE, PARAMS_FILE)
 """Paths that the commit of a generation must not change, because the stages ran on its parent."""
@@ -32,6 +33,10 @@ def check_tag(generation: Generation) -> Iterator[Mismatch]:
             continue
         if found is None and (repository.head is None or _is_behind(history, repository)):
             continue  # this clone lacks the lineage, or its newest generations
+        if found is None and _is_unpushed(history, expected):
+            remedy = f"`zero prepare {history.lineage}`"
+            yield Mismatch(f"{tag} in the {name}", "not pushed yet", "no tag", expected, remedy, Mark.MISSING)
+            continue
         what = "tag at another commit" if found in history.commits or found is None else "tag at a foreign commit"
         yield from differs(
             f"{tag} in the {name}",
@@ -45,6 +50,14 @@ def check_tag(generation: Generation) -> Iterator[Mismatch]:
 def _is_behind(history: History, repository: Repository) -> bool:
     """True for a workspace that lags behind another one."""
     return repository is history.workspace and repository.head != history.head
+
+
+def _is_unpushed(history: History, commit: str) -> bool:
+    """True if the project lacks a commit of the workspace, because recording it was interrupted."""
+    if not history.agreed or history.project.head is None:
+        return False
+    unpushed = f"{history.project.head}..{history.head}"
+    return commit in git(history.reader.repository, "rev-list", "--first-parent", unpushed).split()
 
 
 def check_branch(history: History) -> Iterator[Mismatch]:

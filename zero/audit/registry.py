@@ -107,7 +107,7 @@ def _check_aliases(generations: Sequence[Generation], catalogue: Catalogue) -> I
 def _check_ladder(
     generations: Sequence[Generation], expected: Mapping[str, Expected], catalogue: Catalogue
 ) -> Iterator[tuple[Generation, Mismatch]]:
-    """The ladder has the points of each tracked generation, and no others."""
+    """The ladder has the points of each tracked generation."""
     key = pages.ladder_page(generations[0].lineage).key
     ladders = [run for run in catalogue.runs_of(key) if not run.deleted]
     found = ladders[0].points if ladders else frozenset()

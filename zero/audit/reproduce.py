@@ -9,7 +9,7 @@ import json
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,7 +105,7 @@ def reproduce(home: Path, tag: str, listen: Listener, keep: Path | None = None) 
     """
     entry = entry_at(home, tag)
     with clone_at(home, tag, STATE_DIRS, keep) as clone:
-        inputs = _check_inputs(home, clone, tag, listen)
+        inputs = _check_inputs(home, clone, tag, STATE_DIRS, listen)
         lock = recorded_lock(clone)
         if lock is None:
             stages = [_state_again(home, clone, entry, tag)]
@@ -132,8 +132,9 @@ def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduct
     entry = entry_at(home, tag)
     if entry.decision is None:
         raise LineageError(f"{tag} has no games; recompute its state with `zero reproduce {tag}`")
-    with clone_at(home, tag, (*STATE_DIRS, CHALLENGER_DIR, *SHARD_DIRS.values()), None) as clone:
-        inputs = _check_inputs(home, clone, tag, listen)
+    outs = (*STATE_DIRS, CHALLENGER_DIR, *SHARD_DIRS.values())
+    with clone_at(home, tag, outs, None) as clone:
+        inputs = _check_inputs(home, clone, tag, outs, listen)
         stages = []
         for stage, folder in SHARD_DIRS.items():
             stages.append(_shards_again(clone, inputs, stage, folder, num_shards))
@@ -141,11 +142,11 @@ def sample(home: Path, tag: str, num_shards: int, listen: Listener) -> Reproduct
         return _reproduction(clone, inputs, entry, stages)
 
 
-def _check_inputs(home: Path, clone: Path, tag: str, listen: Listener) -> Inputs:
-    """Checks the record of a tag as an audit does, and the files of the state in its clone."""
+def _check_inputs(home: Path, clone: Path, tag: str, outs: Sequence[str], listen: Listener) -> Inputs:
+    """Checks the record of a tag as an audit does, and the files of the state in its clone. Pulls missing `outs`."""
     with ProjectRecord(home) as record:
         generation = record.generation(tag)
-        if missing := [out for out in STATE_DIRS if not (clone / out / MANIFEST_FILE).exists()]:
+        if missing := [o for o in outs if not (generation.is_here(o) and (clone / o / MANIFEST_FILE).exists())]:
             dvc(clone, "pull", "--quiet", *missing)
         # Champion, trainee and window are inputs of the stages. Without stages they are what is made again.
         parent = ((Check.PARENT, check_parent),) if recorded_lock(clone) is not None else ()

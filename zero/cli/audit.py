@@ -31,7 +31,8 @@ def audit(
         ),
     ] = "",
     key: Annotated[
-        Path | None, typer.Option(help="Public key (PEM) that must have signed, in addition to the key in the record.")
+        Path | None,
+        typer.Option(help="Public key (PEM) that must verify every attestation, besides the key in the record."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -116,8 +116,7 @@ def advance(
 ) -> None:
     """Records a finished generation (the registry stage) and prepares the next one.
 
-    Steps: ledger line, provenance, commit, tag, `dvc push`, MLflow version and aliases, new state. Each step can be
-    repeated.
+    Steps: attestation, ledger line, commit, tag, `dvc push`, `git push`, new state, MLflow. Each step can be repeated.
     """
     from zero.lineage.registry import advance as advance_workspace
     from zero.lineage.status import warning_lines
@@ -165,7 +164,7 @@ def track(
     lineage: Lineage = "go9",
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="Delete the lineage's runs and models in MLflow and write them again."),
+        typer.Option("--rebuild", help="Delete the generations, the ladder and the models in MLflow first."),
     ] = False,
 ) -> None:
     """Writes the recorded generations to MLflow that are missing there.

@@ -72,13 +72,15 @@ def _recover_dvc(workspace: Path) -> None:
         rwlock.unlink()
     for path in [workspace / DVC_LOCK, *sorted((workspace / "state").glob("*.dvc"))]:
         if path.exists() and not _is_complete(path.read_bytes()):
-            log.warning("%s was truncated by a killed DVC; restored the committed version", path)
             # Removed also if HEAD does not have it: a generation in progress can have the first `dvc.lock` of its
             # lineage.
             path.unlink()
             name = path.relative_to(workspace).as_posix()
-            if git(workspace, "ls-tree", "--name-only", "HEAD", "--", name).strip():
+            committed = bool(git(workspace, "ls-tree", "--name-only", "HEAD", "--", name).strip())
+            if committed:
                 git(workspace, "checkout", "HEAD", "--", name)
+            done = "restored the committed version" if committed else "removed it"
+            log.warning("%s was truncated by a killed DVC; %s", path, done)
 
 
 def _is_stale(rwlock: bytes, workspace: Path) -> bool:

@@ -1,6 +1,6 @@
 """The registry, which records a finished generation and sets up the next one.
 
-It runs outside DVC's graph. `advance` appends the ledger entry, signs the attestation, commits, tags, pushes with DVC
+It runs outside DVC's graph. `advance` signs the attestation, appends the ledger entry, commits, tags, pushes with DVC
 and git, and rolls the state forward. Each step finds out by itself whether it was done: after a crash, call it again.
 """
 
@@ -17,9 +17,9 @@ from zero.config.params import load_params, params_digest
 from zero.config.settings import home_dir
 from zero.errors import LineageError, ZeroError
 from zero.lineage.recovery import recover_from_crash
-from zero.lineage.workspace import check_workspace, committed_ledger, current_generation
+from zero.lineage.workspace import GENERATED, check_workspace, committed_ledger, current_generation
 from zero.record.attestation import check_key, decision_attestation, write_attestation
-from zero.record.costs import notes_ref, write_note
+from zero.record.costs import notes_ref, read_note, write_note
 from zero.record.generation import Generation, in_progress, required
 from zero.record.history import Line
 from zero.record.ledger import append_entry, entry_of, generation_tag, last_line_digest, parse_ledger
@@ -50,6 +50,9 @@ from zero.storage.vcs import dvc, git
 
 UP_TO_DATE = "Data and pipelines are up to date."
 """Output of `dvc status` if no stage is left to run."""
+
+# Without `dvc.lock`: the commit of a start, a rollback or a branch has none.
+RESTORE_STATE = f"restore it with `git checkout HEAD -- state && dvc checkout --force {' '.join(STATE_DIRS)}`"
 
 log = logging.getLogger(__name__)
 
@@ -121,10 +124,6 @@ def roll_forward(workspace: Path, entry: LedgerEntry) -> None:
     Raises:
       LineageError: the result is not the state in the ledger.
     """
-    if entry.kind == "start":
-        raise LineageError(
-            f"the state of {entry.lineage} is older than its ledger; restore it with `dvc checkout --force`"
-        )
     if entry.decision is None:  # the commit of a rollback or a branch holds the state of the next generation already
         dvc(workspace, "checkout", "--quiet", "--force", *STATE_DIRS)
         _check_state(workspace, entry)
@@ -213,10 +212,13 @@ def _note_costs(workspace: Path, entry: LedgerEntry) -> list[str]:
     """Notes the costs of a generation on its commit and returns the refs to push. A failure only costs the note."""
     if entry.kind != "decision" or current_generation(workspace).number != entry.generation:
         return []
+    tag = generation_tag(entry.lineage, entry.generation)
     try:
-        with open_store(workspace) as store:
-            costs = generation_costs(workspace, store, entry.generation)
-        write_note(workspace, generation_tag(entry.lineage, entry.generation), costs)
+        # An existing note stays: a restored workspace no longer has the costs of its processes.
+        if read_note(workspace, entry.lineage, tag) is None:
+            with open_store(workspace) as store:
+                costs = generation_costs(workspace, store, entry.generation)
+            write_note(workspace, tag, costs)
     except ZeroError as error:
         log.warning("generation %d: cannot note its costs: %s", entry.generation, error)
         return []
@@ -226,7 +228,12 @@ def _note_costs(workspace: Path, entry: LedgerEntry) -> list[str]:
 def _commit(workspace: Path, lineage: str, number: int) -> None:
     """Commits a finished generation with its ledger entry and attestation."""
     generation = in_progress(workspace)
-    unfinished = LineageError(f"generation {number} of {lineage} is not finished; run `dvc repro` in {workspace}")
+    text = committed_ledger(workspace)
+    previous = parse_ledger(text, LEDGER_FILE)[-1]
+    message = f"generation {number} of {lineage} is not finished; run `dvc repro` in {workspace}"
+    if previous.kind != "start":  # the call before may have been killed after its commit
+        message += f" (generation {previous.generation} is recorded; `zero track {lineage}` writes it to MLflow)"
+    unfinished = LineageError(message)
     if generation.number != number or not (workspace / GATING_METRICS).exists():
         raise unfinished
     decision = required(generation.decision, workspace / GATING_METRICS)
@@ -235,12 +242,10 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     status = dvc(workspace, "status", PIPELINE_FILE, *(f"{out}.dvc" for out in STATE_DIRS))
     if decision.generation != number or status.strip() != UP_TO_DATE:
         raise unfinished
-    text = committed_ledger(workspace)
-    previous = parse_ledger(text, LEDGER_FILE)[-1]
     if decision.champion != previous.champion:
         raise LineageError(
             f"the match of generation {number} was against {decision.champion[:12]}, but the champion of {lineage} is "
-            f"{previous.champion[:12]}; restore it with `git checkout HEAD -- state dvc.lock && dvc checkout --force`"
+            f"{previous.champion[:12]}; {RESTORE_STATE}"
         )
     entry = LedgerEntry(
         lineage=lineage,
@@ -260,12 +265,14 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     # overwrites.
     write_atomic(workspace / LEDGER_FILE, append_entry(text, entry).encode())
     outcome = "promoted" if decision.promoted else "refused"
-    commit_record(workspace, f"{lineage}: generation {number}, challenger {outcome} ({decision.match.score:.1%})")
+    message = f"{lineage}: generation {number}, challenger {outcome} ({decision.match.score:.1%})"
+    # Only what a generation changes: another file may have changed after the check of the workspace.
+    commit_record(workspace, message, *GENERATED, "record")
 
 
-def commit_record(workspace: Path, message: str) -> None:
-    """Commits a ledger entry with all that belongs to it."""
-    git(workspace, "add", "--all")
+def commit_record(workspace: Path, message: str, *paths: str) -> None:
+    """Commits a ledger entry with all that belongs to it. `paths`: the changed ones; without any, all."""
+    git(workspace, "add", "--all", "--", *paths)
     git(workspace, "commit", "--quiet", "-m", message)
 
 
@@ -286,8 +293,7 @@ def _check_state(workspace: Path, entry: LedgerEntry) -> None:
     ):
         if found != wanted:
             raise LineageError(
-                f"the {name} in {workspace}/state is {found[:12]}, but {by} has {wanted[:12]}; "
-                "restore it with `git checkout HEAD -- state dvc.lock && dvc checkout --force`"
+                f"the {name} in {workspace}/state is {found[:12]}, but {by} has {wanted[:12]}; {RESTORE_STATE}"
             )
 
 

@@ -29,7 +29,6 @@ from zero.record.attestation import check_key, state_attestation, write_attestat
 from zero.record.generation import in_progress
 from zero.record.history import check_known_tag
 from zero.record.ledger import (
-    FIRST_PREVIOUS,
     append_entry,
     entry_of,
     generation_tag,
@@ -213,7 +212,7 @@ def _write_record(
         params_digest=params_digest(generation.read_params()),
         lock_digest=sha256_bytes(b""),
         provenance=write_attestation(folder, attestation),
-        previous=last_line_digest(text) if previous is not None else FIRST_PREVIOUS,
+        previous=last_line_digest(text),
     )
     write_atomic(folder / LEDGER_FILE, append_entry(text, entry).encode())
     return entry

@@ -284,9 +284,11 @@ def checkout_generation(home: Path, tag: str, target: Path, outs: Sequence[str] 
       outs: paths that DVC checks out; empty for all.
 
     Raises:
-      LineageError: the tag is unknown, or the folder is not empty.
+      LineageError: the tag is unknown, or the folder is a file or not empty.
     """
     check_known_tag(home, tag)
+    if target.exists() and not target.is_dir():
+        raise LineageError(f"{target} is a file; name a new folder")
     if target.exists() and any(target.iterdir()):
         raise LineageError(f"{target} is not empty; name a new folder")
     try:

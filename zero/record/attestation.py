@@ -192,8 +192,8 @@ def recorded_attestation(home: Path, tag: str, key: Path | None = None) -> tuple
     try:
         public = key.read_bytes() if key else _lineage_key(home, entry.lineage)
     except OSError as error:
-        raise StorageError(f"cannot read the key {key}: {error.strerror}") from None
-    return envelope.payload, signed_by(data, public, source)
+        raise StorageError(f"cannot read the key {key}: {error.strerror}; give a public key file (PEM)") from None
+    return envelope.payload, signed_by(data, public, source, str(key) if key else KEY_FILE)
 
 
 def _lineage_key(home: Path, lineage: str) -> bytes:

@@ -4,6 +4,7 @@ Costs are never part of a hashed output or of a commit: two equal runs take diff
 """
 
 import contextlib
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -56,16 +57,20 @@ def notes_ref(lineage: str) -> str:
 
 
 def fetch_notes(folder: Path, lineage: str) -> None:
-    """Fetches a lineage's notes into a clone that lacks them: `git clone` does not copy notes.
+    """Fetches a lineage's new notes into a clone: `git clone` does not copy notes. Notes of the clone are never lost.
 
     Raises:
       LineageError: the folder is not a clone.
     """
     ref = notes_ref(lineage)
-    if git(folder, "for-each-ref", ref).strip() or "origin" not in git(folder, "remote").split():
+    if "origin" not in git(folder, "remote").split():
         return
-    with contextlib.suppress(LineageError):  # the origin has no note yet
+    with contextlib.suppress(LineageError):  # the origin has no note yet, is not reachable, or lacks notes of the clone
         git(folder, "fetch", "--quiet", "origin", f"{ref}:{ref}")
+
+
+_fetch_notes_once = functools.cache(fetch_notes)
+"""Fetches only once per process: a command may read the costs of many generations that have no note."""
 
 
 def write_note(folder: Path, commit: str, costs: GenerationCosts) -> None:
@@ -79,14 +84,23 @@ def write_note(folder: Path, commit: str, costs: GenerationCosts) -> None:
     git(folder, "notes", f"--ref={ref}", "add", "--force", "-m", canonical_line(costs).decode().strip(), commit)
 
 
-def read_note(folder: Path, lineage: str, commit: str) -> GenerationCosts | None:
-    """Costs of a generation, found by its commit or tag; None without a note that can be read."""
-    ref = notes_ref(lineage)
+def read_note(folder: Path, lineage: str, commit: str, offline: bool = False) -> GenerationCosts | None:
+    """Costs of a generation, found by its commit or tag; None without a note that can be read.
+
+    A missing note is fetched first, unless `offline` is set.
+    """
     try:
-        fetch_notes(folder, lineage)
-        return GenerationCosts.model_validate_json(git(folder, "notes", f"--ref={ref}", "show", f"{commit}^{{commit}}"))
-    except LineageError:
-        return None
+        return GenerationCosts.model_validate_json(_note(folder, lineage, commit))
     except ValidationError:
         log.warning("cannot read the costs noted on %s", commit)
         return None
+    except LineageError:
+        if offline:
+            return None
+    with contextlib.suppress(LineageError):
+        _fetch_notes_once(folder, lineage)
+    return read_note(folder, lineage, commit, offline=True)
+
+
+def _note(folder: Path, lineage: str, commit: str) -> str:
+    return git(folder, "notes", f"--ref={notes_ref(lineage)}", "show", f"{commit}^{{commit}}")

@@ -102,6 +102,7 @@ class Generation:
         previous: "Generation | None" = None,
         source: "Generation | None" = None,
         history: History | None = None,
+        offline: bool = False,
     ) -> None:
         """Stores what the ledger and git say of the generation; everything else is read on first use.
 
@@ -113,11 +114,12 @@ class Generation:
           previous: the generation of the ledger's line before.
           source: the generation that a rollback or a branch restores.
           history: its lineage in git; None for a work tree.
+          offline: True if a missing cost note is not fetched.
         """
         self.lineage, self.number, self.line = lineage, number, line
         self.files, self.previous, self.source = files, previous, source
         self.tag = generation_tag(lineage, number)
-        self._history = history
+        self._history, self._offline = history, offline
 
     @property
     def history(self) -> History:
@@ -196,7 +198,8 @@ class Generation:
         """The stages of dvc.lock by name."""
         tree = _yaml(self.file(DVC_LOCK))
         stages = tree.get("stages") if isinstance(tree, dict) else None
-        return stages if isinstance(stages, dict) else {}
+        found = stages.items() if isinstance(stages, dict) else ()
+        return {name: stage for name, stage in found if isinstance(stage, dict)}
 
     @cached_property
     def outs(self) -> Mapping[str, Out]:
@@ -205,7 +208,7 @@ class Generation:
             return {}
         found: dict[str, Out] = {}
         for stage in self.stages.values():
-            for each in stage.get("outs", ()):
+            for each in listed(stage, "outs"):
                 path, md5 = str(each.get("path")), str(each.get("md5"))
                 # dvc.lock does not say what is cached: the folders of data are, metrics and plots are in git.
                 found[path] = Out(path, md5, cached=path in DATA_DIRS or md5.endswith(".dir"))
@@ -283,7 +286,7 @@ class Generation:
     @cached_property
     def costs(self) -> GenerationCosts | None:
         """Its costs, from the git note on its commit."""
-        return read_note(self.files.repository, self.lineage, self.commit or self.tag)
+        return read_note(self.files.repository, self.lineage, self.commit or self.tag, self._offline)
 
     @cached_property
     def envelope(self) -> Envelope | None:
@@ -309,7 +312,7 @@ class Generation:
         blobs = reader.files(f"{self.parent}:zero")
         found = {}
         for name, stage in self.stages.items():
-            deps = [str(each.get("path")) for each in stage.get("deps", ())]
+            deps = [str(each.get("path")) for each in listed(stage, "deps")]
             below = tuple(dep.removeprefix("zero/") for dep in deps if dep.startswith("zero/"))
             # The slashes keep `data` from matching a module such as `database.py`.
             chosen = [
@@ -480,6 +483,12 @@ def required(value: Value | None, name: object) -> Value:
     if value is None:
         raise StorageError(f"{name} is missing or unreadable; run `dvc checkout`, or `dvc pull`, in its folder")
     return value
+
+
+def listed(stage: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The `deps` or `outs` of a stage in dvc.lock, without entries that a truncated file has in part."""
+    entries = stage.get(key)
+    return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
 
 
 def read_model(kind: type[Model], data: bytes | None) -> Model | None:

@@ -107,6 +107,8 @@ def last_line_digest(text: str) -> str:
 
 
 def _restore(source: str) -> str:
+    if source.endswith(f":{LEDGER_FILE}"):  # at a tag, which no checkout changes
+        return "`zero audit` reports more"
     return f"restore it with `git checkout HEAD -- {source}`"
 
 

@@ -17,11 +17,17 @@ from zero.storage.files import canonical_line
 class ProjectRecord:
     """The lineages of a project, read on first use. A context manager, because each lineage keeps a git process."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
+    def __init__(self, home: Path, offline: bool = False) -> None:
+        """Reads nothing yet.
+
+        Args:
+          home: the project's folder.
+          offline: True if missing cost notes are not fetched.
+        """
+        self._home, self._offline = home, offline
         self._cache = data_cache(home)
         self._stack = ExitStack()
-        self._read: dict[str, tuple[History, list[Generation]]] = {}
+        self._read: dict[str, list[Generation]] = {}
 
     def __enter__(self) -> "ProjectRecord":
         return self
@@ -31,21 +37,17 @@ class ProjectRecord:
     ) -> None:
         self._stack.close()
 
-    def history(self, lineage: str) -> History:
-        """A lineage in git.
-
-        Raises:
-          LineageError: the lineage is unknown.
-        """
-        return self._lineage(lineage)[0]
-
     def generations(self, lineage: str) -> list[Generation]:
         """Every generation that the ledger, an older version of it, or a tag names; oldest first.
 
         Raises:
           LineageError: the lineage is unknown.
         """
-        return self._lineage(lineage)[1]
+        if lineage not in self._read:
+            history = self._stack.enter_context(open_history(self._home, lineage))
+            made = self._read[lineage] = []  # first, because the source of a rollback is one of these generations
+            self._fill(history, made)
+        return self._read[lineage]
 
     def generation(self, tag: str) -> Generation:
         """The generation of a tag.
@@ -72,14 +74,6 @@ class ProjectRecord:
         source = chosen[0].source if first is not None and first.kind == "branch" else None
         return [*(self.ancestry(source.lineage, source.number) if source else ()), *chosen]
 
-    def _lineage(self, lineage: str) -> tuple[History, list[Generation]]:
-        if lineage not in self._read:
-            history = self._stack.enter_context(open_history(self._home, lineage))
-            made: list[Generation] = []
-            self._read[lineage] = history, made  # first, because the source of a rollback is one of these generations
-            self._fill(history, made)
-        return self._read[lineage]
-
     def _fill(self, history: History, made: list[Generation]) -> None:
         written = commits_of_lines(history)
         lines: dict[int, Line] = {}
@@ -102,6 +96,7 @@ class ProjectRecord:
                     previous=recorded[-1] if recorded else None,
                     source=self._source(own),
                     history=history,
+                    offline=self._offline,
                 )
             )
 

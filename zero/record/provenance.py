@@ -201,8 +201,8 @@ def read_envelope(data: bytes, source: str) -> Envelope:
     return Envelope(envelope.payload, attestation, tuple(sorted(envelope.signatures)))
 
 
-def signed_by(data: bytes, public_key: bytes, source: str = PROVENANCE_FILE) -> bool:
-    """True if an envelope has a valid signature by a public key (PEM).
+def signed_by(data: bytes, public_key: bytes, source: str = PROVENANCE_FILE, key_source: str = KEY_FILE) -> bool:
+    """True if an envelope has a valid signature by a public key (PEM). The sources are their names in errors.
 
     Raises:
       LineageError: the envelope or the key cannot be read.
@@ -215,13 +215,14 @@ def signed_by(data: bytes, public_key: bytes, source: str = PROVENANCE_FILE) -> 
     # First, because a valid signature on a payload of another type must not count.
     read_envelope(data, source)
     try:
-        Dsse.from_dict(json.loads(data)).verify([read_public_key(public_key, KEY_FILE)], 1)
+        Dsse.from_dict(json.loads(data)).verify([read_public_key(public_key, key_source)], 1)
     except VerificationError:
         return False
     return True
 
 
 def _unreadable(source: str, reason: str) -> LineageError:
-    return LineageError(
-        f"{source} holds no signed attestation ({reason}); restore it with `git checkout HEAD -- {PROVENANCE_FILE}`"
-    )
+    remedy = f"restore it with `git checkout HEAD -- {PROVENANCE_FILE}`"
+    if source.endswith(f":{PROVENANCE_FILE}"):  # at a tag, which no checkout changes
+        remedy = "`zero audit` reports more"
+    return LineageError(f"{source} holds no signed attestation ({reason}); {remedy}")

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from zero.config.settings import STATE_FOLDER, Settings
 from zero.errors import LineageError, StorageError
 from zero.storage.files import write_atomic
+from zero.storage.layout import KEY_FILE
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey
@@ -74,7 +75,9 @@ def read_public_key(pem: bytes, source: str) -> "SSlibKey":
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise LineageError(f"{source} is not an Ed25519 public key; restore it with `git checkout HEAD -- {source}`")
+        own = source == KEY_FILE
+        remedy = f"restore it with `git checkout HEAD -- {source}`" if own else "give a public key file (PEM)"
+        raise LineageError(f"{source} is not an Ed25519 public key; {remedy}")
     return SSlibKey.from_crypto(key)
 
 

@@ -106,7 +106,8 @@ def find_player(folder: Path, params: Params, generation: GenerationId) -> Path:
     if digest != generation.player:
         raise StorageError(
             f"{folder / PLAYER_DIR} holds weights {digest[:12]}, but state/generation.json names "
-            f"{generation.player[:12]}; restore it with `git checkout HEAD -- state dvc.lock && dvc checkout --force`"
+            f"{generation.player[:12]}; restore it with "
+            "`git checkout HEAD -- state && dvc checkout --force state/champion state/trainee state/replay`"
         )
     return folder / PLAYER_DIR
 

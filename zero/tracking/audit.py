@@ -42,7 +42,6 @@ class FoundVersion(NamedTuple):
 class Catalogue(NamedTuple):
     """Everything that one server has of a lineage."""
 
-    uri: str
     deleted: bool
     """True if the experiment is deleted."""
     runs: tuple[FoundRun, ...]
@@ -70,7 +69,6 @@ def read_catalogue(lineage: str, uri: str) -> Catalogue | None:
         if experiment is None and registered is None:
             return None
         return Catalogue(
-            uri=uri,
             deleted=experiment is not None and experiment.lifecycle_stage != "active",
             runs=_runs(server, uri, experiment.experiment_id) if experiment else (),
             versions=_versions(server, uri, registered.name) if registered else (),

@@ -3,15 +3,15 @@
 import fcntl
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from zero.errors import LineageError
 from zero.record.generation import Generation
-from zero.record.ledger import read_ledger
+from zero.record.ledger import line_digest, read_ledger
 from zero.record.lineages import ProjectRecord
 from zero.storage.layout import CHALLENGER_DIR, CHAMPION_DIR
 from zero.storage.vcs import configure_dvc, dvc, git
@@ -33,7 +33,7 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False, more_
       home: the project's folder.
       workspace: the workspace of the lineage.
       uri: address of the server.
-      rebuild: first delete the lineage's runs and models, which are then all written again.
+      rebuild: first delete the runs of the generations, the ladder and the models, which are then all written again.
       more_files: makes further files of each generation's run.
 
     Raises:
@@ -47,11 +47,14 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False, more_
         lineage = ledger[0].lineage
         if rebuild:
             _erase_lineage(lineage, uri)
-        known = tracked_generations(lineage, uri)
-        for generation in record.generations(lineage):
-            entry = generation.entry
-            is_recorded = entry is not None and entry.kind != "start" and generation.number <= ledger[-1].generation
-            if is_recorded and generation.number not in known:
+        recorded = [
+            each
+            for each in record.generations(lineage)
+            if each.entry is not None and each.entry.kind != "start" and each.number <= ledger[-1].generation
+        ]
+        known = _known_generations(recorded, lineage, uri)
+        for generation in recorded:
+            if generation.number not in known:
                 _fetch_networks(home, workspace, generation)
                 known[generation.number] = track_generation(generation, uri, more_files(generation))
         if not known:
@@ -67,7 +70,9 @@ def tracked_generations(lineage: str, uri: str) -> dict[int, str]:
     """
     with open_client(uri) as client:
         experiment = client.find_experiment(uri, lineage)
-        return _complete_generations(experiment) if experiment else {}
+        if experiment is None:
+            return {}
+        return {number: experiment.run_url(run) for number, run in _complete_generations(experiment).items()}
 
 
 def track_generation(generation: Generation, uri: str, files: Mapping[str, bytes] = MappingProxyType({})) -> str:
@@ -87,7 +92,7 @@ def track_generation(generation: Generation, uri: str, files: Mapping[str, bytes
     with open_client(uri) as client:
         experiment = client.open_experiment(uri, generation.lineage, generation.recorded_ms)
         experiment.create_model()
-        _check_history(experiment, generation, key, parent.tags["zero.ledger"])
+        _check_history(experiment, generation, experiment.runs(key), parent.tags["zero.ledger"])
         # After the check above, which protects runs of another lineage with the same name.
         experiment.delete_runs(key)
         run = experiment.create_run(parent)
@@ -150,26 +155,43 @@ def comparison_url(uri: str, tags: Sequence[tuple[str, int]], stage: str) -> str
     return f"{uri.rstrip('/')}/#/compare-runs?{urlencode(chosen)}"
 
 
-def _erase_lineage(lineage: str, uri: str) -> None:
-    """Deletes the runs, logged models and registered model of a lineage. Runs of other programs are kept.
+def _known_generations(recorded: Sequence[Generation], lineage: str, uri: str) -> dict[int, str]:
+    """The same as `tracked_generations`, after a check that they are those of the record."""
+    with open_client(uri) as client:
+        experiment = client.find_experiment(uri, lineage)
+        if experiment is None:
+            return {}
+        runs = _complete_generations(experiment)
+        for generation in recorded:
+            if generation.number in runs:
+                _check_history(experiment, generation, [runs[generation.number]], line_digest(generation.read_entry()))
+        return {number: experiment.run_url(run) for number, run in runs.items()}
 
-    MLflow keeps deleted runs until `mlflow gc`. Runs are deleted first: without them an interrupted call is repeated in
-    full.
+
+def _erase_lineage(lineage: str, uri: str) -> None:
+    """Deletes what `backfill` writes of a lineage: runs of generations, the ladder, logged models, registered model.
+
+    `zero elo` and `zero evaluate` write runs too, which stay. MLflow keeps deleted runs until `mlflow gc`. Runs are
+    deleted first: without them an interrupted call is repeated in full.
     """
     with open_client(uri) as client:
         experiment = client.open_experiment(uri, lineage)
-        experiment.delete_runs({})
+        tagged = (run.data.tags.get("zero.generation", "") for run in experiment.runs({"zero.lineage": lineage}))
+        for number in sorted({int(tag) for tag in tagged if tag}):
+            experiment.delete_runs(pages.generation_key(lineage, number))
+        experiment.delete_runs(pages.ladder_page(lineage).key)
         experiment.delete_models()
 
 
-def _complete_generations(experiment: "Experiment") -> dict[int, str]:
+def _complete_generations(experiment: "Experiment") -> dict[int, Any]:
+    """The finished run of each generation."""
     key = {"zero.lineage": experiment.name, "zero.stage": "generation"}
-    return {int(run.data.tags["zero.generation"]): experiment.run_url(run) for run in experiment.finished_runs(key)}
+    return {int(run.data.tags["zero.generation"]): run for run in experiment.finished_runs(key)}
 
 
-def _check_history(experiment: "Experiment", generation: Generation, key: dict[str, str], ledger: str) -> None:
-    """Checks that the runs with the tags `key` are of the ledger entry with this digest: others must not be deleted."""
-    for run in experiment.runs(key):
+def _check_history(experiment: "Experiment", generation: Generation, runs: Iterable[Any], ledger: str) -> None:
+    """Checks that runs of a generation are of the ledger entry with this digest: others must not be deleted."""
+    for run in runs:
         if run.data.tags.get("zero.ledger") != ledger:
             raise LineageError(
                 f"MLflow at {experiment.uri} has another history of {generation.tag} (run {run.info.run_id}), from a "
