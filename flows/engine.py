@@ -60,7 +60,7 @@ is reported as CancelledError."""
 ResultT = TypeVar("ResultT")
 Run: TypeAlias = PrefectDaskFuture[Any]
 Report = Callable[[dict[str, tuple[int, int]]], None]
-"""Called repeatedly with (done, total) of each part that reported progress: a shard's key, or `training`."""
+"""Called repeatedly with (done, total) of each part that reported progress: a shard's key, or a `training_part`."""
 
 
 class Engine:
@@ -172,7 +172,7 @@ class Engine:
 
     def _num_wanted(self) -> int:
         """Number of tasks with which all workers are busy."""
-        found = self._connected().client.scheduler_info(n_workers=0)  # empty if the scheduler does not answer
+        found = self._connected().client.scheduler_info(n_workers=0)  # empty if the client has just closed
         return TASKS_PER_WORKER * max(1, int(found.get("total_threads", 0)))
 
     def _connected(self) -> DaskTaskRunner:
@@ -205,8 +205,6 @@ class Engine:
         logging.getLogger("distributed").setLevel(logging.WARNING)  # its lines would fill the log of the flow
         security = Security.temporary()
         options = {
-            # As many children of a worker play at once; more than one only if they share its GPU.
-            "nthreads": -(-num_processes // num_workers),
             "preload": ["flows.workers"],
             "local_directory": str(self._log_dir),
             "host": "127.0.0.1",
@@ -222,7 +220,9 @@ class Engine:
             env = {"DASK_LOGGING__DISTRIBUTED": "warning", "PREFECT_PLUGINS_ENABLED": "false"}
             if gpus:
                 env["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
-            workers[number] = {"cls": Nanny, "options": {**options, "env": env}}
+            # As many children of the worker play at once; more than one only if they share its GPU.
+            num_threads = num_processes // num_workers + (number < num_processes % num_workers)
+            workers[number] = {"cls": Nanny, "options": {**options, "nthreads": num_threads, "env": env}}
         scheduler = {
             "cls": Scheduler,
             "options": {

@@ -150,15 +150,13 @@ class _Children:
         """The executor of this folder and store; closes that of another one."""
         key = (folder, store_url, is_gpu)
         with self._lock:
-            self._num_users += 1
-            if self._idle:
-                self._idle.cancel()
-                self._idle = None
             if self._executor is None or key != self._key:
-                self.close()
+                self._close()
                 num_processes = get_worker().state.nthreads
                 self._executor, self._key = LocalExecutor(folder, num_processes, store_url, int(is_gpu)), key
             executor = self._executor
+            self._num_users += 1
+            self._stop_timer()
         try:
             yield executor
         finally:
@@ -172,13 +170,23 @@ class _Children:
     def _end_idle(self) -> None:
         with self._lock:
             if self._idle:  # no shard has come meanwhile
-                self.close()
+                self._close()
 
     def close(self) -> None:
         """Ends the processes; shards that they play are lost."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        self._stop_timer()
         if self._executor:
             self._executor.close()
             self._executor = None
+
+    def _stop_timer(self) -> None:
+        if self._idle:
+            self._idle.cancel()
+            self._idle = None
 
 
 _children = _Children()

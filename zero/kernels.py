@@ -105,7 +105,7 @@ class CompileLock(event.Listener):  # type: ignore[misc]
             # A kernel takes the lock again for each part of it; one that is read from the disk is ready by then.
             elif time.monotonic() - self._locked > SLOW_SECONDS and not self._reported:
                 self._reported = True
-                report("compiling kernels, a minute or two after each update; `make setup` does it beforehand")
+                report("compiling kernels: a minute or two after each update; `make setup` does it in advance")
 
     def on_end(self, _: event.Event) -> None:
         """Releases the file lock when no thread of this process compiles."""

@@ -77,7 +77,7 @@ def test_a_generation_that_was_not_played_cannot_be_recorded(recorded: Lineage) 
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         f"zero: generation 3 of tiny is not finished; run `dvc repro` in {recorded.workspace} "
-        "(generation 2 is recorded; `zero track tiny` writes it to MLflow)"
+        "(if the last call was killed: generation 2 is recorded, and `zero track tiny` writes it to MLflow)"
     ]
 
 

@@ -26,7 +26,7 @@ def newest(digest: str) -> Newest:
 
 def test_networks_with_different_test_games_are_not_compared() -> None:
     _check_test_games({"one": newest("b"), "other": newest("b"), "without": newest("")})
-    with pytest.raises(ParamsError, match="one and other have different test games; give the same to all"):
+    with pytest.raises(ParamsError, match="one and other have different test games; name one dataset for all"):
         _check_test_games({"one": newest("b"), "other": newest("c"), "without": newest("")})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import dask
 import psutil
 import pytest
-from distributed import Client, Scheduler
+from distributed import Client, Scheduler, get_worker
 from distributed.protocol import pickle
 from prefect import flow, task
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -50,6 +50,13 @@ def listening() -> list[str]:
     processes = (psutil.Process(), psutil.Process().parent())
     found = [one for process in processes if process for one in process.net_connections("tcp")]
     return [one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN]
+
+
+@task(persist_result=False)
+def seen_by_a_worker() -> tuple[str, int]:
+    """Its GPU and its number of threads."""
+    time.sleep(0.5)
+    return os.environ["CUDA_VISIBLE_DEVICES"], get_worker().state.nthreads
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +114,21 @@ def test_a_local_cluster_is_reached_from_this_machine_only(params: Params, tmp_p
 
     (addresses,) = run_in_flow(asks)
     assert len(addresses) >= 3 and {*addresses} == {"127.0.0.1"}
+
+
+def test_the_processes_of_a_gpu_share_its_worker(
+    params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three processes on two GPUs, which need not be there to start the workers."""
+    monkeypatch.setattr("flows.engine.visible_gpus", lambda: ["GPU-a", "GPU-b"])
+    profile = params.profile.model_copy(update={"device": "cuda"})
+    params = params.model_copy(update={"profile": profile, "executor": ExecutorParams(num_processes=3)})
+
+    def asks() -> Any:
+        with Engine(params, params.executor, tmp_path / "dask", pytest.fail) as engine:
+            return [state.result() for state in engine.wait(engine.submit(seen_by_a_worker, [{}] * 9, 10, [{}] * 9))]
+
+    assert {*run_in_flow(asks)} == {("GPU-a", 2), ("GPU-b", 1)}
 
 
 class Cluster:

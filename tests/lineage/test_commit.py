@@ -19,6 +19,7 @@ def test_a_file_that_changed_after_the_check_of_the_workspace_is_not_committed(t
             git(tmp_path, "commit", "--quiet", "-m", "before")
     (tmp_path / "metrics/old").rename(tmp_path / "metrics/new")
     (tmp_path / "mine").write_text("after")
+    git(tmp_path, "add", "params.yaml")
     commit_record(tmp_path, "generation", *GENERATED, "record")
     changed = git(tmp_path, "show", "--name-only", "--format=", "--no-renames", "HEAD").split()
     assert changed == ["dvc.lock", "metrics/new", "metrics/old", "plots/curve", *files[1:3]]

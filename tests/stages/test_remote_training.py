@@ -283,6 +283,26 @@ def test_of_two_workers_with_the_same_folder_the_second_waits(trained: Trained, 
     assert trained.is_done()
 
 
+def test_a_worker_that_waited_takes_the_outcome_of_the_other(trained: Trained, caplog: pytest.LogCaptureFixture):
+    """The first puts its outcome into the store and removes the folder, with the lock for which the second waits."""
+    shutil.move(Path(trained.store.url) / "trainings", trained.folder / "outcomes")
+    trained.work.mkdir(parents=True)
+    steps: list[int] = []
+    with ThreadPoolExecutor(1) as threads, (trained.work / "lock").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        second = threads.submit(
+            train_into_store, trained.spec, trained.store, trained.work, lambda done, _: steps.append(done)
+        )
+        deadline = time.monotonic() + 60.0
+        while not caplog.messages and time.monotonic() < deadline:
+            time.sleep(0.05)
+        shutil.move(trained.folder / "outcomes", Path(trained.store.url) / "trainings")
+        shutil.rmtree(trained.work)
+        other.close()
+        second.result()
+    assert not steps and not trained.work.exists()
+
+
 def test_the_folder_of_a_running_training_stays_although_another_machine_has_finished_it(trained: Trained):
     sibling = trained.work.parent / ("ab" * 32)
     trained.store.put_training(sibling.name, b"finished by another machine")

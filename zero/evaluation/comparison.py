@@ -179,8 +179,8 @@ def _check_test_games(newest: Mapping[str, Newest]) -> None:
     digests = {name: each.test.games_digest for name, each in newest.items() if each.test}
     if len(set(digests.values())) > 1:
         raise ParamsError(
-            f"{' and '.join(digests)} have different test games; give the same to all with --dataset, a dataset that "
-            "`zero import` made"
+            f"{' and '.join(digests)} have different test games; name one dataset for all with --dataset, a folder "
+            "that `zero import` made"
         )
 
 

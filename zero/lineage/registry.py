@@ -39,6 +39,7 @@ from zero.storage.layout import (
     PIPELINE_FILE,
     PLAYER_DIR,
     REPLAY_DIR,
+    RESTORE_STATE,
     SELFPLAY_METRICS,
     STATE_DIRS,
     TRAINEE_DIR,
@@ -50,9 +51,6 @@ from zero.storage.vcs import dvc, git
 
 UP_TO_DATE = "Data and pipelines are up to date."
 """Output of `dvc status` if no stage is left to run."""
-
-# Without `dvc.lock`: the commit of a start, a rollback or a branch has none.
-RESTORE_STATE = f"restore it with `git checkout HEAD -- state && dvc checkout --force {' '.join(STATE_DIRS)}`"
 
 log = logging.getLogger(__name__)
 
@@ -231,8 +229,11 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
     text = committed_ledger(workspace)
     previous = parse_ledger(text, LEDGER_FILE)[-1]
     message = f"generation {number} of {lineage} is not finished; run `dvc repro` in {workspace}"
-    if previous.kind != "start":  # the call before may have been killed after its commit
-        message += f" (generation {previous.generation} is recorded; `zero track {lineage}` writes it to MLflow)"
+    if previous.kind != "start":
+        message += (
+            f" (if the last call was killed: generation {previous.generation} is recorded, and `zero track {lineage}` "
+            "writes it to MLflow)"
+        )
     unfinished = LineageError(message)
     if generation.number != number or not (workspace / GATING_METRICS).exists():
         raise unfinished
@@ -272,6 +273,8 @@ def _commit(workspace: Path, lineage: str, number: int) -> None:
 
 def commit_record(workspace: Path, message: str, *paths: str) -> None:
     """Commits a ledger entry with all that belongs to it. `paths`: the changed ones; without any, all."""
+    # Somebody may have staged other files. `git commit PATH` would leave an index file if it were killed.
+    git(workspace, "reset", "--quiet")
     git(workspace, "add", "--all", "--", *paths)
     git(workspace, "commit", "--quiet", "-m", message)
 

@@ -62,7 +62,7 @@ class Peers:
           num_batches: number of batches.
         """
         source = None if batches is None else iter(batches)
-        # One transfer for all arrays, because each takes half a millisecond, and during the step before.
+        # All arrays go in one transfer, since each transfer takes half a millisecond; it runs during the step before.
         received = [_packed(share) for _ in range(2)]
         widths = [_as_bytes(array).shape[1] for array in share]
 

@@ -89,18 +89,20 @@ def read_note(folder: Path, lineage: str, commit: str, offline: bool = False) ->
 
     A missing note is fetched first, unless `offline` is set.
     """
+    note = _note(folder, lineage, commit)
+    if note is None and not offline:
+        with contextlib.suppress(LineageError):  # not a clone
+            _fetch_notes_once(folder, lineage)
+        note = _note(folder, lineage, commit)
     try:
-        return GenerationCosts.model_validate_json(_note(folder, lineage, commit))
+        return None if note is None else GenerationCosts.model_validate_json(note)
     except ValidationError:
         log.warning("cannot read the costs noted on %s", commit)
         return None
+
+
+def _note(folder: Path, lineage: str, commit: str) -> str | None:
+    try:
+        return git(folder, "notes", f"--ref={notes_ref(lineage)}", "show", f"{commit}^{{commit}}")
     except LineageError:
-        if offline:
-            return None
-    with contextlib.suppress(LineageError):
-        _fetch_notes_once(folder, lineage)
-    return read_note(folder, lineage, commit, offline=True)
-
-
-def _note(folder: Path, lineage: str, commit: str) -> str:
-    return git(folder, "notes", f"--ref={notes_ref(lineage)}", "show", f"{commit}^{{commit}}")
+        return None

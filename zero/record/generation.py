@@ -285,7 +285,9 @@ class Generation:
 
     @cached_property
     def costs(self) -> GenerationCosts | None:
-        """Its costs, from the git note on its commit."""
+        """Its costs, from the git note on its commit; a rollback or a branch has none."""
+        if self.entry is not None and self.entry.decision is None:
+            return None
         return read_note(self.files.repository, self.lineage, self.commit or self.tag, self._offline)
 
     @cached_property

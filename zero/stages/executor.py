@@ -24,7 +24,7 @@ from zero.network.gpu_lock import lock_gpus, visible_gpus
 from zero.stages.spec import ShardReceipt, ShardSpec
 
 MAX_TRIES = 4
-"""Number of children that may die while playing a shard before the stage fails."""
+"""Number of children that may die while playing a shard before the stage fails; a flow then runs the stage again."""
 CLOSE_SECONDS = 10.0
 LOG_TAIL_BYTES = 2000
 

@@ -115,8 +115,7 @@ def train_into_store(spec: TrainingSpec, store: Store, folder: Path, progress: P
     Raises:
       LineageError: the code, package lock or execution profile of this machine are not those of the specification, or
         the inputs belong to another training.
-      StorageError: an input is not in the store, a file cannot be written, or another process on this machine executes
-        this training.
+      StorageError: an input is not in the store, or a file cannot be written.
     """
     check_code(STAGE, spec.origin.engine, spec.lock_file)
     _remove_finished_siblings(folder, store)

@@ -18,7 +18,14 @@ from zero.stages.executor import Progress
 from zero.stages.resignation import calibrate
 from zero.stages.spec import ShardSpec, origin_of, plan_shards
 from zero.storage.files import checked_path, read_manifest, write_manifest
-from zero.storage.layout import CHAMPION_DIR, GAMES_DIR, GENERATION_FILE, PLAYER_DIR, SELFPLAY_METRICS
+from zero.storage.layout import (
+    CHAMPION_DIR,
+    GAMES_DIR,
+    GENERATION_FILE,
+    PLAYER_DIR,
+    RESTORE_STATE,
+    SELFPLAY_METRICS,
+)
 from zero.storage.manifests import RESIGNATION, Champion, GameSet, GenerationId, Origin
 from zero.storage.store import Store
 
@@ -106,8 +113,7 @@ def find_player(folder: Path, params: Params, generation: GenerationId) -> Path:
     if digest != generation.player:
         raise StorageError(
             f"{folder / PLAYER_DIR} holds weights {digest[:12]}, but state/generation.json names "
-            f"{generation.player[:12]}; restore it with "
-            "`git checkout HEAD -- state && dvc checkout --force state/champion state/trainee state/replay`"
+            f"{generation.player[:12]}; {RESTORE_STATE}"
         )
     return folder / PLAYER_DIR
 

@@ -12,6 +12,8 @@ TRAINEE_DIR = "state/trainee"
 REPLAY_DIR = "state/replay"
 STATE_DIRS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
 """What a generation starts from. DVC tracks each by a file beside it, such as `state/champion.dvc`."""
+RESTORE_STATE = f"restore it with `git checkout HEAD -- state && dvc checkout --force {' '.join(STATE_DIRS)}`"
+"""Remedy in messages. Without `dvc.lock`, which the commit of a start, a rollback or a branch does not have."""
 PLAYER_DIR = "state/champion/selfplay"
 """The network that plays with `selfplay.overlap`: in the champion's folder, so that DVC tracks both as one output."""
 GENERATION_FILE = "state/generation.json"

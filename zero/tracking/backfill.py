@@ -52,7 +52,7 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False, more_
             for each in record.generations(lineage)
             if each.entry is not None and each.entry.kind != "start" and each.number <= ledger[-1].generation
         ]
-        known = _known_generations(recorded, lineage, uri)
+        known = tracked_generations(lineage, uri, recorded)
         for generation in recorded:
             if generation.number not in known:
                 _fetch_networks(home, workspace, generation)
@@ -62,17 +62,22 @@ def backfill(home: Path, workspace: Path, uri: str, rebuild: bool = False, more_
         return known[max(known)]
 
 
-def tracked_generations(lineage: str, uri: str) -> dict[int, str]:
+def tracked_generations(lineage: str, uri: str, recorded: Sequence[Generation] = ()) -> dict[int, str]:
     """Numbers of the generations that the MLflow server has completely, and the addresses of their runs.
 
     Raises:
       ServerError: the server does not answer.
+      LineageError: the server has another history of one of the `recorded` generations.
     """
     with open_client(uri) as client:
         experiment = client.find_experiment(uri, lineage)
         if experiment is None:
             return {}
-        return {number: experiment.run_url(run) for number, run in _complete_generations(experiment).items()}
+        runs = _complete_generations(experiment)
+        for generation in recorded:
+            if generation.number in runs:
+                _check_history(experiment, generation, [runs[generation.number]], line_digest(generation.read_entry()))
+        return {number: experiment.run_url(run) for number, run in runs.items()}
 
 
 def track_generation(generation: Generation, uri: str, files: Mapping[str, bytes] = MappingProxyType({})) -> str:
@@ -153,19 +158,6 @@ def comparison_url(uri: str, tags: Sequence[tuple[str, int]], stage: str) -> str
         name: json.dumps(ids, separators=(",", ":")) for name, ids in (("runs", runs), ("experiments", experiments))
     }
     return f"{uri.rstrip('/')}/#/compare-runs?{urlencode(chosen)}"
-
-
-def _known_generations(recorded: Sequence[Generation], lineage: str, uri: str) -> dict[int, str]:
-    """The same as `tracked_generations`, after a check that they are those of the record."""
-    with open_client(uri) as client:
-        experiment = client.find_experiment(uri, lineage)
-        if experiment is None:
-            return {}
-        runs = _complete_generations(experiment)
-        for generation in recorded:
-            if generation.number in runs:
-                _check_history(experiment, generation, [runs[generation.number]], line_digest(generation.read_entry()))
-        return {number: experiment.run_url(run) for number, run in runs.items()}
 
 
 def _erase_lineage(lineage: str, uri: str) -> None:
