@@ -173,7 +173,7 @@ def test_the_printed_address_has_the_token_escaped(tmp_path, monkeypatch):
     def made(home, settings, started):
         return SimpleNamespace(run=lambda sockets: started() or [each.close() for each in sockets])
 
-    addresses = []
+    addresses: list[str] = []
     monkeypatch.setattr(server, "new_server", made)
     server.serve(tmp_path, "127.0.0.1", 0, "a&b #c+%d", addresses.append)
     assert parse_qs(urlsplit(addresses[0]).query) == {"token": ["a&b #c+%d"]} and not urlsplit(addresses[0]).fragment

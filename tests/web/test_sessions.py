@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -204,7 +205,8 @@ def test_no_engine_sees_the_board_before_the_file(page, monkeypatch):
         seen.append(actions)
         set_position(session, actions)
 
-    load, set_position, seen = LiveGame.load, PlayerSession.set_position, []
+    load, set_position = LiveGame.load, PlayerSession.set_position
+    seen: list[tuple[int, ...]] = []
     monkeypatch.setattr(LiveGame, "load", slow)
     monkeypatch.setattr(PlayerSession, "set_position", positioned)
     game = page.start(black="random", white="human", game=GO5, sgf="(;GM[1]SZ[5];B[cc];W[cd])")
@@ -213,14 +215,15 @@ def test_no_engine_sees_the_board_before_the_file(page, monkeypatch):
 
 
 def test_a_position_that_is_left_while_its_player_is_loaded_is_not_searched(page, monkeypatch):
-    def slow(engines: Engines, *arguments: object) -> object:
+    def slow(engines: Engines, *arguments: Any) -> object:
         session = load(engines, *arguments)
         loading.set()
         assert may_go_on.wait(60)
         monkeypatch.setattr(SingleGamePlayer, "search", lambda *_, **__: searches.append(1))
         return session
 
-    load, loading, may_go_on, searches = Engines.open, threading.Event(), threading.Event(), []
+    load, loading, may_go_on = Engines.open, threading.Event(), threading.Event()
+    searches: list[int] = []
     monkeypatch.setattr(Engines, "open", slow)
     game = page.start(white=LONG)
     game.post("play", action=40)
@@ -232,14 +235,16 @@ def test_a_position_that_is_left_while_its_player_is_loaded_is_not_searched(page
 
 
 def test_a_hint_after_a_failed_analysis_is_a_search_that_can_be_interrupted(page, monkeypatch):
-    def failing(session: NetworkSession, *arguments: object) -> object:
+    def failing(session: NetworkSession, *arguments: Any) -> object:
         if not tried:
             tried.append(1)
             raise ZeroError("the network failed")
         searches.append(arguments)
         return search(session, *arguments)
 
-    search, tried, searches = NetworkSession.search, [], []
+    search = NetworkSession.search
+    tried: list[int] = []
+    searches: list[tuple[Any, ...]] = []
     monkeypatch.setattr(NetworkSession, "search", failing)
     game = page.start(black="human", white="human", analysis=NETWORK)
     game.until(lambda state: state["error"])
