@@ -14,7 +14,7 @@ from prefect import State, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from pydantic import ValidationError
 
-from flows.commands import run_dvc_stage, run_zero
+from flows.commands import Event, run_dvc_stage, run_zero
 from flows.engine import PRIORITIES, Engine, LostError, Run
 from flows.reports import Progress, Recorded
 from flows.workers import code_resource, play_shard, train, training_part, was_killed
@@ -132,10 +132,9 @@ def train_on_worker(turn: Turn, params: Params, engine: Engine, progress: Progre
         if not planned:
             return (replay,)
         progress.begin("training", steps)
-        spec = json.dumps(planned[0])
-        part = training_part(spec)
+        part = training_part(json.dumps(planned[0]))
         try:
-            runs = _submit_training(turn, spec, num_gpus, engine, replay)
+            runs = _submit_training(turn, planned[0], num_gpus, engine, replay)
             states = engine.wait(runs, partial(_show, progress, "training", {part}))
         except LostError as error:
             logger.warning(f"{error}; submitting the training again")
@@ -189,11 +188,10 @@ def evaluate(home: Path, lineage: str) -> None:
     logger.info(f"{events[-1]['total']} new evaluations; `zero evaluate {lineage}` shows them")
 
 
-def _submit_training(turn: Turn, spec: str, num_gpus: int, engine: Engine, replay: State[Any]) -> Iterator[Run]:
-    known = json.loads(spec)
-    code = code_resource("training", known["origin"]["engine"], known["lock_file"])
+def _submit_training(turn: Turn, spec: Event, num_gpus: int, engine: Engine, replay: State[Any]) -> Iterator[Run]:
+    code = code_resource("training", spec["origin"]["engine"], spec["lock_file"])
     resources = {code: 1, **({"GPU": num_gpus} if num_gpus else {})}
-    parameters: dict[str, Any] = {"spec": spec, "store_url": turn.store_url}
+    parameters: dict[str, Any] = {"spec": json.dumps(spec), "store_url": turn.store_url}
     return engine.submit(train, [parameters], PRIORITIES["training"], [resources], after=replay)
 
 

@@ -22,7 +22,7 @@ from flows.commands import run_zero
 from zero.errors import StorageError, WorkerError
 from zero.stages.executor import LocalExecutor
 from zero.stages.spec import ShardReceipt, ShardSpec, code_digest, lock_file_digest
-from zero.storage.store import open_store
+from zero.storage import store
 
 PROJECT_DIR = Path(__file__).resolve().parents[1]
 """The checkout that this worker runs, whose code digest it announces."""
@@ -89,14 +89,14 @@ def train(spec: str, store_url: str) -> None:
 def play_here(spec: ShardSpec, folder: Path | None, store_url: str) -> ShardReceipt:
     """Plays a shard in the child process of this worker; see `play_shard`."""
     key, is_gpu = spec.key(), spec.device.device == "cuda"
-    with _children.executor(folder or PROJECT_DIR, _store_url(folder, store_url), is_gpu) as executor:
+    with _children.executor(folder or PROJECT_DIR, _checked_store(folder, store_url), is_gpu) as executor:
         return executor.play(spec, lambda done, total: report_progress(key, done, total))
 
 
 def train_here(spec: str, store_url: str, listen: Callable[[str], None]) -> None:
     """Trains in a process of its own, whose output goes to `listen`; see `train`."""
     _children.close()  # a child that waits for shards would keep its GPU
-    settings = {"ZERO_STORE": _store_url(None, store_url), "ZERO_PROGRESS": "json"}
+    settings = {"ZERO_STORE": _checked_store(None, store_url), "ZERO_PROGRESS": "json"}
     part = training_part(spec)
 
     def report(event: dict[str, Any]) -> None:
@@ -192,13 +192,8 @@ class _Children:
 _children = _Children()
 
 
-def _store_url(folder: Path | None, store_url: str) -> str:
-    """The store of this worker, which on another machine must be given by ZERO_STORE and be that of the flow."""
-    if folder:
-        return store_url
-    with open_store(PROJECT_DIR) as ours:
-        if ours.url != store_url:
-            raise StorageError(
-                f"this worker's store is {ours.url}, the flow's is {store_url}; give both the same ZERO_STORE"
-            )
+def _checked_store(folder: Path | None, store_url: str) -> str:
+    """The store of the flow; on another machine this worker must have the same."""
+    if folder is None and (ours := store.store_url(PROJECT_DIR)) != store_url:
+        raise StorageError(f"this worker's store is {ours}, the flow's is {store_url}; give both the same ZERO_STORE")
     return store_url

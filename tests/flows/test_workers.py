@@ -115,6 +115,6 @@ def test_a_relative_store_is_relative_to_the_project(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("ZERO_STORE", "data/store")
     monkeypatch.delenv("ZERO_HOME", raising=False)
     store = str(workers.PROJECT_DIR / "data" / "store")
-    assert workers._store_url(None, store) == store
+    assert workers._checked_store(None, store) == store
     with pytest.raises(StorageError, match=f"this worker's store is {store}, the flow's is s3://zero; give both"):
-        workers._store_url(None, "s3://zero")
+        workers._checked_store(None, "s3://zero")

@@ -165,8 +165,8 @@ def locked(folder: Path, busy_message: str, waits: bool = False) -> Iterator[Non
     Args:
       folder: the folder.
       busy_message: the error if another process holds the lock, or the warning before waiting for it.
-      waits: True: waits for it. If the holder removed the folder, the lock excludes nobody: what it was for must be
-        checked again.
+      waits: True: waits for it. The holder may have removed the folder, and the lock is then of no use: check again
+        whether there is anything left to do.
 
     Raises:
       StorageError: another process holds the lock, or the folder cannot be written.

@@ -294,10 +294,16 @@ def is_outage(error: BaseException) -> bool:
     )
 
 
+def store_url(folder: Path) -> str:
+    """URL of this machine's store, or `off`. A relative path is relative to the project."""
+    url = Settings().store
+    return url if "://" in url or url == STORE_OFF else str(home_dir(folder) / (url or f"{STATE_FOLDER}/store"))
+
+
 @contextmanager
 def open_store(folder: Path) -> Iterator[Store]:
     """The store of this machine; with `ZERO_STORE=off` an empty, temporary one."""
-    url = Settings().store
+    url = store_url(folder)
     if url == STORE_OFF:
         scratch = tempfile.mkdtemp(prefix="zero-store-")
         try:
@@ -305,6 +311,4 @@ def open_store(folder: Path) -> Iterator[Store]:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     else:
-        here = home_dir(folder)
-        # A relative path is relative to the project.
-        yield Store(url if "://" in url else str(here / (url or f"{STATE_FOLDER}/store")))
+        yield Store(url)
