@@ -25,6 +25,7 @@ def record(game: int, num_moves: int = 6, **changes: object) -> GameRecord:
         "visit_counts": counts,
         "root_values": random.random(num_moves, dtype=np.float32),
         "best_values": random.random(num_moves, dtype=np.float32),
+        "sample_weights": np.ones(num_moves, np.float32),
         "ownership": random.integers(-1, 2, 25).astype(np.int8),
         "outcome": 1,
         "margin": 2.5,

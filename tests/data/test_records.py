@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.made_games import GO5, made_records
-from zero.data.records import Limits, concatenate, game_record, read_records, select_games, write_records
+from zero.data.records import (
+    Limits,
+    concatenate,
+    game_record,
+    read_records,
+    select_games,
+    write_columns,
+    write_records,
+)
 from zero.errors import StorageError
 from zero.games.rules import rules_of
 from zero.storage.manifests import GameRecord
@@ -41,6 +49,35 @@ def test_a_move_without_visits_is_read_back():
     visit_counts[[0, 3, -1]] = 0
     record = RECORDS[0]._replace(visit_counts=visit_counts)
     assert_equal(game_record(read_records(write_records([RECORDS[1], record]), "shard"), 1), record)
+
+
+WEIGHTED = [
+    record._replace(sample_weights=np.linspace(0.5, 1.5, len(record.actions), dtype=np.float32)) for record in RECORDS
+]
+
+
+def test_weights_of_samples_are_a_column_only_if_they_differ():
+    assert "sample_weights" not in pq.read_table(io.BytesIO(DATA)).column_names
+    assert pq.read_table(io.BytesIO(write_records(WEIGHTED))).column_names[-1] == "sample_weights"
+
+
+def test_games_with_and_without_weights_are_in_one_window():
+    parts = [read_records(write_records(part), "shard") for part in (RECORDS[:2], WEIGHTED[2:])]
+    columns = concatenate(parts)
+    for index, record in enumerate([*RECORDS[:2], *WEIGHTED[2:]]):
+        assert_equal(game_record(columns, index), record)
+    assert_equal(game_record(select_games(columns, 3), 0), WEIGHTED[3])
+    assert write_columns(select_games(columns, 2)) == write_records(WEIGHTED[2:])
+
+
+def test_a_list_of_weights_of_another_length_is_rejected():
+    table = pq.read_table(io.BytesIO(write_records(WEIGHTED)))
+    weights = [values.as_py()[:-1] for values in table.column("sample_weights")]
+    index, field = table.num_columns - 1, table.schema.field("sample_weights")
+    file = io.BytesIO()
+    pq.write_table(table.set_column(index, field, pa.array(weights, field.type)), file)
+    with pytest.raises(StorageError, match="columns of different lengths"):
+        read_records(file.getvalue(), "shard")
 
 
 def test_equal_games_give_equal_bytes():
@@ -230,7 +267,7 @@ def test_encodings_that_the_writer_does_not_use_are_rejected(encoding):
 def test_several_row_groups_are_rejected():
     file = io.BytesIO()
     pq.write_table(pq.read_table(io.BytesIO(DATA)), file, row_group_size=2)
-    with pytest.raises(StorageError, match="not one row group of 14 columns"):
+    with pytest.raises(StorageError, match="not one row group of 14 or 15 columns"):
         read_records(file.getvalue(), "shard", Limits(4, 10_000))
 
 

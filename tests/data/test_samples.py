@@ -1,5 +1,6 @@
 """Training samples against a slow twin that replays games by the oracle's rules."""
 
+import itertools
 import time
 
 import numpy as np
@@ -10,11 +11,11 @@ from tests.oracle.bitboards import unpack
 from tests.oracle.games import oracle_of
 from tests.oracle.planes import planes
 from zero.data.records import read_records, write_records
-from zero.data.samples import PHASE, SampleBatch, SampleGames, Sampler
+from zero.data.samples import PHASE, SampleBatch, SampleGames, Sampler, _draw_move
 from zero.errors import StorageError
 from zero.games.position import Rules
 from zero.games.rules import go_rules, gomoku_rules
-from zero.search.streams import next_below, stream_of
+from zero.search.streams import next_below, next_float, stream_of
 from zero.stages.training import sample_games
 from zero.storage.manifests import GameRecord
 
@@ -119,6 +120,44 @@ def test_a_value_may_be_in_part_what_the_search_said(weight):
         outcome = records[game].outcome * (1 if batch.planes[b, 16, 0] else -1)
         expected = (1 - weight) * outcome + weight * float(records[game].best_values[move])
         assert batch.value_target[b] == pytest.approx(expected, abs=1e-6)
+
+
+def weighted(records: list[GameRecord], seed: int = 0) -> list[GameRecord]:
+    draws = np.random.default_rng(seed)
+    return [
+        record._replace(
+            sample_weights=(draws.random(len(record.actions)) * record.visit_counts.any(axis=1)).astype(np.float32)
+        )
+        for record in records
+    ]
+
+
+@pytest.mark.parametrize("has_fast_moves", [False, True], ids=["all moves", "some moves"])
+def test_moves_are_drawn_in_proportion_to_their_weights(has_fast_moves):
+    rules = ALL_RULES[0]
+    records = made_records(rules, 4)
+    records = weighted(with_fast_moves(records) if has_fast_moves else records)
+    places = [(game, move) for game, record in enumerate(records) for move in range(len(record.actions))]
+    weights = [float(records[game].sample_weights[move]) for game, move in places]
+    games = games_of(records)
+    stream = stream_of(SEED, GENERATION, PHASE, 1)
+    twin = stream.copy()
+    drawn = np.zeros(len(places))
+    for _ in range(20_000):
+        index = _draw_move(games, stream)
+        left = next_float(twin) * sum(weights)
+        expected = next(i for i, end in enumerate(itertools.accumulate(weights)) if end > left)
+        assert index == expected
+        drawn[index] += 1
+    shares = np.array(weights) / sum(weights)
+    assert (drawn[shares == 0] == 0).all() and (shares == 0).any() == has_fast_moves
+    np.testing.assert_allclose(drawn / drawn.sum(), shares, atol=0.01)
+
+
+def test_equal_weights_leave_the_draws_as_they_are():
+    records = made_records(ALL_RULES[0], 2)
+    assert len(games_of(records).cumulative_weights) == 0
+    assert len(games_of(weighted(records)).cumulative_weights) == sum(len(record.actions) for record in records)
 
 
 def test_where_every_move_is_a_target_there_is_no_list_of_them():

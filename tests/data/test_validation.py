@@ -33,6 +33,7 @@ KINDS: dict[str, dict[str, dict[str, object]]] = {
     "gumbel": {"search": {"root": "gumbel"}, "selfplay": {"dirichlet_fraction": 0.0, "temperature_moves": 0}},
     "forced playouts": {"selfplay": {"forced_playouts": 2.0}},
     "fast moves": {"selfplay": {"full_search_fraction": 0.3}},
+    "weighted samples": {"selfplay": {"surprise_weight": 0.5, "full_search_fraction": 0.6}},
     "one simulation": {"selfplay": {"num_simulations": 1, "fast_simulations": 1}},
     "no noise": {"selfplay": {"dirichlet_fraction": 0.0, "temperature_moves": 0}},
     "no noise and no symmetries": {
@@ -241,6 +242,32 @@ def test_a_resigned_calibration_game_is_found(rules, expected, records):
     always = expected.model_copy(update={"play": expected.play.model_copy(update={"calibration_fraction": 1.0})})
     violations = violations_of(rules, always, [records[1]._replace(never_resigns=True)])
     assert [violation.text for violation in violations] == ["a calibration game was resigned"]
+
+
+WEIGHT_CASES: dict[str, tuple[Callable[[np.ndarray], object], str]] = {
+    "a weight below the uniform share": (lambda w: w.__setitem__(2, 0.4), "is 0.4, possible are 0.5 to inf"),
+    "a weight that is NaN": (lambda w: w.__setitem__(2, np.nan), "is nan, possible are"),
+    "another sum": (lambda w: w.__setitem__(2, w[2] + 1.0), "there are"),
+}
+
+
+@pytest.mark.parametrize("case", WEIGHT_CASES)
+def test_wrong_weights_are_found(tmp_path, case):
+    params = smoke_params(selfplay=SMALL | {"surprise_weight": 0.5})
+    (shard,) = play_shards(tmp_path, params, "selfplay")
+    change, text = WEIGHT_CASES[case]
+    weights = shard.games.sample_weights.copy()
+    change(weights)
+    found = shard_violations(shard.games._replace(sample_weights=weights), rules_of(shard.spec.game), shard.spec)
+    assert [violation.clause for violation in found] == ["weights"]
+    assert text in found[0].text and found[0].game == 0
+
+
+def test_weights_without_the_parameter_are_found(shard, rules, expected):
+    weights = shard.games.sample_weights.copy()
+    weights[3] = 2.0
+    (violation,) = shard_violations(shard.games._replace(sample_weights=weights), rules, expected)
+    assert violation[:3] == ("weights", 0, 3) and "is 2, not 1" in violation.text
 
 
 def test_games_under_other_numbers_are_found(shard, rules, expected):

@@ -3,6 +3,7 @@
 Twin of zero/play/lockstep_games.py, written from the paper (Methods, 'Self-play').
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ class TwinGame(NamedTuple):
     visit_counts: list[dict[int, int]]
     root_values: list[np.float32]
     best_values: list[np.float32]
+    surprises: list[float]  # KL divergence of the policy target from the prior; NaN without a target
     never_resigns: bool
     margin: float
     outcome: int
@@ -68,7 +70,7 @@ def play_game(
     if judges[1] is judges[-1]:
         searches[-1] = searches[1]
     never_resigns = settings.resign_threshold <= -1 or stream.uniform() < settings.calibration_fraction
-    record = TwinGame([], [], [], [], never_resigns, 0.0, 0, False)
+    record = TwinGame([], [], [], [], [], never_resigns, 0.0, 0, False)
     fast = is_fast(settings, stream)
     while not game.ended:
         search = searches[game.to_play]
@@ -92,6 +94,7 @@ def play_game(
         if settings.forced_playouts:
             target = pruned_visits(root_edges(root), float(F32(settings.c_puct)), settings.forced_playouts)
         record.visit_counts.append({} if fast else target)
+        record.surprises.append(math.nan if fast else divergence(root, target))
         record.root_values.append(value)
         record.best_values.append(best_value)
         game = played(game, action)
@@ -108,6 +111,22 @@ def play_game(
 def is_fast(settings: Settings, stream: Stream) -> bool:
     """True if the next move gets the few simulations of a fast search."""
     return settings.full_search_fraction < 1 and stream.uniform() >= settings.full_search_fraction
+
+
+def divergence(root: Node, target: dict[int, int]) -> float:
+    """KL divergence of a policy target from the root's prior."""
+    shares = {action: count / sum(target.values()) for action, count in target.items()}
+    return sum(share * math.log(share / float(root.edges[action].prior)) for action, share in shares.items())
+
+
+def sample_weights(surprises: list[float], surprise_weight: float) -> list[float]:
+    """Weights of a game's moves as training samples (KataGo's policy surprise weighting)."""
+    known = [surprise for surprise in surprises if not math.isnan(surprise)]
+    mean = sum(known) / max(1, len(known))
+    return [
+        0.0 if math.isnan(surprise) else 1 - surprise_weight + surprise_weight * surprise / mean
+        for surprise in surprises
+    ]
 
 
 def root_edges(root: Node) -> list[RootEdge]:

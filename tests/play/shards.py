@@ -53,9 +53,13 @@ def play_shard(
 def digest_of(record: GameRecord) -> str:
     """SHA-256 of all fields of a record."""
     digest = hashlib.sha256()
-    for array, kind in zip(record[:5], ("<i2", "<u2", "<f4", "<f4", "i1"), strict=True):
+    arrays = [record.actions, record.visit_counts, record.root_values, record.best_values, record.ownership]
+    for array, kind in zip(arrays, ("<i2", "<u2", "<f4", "<f4", "i1"), strict=True):
         digest.update(np.ascontiguousarray(array, kind).tobytes() + b"\0")
-    digest.update(repr(tuple(record[5:])).encode())
+    if (record.sample_weights != 1.0).any():  # digests of games without weights stay the same
+        digest.update(np.ascontiguousarray(record.sample_weights, "<f4").tobytes() + b"\0")
+    result = (record.outcome, record.margin, record.end, record.never_resigns)
+    digest.update(repr((*result, record.game, record.black, record.white)).encode())
     return digest.hexdigest()
 
 

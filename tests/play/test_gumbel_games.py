@@ -36,6 +36,32 @@ def test_games_equal_separate_searches(name, reuse, num_simulations):
         search.play(int(action), 200 - num_simulations - 1 if reuse else 0)
 
 
+def test_sample_weights_follow_the_surprise_of_the_targets():
+    rules = RULES["go"]
+    settings = GUMBEL._replace(surprise_weight=0.5, random_symmetry=False, tree_reuse=False)
+    record = play_shard(rules, settings, [HashEvaluator(rules)], 1, max_nodes=200).games[0]
+    stream = stream_of(SEED, GENERATION, phase_of(settings), 0)
+    search = KernelGumbelSearch(rules, HashEvaluator(rules), 200, 8, lambda: 0)
+    surprises = []
+    for action in record.actions:
+        search.begin(settings.num_simulations, 1.0, stream)
+        search.go_on(settings.num_simulations)
+        trees, tree = search.trees, search.TREE
+        edges = trees.num_edges[tree, 0]
+        prior = dict(zip(trees.action[tree, 0, :edges].tolist(), trees.prior[tree, 0, :edges].tolist(), strict=True))
+        shares = search.target() / TARGET_SUM
+        surprises.append(sum(share * np.log(share / prior[a]) for a, share in enumerate(shares) if share))
+        search.play(int(action), 0)
+    expected = 0.5 + 0.5 * np.array(surprises) / np.mean(surprises)
+    np.testing.assert_allclose(record.sample_weights, expected, rtol=1e-4)
+    assert expected.max() > 1.2
+    without = play_shard(rules, settings._replace(surprise_weight=0.0), [HashEvaluator(rules)], 1, max_nodes=200).games[
+        0
+    ]
+    assert without.actions.tolist() == record.actions.tolist()
+    assert set(without.sample_weights) == {1.0}
+
+
 def test_a_target_has_the_full_sum():
     record = play_shard(RULES["go"], GUMBEL, [HashEvaluator(RULES["go"])], 1).games[0]
     assert (record.visit_counts.astype(int).sum(axis=1) == TARGET_SUM).all()

@@ -11,7 +11,7 @@ from tests.search.evaluators import HashEvaluator, judge_of
 from tests.search.kernel_search import size_of, view_of
 from zero.games.rules import go_rules, gomoku_rules, othello_rules
 from zero.play.lockstep_games import advance
-from zero.play.moves import MAX_VISITS, draw_edge, most_visited
+from zero.play.moves import MAX_VISITS, draw_edge, most_visited, policy_surprise, write_sample_weights
 from zero.play.slots import IDLE, new_batch, new_records, new_slots
 from zero.search.evaluator import UniformEvaluator
 from zero.search.streams import stream_of
@@ -30,6 +30,10 @@ KINDS = {
     "selfplay, an untried move is worth its node": SELFPLAY._replace(fpu_from_parent=True),
     "selfplay, forced playouts": SELFPLAY._replace(forced_playouts=2.0),
     "selfplay, some moves fast": SELFPLAY._replace(full_search_fraction=0.4, fast_simulations=3, forced_playouts=0.7),
+    "selfplay, samples weighted": SELFPLAY._replace(surprise_weight=0.5),
+    "selfplay, samples of full searches weighted": SELFPLAY._replace(
+        surprise_weight=0.8, full_search_fraction=0.4, fast_simulations=3, forced_playouts=2.0
+    ),
     "selfplay, players resign": SELFPLAY._replace(resign_threshold=-0.05, calibration_fraction=0.3),
     "selfplay, evaluations remembered": SELFPLAY._replace(evaluation_cache=7),
     "match": MATCH,
@@ -65,6 +69,10 @@ def test_games_equal_the_twins(name, kind, max_nodes):
             assert {int(action): int(counts[action]) for action in np.flatnonzero(counts)} == visits
         assert record.root_values.tolist() == expected.root_values
         assert record.best_values.tolist() == expected.best_values
+        weights = [1.0] * len(record.actions)
+        if settings.surprise_weight:
+            weights = twin.sample_weights(expected.surprises, settings.surprise_weight)
+        np.testing.assert_allclose(record.sample_weights, weights, rtol=1e-4, atol=1e-4)
         assert (record.margin, record.outcome) == (expected.margin, expected.outcome)
         assert (record.end == "resignation", record.never_resigns) == (expected.resigned, expected.never_resigns)
 
@@ -79,6 +87,28 @@ def root(visits: list[int], priors: list[float] | None = None):
     if priors:
         trees.prior[0, 0] = priors
     return trees
+
+
+def test_a_surprise_is_the_divergence_of_the_target_from_the_prior():
+    priors = [0.5, 0.25, 0.125, 0.125]
+    trees = root([1, 2, 1, 1], priors)
+    assert policy_surprise(trees, 0, np.array([8, 4, 2, 2], np.uint16)) == 0.0
+    assert policy_surprise(trees, 0, np.array([0, 0, 0, 7], np.uint16)) == np.float32(np.log(8))
+    halves = policy_surprise(trees, 0, np.array([30_000, 0, 0, 30_000], np.uint16))
+    assert halves == pytest.approx(0.5 * np.log(1.0) + 0.5 * np.log(4.0))
+    trees.prior[0, 0, 3] = 0.0  # a prior can underflow
+    assert 80 < policy_surprise(trees, 0, np.array([0, 0, 0, 7], np.uint16)) < 90
+
+
+@pytest.mark.parametrize(
+    ("surprises", "weights"),
+    [([1, 0, 3, 0], [1, 0.5, 2, 0.5]), ([0, 0], [1, 1]), ([2, -1, 6], [0.75, 0, 1.25]), ([-1], [0])],
+    ids=["all targets", "no surprise", "one move is no target", "no target"],
+)
+def test_sample_weights_have_mean_1_over_the_targets(surprises, weights):
+    array = np.array(surprises, np.float32)
+    write_sample_weights(array, 0.5)
+    assert array.tolist() == weights
 
 
 def test_early_moves_are_drawn_in_proportion_to_the_visits():

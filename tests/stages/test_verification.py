@@ -16,7 +16,13 @@ from zero.errors import LineageError, MismatchError
 from zero.network.weights import new_network, weights_bytes
 from zero.search.streams import stream_of
 from zero.stages import gating, selfplay, verification
-from zero.stages.verification import VerificationMetrics, game_difference, games_to_finish, sample_shards
+from zero.stages.verification import (
+    MOVE_FIELDS,
+    VerificationMetrics,
+    game_difference,
+    games_to_finish,
+    sample_shards,
+)
 from zero.storage.files import file_ref, read_manifest, sha256_bytes, write_atomic, write_manifest
 from zero.storage.layout import GENERATION_FILE
 from zero.storage.manifests import Champion, Checkpoint, FileRef, GameRecord, GameSet, GenerationId, Origin
@@ -174,6 +180,7 @@ CHANGES: dict[str, tuple[Callable[[GameRecord], GameRecord], int, str]] = {
     "a move": (lambda g: with_row(g, "actions", 5), 5, "actions"),
     "a root value": (lambda g: with_row(g, "root_values", 4), 4, "root_values"),
     "a best value": (lambda g: with_row(g, "best_values", 4), 4, "best_values"),
+    "a sample weight": (lambda g: with_row(g, "sample_weights", 5), 5, "sample_weights"),
     "visits": (lambda g: with_row(g, "visit_counts", 6), 6, "visit_counts"),
     "a root value, and the outcome": (lambda g: with_row(g, "root_values", 4)._replace(outcome=-g.outcome), 4, "root"),
     "the outcome": (lambda g: g._replace(outcome=-g.outcome), -1, "outcome"),
@@ -208,7 +215,7 @@ def test_the_first_difference_is_reported(played, case):
 def test_a_game_that_ended_sooner_differs_where_it_ends(played):
     columns = games_of(played, "data/games", 0)
     game = game_record(columns, 0)
-    rows = {name: getattr(game, name)[:7] for name in ("actions", "root_values", "best_values", "visit_counts")}
+    rows = {name: getattr(game, name)[:7] for name in MOVE_FIELDS}
     found = game_difference(columns, read_records(write_records([game._replace(**rows)]), "again"))
     assert found is not None and (found.move, found.field) == (7, "actions")
 

@@ -8,6 +8,7 @@ Source: https://github.com/apache/parquet-format/blob/master/src/main/thrift/par
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MAGIC = b"PAR1"
@@ -48,8 +49,8 @@ class FileSizes(NamedTuple):
     num_bytes: int  # of all pages, uncompressed, with their headers
 
 
-def file_sizes(data: bytes, num_columns: int) -> FileSizes:
-    """Sizes of a file with one row group of `num_columns` columns.
+def file_sizes(data: bytes, num_columns: Sequence[int]) -> FileSizes:
+    """Sizes of a file with one row group, whose number of columns is one of `num_columns`.
 
     Raises:
       ValueError: the file has another structure, other features, or a footer that does not match its pages.
@@ -60,8 +61,8 @@ def file_sizes(data: bytes, num_columns: int) -> FileSizes:
         raise ValueError("no Parquet footer, or one that is too long")
     footer, _ = _struct(view[len(data) - 8 - length : -8], 0, 0)
     groups = footer.get(ROW_GROUPS, [])
-    if len(groups) != 1 or len(columns := groups[0].get(COLUMNS, [])) != num_columns:
-        raise ValueError(f"not one row group of {num_columns} columns")
+    if len(groups) != 1 or len(columns := groups[0].get(COLUMNS, [])) not in num_columns:
+        raise ValueError(f"not one row group of {' or '.join(map(str, num_columns))} columns")
     sizes = [_column_sizes(view, _get(column, META_DATA)) for column in columns]
     return FileSizes(
         num_rows=_get(groups[0], NUM_ROWS),

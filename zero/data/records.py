@@ -16,6 +16,7 @@ Only visit counts above zero are stored. Equal records give equal bytes: the set
 | best_values | list of float32, T long | mean value of the most visited action |
 | visit_offsets | list of int32, T + 1 long | first entry of each move in the next two columns |
 | visit_actions, visit_counts | lists of int16, uint16 | policy target by action; empty without full search |
+| sample_weights | list of float32, T long | how often to draw the move for training; a column only if not all are 1 |
 """
 
 import io
@@ -50,6 +51,9 @@ SCHEMA = pa.schema(
         pa.field("visit_counts", pa.list_(pa.uint16()), nullable=False),
     ]
 )
+WEIGHTS = "sample_weights"
+WEIGHTS_SCHEMA = SCHEMA.append(pa.field(WEIGHTS, pa.list_(pa.float32()), nullable=False))
+"""Schema of games whose moves have different weights as training samples."""
 COMPRESSION, COMPRESSION_LEVEL = "zstd", 3  # part of the bytes, as are the settings in `write_records`
 SUMMARY_COLUMNS = [
     *("game", "black", "white", "outcome", "margin", "end", "never_resigns"),
@@ -87,6 +91,7 @@ class GameColumns(NamedTuple):
     actions: np.ndarray  # [M] int16
     root_values: np.ndarray  # [M] float32, seen by the player to move
     best_values: np.ndarray  # [M] float32, of the most visited action, seen by the player to move
+    sample_weights: np.ndarray  # [M] float32, 1 if the file has none
     visit_offsets: np.ndarray  # [M + 1] int64, first visited edge of each move
     visit_actions: np.ndarray  # [V] int16
     visit_counts: np.ndarray  # [V] uint16
@@ -130,6 +135,7 @@ def write_records(records: Sequence[GameRecord]) -> bytes:
             actions=_joined([r.actions for r in records], np.int16),
             root_values=_joined([r.root_values for r in records], np.float32),
             best_values=_joined([r.best_values for r in records], np.float32),
+            sample_weights=_joined([r.sample_weights for r in records], np.float32),
             visit_offsets=np.concatenate(visit_offsets),
             visit_actions=_joined(visit_actions, np.int16),
             visit_counts=_joined(visit_counts, np.uint16),
@@ -161,8 +167,12 @@ def write_columns(games: GameColumns) -> bytes:
         _list_array(edges, games.visit_actions, np.int16),
         _list_array(edges, games.visit_counts, np.uint16),
     ]
+    schema = SCHEMA
+    if (games.sample_weights != 1.0).any():
+        schema = WEIGHTS_SCHEMA
+        columns.append(_list_array(games.move_offsets, games.sample_weights, np.float32))
     num_actions = str(games.num_actions).encode()
-    table = pa.Table.from_arrays(columns, schema=SCHEMA.with_metadata({NUM_ACTIONS_KEY: num_actions}))
+    table = pa.Table.from_arrays(columns, schema=schema.with_metadata({NUM_ACTIONS_KEY: num_actions}))
     file = io.BytesIO()
     pq.write_table(
         table,
@@ -197,7 +207,7 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
         # Strings stay dictionary-encoded: a long name that all games refer to would fill the memory if copied.
         file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=STRING_COLUMNS)
         num_actions = int((file.schema_arrow.metadata or {}).get(NUM_ACTIONS_KEY, b"0"))
-        if _types(file.schema_arrow) != _types(SCHEMA):
+        if _types(file.schema_arrow) not in (_types(SCHEMA), _types(WEIGHTS_SCHEMA)):
             raise StorageError(f"{source} {OTHER_COLUMNS}; {RESTORE}")
         # One thread: the shard processes already use all cores.
         table = file.read(use_threads=False).combine_chunks()
@@ -213,10 +223,14 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
     offset_offsets, visit_offsets = _flat(table, "visit_offsets")
     edge_offsets, visit_actions = _flat(table, "visit_actions")
     count_offsets, visit_counts = _flat(table, "visit_counts")
+    weight_offsets, sample_weights = move_offsets, np.ones(len(actions), np.float32)
+    if WEIGHTS in table.column_names:
+        weight_offsets, sample_weights = _flat(table, WEIGHTS)
     # Offsets of a game begin at 0 and end at the number of its edges. Those between are checked as differences below.
     if not (
         np.array_equal(move_offsets, value_offsets)
         and np.array_equal(move_offsets, best_offsets)
+        and np.array_equal(move_offsets, weight_offsets)
         and np.array_equal(np.diff(offset_offsets), np.diff(move_offsets) + 1)
         and np.array_equal(edge_offsets, count_offsets)
         and np.array_equal(visit_offsets[offset_offsets[:-1]], np.zeros(table.num_rows))
@@ -240,6 +254,7 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
         actions=actions,
         root_values=root_values,
         best_values=best_values,
+        sample_weights=sample_weights,
         visit_offsets=np.append(starts, edge_offsets[-1]),
         visit_actions=visit_actions,
         visit_counts=visit_counts,
@@ -256,7 +271,7 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
 
 
 def read_summaries(data: bytes, source: str) -> GameColumns:
-    """The games of a shard without ownership and visits, which take most of the time and memory.
+    """The games of a shard without ownership, visits and weights, which take most of the time and memory.
 
     Args:
       data: the file, whose content was checked before.
@@ -285,6 +300,7 @@ def read_summaries(data: bytes, source: str) -> GameColumns:
             actions=actions,
             root_values=_flat(table, "root_values")[1],
             best_values=_flat(table, "best_values")[1],
+            sample_weights=np.ones(len(actions), np.float32),
             visit_offsets=np.zeros(len(actions) + 1, np.int64),
             visit_actions=np.zeros(0, np.int16),
             visit_counts=np.zeros(0, np.uint16),
@@ -307,6 +323,7 @@ def game_record(columns: GameColumns, index: int) -> GameRecord:
         visit_counts=visit_counts,
         root_values=columns.root_values[moves],
         best_values=columns.best_values[moves],
+        sample_weights=columns.sample_weights[moves],
         ownership=columns.ownership[columns.ownership_offsets[index] : columns.ownership_offsets[index + 1]],
         outcome=int(columns.outcome[index]),
         margin=float(columns.margin[index]),
@@ -337,6 +354,7 @@ def select_games(columns: GameColumns, first: int) -> GameColumns:
         actions=columns.actions[moves[0] :],
         root_values=columns.root_values[moves[0] :],
         best_values=columns.best_values[moves[0] :],
+        sample_weights=columns.sample_weights[moves[0] :],
         visit_offsets=edges - edges[0],
         visit_actions=columns.visit_actions[edges[0] :],
         visit_counts=columns.visit_counts[edges[0] :],
@@ -409,9 +427,9 @@ def _check_sizes(data: bytes, source: str, limits: Limits) -> None:
       StorageError: the file has more games, values or bytes than `limits`.
       ValueError: it is not a file of this module, or its footer does not match its pages.
     """
-    sizes = file_sizes(data, len(SCHEMA))
+    sizes = file_sizes(data, (len(SCHEMA), len(WEIGHTS_SCHEMA)))
     # A small file can also name huge pages that hold few values, so bytes have a limit of their own.
-    max_bytes = VALUE_BYTES * len(SCHEMA) * limits.num_values + NAMES_BYTES
+    max_bytes = VALUE_BYTES * len(WEIGHTS_SCHEMA) * limits.num_values + NAMES_BYTES
     for number, most, unit in (
         (sizes.num_rows, limits.num_games, "games"),
         (sizes.num_values, limits.num_values, "values in a column"),

@@ -1,7 +1,8 @@
 """Training samples: positions drawn from finished games, replayed and encoded as planes under a random symmetry.
 
 A batch is a function of the games, the seed and its step only. Each draw is uniform over all positions with a policy
-target, and independent of the other draws, as in the paper. (Epochs over a permuted window would show each position
+target, and independent of the other draws, as in the paper. With `selfplay.surprise_weight` it is in proportion to the
+weights in the game records. (Epochs over a permuted window would show each position
 equally often. But training never sees all of a window of the paper's size, and each batch would depend on those before
 it.)
 """
@@ -16,7 +17,7 @@ import numpy as np
 from zero.games.planes import write_sample
 from zero.games.position import NUM_PLANES, TO_PLAY, History, Position, Rules, new_history, new_position
 from zero.kernels import kernel
-from zero.search.streams import next_below, stream_of
+from zero.search.streams import next_below, next_float, stream_of
 
 PHASE = "training"
 
@@ -39,6 +40,7 @@ class SampleGames(NamedTuple):
     visit_actions: np.ndarray  # [V] int16
     visit_counts: np.ndarray  # [V] uint16
     targets: np.ndarray  # [D] int64, the moves with visits; empty if all M have some
+    cumulative_weights: np.ndarray  # [M] float64, of the moves with visits; empty if all of them have weight 1
 
 
 class SampleBatch(NamedTuple):
@@ -143,6 +145,13 @@ def target_moves(visit_offsets: np.ndarray) -> np.ndarray:
     return np.zeros(0, np.int64) if searched.all() else np.flatnonzero(searched)
 
 
+def cumulative_weights(sample_weights: np.ndarray, visit_offsets: np.ndarray) -> np.ndarray:
+    """Cumulative weights of the moves, [M] float64, for `SampleGames`; empty if all weights are 1."""
+    if (sample_weights == 1.0).all():
+        return np.zeros(0, np.float64)
+    return np.cumsum(np.where(visit_offsets[1:] > visit_offsets[:-1], sample_weights, 0.0), dtype=np.float64)
+
+
 @kernel
 def write_batch(
     rules: Rules,
@@ -156,11 +165,8 @@ def write_batch(
 ) -> None:
     """Draws positions and symmetries from the stream. Writes into `position`, `history`, `stream` and `batch`."""
     num_symmetries = rules.symmetries.shape[0] if random_symmetry else 1
-    num_targets = games.targets.shape[0]
     for b in range(batch.value_target.shape[0]):
-        index = next_below(stream, num_targets if num_targets > 0 else games.actions.shape[0])
-        if num_targets > 0:
-            index = games.targets[index]
+        index = _draw_move(games, stream)
         symmetry = next_below(stream, num_symmetries)
         game = int(np.searchsorted(games.move_offsets, index, side="right")) - 1
         first = games.move_offsets[game]
@@ -175,6 +181,18 @@ def write_batch(
             value += search_value_weight * (games.search_values[index] - value)
         batch.value_target[b] = value
         _write_end(rules, games, game, to_play, symmetry, batch, b)
+
+
+@kernel
+def _draw_move(games: SampleGames, stream: np.ndarray) -> int:
+    """A random move with a policy target. Writes into `stream`."""
+    weights, num_targets = games.cumulative_weights, games.targets.shape[0]
+    if weights.shape[0] > 0:
+        # The first move whose cumulative weight is above the number, so that no move of weight 0 is drawn.
+        return int(np.searchsorted(weights, next_float(stream) * weights[-1], side="right"))
+    if num_targets > 0:
+        return int(games.targets[next_below(stream, num_targets)])
+    return next_below(stream, games.actions.shape[0])
 
 
 @kernel

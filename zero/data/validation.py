@@ -23,6 +23,8 @@ NO_MOVE = -1
 """`Violation.move` if the violation concerns the complete game."""
 VALUE_SLACK = 1e-3
 """Tolerance for a mean of values in [-1, 1]: sums are in float32, and a network's tanh may slightly exceed 1."""
+WEIGHT_SLACK = 1e-3
+"""Tolerance for the mean of the sample weights, which are in float32."""
 MAX_LISTED_VIOLATIONS = 20
 """Violations of a shard that the reason for its quarantine lists."""
 SAMPLED_POSITIONS = 64
@@ -73,6 +75,7 @@ def shard_violations(games: GameColumns, rules: Rules, expected: ExpectedPropert
         _calibration_violations(games, expected),
         _target_violations(games, moves, expected),
         _value_violations(games, moves, expected),
+        _weight_violations(games, moves, expected.play.surprise_weight),
     )
     violations = [violation for clause in clauses for violation in clause]
     return violations or list(_plane_violations(games, rules))  # planes need legal moves
@@ -256,6 +259,26 @@ def _value_violations(games: GameColumns, moves: Moves, expected: ExpectedProper
         apart = known & ~(np.abs(games.root_values - middle) <= rest + VALUE_SLACK)
         text = "the root value is {:g}, by the visits {:.3f} to {:.3f}"
         yield from _by_move(games, moves, "values", apart, text, (games.root_values, middle - rest, middle + rest))
+
+
+def _weight_violations(games: GameColumns, moves: Moves, surprise_weight: float) -> Iterator[Violation]:
+    """Weights of the policy targets are at least the uniform share and have mean 1 in each game; others are 0."""
+    weights = games.sample_weights
+    if surprise_weight == 0.0:
+        yield from _by_move(games, moves, "weights", weights != 1.0, "the sample weight is {:g}, not 1", (weights,))
+        return
+    least = np.where(moves.is_target, 1.0 - surprise_weight, 0.0)
+    most = np.where(moves.is_target, np.inf, 0.0)
+    bad = ~((weights >= least - WEIGHT_SLACK) & (weights <= most))  # negated, so that NaN is bad
+    text = "the sample weight is {:g}, possible are {:g} to {:g}"
+    yield from _by_move(games, moves, "weights", bad, text, (weights, least, most))
+    if bad.any():
+        return
+    totals = np.bincount(moves.game, weights, games.num_games)
+    targets = np.bincount(moves.game, moves.is_target, games.num_games)
+    for game in np.flatnonzero(~(np.abs(totals - targets) <= WEIGHT_SLACK * np.maximum(targets, 1))):
+        text = f"the sample weights add up to {totals[game]:g}, there are {targets[game]:.0f} policy targets"
+        yield Violation("weights", int(games.game[game]), NO_MOVE, text)
 
 
 def _plane_violations(games: GameColumns, rules: Rules) -> Iterator[Violation]:

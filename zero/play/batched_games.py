@@ -254,6 +254,7 @@ def _record(records: Records, settings: PlaySettings, digests: Sequence[str], ga
         visit_counts=records.visit_counts[game, :moves].copy(),
         root_values=records.root_values[game, :moves].copy(),
         best_values=records.best_values[game, :moves].copy(),
+        sample_weights=records.sample_weights[game, :moves].copy(),
         ownership=records.ownership[game].copy() if has_area else np.zeros(0, np.int8),
         outcome=int(records.outcome[game]),
         margin=float(records.margin[game]),

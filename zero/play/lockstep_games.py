@@ -24,11 +24,14 @@ from zero.games.position import (
 from zero.games.rules import ended, margin, outcome, play
 from zero.kernels import kernel
 from zero.play.moves import (
+    NOT_A_TARGET,
     draw_edge,
     edge_value,
     most_visited,
+    policy_surprise,
     resigns,
     write_policy_target,
+    write_sample_weights,
 )
 from zero.play.slots import (
     END_RESIGNATION,
@@ -252,7 +255,7 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
         # The player to move resigns, so the other colour wins; outcomes are for Black. A resigned game has no area.
         records.outcome[game] = -position.state[TO_PLAY]
         records.margin[game] = 0.0
-        _record_end(move, END_RESIGNATION, game, records)
+        _record_end(settings, move, END_RESIGNATION, game, records)
         _start_next_game(rules, settings, slots, slot, records)
         return
     # A Gumbel root is random already, through its Gumbel numbers.
@@ -270,11 +273,16 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
             write_improved_policy(slots.roots, trees, tree, target)
         else:
             write_policy_target(trees, tree, np.float32(settings.c_puct), settings.forced_playouts, target)
+    if settings.surprise_weight > 0.0:
+        surprise = (
+            NOT_A_TARGET if slots.is_fast[slot] else policy_surprise(trees, tree, records.visit_counts[game, move])
+        )
+        records.sample_weights[game, move] = surprise
     # The history grows in place: rows that simulations wrote beyond the current move are overwritten.
     play(rules, position, history, action)
     store(position, slots.positions, slot)
     if ended(position):
-        _finish_game(rules, position, game, records)
+        _finish_game(rules, settings, position, game, records)
         _start_next_game(rules, settings, slots, slot, records)
         return
     # The opponent's tree follows the move too.
@@ -289,18 +297,20 @@ def _play_move(rules: Rules, settings: PlaySettings, slots: Slots, slot: int, re
 
 
 @kernel
-def _finish_game(rules: Rules, position: Position, game: int, records: Records) -> None:
+def _finish_game(rules: Rules, settings: PlaySettings, position: Position, game: int, records: Records) -> None:
     """Records the result of a game that ended by the rules. Writes into `records` and the position's scratch."""
     records.outcome[game] = outcome(rules, position)
     records.margin[game] = margin(rules, position)
     if rules.game == GO:
         write_ownership(rules, position, records.ownership[game])
-    _record_end(position.state[NUM_MOVES], position.state[ENDED], game, records)
+    _record_end(settings, position.state[NUM_MOVES], position.state[ENDED], game, records)
 
 
 @kernel
-def _record_end(num_moves: int, end: int, game: int, records: Records) -> None:
-    """Records the length and the end of a finished game. Writes into `records`."""
+def _record_end(settings: PlaySettings, num_moves: int, end: int, game: int, records: Records) -> None:
+    """Records the length, the end and the sample weights of a finished game. Writes into `records`."""
+    if settings.surprise_weight > 0.0:
+        write_sample_weights(records.sample_weights[game, :num_moves], settings.surprise_weight)
     records.num_moves[game] = num_moves
     records.end[game] = end
     records.num_done[0] += 1

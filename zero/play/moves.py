@@ -1,9 +1,12 @@
-"""Decisions after a search: resignation, the move, and the policy target."""
+"""Decisions after a search: resignation, the move, the policy target, and its weight as a training sample."""
+
+import math
 
 import numpy as np
 
 from zero.kernels import kernel
 from zero.search.forced import write_pruned_visits
+from zero.search.gumbel import MIN_PRIOR
 from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root
 
@@ -11,6 +14,8 @@ MAX_VISITS = 65535
 """Maximum visit count of an edge in a record (uint16). Tree reuse can add up to more visits than one search makes."""
 FIRST_RESIGNATION = 2
 """First move (from 0) at which a player may resign: each player has moved once."""
+NOT_A_TARGET = np.float32(-1.0)
+"""In place of the policy surprise of a move without policy target."""
 
 
 @kernel
@@ -65,3 +70,42 @@ def write_policy_target(trees: Trees, tree: int, c_puct: np.float32, forced_play
     for e in range(trees.num_visited[tree, 0]):
         # Cut off instead of scaled, so that the other counts stay exact; `zero.data.validation` allows for it.
         out[trees.action[tree, 0, e]] = min(trees.visit_count[tree, 0, e], MAX_VISITS)
+
+
+@kernel
+def policy_surprise(trees: Trees, tree: int, target: np.ndarray) -> np.float32:
+    """KL divergence of a policy target ([A] uint16) from the root's prior, with its noise. Writes into `trees.edge_of`.
+
+    It is large where the search has found another move than the network expected.
+    """
+    # In float64 and in the order of the actions, so that it does not depend on the order of first visits.
+    index_root(trees, tree)
+    total, surprise = 0, 0.0
+    for a in range(target.shape[0]):
+        total += target[a]
+    for a in range(target.shape[0]):
+        if target[a] > 0:
+            share = target[a] / total
+            surprise += share * math.log(share / max(trees.prior[tree, 0, trees.edge_of[a]], MIN_PRIOR))
+    # Priors and shares are rounded, so that equal distributions may give slightly less than 0.
+    return np.float32(max(0.0, surprise))
+
+
+@kernel
+def write_sample_weights(weights: np.ndarray, surprise_weight: float) -> None:
+    """Turns the policy surprise of a game's moves into weights. Writes into `weights` ([T] float32).
+
+    Weights are 1 - surprise_weight, and for the rest in proportion to the surprise (Wu 2020, KataGo's "policy surprise
+    weighting"). Their mean over the policy targets is 1, so that a game has as many samples as without weights.
+    """
+    total, count = 0.0, 0
+    for move in range(weights.shape[0]):
+        if weights[move] != NOT_A_TARGET:
+            total += weights[move]
+            count += 1
+    for move in range(weights.shape[0]):
+        if weights[move] == NOT_A_TARGET:
+            weights[move] = 0.0
+        else:
+            share = weights[move] * count / total if total > 0.0 else 1.0
+            weights[move] = (1.0 - surprise_weight) + surprise_weight * share

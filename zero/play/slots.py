@@ -49,6 +49,7 @@ class PlaySettings(NamedTuple):
     value_scale: float
     rescale_values: bool
     pass_wins: bool = False  # see `zero.search.tree.Trees`
+    surprise_weight: float = 0.0  # 0: samples are not weighted
 
 
 class Slots(NamedTuple):
@@ -89,6 +90,7 @@ class Records(NamedTuple):
     visit_counts: np.ndarray  # [M, T, A] uint16, policy target times its sum; zeros if the move is not a target
     root_values: np.ndarray  # [M, T] float32, for the player to move
     best_values: np.ndarray  # [M, T] float32, of the most visited action, for the player to move
+    sample_weights: np.ndarray  # [M, T] float32, see `GameRecord`; the policy surprise until the game has ended
     ownership: np.ndarray  # [M, S*S] int8, owner of each point at the end of a game of Go, zeros after a resignation
     never_resigns: np.ndarray  # [M] bool
     num_moves: np.ndarray  # [M] int32
@@ -141,6 +143,7 @@ def play_settings(
         value_scale=search.value_scale,
         rescale_values=search.rescale_values,
         pass_wins=search.pass_wins,
+        surprise_weight=play.surprise_weight,
     )
 
 
@@ -192,6 +195,7 @@ def new_records(rules: Rules, streams: np.ndarray) -> Records:
         visit_counts=np.zeros((games, moves, rules.num_actions), np.uint16),
         root_values=np.zeros((games, moves), np.float32),
         best_values=np.zeros((games, moves), np.float32),
+        sample_weights=np.ones((games, moves), np.float32),
         ownership=np.zeros((games, rules.num_points), np.int8),
         never_resigns=np.zeros(games, np.bool_),
         num_moves=np.zeros(games, np.int32),

@@ -16,7 +16,7 @@ import numpy as np
 
 from zero.config.params import Params, load_params
 from zero.data.records import GameColumns
-from zero.data.samples import SampleBatch, SampleGames, Sampler, new_sample_batch, target_moves
+from zero.data.samples import SampleBatch, SampleGames, Sampler, cumulative_weights, new_sample_batch, target_moves
 from zero.data.window import read_window
 from zero.errors import ParamsError, StorageError
 from zero.games.rules import rules_of
@@ -175,6 +175,7 @@ def sample_games(columns: GameColumns) -> SampleGames:
         visit_actions=columns.visit_actions,
         visit_counts=columns.visit_counts,
         targets=target_moves(columns.visit_offsets),
+        cumulative_weights=cumulative_weights(columns.sample_weights, columns.visit_offsets),
     )
 
 

@@ -31,7 +31,7 @@ from zero.storage.store import Store
 
 STAGE = "verification"
 HEADER_FIELDS = ("black", "white", "never_resigns")
-MOVE_FIELDS = ("actions", "root_values", "best_values", "visit_counts")
+MOVE_FIELDS = ("actions", "root_values", "best_values", "visit_counts", "sample_weights")
 RESULT_FIELDS = ("end", "outcome", "margin", "ownership")
 COMPARED_FIELDS = (*HEADER_FIELDS, *MOVE_FIELDS, *RESULT_FIELDS)
 """Compared fields of a game, in the order in which they arise in play: the earliest difference is reported."""

@@ -271,6 +271,7 @@ class GameRecord(NamedTuple):
     visit_counts: "np.ndarray"  # [T, A] uint16, policy target times its sum; zeros if the move has no target
     root_values: "np.ndarray"  # [T] float32, mean value of the search, seen by the player to move
     best_values: "np.ndarray"  # [T] float32, that of the most visited action
+    sample_weights: "np.ndarray"  # [T] float32, how often to draw the move for training; 1 if all are drawn equally
     ownership: "np.ndarray"  # [S*S] int8 at the end, +1, 0, -1 for Black; [0] if not played out or without area
     outcome: int  # +1, 0, -1 for Black
     margin: float  # Black's area less White's less komi; 0 for games without a score and resigned games

@@ -28,7 +28,7 @@ from zero.data.dataset.manifest import SPLITS, Dataset, ImportOptions, SplitFrac
 from zero.data.dataset.options import parse_options
 from zero.data.dataset.reader import parts_of, read_dataset
 from zero.data.records import GameColumns, concatenate, game_record, write_records
-from zero.data.samples import SampleGames, new_sample_batch, target_moves, write_batch
+from zero.data.samples import SampleGames, cumulative_weights, new_sample_batch, target_moves, write_batch
 from zero.data.sgf import read_sgf
 from zero.errors import StorageError, ZeroError
 from zero.games.position import new_history, new_position
@@ -174,6 +174,7 @@ def test_training_draws_one_hot_targets_and_the_result_for_the_player_to_move(da
         *(games.outcome, games.margin, games.ownership_offsets, games.ownership, games.move_offsets, games.actions),
         *(games.best_values, games.visit_offsets, games.visit_actions, games.visit_counts),
         target_moves(games.visit_offsets),
+        cumulative_weights(games.sample_weights, games.visit_offsets),
     )
     batch = new_sample_batch(RULES, 64)
     stream = stream_of(1, 0, "training", 0)

@@ -62,6 +62,7 @@ def columns_of(rules: Rules, games: Sequence[ImportedGame], first_game: int, ope
         actions=actions,
         root_values=values,
         best_values=values,  # the played move is the only action with a visit
+        sample_weights=np.ones(len(actions), np.float32),
         visit_offsets=np.concatenate([[0], np.cumsum(is_target)]),
         visit_actions=actions[is_target],
         visit_counts=np.ones(np.count_nonzero(is_target), np.uint16),
