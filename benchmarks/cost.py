@@ -1,8 +1,8 @@
 """`python -m benchmarks.cost go9-gpu`: what a preset costs on paper: operations, time and memory of its generations.
 
-All figures are computed, most of them from the preset and its real network. The rates of a GPU are assumptions, since
-nothing was measured on one. The same computation with the rates of two CPU cores gives the cost of `go9-laptop`, which
-was measured; docs/gpu.md compares the two.
+All figures are computed, most of them from the preset and its real network. The rates of a GPU are assumptions;
+docs/gpu.md has what was measured on an H100. The same computation with the rates of two CPU cores gives the cost of
+`go9-laptop`, which was measured; docs/gpu.md compares the two.
 """
 
 from typing import Annotated, NamedTuple
@@ -46,7 +46,7 @@ class Machine(NamedTuple):
 
 
 CPU = Machine(2 * 19_525 * 12.79e6, 4_473 * PASSES * 12.26e6, 0.0, 12.0)
-"""Two Zen 5 cores with bf16. `zero bench`: 19,525 evaluations/s a core with a network of 12.79 MFLOP. Training: 4,473
+"""Two Zen 5 cores with bf16. `make bench`: 19,525 evaluations/s a core with a network of 12.79 MFLOP. Training: 4,473
 samples/s of `go9-laptop`, whose network has 12.26 MFLOP."""
 EVALUATIONS, NETWORK_FLOPS = 200_000, 0.455249e9
 """Assumed evaluations a second of `go9-gpu` in self-play, and the operations of one."""

@@ -4,8 +4,8 @@ Each section is written as soon as it is finished, and a repeated call skips fin
 the command can be killed at any time, and `--minutes 10` divides it into several calls. With `--fake` the sections run
 on the CPU with the preset `smoke`: that tests the command, and the figures mean nothing.
 
-The folder gets `report.json`, `report.md`, the results of the tests (`tests.xml`) and a lineage (`generation/`, see
-`benchmarks.seeds`).
+The folder gets `report.json`, `report.md`, the results of the tests (`tests.xml`) and a lineage per commit
+(`generation-COMMIT/`, see `benchmarks.seeds`).
 """
 
 import subprocess
@@ -193,7 +193,7 @@ def batch_profile(bench: Bench) -> Section:
 
 def generation(bench: Bench) -> Section:
     """Makes one generation of the preset. If the time runs out, the next call continues it."""
-    folder = bench.folder / "generation"
+    folder = bench.folder / f"generation-{bench.report.machine['commit'][:12]}"
     options = ["--preset", FAKE_PRESET if bench.is_fake else PRESET, "--folder", str(folder), *SEEDS.split()]
     command = [sys.executable, "-m", "benchmarks.seeds", *options]
     timeout = max(60.0, bench.deadline - time.monotonic())

@@ -38,8 +38,9 @@ from flows.engine import ALLOWED_FAILURES, Engine
 from flows.reports import Progress
 from infra.local import HOST, QUIET, address
 from infra.pools import answers
+from infra.processes import log_end
 from zero.config.params import Params, load_params, parse_params, preset_text
-from zero.errors import StorageError
+from zero.errors import ServerError, StorageError
 from zero.stages.collect import missing_shards
 from zero.stages.spec import ShardReceipt, ShardSpec, plan_shards
 from zero.storage.files import sha256_bytes, write_manifest
@@ -50,15 +51,15 @@ WEIGHTS = bytes(100_000)
 
 
 @contextlib.contextmanager
-def started(folder: Path, *command: str, **settings: str) -> Iterator[int]:
-    """A Python module that runs, with its output in a file; gives the number of its process."""
+def started(folder: Path, *command: str, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python module that runs, with its output in a file."""
     environment = os.environ | QUIET | settings
     with (folder / f"{command[0]}.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", *command], env=environment, stdout=log, stderr=log, start_new_session=True
         )
         try:
-            yield process.pid
+            yield process
         finally:
             process.terminate()
             process.wait()
@@ -216,12 +217,15 @@ def main(
         pids = {"flow": os.getpid()}
         command = ("distributed.cli.dask_scheduler", *place, ports["scheduler"], "--dashboard-address=:0")
         dask_settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES)}
-        pids["scheduler"] = stack.enter_context(started(folder, *command, **dask_settings))
+        pids["scheduler"] = stack.enter_context(started(folder, *command, **dask_settings)).pid
         if prefect:
             logged = {"PREFECT_SERVER_LOGGING_LEVEL": "INFO", "COLUMNS": "1000"}
-            server = started(folder, "prefect", "server", "start", *place, ports["prefect"], **logged)
-            pids["Prefect's server"] = stack.enter_context(server)
+            words = ("prefect", "server", "start", *place, ports["prefect"])
+            server = stack.enter_context(started(folder, *words, **logged))
+            pids["Prefect's server"] = server.pid
             while not answers(f"{api}/health"):
+                if server.poll() is not None:
+                    raise ServerError(f"Prefect's server ended while it started; {log_end(folder / 'prefect.log')}")
                 time.sleep(0.5)
             stack.enter_context(temporary_settings({PREFECT_API_URL: api}))
         crew = stack.enter_context(Workers(scheduler, workers, processes))

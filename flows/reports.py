@@ -14,8 +14,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.runtime import flow_run
 
-from zero.config.settings import home_dir
-from zero.lineage.status import servers
+from zero.config.settings import home_dir, servers
 from zero.record.costs import GenerationCosts
 from zero.record.texts import decision_sentence, match_sentence
 from zero.storage.manifests import Manifest, PromotionDecision

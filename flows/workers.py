@@ -19,6 +19,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
 from flows.commands import run_zero
+from zero.config.params import ProfileParams
 from zero.errors import StorageError, WorkerError
 from zero.stages.executor import LocalExecutor
 from zero.stages.spec import ShardReceipt, ShardSpec, code_digest, lock_file_digest
@@ -88,8 +89,8 @@ def train(spec: str, store_url: str) -> None:
 
 def play_here(spec: ShardSpec, folder: Path | None, store_url: str) -> ShardReceipt:
     """Plays a shard in the child process of this worker; see `play_shard`."""
-    key, is_gpu = spec.key(), spec.device.device == "cuda"
-    with _children.executor(folder or PROJECT_DIR, _checked_store(folder, store_url), is_gpu) as executor:
+    key = spec.key()
+    with _children.executor(folder or PROJECT_DIR, _checked_store(folder, store_url), spec.device) as executor:
         return executor.play(spec, lambda done, total: report_progress(key, done, total))
 
 
@@ -136,19 +137,23 @@ def dask_teardown(worker: Worker) -> None:
 
 
 class _Children:
-    """The processes that play for this worker, one per thread; shards of another folder or store get new ones."""
+    """The processes that play for this worker, one per thread.
+
+    Shards of another folder, store, device or instruction set get new ones: libraries choose their instructions when
+    they are loaded.
+    """
 
     def __init__(self) -> None:
         self._executor: LocalExecutor | None = None
-        self._key: tuple[Path, str, bool] | None = None
+        self._key: tuple[Path, str, str, str] | None = None
         self._num_users = 0
         self._idle: Timer | None = None  # ends the processes
         self._lock = Lock()
 
     @contextmanager
-    def executor(self, folder: Path, store_url: str, is_gpu: bool) -> Iterator[LocalExecutor]:
-        """The executor of this folder and store; closes that of another one."""
-        key = (folder, store_url, is_gpu)
+    def executor(self, folder: Path, store_url: str, profile: ProfileParams) -> Iterator[LocalExecutor]:
+        """The executor for this folder, store and profile; closes that for others."""
+        key, is_gpu = (folder, store_url, profile.device, profile.isa), profile.device == "cuda"
         with self._lock:
             if self._executor is None or key != self._key:
                 self._close()

@@ -271,7 +271,7 @@ COMMANDS: list[tuple[str, str]] = [
         "match weights.safetensors random --games 2",
         (
             "the weight file is corrupt: Error while deserializing: header too small; restore it "
-            "with `dvc checkout --force`"
+            "(in a lineage by `dvc checkout --force`)"
         ),
     ),
     ("match rollout:many random --games 2", "'rollout:many': rollout must be an integer from 1 to 1000000, got 'many'"),

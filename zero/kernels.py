@@ -27,8 +27,8 @@ from numba import config as numba_config
 from numba.core import caching, event
 
 PACKAGE_DIR = Path(__file__).resolve().parent
-KERNEL_SOURCES = ("kernels.py", "data", "games", "players", "play", "search")
-"""Files and folders that may contain kernels; the digest covers every source in them."""
+KERNEL_SOURCES = ("kernels.py", "data", "games", "players", "play", "search", "storage/manifests.py")
+"""Files and folders that may contain kernels or their constants; the digest covers every source in them."""
 
 LOCK_SECONDS, LOCK_RETRY_SECONDS = 600.0, 0.05
 """Time limit of the wait for another process that compiles, and the interval between two attempts. The largest kernel

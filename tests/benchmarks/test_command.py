@@ -65,7 +65,7 @@ def test_a_short_run_is_printed_written_and_compared(tmp_path):
     out = tmp_path / "folder" / "run.json"
     words = ["--rows", "gpu-10x128,search,memory-9x9", "--seconds", "0.01", "--repeats", "2", "--out", str(out)]
     command = [sys.executable, "-m", "benchmarks", *words, "--compare", str(EARLIER)]
-    environment = os.environ | {"ZERO_PROGRESS": ""}
+    environment = os.environ | {"ZERO_PROGRESS": "off"}
     done = subprocess.run(command, cwd=PROJECT_DIR, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -1,5 +1,6 @@
 """Shards of games as files and as columns."""
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.made_games import GO5, made_records
+from zero.data.parquet_sizes import file_sizes
 from zero.data.records import (
     Limits,
     concatenate,
@@ -189,11 +191,14 @@ def test_a_string_that_is_not_utf_8_is_rejected():
 
 def test_a_shard_within_its_limits_is_read():
     longest = max(len(column.values) for column in pq.read_table(io.BytesIO(DATA)).column("visit_counts").chunks)
-    assert read_records(DATA, "shard", Limits(4, longest)).num_games == 4
-    with pytest.raises(StorageError, match=f"shard has {longest} values in a column, at most {longest - 1} are"):
-        read_records(DATA, "shard", Limits(4, longest - 1))
+    values = sum(len(record.actions) + 1 for record in RECORDS)
+    assert read_records(DATA, "shard", Limits(4, values, longest)).num_games == 4
+    with pytest.raises(StorageError, match=f"has {longest} values in visit_actions, at most {longest - 1} are"):
+        read_records(DATA, "shard", Limits(4, values, longest - 1))
+    with pytest.raises(StorageError, match=f"has {values} values in visit_offsets, at most {values - 1} are"):
+        read_records(DATA, "shard", Limits(4, values - 1, longest))
     with pytest.raises(StorageError, match="shard has 4 games, at most 3 are possible"):
-        read_records(DATA, "shard", Limits(3, longest))
+        read_records(DATA, "shard", Limits(3, values, longest))
 
 
 def test_a_bomb_is_rejected_before_decompression():
@@ -202,8 +207,8 @@ def test_a_bomb_is_rejected_before_decompression():
     assert len(bomb) < 20_000
     before = pa.total_allocated_bytes()
     peak = pa.default_memory_pool().max_memory()
-    with pytest.raises(StorageError, match="has 3000003 values in a column, at most 100000 are possible"):
-        read_records(bomb, "shard", Limits(4, 100_000))
+    with pytest.raises(StorageError, match="has 3000003 values in actions, at most 100000 are possible"):
+        read_records(bomb, "shard", Limits(4, 100_000, 100_000))
     assert pa.total_allocated_bytes() == before
     assert pa.default_memory_pool().max_memory() == peak
 
@@ -229,7 +234,7 @@ def test_a_footer_that_hides_values_is_rejected_before_decompression():
     assert pq.ParquetFile(io.BytesIO(bomb)).metadata.row_group(0).column(8).num_values == 200
     peak = pa.default_memory_pool().max_memory()
     with pytest.raises(StorageError, match="pages of 3000003 values, but the footer says 200; restore"):
-        read_records(bomb, "shard", Limits(4, 100_000))
+        read_records(bomb, "shard", Limits(4, 100_000, 100_000))
     assert pa.default_memory_pool().max_memory() == peak
 
 
@@ -239,7 +244,7 @@ def test_a_footer_that_hides_bytes_is_rejected_before_decompression():
     bomb = with_lie(bomb, column.total_uncompressed_size, 100)
     peak = pa.default_memory_pool().max_memory()
     with pytest.raises(StorageError, match=r"has 500\d+ bytes, at most \d+ are possible"):
-        read_records(bomb, "shard", Limits(4, 10_000))
+        read_records(bomb, "shard", Limits(4, 10_000, 10_000))
     assert pa.default_memory_pool().max_memory() == peak
 
 
@@ -248,7 +253,7 @@ def test_a_long_name_of_all_games_is_in_memory_once():
     data = write_records(records)
     tracemalloc.start()
     try:
-        columns = read_records(data, "shard", Limits(200, 100_000))
+        columns = read_records(data, "shard", Limits(200, 100_000, 100_000))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -261,14 +266,14 @@ def test_encodings_that_the_writer_does_not_use_are_rejected(encoding):
     file = io.BytesIO()
     pq.write_table(pq.read_table(io.BytesIO(DATA)), file, use_dictionary=False, column_encoding={"end": encoding})
     with pytest.raises(StorageError, match="page of unsupported encoding"):
-        read_records(file.getvalue(), "shard", Limits(4, 10_000))
+        read_records(file.getvalue(), "shard", Limits(4, 10_000, 10_000))
 
 
 def test_several_row_groups_are_rejected():
     file = io.BytesIO()
     pq.write_table(pq.read_table(io.BytesIO(DATA)), file, row_group_size=2)
     with pytest.raises(StorageError, match="not one row group of 14 or 15 columns"):
-        read_records(file.getvalue(), "shard", Limits(4, 10_000))
+        read_records(file.getvalue(), "shard", Limits(4, 10_000, 10_000))
 
 
 def test_every_flipped_byte_is_rejected_or_within_the_limits():
@@ -277,10 +282,42 @@ def test_every_flipped_byte_is_rejected_or_within_the_limits():
         damaged = bytearray(DATA)
         damaged[position] ^= 0x55
         try:
-            columns = read_records(bytes(damaged), "shard", Limits(4, longest))
+            columns = read_records(bytes(damaged), "shard", Limits(4, longest, longest))
         except StorageError:
             continue
         assert columns.num_games == 4 and len(columns.visit_counts) <= longest
+
+
+def test_a_damaged_footer_is_an_error_of_the_file():
+    start = len(DATA) - 8 - int.from_bytes(DATA[-8:-4], "little")
+    for position in range(start, len(DATA) - 8, 2):
+        for value in (0x09, 0x18, 0x19, 0x1C, 0x29, 0x5C, 0xFF):  # heads of lists, binaries and structs
+            damaged = bytearray(DATA)
+            damaged[position] = value
+            with contextlib.suppress(ValueError):
+                file_sizes(bytes(damaged), (14,))
+
+
+def test_a_dictionary_counts_with_its_own_values():
+    """Arrow allocates what the head of the page says before it reads the page."""
+    column = pq.ParquetFile(io.BytesIO(DATA)).metadata.row_group(0).column(5)
+    assert column.path_in_schema == "end"
+    head = slice(column.dictionary_page_offset, column.dictionary_page_offset + 16)
+    number = len(pq.read_table(io.BytesIO(DATA)).column("end").unique())
+    count = bytes([0x4C, 0x15, 2 * number])  # field 7, a struct; its field 1, a number in zigzag
+    assert DATA[head].count(count) == 1
+    damaged = bytearray(DATA)
+    damaged[head] = DATA[head].replace(count, bytes([0x4C, 0x15, 126]))
+    assert file_sizes(DATA, (14,)).num_values[5] == 4
+    assert file_sizes(bytes(damaged), (14,)).num_values[5] == 63
+
+
+@pytest.mark.parametrize("weight", [np.nan, np.inf, -0.5])
+def test_an_impossible_weight_is_rejected(weight):
+    weights = WEIGHTED[0].sample_weights.copy()
+    weights[3] = weight
+    with pytest.raises(StorageError, match="sample weight out of range"):
+        read_records(write_records([WEIGHTED[0]._replace(sample_weights=weights)]), "shard")
 
 
 @pytest.mark.parametrize(("name", "missing"), [("outcome", None), ("actions", [None])])

@@ -154,6 +154,15 @@ def test_moves_are_drawn_in_proportion_to_their_weights(has_fast_moves):
     np.testing.assert_allclose(drawn / drawn.sum(), shares, atol=0.01)
 
 
+def test_games_whose_weights_are_all_0_are_rejected():
+    records = [
+        record._replace(sample_weights=np.zeros(len(record.actions), np.float32))
+        for record in made_records(ALL_RULES[0], 2)
+    ]
+    with pytest.raises(StorageError, match="no policy target"):
+        games_of(records)
+
+
 def test_equal_weights_leave_the_draws_as_they_are():
     records = made_records(ALL_RULES[0], 2)
     assert len(games_of(records).cumulative_weights) == 0

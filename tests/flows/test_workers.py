@@ -19,6 +19,8 @@ from zero.stages.spec import ShardSpec, plan_shards
 from zero.storage.store import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
+CPU = smoke_params().profile
+GPU = CPU.model_copy(update={"device": "cuda"})
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def test_a_worker_without_shards_frees_its_gpu(children: workers._Children, store: Store) -> None:
     """The stages that train and verify wait for it, and the flow waits for them."""
     for spec in specs_of(store):
-        with children.executor(PROJECT_DIR, store.url, is_gpu=True) as executor:
+        with children.executor(PROJECT_DIR, store.url, GPU) as executor:
             executor.play(spec)
             assert not is_free()
         wait_for(is_free)
@@ -79,7 +81,7 @@ def test_the_shards_of_a_worker_share_its_gpu(children: workers._Children, store
     together = Barrier(2, timeout=60.0)
 
     def play(spec: ShardSpec) -> LocalExecutor:
-        with children.executor(PROJECT_DIR, store.url, is_gpu=True) as executor:
+        with children.executor(PROJECT_DIR, store.url, GPU) as executor:
             executor.play(spec)
             together.wait()
             return executor
@@ -96,18 +98,28 @@ def test_a_shard_that_comes_soon_finds_the_processes_of_the_last_one(
     monkeypatch.setattr(workers, "GPU_IDLE_SECONDS", 600.0)
     found = []
     for _ in range(2):
-        with children.executor(PROJECT_DIR, store.url, is_gpu=True) as executor:
+        with children.executor(PROJECT_DIR, store.url, GPU) as executor:
             found.append(executor)
     assert found[0] is found[1]
     children.close()
 
 
 def test_a_worker_without_a_gpu_keeps_its_processes(children: workers._Children, store: Store) -> None:
-    with children.executor(PROJECT_DIR, store.url, is_gpu=False) as first:
+    with children.executor(PROJECT_DIR, store.url, CPU) as first:
         pass
     time.sleep(1.0)
-    with children.executor(PROJECT_DIR, store.url, is_gpu=False) as second:
+    with children.executor(PROJECT_DIR, store.url, CPU) as second:
         assert first is second
+    children.close()
+
+
+def test_shards_of_another_instruction_set_get_new_processes(children: workers._Children, store: Store) -> None:
+    """OpenVINO and PyTorch choose their instructions when they are loaded."""
+    avx2 = CPU.model_copy(update={"isa": "avx2"})
+    with children.executor(PROJECT_DIR, store.url, CPU) as first:
+        pass
+    with children.executor(PROJECT_DIR, store.url, avx2) as second:
+        assert first is not second
     children.close()
 
 

@@ -163,9 +163,8 @@ def test_symmetries_are_those_of_the_board(rules):
 
 @every_board
 def test_each_symmetry_has_its_inverse(rules):
-    for k, inverse in enumerate(rules.inverses):
-        there_and_back = rules.symmetries[inverse][rules.symmetries[k]]
-        assert there_and_back.tolist() == list(range(rules.num_actions))
+    table = {tuple(row) for row in rules.symmetries.tolist()}
+    assert all(tuple(np.argsort(row).tolist()) in table for row in rules.symmetries)
 
 
 @every_board

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -78,6 +79,17 @@ def wait_forever(peers: Peers, progress: Progress) -> None:
         progress(1, 2)
         time.sleep(600)
     peers.average([torch.zeros(1)])
+
+
+def test_the_temporary_folder_may_have_any_name(tmp_path, monkeypatch):
+    folder = tmp_path / "mein Jörg%20"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    assert run_data_parallel(rank_of, (), PAIR, None) == 0
+
+
+def rank_of(peers: Peers, progress: Progress) -> int:
+    return peers.rank
 
 
 def means(parts: list[list[Tensor]]) -> list[Tensor]:

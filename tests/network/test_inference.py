@@ -169,6 +169,15 @@ def test_two_evaluators_give_the_same_bits(profile):
     assert result_digest(profile) == result_digest(profile)
 
 
+@pytest.mark.parametrize("batch_size", [pytest.param(size, marks=needs_cuda) for size in (8, 256)])
+def test_two_evaluators_with_fused_blocks_give_the_same_bits(batch_size):
+    data = weights_bytes(randomized_network(network_params(num_blocks=2, num_channels=64)))
+    profile = GPU.model_copy(update={"precision": "bf16"})
+    planes = random_planes(batch_size)
+    first, second = (evaluate(new_evaluator(data, profile), planes) for _ in range(2))
+    assert np.array_equal(first[0], second[0]) and np.array_equal(first[1], second[1])
+
+
 @pytest.fixture(scope="module")
 def native_digests() -> dict[str, str]:
     """Digests of the results of a new process, by profile."""

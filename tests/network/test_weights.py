@@ -121,6 +121,16 @@ def test_running_statistics_are_weights():
     assert not torch.equal(loaded, randomized_network().state_dict()[name])
 
 
+def with_header(header: dict[str, object]) -> bytes:
+    data = json.dumps(header).encode()
+    return len(data).to_bytes(8, "little") + data
+
+
+def with_spec(**changes: int) -> bytes:
+    tensors, note = parse_tensors(weights_bytes(randomized_network()), "weight file")
+    return tensors_bytes(tensors, json.dumps(json.loads(note) | changes))
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -128,8 +138,15 @@ def test_running_statistics_are_weights():
         (b"PK\x03\x04 a pickle inside a zip", "weight file is corrupt"),
         (safetensors.torch.save({"weight": torch.zeros(2)}), "no metadata key 'zero'"),
         (tensors_bytes({"weight": np.zeros(2)}, '{"network": 1}'), "has no valid network spec"),
+        (with_header({"__metadata__": None}), "no metadata key 'zero'"),
+        (with_spec(rows=-9), "has no valid network spec: Input should be greater than or equal to 1"),
+        (with_spec(rows=1_000_000), "has no valid network spec: Input should be less than or equal to 19"),
+        (with_spec(num_actions=10**9), "has no valid network spec: Input should be less than or equal to 362"),
     ],
-    ids=["truncated", "another format", "another program", "without a spec"],
+    ids=[
+        *("truncated", "another format", "another program", "without a spec", "metadata of no program"),
+        *("a board of negative size", "a board that fills the memory", "actions that fill the memory"),
+    ],
 )
 def test_a_wrong_file_is_rejected(data, message):
     with pytest.raises(StorageError, match=message):

@@ -153,6 +153,10 @@ def test_diagnostics_do_not_disturb_the_answer(opened):
     assert at_fault(opened("long diagnostics")) == Reply(point("B1"))
 
 
+def test_lines_before_the_first_answer_are_skipped(opened):
+    assert at_fault(opened("banner", at=0)) == Reply(point("B1"))
+
+
 def test_resignation_is_not_a_fault(opened):
     assert at_fault(opened("resign")) == Reply(RESIGN)
 

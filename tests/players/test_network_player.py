@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tests.search.evaluators import HashEvaluator, PriorEvaluator
+from tests.search.evaluators import HashEvaluator, PriorEvaluator, ValueEvaluator
 from zero.config.params import SearchParams
 from zero.errors import ParamsError
 from zero.games.rules import go_rules
@@ -72,6 +72,15 @@ def test_it_resigns_below_the_threshold_but_not_in_the_first_moves():
     actions = own_game(one, 0, 2)
     assert RESIGN not in actions
     assert one.choose([0])[0].action == RESIGN
+
+
+@pytest.mark.parametrize(("value", "resigned"), [(-0.9, True), (-0.1, False), (0.9, False)])
+def test_without_simulations_it_resigns_by_the_value_of_the_network(value, resigned):
+    one = searcher(0, evaluator=ValueEvaluator(value), resign_threshold=-0.5, random_symmetry=False)
+    one.begin([0])
+    for action in (3, 7):
+        one.play(0, action)
+    assert (one.choose([0])[0].action == RESIGN) == resigned
 
 
 def test_a_slot_is_reused():

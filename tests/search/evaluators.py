@@ -78,6 +78,17 @@ class PriorEvaluator:
         value[:] = 0.0
 
 
+class ValueEvaluator:
+    """A uniform prior and one value for all positions."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def evaluate(self, planes: np.ndarray, prior: np.ndarray, value: np.ndarray) -> None:
+        prior[:] = 1.0 / prior.shape[1]
+        value[:] = self.value
+
+
 def judge_of(evaluator) -> Callable[[np.ndarray], tuple[np.ndarray, float]]:
     """The evaluation of one position at a time, as the slow twin needs it."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zero.cli.app import LINEAGES, Json, app, complete_player, complete_tag, note
-from zero.config.settings import Settings, home_dir
+from zero.config.settings import home_dir, tracking_uri
 from zero.errors import ZeroError
 
 if TYPE_CHECKING:
@@ -43,11 +43,10 @@ def audit(
     started one.
     """
     from zero.audit import audit as audit_record
-    from zero.lineage.status import servers
     from zero.progress import progress_of
 
     home = home_dir()
-    uri = Settings().tracking_uri or servers(home).get("mlflow", "")
+    uri = tracking_uri(home)
     started = time.monotonic()
     with progress_of("audit", "generations") as progress:
         found = audit_record(home, target, uri, _key(key), progress)

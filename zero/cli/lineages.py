@@ -19,7 +19,7 @@ from zero.cli.app import (
     tracking_is_optional,
 )
 from zero.config.params import presets
-from zero.config.settings import Settings, home_dir
+from zero.config.settings import home_dir, tracking_uri
 from zero.errors import LineageError, ServerError
 
 Generation = Annotated[
@@ -130,7 +130,7 @@ def advance(
     with writer_lock(workspace):
         done = advance_workspace(workspace, generation)
     url = None
-    if uri := Settings().tracking_uri:
+    if uri := tracking_uri(home):
         with tracking_is_optional(f"write it later with `zero track {lineage}`"):
             url = _track(home, workspace, uri)
     with workspace_generations(workspace) as generations:
@@ -171,11 +171,10 @@ def track(
 
     The server is MLFLOW_TRACKING_URI or, without it, the one that `make up` started.
     """
-    from zero.lineage.status import servers
     from zero.record.ledger import find_workspace
 
     home = home_dir()
-    uri = Settings().tracking_uri or servers(home).get("mlflow", "")
+    uri = tracking_uri(home)
     if not uri:
         raise ServerError("MLFLOW_TRACKING_URI is not set and no local server runs; set it, or run `make up`")
     workspace = find_workspace(home, lineage)
@@ -276,7 +275,7 @@ def _report(lineage: str, made: str, commit: str, source: str, verb: str, as_jso
     from zero.record.ledger import find_workspace
 
     home = home_dir()
-    if uri := Settings().tracking_uri:
+    if uri := tracking_uri(home):
         with tracking_is_optional(f"write it later with `zero track {lineage}`"):
             _track(home, find_workspace(home, lineage), uri)
     if as_json:

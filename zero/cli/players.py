@@ -19,7 +19,7 @@ from zero.cli.app import (
     show,
     tracking_is_optional,
 )
-from zero.config.settings import Settings, home_dir
+from zero.config.settings import home_dir, tracking_uri
 
 PLAYER_HELP = (
     "`go9`, `go9/gen-0012,simulations=800`, `raw:go9`, `shipped:go9`, a weight file, `models:/zero-go9@champion`, "
@@ -56,7 +56,8 @@ def match(
     """Plays a match between two players. The same command continues an interrupted match.
 
     Each game is written when it is over. A player that fails forfeits the game, and the match continues. At the end
-    the command writes the result, all games as SGF and, if `MLFLOW_TRACKING_URI` is set, a run in MLflow.
+    the command writes the result, all games as SGF and, if `make up` or `MLFLOW_TRACKING_URI` gives a server, a run in
+    MLflow.
     """
     from zero.evaluation.match import match_lines, run_match, track_matches
     from zero.progress import progress_of
@@ -75,7 +76,7 @@ def match(
             progress=progress,
         )
     show(played.table, as_json, lines=match_lines(played.table, played.folder))
-    if uri := Settings().tracking_uri:
+    if uri := tracking_uri(home_dir()):
         with tracking_is_optional("the match is on disk; run the same command again later"):
             typer.echo(f"MLflow: {track_matches([played.folder], uri)[0]}", err=as_json)
 
@@ -118,7 +119,7 @@ def tournament(
         )
     folder = write_tournament(home, played)
     show(played, as_json, tournament_tables(played), [*tournament_lines(played), f"result: {folder}"])
-    if uri := Settings().tracking_uri:
+    if uri := tracking_uri(home_dir()):
         with tracking_is_optional("the matches are on disk; run the same command again later"):
             track_matches([home / STATE_FOLDER / MATCHES_DIR / pairing.folder for pairing in played.pairings], uri)
 
@@ -158,7 +159,7 @@ def elo(
     ladder = lineage_ladder(home, lineage, simulations)
     path = write_ladder(home, ladder)
     show(ladder, as_json, ladder_tables(ladder), [*ladder_lines(ladder), f"ladder: {path}"])
-    if uri := Settings().tracking_uri:
+    if uri := tracking_uri(home_dir()):
         with tracking_is_optional(f"write it later with `zero elo {lineage}`"):
             typer.echo(f"MLflow: {track_ladder(home, uri, ladder)}", err=as_json)
 
@@ -188,7 +189,7 @@ def evaluate(
         typer.echo(json.dumps([each.model_dump(mode="json") for each in results], indent=1))
     else:
         Console().print(evaluation_table(results))
-    if uri := Settings().tracking_uri:
+    if uri := tracking_uri(home_dir()):
         with tracking_is_optional(f"write it later with `zero evaluate {lineage}`"):
             typer.echo(f"MLflow: {track_evaluation(uri, lineage, results)}", err=as_json)
 
@@ -222,7 +223,7 @@ def compare(
     folder = write_comparison(home, found)
     lines = [*tournament_lines(found.tournament), f"table and picture: {folder}"]
     show(found, as_json, [comparison_table(found)], lines)
-    if uri := Settings().tracking_uri:
+    if uri := tracking_uri(home_dir()):
         with tracking_is_optional("the comparison is on disk"):
             generations = [(each.lineage, each.generation) for each in found.networks]
             typer.echo(f"training curves in MLflow: {comparison_url(uri, generations, 'training')}", err=as_json)
@@ -298,7 +299,7 @@ def tune(
     else:
         for line in [*response_lines(tuning, response), f"trials, curve and picture: {folder}"]:
             typer.echo(line)
-    if uri := Settings().tracking_uri:
+    if uri := tracking_uri(home_dir()):
         with tracking_is_optional("the trials are on disk; run the same command again later"):
             track_matches(trials_folders(home, tuning.trials), uri)
 

@@ -9,9 +9,10 @@
 | ZERO_KERNEL_CACHE | folder of the compiled kernels | `zero/kernels` in `$XDG_CACHE_HOME`, else in `~/.cache` |
 | ZERO_GPU_LOCKS | folder of the GPU locks, shared by all users of the GPUs | `/tmp/zero-gpus` |
 | ZERO_WORKER | name of this machine in the receipts of its shards | host and process id |
-| MLFLOW_TRACKING_URI | MLflow server; no tracking if it is empty | |
+| MLFLOW_TRACKING_URI | MLflow server | the server of `make up`, or no tracking if there is none |
 """
 
+import json
 import os
 from pathlib import Path
 
@@ -28,7 +29,6 @@ class Settings:
         self.store = os.environ.get("ZERO_STORE", "")
         self.progress = os.environ.get("ZERO_PROGRESS", "")
         self.signing_key = _path("ZERO_SIGNING_KEY")
-        self.tracking_uri = os.environ.get("MLFLOW_TRACKING_URI", "")
 
 
 def home_dir(start: Path | None = None) -> Path:
@@ -43,6 +43,20 @@ def home_dir(start: Path | None = None) -> Path:
         if (folder / "params.yaml").exists() or (folder / ".git").exists():
             return folder
     return here
+
+
+def servers(home: Path) -> dict[str, str]:
+    """Addresses of this machine's servers by name, as `make up` wrote them."""
+    try:
+        addresses: dict[str, str] = json.loads((home / STATE_FOLDER / "servers.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return {name: addresses[name] for name in ("web", "prefect", "mlflow") if name in addresses}
+
+
+def tracking_uri(home: Path) -> str:
+    """Address of the MLflow server: `$MLFLOW_TRACKING_URI`, else the one that `make up` started, else empty."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or servers(home).get("mlflow", "")
 
 
 def _path(variable: str) -> Path | None:

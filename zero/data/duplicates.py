@@ -17,11 +17,11 @@ COMPARED_MOVES = 24
 DISTINCTIVE_MOVES = 16
 """Compared moves whose root value must not be an integer; it is one if every simulation of a search ends a game.
 
-A root value is a mean of evaluations, each under one of eight symmetries drawn from the game's random stream. Two
-streams give the same root value in the same position with probability 1/8 at most (with one simulation; far less with
-more), and in 16 positions with probability 3e-15. A window of 500,000 games has 1.3e11 pairs, few of them with the same
-moves. A network whose training has collapsed gives all positions the same value; then the root noise makes the games
-differ. Without root noise the clause is not applied."""
+A root value is a mean of evaluations, each under one of eight symmetries (Othello: four) drawn from the game's random
+stream. Two streams give the same root value in the same position with probability 1/8 at most (with one simulation; far
+less with more), and in 16 positions with probability 3e-15 (Othello: 2e-10). A window of 500,000 games has 1.3e11
+pairs, few of them with the same moves. A network whose training has collapsed gives all positions the same value; then
+the root noise makes the games differ. Without root noise the clause is not applied."""
 
 
 class Opening(NamedTuple):

@@ -45,7 +45,7 @@ class FileSizes(NamedTuple):
     """Sizes of a file with one row group."""
 
     num_rows: int
-    num_values: int  # of the column that has most
+    num_values: tuple[int, ...]  # by column; of the pages or of a dictionary, whichever has more
     num_bytes: int  # of all pages, uncompressed, with their headers
 
 
@@ -61,25 +61,28 @@ def file_sizes(data: bytes, num_columns: Sequence[int]) -> FileSizes:
         raise ValueError("no Parquet footer, or one that is too long")
     footer, _ = _struct(view[len(data) - 8 - length : -8], 0, 0)
     groups = footer.get(ROW_GROUPS, [])
-    if len(groups) != 1 or len(columns := groups[0].get(COLUMNS, [])) not in num_columns:
+    if len(groups) != 1 or len(columns := _get(groups[0], COLUMNS)) not in num_columns:
         raise ValueError(f"not one row group of {' or '.join(map(str, num_columns))} columns")
     sizes = [_column_sizes(view, _get(column, META_DATA)) for column in columns]
     return FileSizes(
         num_rows=_get(groups[0], NUM_ROWS),
-        num_values=max(num_values for num_values, _ in sizes),
+        num_values=tuple(num_values for num_values, _ in sizes),
         num_bytes=sum(num_bytes for _, num_bytes in sizes),
     )
 
 
 def _column_sizes(data: memoryview, column: Struct) -> tuple[int, int]:
-    """Values in the data pages of a column, and bytes of all its pages."""
+    """Values of a column, and bytes of all its pages.
+
+    A dictionary counts with its own values: Arrow allocates them before it decompresses the page.
+    """
     start = _get(column, DATA_OFFSET)
     if 0 < column.get(DICTIONARY_OFFSET, 0) < start:  # the rule of Arrow's reader
         start = column[DICTIONARY_OFFSET]
     end = start + _get(column, COMPRESSED_SIZE)
     if not 0 <= start <= end <= len(data):
         raise ValueError(f"column at bytes {start} to {end} of a file of {len(data)}")
-    num_values = num_bytes = 0
+    num_values = num_bytes = dictionary_values = 0
     # A column chunk is a row of pages: a header in the compact protocol, then the compressed bytes.
     position = start
     while position < end:
@@ -94,18 +97,22 @@ def _column_sizes(data: memoryview, column: Struct) -> tuple[int, int]:
         values = _get(details, PAGE_VALUES)
         if min(compressed, uncompressed, values) < 0:
             raise ValueError(f"page of negative size at byte {position}")
-        num_values += values if kind == DATA_PAGE else 0
+        if kind == DATA_PAGE:
+            num_values += values
+        else:
+            dictionary_values = max(dictionary_values, values)
         num_bytes += header_bytes + uncompressed
         position += header_bytes + compressed
     if position != end:
         raise ValueError(f"pages that do not end with their column at byte {end}")
     if num_values != _get(column, COLUMN_VALUES):
         raise ValueError(f"pages of {num_values} values, but the footer says {column[COLUMN_VALUES]}")
-    return num_values, num_bytes
+    return max(num_values, dictionary_values), num_bytes
 
 
 def _get(fields: Struct, field: Field) -> Any:
-    if field not in fields:
+    # A damaged file can have another type in place of a struct.
+    if not isinstance(fields, dict) or field not in fields:
         raise ValueError(f"field {field[0]} is missing")
     return fields[field]
 

@@ -60,6 +60,8 @@ SUMMARY_COLUMNS = [
     *("actions", "root_values", "best_values"),
 ]
 STRING_COLUMNS = ["black", "white", "end"]
+WIDE_COLUMNS = ("ownership", "visit_actions", "visit_counts")
+"""Columns with more than one value per move."""
 OFFSETS = ("ownership_offsets", "move_offsets", "visit_offsets")
 VALUE_BYTES, NAMES_BYTES = 16, 1 << 20
 """Upper bounds: bytes of a value with its list levels and page headers; bytes of all names of players and ends."""
@@ -71,7 +73,8 @@ class Limits(NamedTuple):
     """Upper bounds of a shard's size: a few bytes of Parquet can decompress to more than the memory holds."""
 
     num_games: int
-    num_values: int  # of one column, in all games
+    num_moves: int  # values in a column with a value per move, of all games
+    num_visits: int  # values in one of WIDE_COLUMNS, of all games
 
 
 class GameColumns(NamedTuple):
@@ -178,7 +181,8 @@ def write_columns(games: GameColumns) -> bytes:
         table,
         file,
         row_group_size=games.num_games,  # one row group: its size is known before the pages are read
-        # Named even where they are today's defaults: another default of a newer pyarrow would change the bytes.
+        # Named even where they are today's defaults: another default of a newer pyarrow would change the bytes. They
+        # also contain pyarrow's version, which is part of the execution profile.
         version="2.6",
         data_page_version="1.0",
         compression=COMPRESSION,
@@ -264,9 +268,10 @@ def read_records(data: bytes, source: str, limits: Limits | None = None) -> Game
         and _within(columns.visit_actions, 0, num_actions - 1)
         and _within(columns.outcome, -1, 1)
         and _within(columns.ownership, -1, 1)
+        and _within(columns.sample_weights, 0, float(np.finfo(np.float32).max))  # neither NaN nor infinite
         and _within(np.diff(columns.visit_offsets), 0, num_actions)
     ):
-        raise StorageError(f"{source} holds an action or outcome out of range; {RESTORE}")
+        raise StorageError(f"{source} holds an action, outcome or sample weight out of range; {RESTORE}")
     return columns
 
 
@@ -429,14 +434,17 @@ def _check_sizes(data: bytes, source: str, limits: Limits) -> None:
     """
     sizes = file_sizes(data, (len(SCHEMA), len(WEIGHTS_SCHEMA)))
     # A small file can also name huge pages that hold few values, so bytes have a limit of their own.
-    max_bytes = VALUE_BYTES * len(WEIGHTS_SCHEMA) * limits.num_values + NAMES_BYTES
-    for number, most, unit in (
+    names = WEIGHTS_SCHEMA.names[: len(sizes.num_values)]
+    most = [limits.num_visits if name in WIDE_COLUMNS else limits.num_moves for name in names]
+    columns = zip(names, sizes.num_values, most, strict=True)
+    max_bytes = VALUE_BYTES * sum(most) + NAMES_BYTES
+    for number, limit, unit in (
         (sizes.num_rows, limits.num_games, "games"),
-        (sizes.num_values, limits.num_values, "values in a column"),
+        *((values, limit, f"values in {name}") for name, values, limit in columns),
         (sizes.num_bytes, max_bytes, "bytes"),
     ):
-        if number > most:
-            raise StorageError(f"{source} has {number} {unit}, at most {most} are possible; {RESTORE}")
+        if number > limit:
+            raise StorageError(f"{source} has {number} {unit}, at most {limit} are possible; {RESTORE}")
 
 
 def _types(schema: pa.Schema) -> list[tuple[str, bool, pa.DataType]]:
@@ -474,5 +482,5 @@ def _numbers(table: pa.Table, name: str) -> np.ndarray:
     return np.from_dlpack(table.column(name).chunk(0))
 
 
-def _within(values: np.ndarray, low: int, high: int) -> bool:
+def _within(values: np.ndarray, low: float, high: float) -> bool:
     return len(values) == 0 or bool(values.min() >= low and values.max() <= high)

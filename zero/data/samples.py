@@ -1,8 +1,8 @@
 """Training samples: positions drawn from finished games, replayed and encoded as planes under a random symmetry.
 
-A batch is a function of the games, the seed and its step only. Each draw is uniform over all positions with a policy
-target, and independent of the other draws, as in the paper. With `selfplay.surprise_weight` it is in proportion to the
-weights in the game records. (Epochs over a permuted window would show each position
+A batch is a function of the games, the seed and its step only. Each draw is independent of the others. It is uniform
+over all positions with a policy target, as in the paper, or in proportion to the weights in the records
+(`selfplay.surprise_weight`). (Epochs over a permuted window would show each position
 equally often. But training never sees all of a window of the paper's size, and each batch would depend on those before
 it.)
 """

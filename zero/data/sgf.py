@@ -4,7 +4,6 @@ Written files hold no date and no host, so that equal records give equal bytes. 
 handicap, and ignores variations and comments on moves. GNU Go loads the games of Go.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -126,7 +125,7 @@ def read_sgf(text: str) -> SgfGame:
     """
     games = read_collection(text)
     if len(games) != 1:
-        raise ZeroError(f"the SGF file holds {len(games)} games, expected one; read it as a collection")
+        raise ZeroError(f"the SGF file holds {len(games)} games, expected one; give a file with one game")
     return games[0]
 
 
@@ -303,13 +302,12 @@ def _actions(game: int, rows: int, columns: int, nodes: list[Node]) -> Iterator[
                 )
             if len(values) != 1:
                 raise ZeroError(f"SGF move {number} has {len(values)} points, expected one")
-            yield _action_of(game, rows, columns, values[0].strip(), number)
-
-
-def _action_of(game: int, rows: int, columns: int, point: str, number: int) -> int:
-    if (action := point_to_action(game, rows, columns, point)) is None:
-        raise ZeroError(f"SGF move {number}: {point!r} is not a point of a board of {rows} rows and {columns} columns")
-    return action
+            point = values[0].strip()
+            if (action := point_to_action(game, rows, columns, point)) is None:
+                raise ZeroError(
+                    f"SGF move {number}: {point!r} is not a point of a board of {rows} rows and {columns} columns"
+                )
+            yield action
 
 
 def _point_of(rules: Rules, action: int) -> str:
@@ -321,15 +319,18 @@ def _point_of(rules: Rules, action: int) -> str:
 
 
 def _text(node: Node, name: str, default: str = "") -> str:
-    """Text of the property `name`, or `default`."""
-    return next((unescape(values[0]) for found, values in node if found == name and values), default)
+    """Text of the property `name`; `default` if it is missing or blank."""
+    text = next((unescape(values[0]) for found, values in node if found == name and values), "")
+    return text if text.strip() else default
+
+
+def parse_komi(text: str) -> float | None:
+    """The komi in KM; None if it is not a number."""
+    match = re.fullmatch(r"[+-]?(\d{1,4}([.,]\d*)?|[.,]\d+)", text.strip(), re.ASCII)
+    return float(match[0].replace(",", ".")) if match else None
 
 
 def _komi(text: str) -> float:
-    try:
-        komi = float(text)
-    except ValueError:
-        komi = math.nan
-    if not math.isfinite(komi):
+    if (komi := parse_komi(text)) is None:
         raise ZeroError(f"KM[{text}] is not a komi; use a number such as KM[7.5]")
     return komi

@@ -269,7 +269,7 @@ def _weight_violations(games: GameColumns, moves: Moves, surprise_weight: float)
         return
     least = np.where(moves.is_target, 1.0 - surprise_weight, 0.0)
     most = np.where(moves.is_target, np.inf, 0.0)
-    bad = ~((weights >= least - WEIGHT_SLACK) & (weights <= most))  # negated, so that NaN is bad
+    bad = ~((weights >= np.maximum(least - WEIGHT_SLACK, 0.0)) & (weights <= most))  # negated, so that NaN is bad
     text = "the sample weight is {:g}, possible are {:g} to {:g}"
     yield from _by_move(games, moves, "weights", bad, text, (weights, least, most))
     if bad.any():

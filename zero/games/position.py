@@ -1,4 +1,4 @@
-"""Positions of any game as flat arrays, and the constants of its rules. The moves are in `go` and `gomoku`.
+"""Positions of any game as flat arrays, and the constants of its rules. The moves are in `go`, `gomoku` and `othello`.
 
 Point `row * columns + column` counts from row 0 at the top. The pass, if the game has one, is the last action. A kernel
 works on one `Position` and one `History`; arrays of many games have a leading axis G.
@@ -50,7 +50,6 @@ class Rules(NamedTuple):
     neighbours: np.ndarray  # [S*S, 4] int16, `num_points` outside the board
     zobrist: np.ndarray  # [2, S*S] uint64, hash keys of Black's and White's stones
     symmetries: np.ndarray  # [K, A] int16, image of action a under symmetry k; symmetry 0 is the identity
-    inverses: np.ndarray  # [K] int16, inverse of symmetry k
 
 
 class Position(NamedTuple):

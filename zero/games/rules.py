@@ -155,7 +155,7 @@ def _rules(
         neighbours[point, : len(inside)] = inside
     # From 1: a key of 0 would hide its stone from the hash.
     keys = np.random.Generator(np.random.Philox(ZOBRIST_SEED)).integers(1, 2**64, (2, points), np.uint64)
-    symmetries, inverses = symmetry_table(rows, columns, num_actions, start)
+    symmetries = symmetry_table(rows, columns, num_actions, start)
     num_words = (points + WORD_BITS - 1) // WORD_BITS
     # Python integers have any size, so the bits beyond the last point are 0 in the last word.
     words = [((1 << points) - 1) >> (WORD_BITS * word) & (2**WORD_BITS - 1) for word in range(num_words)]
@@ -175,5 +175,4 @@ def _rules(
         neighbours=neighbours,
         zobrist=keys,
         symmetries=symmetries,
-        inverses=inverses,
     )

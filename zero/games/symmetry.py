@@ -3,11 +3,11 @@
 import numpy as np
 
 
-def symmetry_table(rows: int, columns: int, num_actions: int, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The image of each action under each symmetry that keeps `start`, and the inverse of each symmetry.
+def symmetry_table(rows: int, columns: int, num_actions: int, start: np.ndarray) -> np.ndarray:
+    """The image of each action under each symmetry that keeps `start`.
 
     Returns:
-      [K, A] int16 and [K] int16; K = 8 on an empty square board, 4 on an empty rectangle. Symmetry 0 is the identity;
+      [K, A] int16; K = 8 on an empty square board, 4 on an empty rectangle. Symmetry 0 is the identity;
       a pass stays a pass.
     """
     points = np.arange(rows * columns).reshape(rows, columns)
@@ -19,7 +19,4 @@ def symmetry_table(rows: int, columns: int, num_actions: int, start: np.ndarray)
     table[:] = np.arange(num_actions)
     for k, source in enumerate(sources):
         table[k, source.reshape(-1)] = np.arange(rows * columns)
-    table = table[[np.array_equal(start[row[: rows * columns]], start) for row in table]]
-    inverse_rows = {tuple(np.argsort(row)): k for k, row in enumerate(table)}
-    inverses = np.array([inverse_rows[tuple(row)] for row in table], np.int16)
-    return table, inverses
+    return table[[np.array_equal(start[row[: rows * columns]], start) for row in table]]

@@ -80,9 +80,9 @@ def load_setup(text: str, game: int, before_move: int | None = None) -> Loaded:
     if nodes is None:
         raise ZeroError("not an SGF file: it lacks '(;', which begins a game")
     root = {name: unescape(values[0]).strip() for name, values in nodes[0] if values}
-    if (number := root.get("GM", "1")) != str(expected := TRAITS[game].sgf_number):
+    if (number := root.get("GM") or "1") != str(expected := TRAITS[game].sgf_number):
         raise ZeroError(f"GM[{number}] is another game; this game is GM[{expected}]")
-    if not (match := re.fullmatch(r"(\d{1,2})(?::\1)?", root.get("SZ", DEFAULT_SIZE), re.ASCII)):
+    if not (match := re.fullmatch(r"(\d{1,2})(?::\1)?", root.get("SZ") or DEFAULT_SIZE, re.ASCII)):
         raise ZeroError(f"SZ[{root['SZ']}] is not a square board")
     size = int(match[1])
     if not MIN_SIZE <= size <= MAX_SIZE:

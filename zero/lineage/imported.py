@@ -56,15 +56,20 @@ def write_first_window(workspace: Path, params: Params, origin: Origin) -> None:
     """Writes `state/replay` of a new lineage: the training split of the dataset, or no games.
 
     Raises:
-      StorageError: a file of the dataset is missing or corrupt, or there are no games for training.
+      StorageError: a file of the dataset is missing or corrupt, or has an illegal move, or there are no games for
+        training.
     """
     rows: list[WindowShard] = []
     if params.dataset:
-        from zero.data.dataset.reader import files_of, read_dataset
+        from zero.data.dataset.reader import files_of, read_dataset, read_part
+        from zero.games.rules import rules_of
 
         folder = workspace / params.dataset
         origin = origin.model_copy(update={"inputs": {DATASET: sha256_file(folder / MANIFEST_FILE)}})
-        for file in files_of(folder, read_dataset(folder), "train"):
+        dataset = read_dataset(folder)
+        for file in files_of(folder, dataset, "train"):
+            # Training reads the window without these checks.
+            read_part(folder, file, rules_of(dataset.game), dataset.options.opening_moves)
             link_or_copy(checked_path(file.games, folder), workspace / REPLAY_DIR / file.games.path)
             rows.append(
                 WindowShard(shard=_shard(file.games, file.first_game, file.num_games, file.num_positions), skip_games=0)

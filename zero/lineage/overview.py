@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from zero.config.params import PARAMS_FILE
+from zero.config.settings import servers
 from zero.errors import LineageError
-from zero.lineage.status import servers
 from zero.lineage.workspace import writer_of
 from zero.record.ledger import find_workspace, generation_tag, lineages, read_ledger
 from zero.record.texts import decision_word, entry_lines, entry_sentence, score_text

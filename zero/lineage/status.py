@@ -1,6 +1,5 @@
 """The status of lineages for the terminal and for programs."""
 
-import json
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zero.config.settings import STATE_FOLDER
+from zero.config.settings import servers
 from zero.record.generation import Generation
 from zero.record.ledger import find_workspace
 from zero.record.lineages import workspace_generations
@@ -20,15 +19,6 @@ LAST_DECISIONS = 10
 HASH_DIGITS = 12
 TEXT_WIDTHS = {"tag": 16, "decision": 8}
 """Least widths of the columns of text; longer texts wrap in a terminal of 80 columns."""
-
-
-def servers(home: Path) -> dict[str, str]:
-    """Addresses of this machine's servers by name, as `make up` wrote them."""
-    try:
-        addresses: dict[str, str] = json.loads((home / STATE_FOLDER / "servers.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return {name: addresses[name] for name in ("web", "prefect", "mlflow") if name in addresses}
 
 
 def pages_of(home: Path, lineage: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from zero.config.auto import NO_CUDA
 from zero.config.params import ProfileParams
 from zero.errors import ParamsError
 from zero.games.position import WORD_BITS
@@ -28,8 +29,8 @@ from zero.search.evaluator import MAX_SUBMITTED
 
 FUSED_CHANNELS = 32
 """Only trunks with a multiple of this number of channels are fused: the three quarters that the second convolution of a
-pooled block reads are then a multiple of 8. cuDNN need not have fused kernels for other numbers, nor for fp32 without
-TF32."""
+pooled block reads are then a multiple of 8. cuDNN may lack fused kernels for other numbers of channels, and for fp32
+without TF32."""
 MEBIBYTE = 2**20
 
 
@@ -76,7 +77,7 @@ class CudaEvaluator:
         """
         network = load_network(data)
         if not torch.cuda.is_available():
-            raise ParamsError("profile.device = 'cuda', but torch finds no CUDA device; set it to 'cpu'")
+            raise ParamsError(NO_CUDA)
         self.spec = network.spec
         self._device = torch.device("cuda")
         self._dtype = DTYPES[profile.precision]
@@ -169,6 +170,9 @@ class FusedBlock(nn.Module):
 
     The first convolution is as it was: `torch.cudnn_convolution_relu` reads its own output before it is written, with
     the factor 0, so that a NaN in that memory might stay.
+
+    PyTorch does not ask cuDNN for deterministic kernels here. By its documentation ('Reproducibility') only routines of
+    the backward pass are not deterministic; `make gpu` compares the games of two runs.
     """
 
     def __init__(self, block: Block | PooledBlock) -> None:

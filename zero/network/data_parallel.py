@@ -35,7 +35,7 @@ from zero.network.profile import prepare_torch
 PARENT_DIED_STATUS = 3
 """Exit status of a process whose parent died."""
 CAUSE_SECONDS = 1.0
-"""How long an error may precede the death of another process that caused it."""
+"""How long to wait, after an error, for the death of another process that may have caused it."""
 COLLECTIVE_TIMEOUT = timedelta(hours=1)
 """Timeout of a collective operation; the others wait minutes while the first process reads a large window."""
 
@@ -183,7 +183,11 @@ def _main(
             backend = "cpu:gloo,cuda:nccl"
         size = profile.training_processes
         distributed.init_process_group(
-            backend, init_method=rendezvous_file.as_uri(), rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT
+            backend,
+            init_method=f"file://{rendezvous_file}",  # not `as_uri`: PyTorch takes %20 as it is
+            rank=rank,
+            world_size=size,
+            timeout=COLLECTIVE_TIMEOUT,
         )
 
         def progress(done: int, total: int) -> None:

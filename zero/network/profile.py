@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +28,7 @@ THREADS_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}
 the core, training was measured 4 to 9 times slower. Does not change results."""
 CUDA_DRIVER = "libcuda.so.1"
 """Library of NVIDIA's driver, without which torch finds no CUDA device. Loading it takes less than importing torch."""
-LIBRARIES = ("torch", "numpy", "numba")
+LIBRARIES = ("torch", "numpy", "numba", "pyarrow")
 ISA_SUFFIX = {"": "", "AMX": "+AMX", "AVX512-BF16": "+BF16"}
 """Suffix of the instruction set's name in the execution profile, by the unit that computes bf16."""
 
@@ -51,6 +52,9 @@ def prepare_inference(profile: ProfileParams) -> None:
       ParamsError: the machine lacks the device or the instruction set of the profile.
     """
     if profile.backend == "openvino":
+        is_limited = os.environ.items() >= AVX2_ENVIRONMENT.items()
+        if profile.isa == "avx2" and not is_limited:
+            assert "openvino" not in sys.modules, "prepare_inference was called after OpenVINO was loaded"
         set_environment(profile)
         _check_isa(profile, _instruction_set())
     else:

@@ -1,6 +1,9 @@
 """The sizes of a network, without PyTorch: what its tensor shapes depend on, and which batches it takes."""
 
+from typing import Annotated
+
 import numpy as np
+from pydantic import Field
 
 from zero.config.params import GameParams, NetworkParams
 from zero.errors import ParamsError
@@ -25,10 +28,10 @@ class NetworkSpec(Manifest):
     """Everything that the tensor shapes of a network depend on; stored in its weight file."""
 
     network: NetworkParams
-    num_planes: int
-    rows: int
-    columns: int
-    num_actions: int
+    num_planes: Annotated[int, Field(ge=1, le=NUM_PLANES)]
+    rows: Annotated[int, Field(ge=1, le=19)]
+    columns: Annotated[int, Field(ge=1, le=19)]
+    num_actions: Annotated[int, Field(ge=1, le=19 * 19 + 1)]
 
 
 def network_spec(network: NetworkParams, game: GameParams) -> NetworkSpec:

@@ -40,8 +40,10 @@ def parse_tensors(data: bytes, what: str) -> tuple[Tensors, str]:
         header = json.loads(data[HEADER_LENGTH_BYTES : HEADER_LENGTH_BYTES + length])
         return tensors, str(header["__metadata__"][METADATA_KEY])
     except safetensors.SafetensorError as error:
-        raise StorageError(f"the {what} is corrupt: {error}; restore it with `dvc checkout --force`") from None
-    except KeyError:
+        raise StorageError(
+            f"the {what} is corrupt: {error}; restore it (in a lineage by `dvc checkout --force`)"
+        ) from None
+    except (KeyError, TypeError):
         raise StorageError(f"the {what} was not written by zero: it has no metadata key {METADATA_KEY!r}") from None
 
 
@@ -66,7 +68,9 @@ def tensor_of(tensors: Tensors, name: str, shape: tuple[int, ...], what: str) ->
     """
     tensor = tensors.get(name)
     if tensor is None:
-        raise StorageError(f"tensor {name} is missing from the {what}; restore it with `dvc checkout --force`")
+        raise StorageError(
+            f"tensor {name} is missing from the {what}; restore it (in a lineage by `dvc checkout --force`)"
+        )
     if tensor.shape != shape or tensor.dtype != np.float32:
         raise StorageError(
             f"tensor {name} of the {what} is {tensor.dtype} {list(tensor.shape)}, expected float32 {list(shape)}"
@@ -83,4 +87,6 @@ def check_names(tensors: Tensors, known: Collection[str], what: str) -> None:
       StorageError: it has.
     """
     if unknown := sorted(tensors.keys() - known):
-        raise StorageError(f"tensor {unknown[0]} does not belong in the {what}; restore it with `dvc checkout --force`")
+        raise StorageError(
+            f"tensor {unknown[0]} does not belong in the {what}; restore it (in a lineage by `dvc checkout --force`)"
+        )

@@ -11,7 +11,8 @@ from zero.search.streams import next_float
 from zero.search.tree import NO_EDGE, Trees, index_root
 
 MAX_VISITS = 65535
-"""Maximum visit count of an edge in a record (uint16). Tree reuse can add up to more visits than one search makes."""
+"""Maximum visit count of an edge in a record (uint16). In a reused tree an edge can have more visits than one search
+makes."""
 FIRST_RESIGNATION = 2
 """First move (from 0) at which a player may resign: each player has moved once."""
 NOT_A_TARGET = np.float32(-1.0)

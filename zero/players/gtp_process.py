@@ -7,6 +7,7 @@ Specification: https://www.lysator.liu.se/~gunnar/gtp/gtp2-spec-draft2/gtp2-spec
 
 import contextlib
 import os
+import re
 import select
 import shutil
 import signal
@@ -24,6 +25,8 @@ from zero.processes import SIGNALLED, supervised
 
 SYSTEM_GAMES_DIR = "/usr/games"
 """Debian's folder of game programs, which is not always on PATH."""
+ANSWER = re.compile(r"[=?]\d*(\s|$)")
+"""Begins an answer. An engine may print other lines before it, such as a line of equals signs."""
 ANSWER_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1 << 20
 """The longest valid answer is a list of commands with some kilobytes."""
@@ -187,7 +190,7 @@ class GtpEngine:
             del self._unread[: end + 1]
             if lines and not text:
                 return self._checked(command, lines)
-            if lines or text.startswith(("=", "?")):
+            if lines or ANSWER.match(text):
                 lines.append(text)
             else:
                 before = text or before

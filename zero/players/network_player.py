@@ -135,6 +135,8 @@ class NetworkPlayer:
         trees, settings = self._slots.trees, self._settings
         edge = gumbel_choice(self._slots.roots, trees, slot) if settings.gumbel else most_visited(trees, slot)
         values = root_value(trees, slot), edge_value(trees, slot, edge)
+        if not trees.node_visits[slot, 0]:  # without simulations only the network has a value
+            values = trees.node_value[slot, 0], trees.node_value[slot, 0]
         if resigns(int(self._slots.positions.state[slot, NUM_MOVES]), *values, settings.resign_threshold):
             return Reply(RESIGN)
         return Reply(int(trees.action[slot, 0, edge]))

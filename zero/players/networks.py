@@ -5,7 +5,7 @@
 | `weights.safetensors` | a weight file, with the parameters of a `params.yaml` beside it, if there is one |
 | `go9` | the champion of the lineage, or the shipped player if there is no lineage of that name |
 | `go9/gen-0012` | the champion after that generation |
-| `models:/zero-go9@champion`, `models:/zero-go9/7` | a model version in the MLflow at `MLFLOW_TRACKING_URI` |
+| `models:/zero-go9@champion`, `models:/zero-go9/7` | a model version in MLflow |
 | `shipped:go9` | the player that comes with the program, even if a lineage or file has its name |
 
 Generations are read from git and DVC's cache, without a checkout. If a signed attestation is stored beside a weight
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from zero.config.params import PARAMS_FILE, Params, parse_params
-from zero.config.settings import Settings
+from zero.config.settings import tracking_uri
 from zero.errors import LineageError, ParamsError, ServerError, StorageError
 from zero.network.profile import resolve_here
 from zero.record.ledger import find_workspace, lineages
@@ -76,7 +76,7 @@ def resolve_network(home: Path, name: str) -> ResolvedNetwork:
     if path.is_file():
         return _file(path)
     if name.startswith("models:/"):
-        return _model(name)
+        return _model(home, name)
     if match := TAG_PATTERN.match(name):
         return _champion(home, match["lineage"], name)
     if "/" in name or path.suffix:  # not the name of a lineage
@@ -209,13 +209,16 @@ def _read(path: Path) -> bytes:
         raise StorageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _model(name: str) -> ResolvedNetwork:
+def _model(home: Path, name: str) -> ResolvedNetwork:
     match = MODEL_PATTERN.match(name)
     if match is None:
         raise LineageError(f"{name!r} does not name a version; write models:/zero-go9@champion or models:/zero-go9/7")
-    uri = Settings().tracking_uri
+    uri = tracking_uri(home)
     if not uri:
-        raise ServerError(f"{name} is in MLflow, but MLFLOW_TRACKING_URI is not set; `make up` prints the address")
+        raise ServerError(
+            f"{name} is in MLflow, but MLFLOW_TRACKING_URI is not set and no local server runs; set it, or run "
+            "`make up`"
+        )
     from zero.tracking import open_client
 
     with open_client(uri) as client:

@@ -181,7 +181,7 @@ def add_root_noise(trees: Trees, tree: int, concentration: float, fraction: floa
 
 @kernel
 def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
-    """Makes the child of `played` the root and keeps at most `max_kept` nodes below it. Writes into `trees`.
+    """Makes the child of `played` the root and keeps at most `max_kept` nodes, with the root. Writes into `trees`.
 
     The tree becomes empty if the child does not exist or has no edges.
     """
@@ -206,7 +206,7 @@ def reroot(trees: Trees, tree: int, played: int, max_kept: int) -> None:
         if number[node] == NO_CHILD:
             continue
         # What is dropped here are the newest nodes. The edges to them keep counts and values, and lose only the child.
-        if kept == max_kept:
+        if kept >= max_kept:
             number[node] = NO_CHILD
             continue
         number[node] = kept

@@ -130,7 +130,8 @@ def take_shard(spec: ShardSpec, store: Store) -> CheckedShard | list[Violation]:
 def size_limits(spec: ShardSpec) -> Limits:
     """The largest size of a shard: all games have maximal length, and every move has a target for every action."""
     rules = rules_of(spec.game)
-    return Limits(spec.num_games, spec.num_games * rules.max_moves * (rules.num_actions + 1))
+    num_moves = spec.num_games * (rules.max_moves + 1)
+    return Limits(spec.num_games, num_moves, num_moves * rules.num_actions)
 
 
 def joint_violations(specs: Sequence[ShardSpec], parts: Sequence[GameColumns]) -> dict[int, list[Violation]]:

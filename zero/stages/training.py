@@ -158,7 +158,8 @@ def sample_games(columns: GameColumns) -> SampleGames:
     Raises:
       StorageError: the games have no policy target.
     """
-    if not len(columns.visit_counts):
+    weights = cumulative_weights(columns.sample_weights, columns.visit_offsets)
+    if not len(columns.visit_counts) or (len(weights) and not weights[-1] > 0.0):
         raise StorageError(
             f"none of the {columns.num_positions} moves of the window had a full search, so there is no policy target; "
             "raise selfplay.full_search_fraction or selfplay.num_games"
@@ -175,7 +176,7 @@ def sample_games(columns: GameColumns) -> SampleGames:
         visit_actions=columns.visit_actions,
         visit_counts=columns.visit_counts,
         targets=target_moves(columns.visit_offsets),
-        cumulative_weights=cumulative_weights(columns.sample_weights, columns.visit_offsets),
+        cumulative_weights=weights,
     )
 
 

@@ -130,9 +130,10 @@ def check_profile(spec: ShardSpec) -> None:
     """
     for name, found in shard_profile(spec.device).items():
         if spec.profile.get(name) != found:
+            remedy = "; profile.isa = 'avx2' is for machines with different instruction sets" if name == "isa" else ""
             raise LineageError(
-                f"this worker's {name} is {found}, the shard has {spec.profile.get(name)}; play it on such a machine, "
-                "or set profile.isa to 'avx2' for machines that differ in their instruction sets"
+                f"this worker's {name} is {found}, the shard has {spec.profile.get(name)}; play it on such a machine"
+                f"{remedy}"
             )
 
 

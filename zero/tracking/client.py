@@ -278,7 +278,7 @@ def answering(uri: str) -> Iterator[None]:
         is_healthy = answer.ok and answer.text.strip() == "OK"
         reason = "" if is_healthy else f"is not a healthy MLflow server (HTTP {answer.status_code} for /health)"
     if reason:
-        raise ServerError(f"MLFLOW_TRACKING_URI = {uri} {reason}; start the servers with `make up`")
+        raise ServerError(f"MLflow at {uri} {reason}; start the servers with `make up`, or correct MLFLOW_TRACKING_URI")
     try:
         yield
     except (MlflowException, requests.RequestException) as error:

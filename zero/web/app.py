@@ -19,8 +19,8 @@ from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
+from zero.config.settings import servers
 from zero.errors import ZeroError
-from zero.lineage.status import servers
 from zero.web import players
 from zero.web.security import Guard
 from zero.web.sessions import IDLE_SECONDS, MAX_GAMES, Sessions

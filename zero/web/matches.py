@@ -54,7 +54,7 @@ def match_record(spec: MatchSpec, game: MatchGame) -> GameRecord:
         visit_counts=np.broadcast_to(np.uint16(0), (len(game.actions), rules_of(spec.game).num_actions)),
         root_values=no_values,
         best_values=no_values,
-        sample_weights=no_values,
+        sample_weights=np.ones(len(game.actions), np.float32),
         ownership=np.zeros(0, np.int8),
         outcome=game.outcome,
         margin=game.margin,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.dataset.sgf_games import made_game, made_games, mirrored
+from tests.made_games import made_origin, made_params
 from tests.oracle.gnugo import needs_gnugo
 from tests.oracle.gtp import program_path
 from zero.config.params import GoParams
@@ -27,13 +29,15 @@ from zero.data.dataset.columns import dataset_violations
 from zero.data.dataset.manifest import SPLITS, Dataset, ImportOptions, SplitFractions, SplitName
 from zero.data.dataset.options import parse_options
 from zero.data.dataset.reader import parts_of, read_dataset
-from zero.data.records import GameColumns, concatenate, game_record, write_records
+from zero.data.records import GameColumns, concatenate, game_record, read_records, write_columns, write_records
 from zero.data.samples import SampleGames, cumulative_weights, new_sample_batch, target_moves, write_batch
 from zero.data.sgf import read_sgf
 from zero.errors import StorageError, ZeroError
 from zero.games.position import new_history, new_position
 from zero.games.rules import go_rules
+from zero.lineage.imported import write_first_window
 from zero.search.streams import stream_of
+from zero.storage.files import file_ref, write_manifest
 
 GAME = GoParams(name="go", size=9, komi=6.5)
 RULES = go_rules(9, 9, 6.5)
@@ -158,6 +162,39 @@ def test_games_follow_the_rules_and_have_one_target_per_move(dataset):
     damaged.actions[1] = damaged.actions[0]
     damaged.visit_actions[5] = 81
     assert [(v.clause, v.move) for v in dataset_violations(damaged, RULES)][:2] == [("rules", 1), ("targets", 1)]
+
+
+def zeros(games: GameColumns, name: str) -> GameColumns:
+    return games._replace(**{name: np.zeros_like(getattr(games, name))})
+
+
+FORGERIES = {
+    "illegal moves": (lambda g: zeros(g, "actions")._replace(visit_actions=np.zeros_like(g.visit_actions)), "(rules)"),
+    "another target": (lambda g: g._replace(visit_counts=2 * g.visit_counts), "(targets)"),
+    "values of a search": (lambda g: zeros(g, "best_values"), "a value is not the result of the game (values)"),
+    "no weights": (lambda g: zeros(g, "sample_weights"), "the sample weight is not 1 (weights)"),
+    "no margin": (lambda g: g._replace(margin=g.margin * np.float32(np.nan)), "the margin is nan (values)"),
+}
+
+
+@pytest.mark.parametrize("case", FORGERIES)
+def test_a_forged_dataset_is_rejected_before_training(dataset, tmp_path, case):
+    """Its manifest has the right digests: a dataset may come from someone else."""
+    change, text = FORGERIES[case]
+    workspace, folder = tmp_path, tmp_path / "games"
+    shutil.copytree(dataset, folder)
+    manifest = read_dataset(folder)
+    file = next(file for file in manifest.files if file.split == "train")
+    path = folder / file.games.path
+    path.write_bytes(write_columns(change(read_records(path.read_bytes(), "games"))))
+    forged = file.model_copy(update={"games": file_ref(path, folder)})
+    files = tuple(forged if each == file else each for each in manifest.files)
+    write_manifest(folder, manifest.model_copy(update={"files": files}))
+    with pytest.raises(StorageError, match=re.escape(text) + ".*`zero import`"):
+        split_games(folder, read_dataset(folder), "train")
+    params = made_params().model_copy(update={"dataset": "games", "game": GAME})
+    with pytest.raises(StorageError, match=re.escape(text)):
+        write_first_window(workspace, params, made_origin("replay", 0))
 
 
 def test_a_file_is_that_of_the_writer_of_records(dataset):

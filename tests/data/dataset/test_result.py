@@ -2,7 +2,8 @@
 
 import pytest
 
-from zero.data.dataset.result import GameResult, Rating, parse_komi, parse_rating, parse_result
+from zero.data.dataset.result import GameResult, Rating, parse_rating, parse_result
+from zero.data.sgf import parse_komi
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ class Engine:
         return ""
 
     def serve(self) -> None:
+        if self.fault == "banner":
+            say("==== Faulty 1.0 ====\n??? loading\n=> ready\n")
         for line in sys.stdin:
             if self.log:
                 with open(self.log, "a") as log:

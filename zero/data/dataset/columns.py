@@ -79,7 +79,7 @@ def write_origins(games: Sequence[ImportedGame]) -> bytes:
 
 
 def dataset_violations(games: GameColumns, rules: Rules, opening_moves: int = 0) -> list[Violation]:
-    """Violations of the rules by moves, and targets other than the played move; empty if there are none."""
+    """Illegal moves, and values that `columns_of` does not write; empty if there are none."""
     if games.num_actions != rules.num_actions:
         text = f"its moves are out of {games.num_actions} actions, the game has {rules.num_actions}"
         return [Violation("rules", int(games.game[0]), NO_MOVE, text)]
@@ -92,7 +92,16 @@ def dataset_violations(games: GameColumns, rules: Rules, opening_moves: int = 0)
     ]
     moves = moves_of(games)
     expected = (moves.move >= opening_moves).astype(moves.total.dtype)
-    for index in np.flatnonzero((moves.total != expected) | (moves.played != expected)):
-        text = "the policy target is not the played move"
-        violations.append(Violation("targets", int(games.game[moves.game[index]]), int(moves.move[index]), text))
+    results = games.outcome[moves.game] * moves.mover
+    is_result = (games.root_values == results) & (games.best_values == results)
+    for clause, text, wrong in (
+        ("targets", "the policy target is not the played move", (moves.total != expected) | (moves.played != expected)),
+        ("values", "a value is not the result of the game", ~is_result),
+        ("weights", "the sample weight is not 1", games.sample_weights != 1.0),
+    ):
+        for index in np.flatnonzero(wrong):
+            violations.append(Violation(clause, int(games.game[moves.game[index]]), int(moves.move[index]), text))
+    for game in np.flatnonzero(~np.isfinite(games.margin)):
+        text = f"the margin is {games.margin[game]:g}"
+        violations.append(Violation("values", int(games.game[game]), NO_MOVE, text))
     return violations

@@ -11,7 +11,7 @@ import numpy as np
 
 from zero.data.dataset.canonical import canonical_digest
 from zero.data.dataset.manifest import ImportedGame, ImportOptions, RawGame, Rejected
-from zero.data.dataset.result import GameResult, parse_komi, parse_rating, parse_result
+from zero.data.dataset.result import GameResult, parse_rating, parse_result
 from zero.data.dataset.sources import BROKEN
 from zero.data.dataset.texts import decodings, has_another_header
 from zero.data.sgf import (
@@ -21,6 +21,7 @@ from zero.data.sgf import (
     SETUP_PROPERTIES,
     Node,
     main_lines,
+    parse_komi,
     point_to_action,
     unescape,
 )

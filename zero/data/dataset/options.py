@@ -4,7 +4,8 @@ import math
 
 from zero.config.params import GameParams, GoParams
 from zero.data.dataset.manifest import SPLITS, ImportOptions, SplitFractions
-from zero.data.dataset.result import parse_komi, parse_rating
+from zero.data.dataset.result import parse_rating
+from zero.data.sgf import parse_komi
 from zero.errors import ZeroError
 
 ANY = "any"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from zero.data.dataset.columns import dataset_violations
 from zero.data.dataset.manifest import Dataset, DatasetFile, SplitName
 from zero.data.records import GameColumns, Limits, read_records
 from zero.data.window import size_mismatch
@@ -25,12 +26,12 @@ def parts_of(folder: Path, dataset: Dataset, split: SplitName) -> Iterator[GameC
     """The games of a split, file by file.
 
     Raises:
-      StorageError: a file is missing or corrupt.
+      StorageError: a file is missing or corrupt, or has an illegal move.
     """
     rules = rules_of(dataset.game)
     for file in dataset.files:
         if file.split == split:
-            yield _part(folder, file, rules)
+            yield read_part(folder, file, rules, dataset.options.opening_moves)
 
 
 def files_of(folder: Path, dataset: Dataset, split: SplitName) -> tuple[DatasetFile, ...]:
@@ -45,11 +46,18 @@ def files_of(folder: Path, dataset: Dataset, split: SplitName) -> tuple[DatasetF
     return files
 
 
-def _part(folder: Path, file: DatasetFile, rules: Rules) -> GameColumns:
+def read_part(folder: Path, file: DatasetFile, rules: Rules, opening_moves: int) -> GameColumns:
+    """The games of one file, checked completely: a dataset and its manifest may come from someone else.
+
+    Raises:
+      StorageError: the file is missing or corrupt, or has an illegal move.
+    """
     path = checked_path(file.games, folder)
-    # Limits, although the digest is right: a dataset and its manifest may come from someone else.
-    limits = Limits(file.num_games, file.num_positions + file.num_games)
-    columns = read_records(path.read_bytes(), str(path), limits)
+    num_values = file.num_positions + file.num_games
+    columns = read_records(path.read_bytes(), str(path), Limits(file.num_games, num_values, num_values))
     if mismatch := size_mismatch(columns, file.num_games, file.num_positions, file.first_game, rules):
         raise StorageError(f"{path}: {mismatch}; get it again with `dvc checkout --force`")
+    # Illegal moves would break the board, and a kernel that replays them might never return.
+    if violations := dataset_violations(columns, rules, opening_moves):
+        raise StorageError(f"{path}: {violations[0]}; import the games again with `zero import`")
     return columns

@@ -71,9 +71,3 @@ def parse_rating(text: str) -> Rating | None:
             value += HIGHEST_AMATEUR
         return Rating(True, value)
     return Rating(False, float(match[1])) if (match := NUMBER.fullmatch(text)) else None
-
-
-def parse_komi(text: str) -> float | None:
-    """The komi in KM; None if it is not a number."""
-    match = re.fullmatch(r"[+-]?(\d{1,4}([.,]\d*)?|[.,]\d+)", text.strip(), re.ASCII)
-    return float(match[0].replace(",", ".")) if match else None
