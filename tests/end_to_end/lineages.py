@@ -33,13 +33,13 @@ SHARED = {"servers": ON_THE_SERVERS, "stack": ON_THE_CLUSTER}
 ENDS: dict[str, Callable[[], None]] = {}
 """Functions that stop one of these fixtures before the session ends."""
 FIRST = (
-    *("tests/audit/test_registry.py", ON_THE_SERVERS[0], "tests/end_to_end/test_overlap.py", ON_THE_CLUSTER[0]),
-    *("tests/end_to_end/test_bad_games.py", "tests/end_to_end/test_operations.py"),
-    *("tests/end_to_end/test_reproduce.py", "tests/tracking/test_rebuild.py", "tests/end_to_end/test_crashes.py"),
+    *("tests/audit/test_registry.py", ON_THE_SERVERS[0], ON_THE_CLUSTER[0], "tests/end_to_end/test_crashes.py"),
+    *("tests/end_to_end/test_overlap.py", "tests/end_to_end/test_bad_games.py", "tests/end_to_end/test_operations.py"),
+    *("tests/end_to_end/test_reproduce.py", "tests/tracking/test_rebuild.py"),
 )
 """Files that take minutes, in the order in which they start, so that the last ones are short.
 
-The first file makes the lineages for which the second line waits.
+The first file makes the lineages for which the second line waits; the others of the first line have their own.
 """
 ALWAYS, ONLY_IF_ALL_ARE_WON = 0.0, 1.0
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start hundreds of processes: the second need not compile again
@@ -194,6 +194,9 @@ def made_once(name: str, make: Callable[[Path], object], factory: pytest.TempPat
             shutil.rmtree(shared, ignore_errors=True)
             shared.mkdir()
             make(shared)
+            for folder in shared.rglob(".git"):
+                if folder.is_dir():  # packed, a project is half as many files to copy
+                    git(folder.parent, "repack", "-adq")
             made.touch()
     return shared
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -156,13 +157,29 @@ class Cluster:
         return self.processes[-1]
 
 
+@contextmanager
+def running(folder: Path) -> Iterator[Cluster]:
+    made = Cluster(folder)
+    try:
+        yield made
+    finally:
+        for process in made.processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster for the tests that leave it as it is."""
+    with running(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
-    yield made
-    for process in made.processes:
-        process.kill()
-        process.wait()
+def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster whose processes a test may kill."""
+    with running(tmp_path) as made:
+        yield made
 
 
 def test_tasks_run_on_a_cluster_that_is_there(params: Params, tmp_path: Path, cluster: Cluster) -> None:
@@ -193,19 +210,21 @@ def test_the_scheduler_has_few_tasks_at_a_time(params: Params, tmp_path: Path, c
     assert 2 <= max(counts) <= TASKS_PER_WORKER
 
 
-def test_a_result_that_dies_with_its_worker_is_computed_again(params: Params, tmp_path: Path, cluster: Cluster) -> None:
+def test_a_result_that_dies_with_its_worker_is_computed_again(
+    params: Params, tmp_path: Path, own_cluster: Cluster
+) -> None:
     """The scheduler is there: the task is not an outcome yet, and nothing is submitted again."""
-    engine = Engine(params, ExecutorParams(kind="dask", address=cluster.address), tmp_path, lambda line: None)
+    engine = Engine(params, ExecutorParams(kind="dask", address=own_cluster.address), tmp_path, lambda line: None)
 
     def submits() -> Any:
         with engine:
             runs = list(engine.submit(work, [{"folder": tmp_path, "number": 0}], 10, [{OURS: 1}]))
             wait_for(lambda: runs[0].wrapped_future.status == "finished")
-            cluster.worker.kill()
+            own_cluster.worker.kill()
             wait_for(lambda: runs[0].wrapped_future.status == "lost")
             assert _outcome(runs[0]) is None
-            cluster.worker.wait()
-            cluster.worker = cluster.start_worker()
+            own_cluster.worker.wait()
+            own_cluster.worker = own_cluster.start_worker()
             return [state.result() for state in engine.wait(runs)]
 
     assert len(run_in_flow(submits)) == 1
@@ -252,10 +271,12 @@ def test_workers_with_other_code_get_no_task(
     assert not (tmp_path / "attempts-0").exists()
 
 
-def test_a_lost_scheduler_is_said_and_the_next_one_is_used(params: Params, tmp_path: Path, cluster: Cluster) -> None:
-    executor = ExecutorParams(kind="dask", address=cluster.address)
+def test_a_lost_scheduler_is_said_and_the_next_one_is_used(
+    params: Params, tmp_path: Path, own_cluster: Cluster
+) -> None:
+    executor = ExecutorParams(kind="dask", address=own_cluster.address)
     engine = Engine(params, executor, tmp_path, lambda line: None)
-    kills = [cluster.scheduler.kill]
+    kills = [own_cluster.scheduler.kill]
 
     def kill_once(_: object) -> None:
         if kills:
@@ -268,19 +289,19 @@ def test_a_lost_scheduler_is_said_and_the_next_one_is_used(params: Params, tmp_p
             with pytest.raises(LostError, match="lost"):
                 engine.wait(engine.submit(work, given, 10, needed), kill_once)
             engine.close()
-            cluster.scheduler.wait()
-            cluster.start_scheduler()
-            cluster.start_worker()
+            own_cluster.scheduler.wait()
+            own_cluster.start_scheduler()
+            own_cluster.start_worker()
             return engine.wait(engine.submit(work, given[:1], 10, needed[:1]))
 
     assert len(run_in_flow(submits)) == 1
 
 
 def test_a_scheduler_that_was_away_between_two_steps_is_reached_again(
-    params: Params, tmp_path: Path, cluster: Cluster
+    params: Params, tmp_path: Path, own_cluster: Cluster
 ) -> None:
     """Dask's client then closes itself."""
-    engine = Engine(params, ExecutorParams(kind="dask", address=cluster.address), tmp_path, lambda line: None)
+    engine = Engine(params, ExecutorParams(kind="dask", address=own_cluster.address), tmp_path, lambda line: None)
 
     def submits() -> Any:
         def one(number: int) -> Any:
@@ -290,11 +311,11 @@ def test_a_scheduler_that_was_away_between_two_steps_is_reached_again(
             one(0)
             assert engine._runner
             client = engine._runner.client
-            cluster.scheduler.kill()
-            cluster.scheduler.wait()
+            own_cluster.scheduler.kill()
+            own_cluster.scheduler.wait()
             wait_for(lambda: client.status == "closed")
-            cluster.start_scheduler()
-            cluster.start_worker()
+            own_cluster.start_scheduler()
+            own_cluster.start_worker()
             return one(2)
 
     assert len(run_in_flow(submits)) == 1

@@ -188,27 +188,6 @@ def test_superko_forbids_sending_two_and_returning_one():
     assert not game.is_legal("B1")
 
 
-def test_superko_forbids_the_sixth_move_of_a_triple_ko():
-    game = drawn_go(
-        """
-        . X O . . X O . . X O .
-        X O . O X . X O X O . O
-        . X O . . X O . . X O .
-        """,
-        BLACK,
-    ).play_names("C2 F2 L2 B2 G2")
-    assert not game.is_legal("K2")
-    assert game.is_legal("D3")
-
-
-def test_superko_forbids_the_same_board_with_the_other_player_to_move():
-    # Here positional superko differs from situational superko: a pass changes the player to move, not the board.
-    moves = "A1 F1 B2 G2 C1 H1 J1 D1 H2 C2 G1 B1 pass H1"
-    game = KernelGame(go_rules(9, 9)).play_names(moves)
-    assert game.to_play == BLACK
-    assert not game.is_legal("C1")
-
-
 STARS = """
     . X .
     X . X

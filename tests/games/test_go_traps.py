@@ -1,7 +1,5 @@
 """Positions of Go that other programs got wrong: superko and scoring."""
 
-import pytest
-
 from tests.games.kernel_game import KernelGame, drawn_go, lines
 from tests.oracle.go import after
 from zero.games.position import BLACK, WHITE
@@ -64,12 +62,6 @@ def test_boards_of_an_abandoned_line_forbid_nothing():
     line.play_names("B3")
     assert game.past_board(game.num_moves + 1) == line.board()
     assert game.is_legal("B3")
-
-
-@pytest.mark.parametrize(("komi", "outcome"), [(7.5, -1), (-7.5, 1)])
-def test_komi_decides_an_empty_board(komi, outcome):
-    game = KernelGame(go_rules(9, 9, komi)).play_names("pass pass")
-    assert (game.margin(), game.outcome()) == (-komi, outcome)
 
 
 def test_shared_points_of_a_seki_have_no_owner():
