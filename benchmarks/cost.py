@@ -32,7 +32,7 @@ FIRST_ENDS = 0.8
 """Length of the game that ends first of twenty, over the mean length."""
 EDGES_PER_POINT = 0.45
 """Actions with a share of the policy target, per point of the board."""
-POSITION_BYTES, EDGE_BYTES = 18, 4
+POSITION_BYTES, EDGE_BYTES = 22, 4
 """Bytes of a position and of an edge in the window, see `zero.data.records.GameColumns`."""
 
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Condition, Timer
 from typing import Any
 
 from distributed import Worker, get_worker
@@ -148,13 +148,15 @@ class _Children:
         self._key: tuple[Path, str, str, str] | None = None
         self._num_users = 0
         self._idle: Timer | None = None  # ends the processes
-        self._lock = Lock()
+        self._lock = Condition()
 
     @contextmanager
     def executor(self, folder: Path, store_url: str, profile: ProfileParams) -> Iterator[LocalExecutor]:
         """The executor for this folder, store and profile; closes that for others."""
         key, is_gpu = (folder, store_url, profile.device, profile.isa), profile.device == "cuda"
         with self._lock:
+            # A worker with several threads may get shards of two lineages.
+            self._lock.wait_for(lambda: key == self._key or not self._num_users)
             if self._executor is None or key != self._key:
                 self._close()
                 num_processes = get_worker().state.nthreads
@@ -167,6 +169,7 @@ class _Children:
         finally:
             with self._lock:
                 self._num_users -= 1
+                self._lock.notify_all()
                 if is_gpu and not self._num_users:
                     self._idle = Timer(GPU_IDLE_SECONDS, self._end_idle)
                     self._idle.daemon = True

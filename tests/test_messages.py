@@ -358,7 +358,7 @@ SGF: list[tuple[str, str]] = [
     ("(;W[aa])", "SGF move 1 is W's, out of turn; Black moves first, then the players alternate"),
     ("(;SZ[9];B[zz])", "SGF move 1: 'zz' is not a point of a board of 9 rows and 9 columns"),
     ("(;B[aa", "SGF syntax error in line 1: unexpected text at '[aa'"),
-    ("(;B[aa])(;B[bb])", "the SGF file holds 2 games, expected one; read it as a collection"),
+    ("(;B[aa])(;B[bb])", "the SGF file holds 2 games, expected one; give a file with one game"),
 ]
 
 

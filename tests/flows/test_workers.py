@@ -123,6 +123,23 @@ def test_shards_of_another_instruction_set_get_new_processes(children: workers._
     children.close()
 
 
+def test_shards_of_another_lineage_wait_for_those_in_play(children: workers._Children, store: Store) -> None:
+    avx2, ended = CPU.model_copy(update={"isa": "avx2"}), []
+
+    def play() -> None:
+        with children.executor(PROJECT_DIR, store.url, avx2):
+            ended.append("second")
+
+    with ThreadPoolExecutor(1) as threads:
+        with children.executor(PROJECT_DIR, store.url, CPU):
+            second = threads.submit(play)
+            time.sleep(0.5)
+            ended.append("first")
+        second.result(timeout=60.0)
+    assert ended == ["first", "second"]
+    children.close()
+
+
 def test_a_relative_store_is_relative_to_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZERO_STORE", "data/store")
     monkeypatch.delenv("ZERO_HOME", raising=False)

@@ -118,7 +118,7 @@ def test_bad_shards_are_quarantined_with_their_reasons_and_played_again(stage):
     ("column", "values", "text"),
     [
         ("end", pa.array([b"\xff"] * 6, pa.binary()), "UTF8"),
-        ("actions", pa.array([[0] * 300_000] * 6, pa.list_(pa.int16())), "has 1800000 values in a column, at most "),
+        ("actions", pa.array([[0] * 300_000] * 6, pa.list_(pa.int16())), "has 1800000 values in actions, at most "),
     ],
     ids=["no UTF-8", "a bomb"],
 )

@@ -1,14 +1,18 @@
 """The worker around its games; test_executor.py and test_collect.py test it with real shards."""
 
 import os
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 import pytest
 
 from tests.stages.played import put_network, smoke_params
+from zero.errors import ParamsError
+from zero.network.profile import AVX2_ENVIRONMENT
 from zero.stages import worker
 from zero.stages.collect import CheckedShard, missing_shards, take_shard
 from zero.stages.spec import plan_shards
@@ -49,6 +53,20 @@ def test_the_environment_is_set_before_the_meter_imports_torch(
     with pytest.raises(MeasuredError):
         worker.play_into_store(spec.model_copy(update={"device": device}), store)
     assert seen == [("cuda", True)]
+
+
+def test_a_process_that_computes_with_all_instructions_plays_no_shard_of_avx2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params, store = smoke_params(), Store(str(tmp_path))
+    spec = plan_shards(params, "selfplay", params.selfplay, 1, (put_network(store, params),))[0]
+    for name in AVX2_ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(sys.modules, "openvino", ModuleType("openvino"))
+    avx2 = spec.model_copy(update={"device": spec.device.model_copy(update={"isa": "avx2"})})
+    with pytest.raises(ParamsError, match="already loaded OpenVINO with all instructions"):
+        worker.play_into_store(avx2, store)
+    assert not AVX2_ENVIRONMENT.keys() & os.environ.keys()
 
 
 def test_a_shard_costs_few_requests_to_an_object_store(tmp_path: Path) -> None:

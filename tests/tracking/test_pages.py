@@ -31,6 +31,7 @@ def test_flat_parameters_are_complete():
         "network.pooled_heads",
         "training.search_value_weight",
         "selfplay.overlap",
+        "selfplay.surprise_weight",
         "search.pass_wins",
         "training.value_loss",
         "training.warmup_steps",

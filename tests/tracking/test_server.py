@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,10 @@ def test_a_dead_server_is_reported_soon(dead_uri, lineage):
 
 
 def test_a_hanging_server_is_reported(lineage, monkeypatch):
-    monkeypatch.setattr("zero.tracking.client.PROBE_SECONDS", 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow's own, as in `open_client`
+        from zero.tracking import client
+    monkeypatch.setattr(client, "PROBE_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ServerError, match=r"does not answer \(ReadTimeout\)"):

@@ -138,8 +138,9 @@ class PlayParams(Section):
     fast_simulations: NumSimulations = 12
     """Simulations of a move without full search."""
     surprise_weight: Annotated[float, Field(ge=0.0, le=1.0, exclude_if=not_)] = 0.0
-    """Share of the training samples drawn in proportion to the policy surprise, the KL divergence of the policy target
-    from the network's prior (KataGo: 0.5), within each game. The rest is uniform. 0: all of them, as in the paper."""
+    """Share of the training samples that is drawn, within each game, in proportion to the policy surprise: the KL
+    divergence of the policy target from the root's prior (KataGo: 0.5). The other samples are drawn uniformly. 0: every
+    sample is, as in the paper."""
     calibration_fraction: Fraction = 0.1
     """Share of games that never resign and measure the cost of resignation: 0.1 in the paper; 0: no game resigns."""
 

@@ -9,7 +9,7 @@
 | ZERO_KERNEL_CACHE | folder of the compiled kernels | `zero/kernels` in `$XDG_CACHE_HOME`, else in `~/.cache` |
 | ZERO_GPU_LOCKS | folder of the GPU locks, shared by all users of the GPUs | `/tmp/zero-gpus` |
 | ZERO_WORKER | name of this machine in the receipts of its shards | host and process id |
-| MLFLOW_TRACKING_URI | MLflow server | the server of `make up`, or no tracking if there is none |
+| MLFLOW_TRACKING_URI | MLflow server; empty: no tracking | the server of `make up`; no tracking if there is none |
 """
 
 import json
@@ -22,7 +22,7 @@ PROGRESS_OFF = "off"
 
 
 class Settings:
-    """Settings of this machine, read from the environment. An empty variable counts as not set."""
+    """Settings of this machine, read from the environment. An empty variable counts as not set here."""
 
     def __init__(self) -> None:
         self.home = _path("ZERO_HOME")
@@ -55,8 +55,8 @@ def servers(home: Path) -> dict[str, str]:
 
 
 def tracking_uri(home: Path) -> str:
-    """Address of the MLflow server: `$MLFLOW_TRACKING_URI`, else the one that `make up` started, else empty."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or servers(home).get("mlflow", "")
+    """Address of the MLflow server: `$MLFLOW_TRACKING_URI`, or the one that `make up` started; empty: no tracking."""
+    return os.environ.get("MLFLOW_TRACKING_URI", servers(home).get("mlflow", ""))
 
 
 def _path(variable: str) -> Path | None:

@@ -56,8 +56,8 @@ def write_first_window(workspace: Path, params: Params, origin: Origin) -> None:
     """Writes `state/replay` of a new lineage: the training split of the dataset, or no games.
 
     Raises:
-      StorageError: a file of the dataset is missing or corrupt, or has an illegal move, or there are no games for
-        training.
+      StorageError: a file of the dataset is missing or corrupt, or has games that an import does not make, or there are
+        no games for training.
     """
     rows: list[WindowShard] = []
     if params.dataset:

@@ -26,7 +26,7 @@ from zero.processes import SIGNALLED, supervised
 SYSTEM_GAMES_DIR = "/usr/games"
 """Debian's folder of game programs, which is not always on PATH."""
 ANSWER = re.compile(r"[=?]\d*(\s|$)")
-"""Begins an answer. An engine may print other lines before it, such as a line of equals signs."""
+"""Begins the first answer. An engine may print other lines before it, such as a line of equals signs."""
 ANSWER_SECONDS = 60.0
 MAX_ANSWER_BYTES = 1 << 20
 """The longest valid answer is a list of commands with some kilobytes."""
@@ -190,7 +190,8 @@ class GtpEngine:
             del self._unread[: end + 1]
             if lines and not text:
                 return self._checked(command, lines)
-            if lines or ANSWER.match(text):
+            is_answer = ANSWER.match(text) if self._number == 1 else text.startswith(("=", "?"))
+            if lines or is_answer:
                 lines.append(text)
             else:
                 before = text or before

@@ -20,7 +20,7 @@ from zero.data.records import write_records
 from zero.errors import LineageError, ZeroError
 from zero.games.rules import rules_of
 from zero.network.inference import new_evaluator
-from zero.network.profile import prepare_inference, set_environment
+from zero.network.profile import check_loaded, prepare_inference, set_environment
 from zero.play.batched_games import play_games
 from zero.play.slots import PlaySettings, play_settings
 from zero.search.streams import stream_of
@@ -56,6 +56,7 @@ def play_into_store(
 
     Raises:
       LineageError: this checkout has another code digest or another package lock than the specification.
+      ParamsError: this process has computed with other instructions.
       StorageError: the weights are not in the store, or the store cannot be written.
     """
     check_code(spec.kind, spec.engine, spec.lock_file)
@@ -63,6 +64,7 @@ def play_into_store(
     # A partial shard has the key of the complete one, so a finished receipt would belong to other work.
     if not stop_after and (receipt := finished_receipt(spec, store)):
         return receipt
+    check_loaded(spec.device)
     set_environment(spec.device)  # before the meter of a GPU imports torch
     meter = Meter(spec.device.device, since_start=is_first)
     prepare_inference(spec.device)

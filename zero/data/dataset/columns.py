@@ -79,7 +79,7 @@ def write_origins(games: Sequence[ImportedGame]) -> bytes:
 
 
 def dataset_violations(games: GameColumns, rules: Rules, opening_moves: int = 0) -> list[Violation]:
-    """Illegal moves, and values that `columns_of` does not write; empty if there are none."""
+    """Illegal moves, and everything else that `columns_of` does not write; empty if there is nothing."""
     if games.num_actions != rules.num_actions:
         text = f"its moves are out of {games.num_actions} actions, the game has {rules.num_actions}"
         return [Violation("rules", int(games.game[0]), NO_MOVE, text)]
@@ -101,6 +101,8 @@ def dataset_violations(games: GameColumns, rules: Rules, opening_moves: int = 0)
     ):
         for index in np.flatnonzero(wrong):
             violations.append(Violation(clause, int(games.game[moves.game[index]]), int(moves.move[index]), text))
+    for game in np.flatnonzero(np.diff(games.ownership_offsets)):
+        violations.append(Violation("rules", int(games.game[game]), NO_MOVE, "it has owners of points"))
     for game in np.flatnonzero(~np.isfinite(games.margin)):
         text = f"the margin is {games.margin[game]:g}"
         violations.append(Violation("values", int(games.game[game]), NO_MOVE, text))

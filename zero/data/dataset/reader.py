@@ -26,7 +26,7 @@ def parts_of(folder: Path, dataset: Dataset, split: SplitName) -> Iterator[GameC
     """The games of a split, file by file.
 
     Raises:
-      StorageError: a file is missing or corrupt, or has an illegal move.
+      StorageError: a file is missing or corrupt, or has games that an import does not make.
     """
     rules = rules_of(dataset.game)
     for file in dataset.files:
@@ -47,10 +47,10 @@ def files_of(folder: Path, dataset: Dataset, split: SplitName) -> tuple[DatasetF
 
 
 def read_part(folder: Path, file: DatasetFile, rules: Rules, opening_moves: int) -> GameColumns:
-    """The games of one file, checked completely: a dataset and its manifest may come from someone else.
+    """The games of one file, replayed by the rules: a dataset and its manifest may come from someone else.
 
     Raises:
-      StorageError: the file is missing or corrupt, or has an illegal move.
+      StorageError: the file is missing or corrupt, or has games that an import does not make.
     """
     path = checked_path(file.games, folder)
     num_values = file.num_positions + file.num_games
