@@ -9,7 +9,7 @@ from zero.config.settings import tracking_uri
 
 
 @pytest.mark.parametrize(
-    ("variable", "servers", "expected"),
+    ("variable", "addresses", "expected"),
     [
         (None, {}, ""),
         (None, {"mlflow": "http://local"}, "http://local"),
@@ -19,11 +19,11 @@ from zero.config.settings import tracking_uri
     ids=["no server", "the server of make up", "the variable", "switched off"],
 )
 def test_the_address_of_mlflow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, servers: dict[str, str], expected: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, addresses: dict[str, str], expected: str
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if variable is not None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", variable)
     (tmp_path / ".zero").mkdir()
-    (tmp_path / ".zero/servers.json").write_text(json.dumps(servers))
+    (tmp_path / ".zero/servers.json").write_text(json.dumps(addresses))
     assert tracking_uri(tmp_path) == expected
