@@ -10,7 +10,7 @@ from pathlib import Path
 from zero.config.params import Params
 from zero.errors import LineageError, ParamsError
 from zero.record.provenance import DATASET
-from zero.storage.files import checked_path, link_or_copy, read_manifest, sha256_file, write_manifest
+from zero.storage.files import link_or_copy, read_manifest, sha256_file, write_manifest
 from zero.storage.layout import REPLAY_DIR
 from zero.storage.manifests import MANIFEST_FILE, FileRef, Origin, ShardRef, Window, WindowShard
 from zero.storage.vcs import dvc, git
@@ -68,9 +68,9 @@ def write_first_window(workspace: Path, params: Params, origin: Origin) -> None:
         origin = origin.model_copy(update={"inputs": {DATASET: sha256_file(folder / MANIFEST_FILE)}})
         dataset = read_dataset(folder)
         for file in files_of(folder, dataset, "train"):
-            # Training reads the window without these checks.
+            # Checks the hash and the games; training reads the window without replaying them.
             read_part(folder, file, rules_of(dataset.game), dataset.options.opening_moves)
-            link_or_copy(checked_path(file.games, folder), workspace / REPLAY_DIR / file.games.path)
+            link_or_copy(folder / file.games.path, workspace / REPLAY_DIR / file.games.path)
             rows.append(
                 WindowShard(shard=_shard(file.games, file.first_game, file.num_games, file.num_positions), skip_games=0)
             )
