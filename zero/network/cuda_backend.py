@@ -2,8 +2,8 @@
 
 A 9x9 position takes 272 bytes in the transfer instead of 5,508; the GPU expands the bits to planes. Replaying a graph
 launches all kernels of the network at once. For small networks, launching them from Python takes longer than running
-them. Weights are laid out channels-last for tensor cores. In bf16, the last convolution of a block also adds and
-rectifies, see `fuse`.
+them. Weights are laid out channels-last for tensor cores. In bf16, the convolutions of a block also add and rectify,
+see `fuse`.
 """
 
 import itertools
@@ -166,10 +166,11 @@ class CudaEvaluator:
 
 
 class FusedBlock(nn.Module):
-    """A residual block of a folded network, whose second convolution also adds bias and skip, and rectifies.
+    """A residual block of a folded network. Its convolutions also add bias and skip, and rectify.
 
-    The first convolution is as it was: `torch.cudnn_convolution_relu` reads its own output before it is written, with
-    the factor 0, so that a NaN in that memory might stay.
+    The first convolution of a pooled block is as it was. That of another block adds its input with the factor 0:
+    `torch.cudnn_convolution_relu` would add its own output before it is written, so that a NaN in that memory might
+    stay.
 
     PyTorch does not ask cuDNN for deterministic kernels here. By its documentation ('Reproducibility') only routines of
     the backward pass are not deterministic; `make gpu` compares the games of two runs.
@@ -181,14 +182,19 @@ class FusedBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, S, S] -> [B, C, S, S]."""
-        block, second = self.block, self.block.second
-        assert isinstance(second, nn.Conv2d) and isinstance(second.padding, tuple), "the network is not folded"
+        block = self.block
         if isinstance(block, PooledBlock):
             y, _ = with_pooled_bias(block.first(x), block.num_pooled, block.pool)
         else:
-            y = torch.relu_(block.first(x))
-        settings = second.stride, second.padding, second.dilation
-        return torch.cudnn_convolution_add_relu(y, second.weight, x, 1.0, second.bias, *settings, second.groups)
+            y = _fused_convolution(x, block.first, x, 0.0)
+        return _fused_convolution(y, block.second, x, 1.0)
+
+
+def _fused_convolution(x: Tensor, folded: nn.Module, other: Tensor, factor: float) -> Tensor:
+    """The rectified sum of the convolution with its bias and another tensor times a factor."""
+    assert isinstance(folded, nn.Conv2d) and isinstance(folded.padding, tuple), "the network is not folded"
+    settings = folded.stride, folded.padding, folded.dilation, folded.groups
+    return torch.cudnn_convolution_add_relu(x, folded.weight, other, factor, folded.bias, *settings)
 
 
 def fuse(network: AlphaZeroNetwork) -> None:
