@@ -1,8 +1,8 @@
 """`python -m benchmarks.cost go9-gpu`: what a preset costs on paper: operations, time and memory of its generations.
 
-All figures are computed, most of them from the preset and its real network. The rates of a GPU are assumptions;
-docs/gpu.md has what was measured on an H100. The same computation with the rates of two CPU cores gives the cost of
-`go9-laptop`, which was measured; docs/gpu.md compares the two.
+All figures are computed, most of them from the preset and its real network. The rates of a GPU are those of one
+generation of `go9-gpu` on an H100. The same computation with the rates of two CPU cores gives the cost of `go9-laptop`,
+which was measured; docs/gpu.md compares the two.
 """
 
 from typing import Annotated, NamedTuple
@@ -10,7 +10,6 @@ from typing import Annotated, NamedTuple
 import typer
 
 from benchmarks.gpu import PASSES
-from benchmarks.gpu_device import PEAK_TFLOPS
 from benchmarks.gpu_work import network_flops
 from benchmarks.results import markdown, run_command
 from benchmarks.search import arrays_of, new_part
@@ -48,11 +47,12 @@ class Machine(NamedTuple):
 CPU = Machine(2 * 19_525 * 12.79e6, 4_473 * PASSES * 12.26e6, 0.0, 12.0)
 """Two Zen 5 cores with bf16. `make bench`: 19,525 evaluations/s a core with a network of 12.79 MFLOP. Training: 4,473
 samples/s of `go9-laptop`, whose network has 12.26 MFLOP."""
-EVALUATIONS, NETWORK_FLOPS = 200_000, 0.455249e9
-"""Assumed evaluations a second of `go9-gpu` in self-play, and the operations of one."""
-GPU = Machine(EVALUATIONS * NETWORK_FLOPS, 0.4 * PEAK_TFLOPS["H200"] * 1e12, 0.005, 30.0)
-"""Assumed: these evaluations, training at 0.4 of the bf16 peak of an H100 or H200, 5 ms a step (the 955 operations of a
-step of `go9-gpu` at 5 us), and 18 s more than on two cores to start CUDA."""
+EVALUATIONS, NETWORK_FLOPS = 112_000, 0.455249e9
+"""Evaluations a second of `go9-gpu` in self-play, and the operations of one: 7.5 million in 67 s, with the start of the
+processes and the end of each shard, when few games are left. In the middle of a shard there were 241,000 to 261,000."""
+GPU = Machine(EVALUATIONS * NETWORK_FLOPS, 100_403 * PASSES * NETWORK_FLOPS, 0.008, 62.0)
+"""Measured on an H100 (RESULTS.md, 2026-11-27): these evaluations; training at batch 1,024; 28 s for a stage of 3,000
+steps of batch 256; and the rest of a generation of 172 s, with the starts of PyTorch and CUDA in each process."""
 
 
 class Plan(NamedTuple):

@@ -12,6 +12,7 @@ from threading import Thread
 
 import psutil
 import pytest
+import torch
 
 from zero.config.params import Params, parse_params, preset_text
 from zero.data.records import read_records
@@ -233,6 +234,14 @@ def test_the_number_of_processes_changes_no_key(params: Params, store: Store) ->
     other = params.model_copy(update={"executor": params.executor.model_copy(update={"num_processes": 7})})
     assert num_local_processes(other) == 7
     assert [s.key() for s in specs_of(params, store)] == [s.key() for s in specs_of(other, store)]
+
+
+def test_two_processes_share_a_gpu_by_default(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    on_gpu = params.model_copy(update={"profile": params.profile.model_copy(update={"device": "cuda"})})
+    given = on_gpu.model_copy(update={"executor": on_gpu.executor.model_copy(update={"num_processes": 4})})
+    by_default = on_gpu.model_copy(update={"executor": on_gpu.executor.model_copy(update={"num_processes": 0})})
+    assert (num_local_processes(given), num_local_processes(by_default)) == (4, 6)
 
 
 def test_how_a_network_is_trained_changes_no_key(params: Params, store: Store) -> None:

@@ -373,7 +373,7 @@ class ExecutorParams(Section):
     address: str = ""
     """Address of the Dask scheduler, such as `tls://host:8786`. Empty: Dask's own setting, `DASK_SCHEDULER_ADDRESS`."""
     num_processes: Annotated[int, Field(ge=0)] = 0
-    """Processes of the local executor; 0: one per core, or one per GPU."""
+    """Processes of the local executor; 0: one per core, or two per GPU."""
 
 
 class Params(Section):

@@ -1,6 +1,7 @@
-"""Plays shards on this machine: one long-lived child process per core or GPU, used by the thread that calls `play`.
+"""Plays shards on this machine in long-lived child processes, one per core or two per GPU.
 
-If a child dies, only its shard is lost: that call raises, and the next call starts a new child.
+Each call of `play` uses one of them. If it dies, only its shard is lost: the call raises, and the next one starts a new
+process.
 """
 
 import contextlib
@@ -25,6 +26,9 @@ from zero.stages.spec import ShardReceipt, ShardSpec
 
 MAX_TRIES = 4
 """Number of children that may die while playing a shard before the stage fails; a flow then runs the stage again."""
+PROCESSES_PER_GPU = 2
+"""While one process searches, the other's network computes. On an H100, two processes of `go9-gpu` evaluated 241,000 to
+261,000 positions/s, one 156,000 to 159,000 (docs/gpu.md)."""
 CLOSE_SECONDS = 10.0
 LOG_TAIL_BYTES = 2000
 
@@ -37,13 +41,13 @@ class ShardFailedError(ZeroError):
 
 
 def num_local_processes(params: Params) -> int:
-    """Processes of the local executor: the parameter, or one per core, or one per GPU."""
+    """Processes of the local executor: the parameter, or one per core, or two per GPU."""
     if params.executor.num_processes:
         return params.executor.num_processes
     if params.profile.device == "cuda":
         import torch
 
-        return max(1, torch.cuda.device_count())
+        return PROCESSES_PER_GPU * max(1, torch.cuda.device_count())
     return max(1, len(os.sched_getaffinity(0)) // params.profile.selfplay_threads)
 
 
