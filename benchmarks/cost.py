@@ -49,10 +49,10 @@ CPU = Machine(2 * 19_525 * 12.79e6, 4_473 * PASSES * 12.26e6, 0.0, 12.0)
 samples/s of `go9-laptop`, whose network has 12.26 MFLOP."""
 EVALUATIONS, NETWORK_FLOPS = 112_000, 0.455249e9
 """Evaluations a second of `go9-gpu` in self-play, and the operations of one: 7.5 million in 67 s, with the start of the
-processes and the end of each shard, when few games are left. In the middle of a shard there were 241,000 to 261,000."""
+processes and the end of each shard, when few games are left. A benchmark without them had 241,000 to 261,000."""
 GPU = Machine(EVALUATIONS * NETWORK_FLOPS, 100_403 * PASSES * NETWORK_FLOPS, 0.008, 62.0)
-"""Measured on an H100 (RESULTS.md, 2026-11-27): these evaluations; training at batch 1,024; 28 s for a stage of 3,000
-steps of batch 256; and the rest of a generation of 172 s, with the starts of PyTorch and CUDA in each process."""
+"""Measured on an H100 (RESULTS.md, 2026-11-27): these evaluations; training at batch 1,024; 3,000 steps of batch 256
+in 28 s, of which 4 s are an assumed start; and what is missing from the 172 s of the generation."""
 
 
 class Plan(NamedTuple):
@@ -182,7 +182,7 @@ def saved_bytes(params: Params, batch: int) -> int:
 
 
 def table(names: list[str], gpu: Machine = GPU) -> str:
-    """The cost of presets in Markdown, one column each; `gpu` replaces the assumed GPU."""
+    """The cost of presets in Markdown, one column each; `gpu` replaces the rates of the GPU."""
     columns = []
     for name in names:
         params, plan = params_of(name), PLANS[name]
@@ -209,7 +209,7 @@ def table(names: list[str], gpu: Machine = GPU) -> str:
                 "**time of the plan**": f"**{found.seconds * plan.generations / MINUTE:.0f} min**",
                 "games, evaluations of the plan": f"{plan.generations * selfplay.num_games:,}, "
                 f"{plan.generations * found.selfplay_evaluations / MILLION:,.0f} M",
-                "memory of the games in play": f"{used.games / MEBIBYTE:,.0f} MiB",
+                "memory of the games of a shard in play": f"{used.games / MEBIBYTE:,.0f} MiB",
                 "memory of a full window": f"{used.window / MEBIBYTE:,.0f} MiB",
                 "GPU memory of a training step": f"{used.training / MEBIBYTE:,.0f} MiB",
             }

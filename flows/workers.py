@@ -3,7 +3,7 @@
 A worker is a process of Dask (`dask worker ADDRESS --nthreads 1 --preload flows.workers`). It does not play itself: a
 child process with the code and the environment of the lineage does (`zero worker`), and stays for the next shard. So a
 worker can serve lineages that need other code or another instruction set, and it answers the scheduler while it plays.
-A worker with several threads has as many children, which share its GPU.
+On the local cluster, the worker of a GPU has several threads and as many children, which share the GPU.
 """
 
 import hashlib

@@ -36,7 +36,7 @@ def test_the_learning_rates_fit_the_plan(name):
     assert drops == pytest.approx([0, 1 / 3, 2 / 3, 0.9], abs=0.02)
 
 
-def test_a_measured_rate_replaces_the_assumed_one_and_a_preset_without_a_plan_is_one_line(monkeypatch, capsys):
+def test_a_given_rate_replaces_that_of_the_gpu_and_a_preset_without_a_plan_is_one_line(monkeypatch, capsys):
     for words, status in ((["go9-gpu", "--evaluations", "100000"], 0), (["go9-paper"], 1)):
         monkeypatch.setattr(sys, "argv", ["cost", *words])
         with pytest.raises(SystemExit) as end:

@@ -138,7 +138,7 @@ class CudaEvaluator:
             except torch.cuda.OutOfMemoryError:
                 raise ParamsError(
                     f"the GPU's memory is too small for a batch of {size}{self._memory()}; lower num_slots (selfplay "
-                    "and gating)"
+                    "and gating) or executor.num_processes"
                 ) from None
         return self._captured[size]
 

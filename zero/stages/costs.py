@@ -118,7 +118,8 @@ def _sum(
     num_shards: int,
     num_unknown: int,
 ) -> StageCosts:
-    # Wall-clock times overlap if several workers play at once, so their union counts; CPU and GPU times add up.
+    # Wall-clock times overlap if several workers play at once, so their union counts; CPU and GPU times add up,
+    # also those of two processes that share a GPU.
     parts: list[ProcessCosts | ShardReceipt] = [*lines, *receipts]
     return StageCosts(
         seconds=round(_union((part.begun, part.begun + part.seconds) for part in parts), 3),

@@ -1,7 +1,7 @@
 """Plays shards on this machine in long-lived child processes, one per core or two per GPU.
 
-Each call of `play` uses one of them. If it dies, only its shard is lost: the call raises, and the next one starts a new
-process.
+Each call of `play` uses one of them. If it dies, only its shard is lost: the call raises, and the next call that
+needs it starts a new one.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ from zero.stages.spec import ShardReceipt, ShardSpec
 MAX_TRIES = 4
 """Number of children that may die while playing a shard before the stage fails; a flow then runs the stage again."""
 PROCESSES_PER_GPU = 2
-"""While one process searches, the other's network computes. On an H100, two processes of `go9-gpu` evaluated 241,000 to
-261,000 positions/s, one 156,000 to 159,000 (docs/gpu.md)."""
+"""On an H100, two processes of `go9-gpu` evaluated 241,000 to 261,000 positions/s. One evaluated 156,000 to 159,000,
+and 228,000 to 242,000 with as many games and threads as the two (docs/gpu.md)."""
 CLOSE_SECONDS = 10.0
 LOG_TAIL_BYTES = 2000
 
@@ -61,7 +61,7 @@ class LocalExecutor:
           folder: checkout whose code plays.
           num_processes: shards played at once; further calls wait.
           store_url: the store that the shards go to.
-          num_gpus: number of GPUs to use, of those that this process sees. Workers get them in turn. This executor
+          num_gpus: GPUs to use at most, of those that this process sees. Workers get them in turn. This executor
             locks them from the first shard to `close`. 0: it assigns no GPUs.
         """
         self._folder = folder
