@@ -197,7 +197,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _local_cluster(self) -> Iterator[SpecCluster]:
-        """A scheduler in this process, and a worker process per core or GPU, with a thread for each child that plays."""
+        """A scheduler in this process, and a worker process per core or GPU. It has a thread per child that plays."""
         gpus = visible_gpus() if self._params.profile.device == "cuda" else []
         num_processes = num_local_processes(self._params)
         num_workers = min(num_processes, len(gpus)) if gpus else num_processes
