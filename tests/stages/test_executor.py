@@ -12,7 +12,6 @@ from threading import Thread
 
 import psutil
 import pytest
-import torch
 
 from zero.config.params import Params, parse_params, preset_text
 from zero.data.records import read_records
@@ -237,7 +236,7 @@ def test_the_number_of_processes_changes_no_key(params: Params, store: Store) ->
 
 
 def test_two_processes_share_a_gpu_by_default(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,5")
     on_gpu = params.model_copy(update={"profile": params.profile.model_copy(update={"device": "cuda"})})
     given = on_gpu.model_copy(update={"executor": on_gpu.executor.model_copy(update={"num_processes": 4})})
     by_default = on_gpu.model_copy(update={"executor": on_gpu.executor.model_copy(update={"num_processes": 0})})

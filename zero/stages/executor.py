@@ -45,9 +45,7 @@ def num_local_processes(params: Params) -> int:
     if params.executor.num_processes:
         return params.executor.num_processes
     if params.profile.device == "cuda":
-        import torch
-
-        return PROCESSES_PER_GPU * max(1, torch.cuda.device_count())
+        return PROCESSES_PER_GPU * max(1, len(visible_gpus()))  # asking PyTorch would take seconds to import it
     return max(1, len(os.sched_getaffinity(0)) // params.profile.selfplay_threads)
 
 
