@@ -11,14 +11,14 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import dask
 from distributed import Nanny, Scheduler, SpecCluster
 from distributed.comm.core import CommClosedError
-from distributed.core import rpc
+from distributed.core import Status, rpc
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
 from prefect import State, Task, get_run_logger
@@ -51,6 +51,13 @@ ALLOWED_FAILURES = 20
 Each task at a worker that dies counts as one that may have killed it, also if it had not begun. But games are played by
 a child process of the worker, so a shard hardly ever kills its worker. The files of `infra` set it for other clusters.
 """
+START_SECONDS = 300
+"""Time that a local worker has to start; on a busy machine its imports take a minute."""
+LOCAL_SETTINGS = {"distributed.deploy.lost-worker-timeout": "365 days"}
+"""Settings of Dask while there is a local cluster. By default it closes a worker's nanny for good if the worker is not
+back 15 seconds after it was killed."""
+NUM_FETCHERS = 16
+"""Results that are fetched at a time. One by one, those of 1,500 tasks took five minutes on a busy machine."""
 POLL_SECONDS = 0.2
 RETRY_SECONDS = 5.0
 LOST = (KilledWorker, OSError)
@@ -79,6 +86,7 @@ class Engine:
         self._params, self._executor, self._log_dir, self._warn = params, executor, log_dir, warn
         self._stack = contextlib.ExitStack()
         self._runner: DaskTaskRunner | None = None
+        self._local_workers: dict[Any, Any] = {}
         self._progress: dict[str, tuple[int, int]] = {}
 
     def __enter__(self) -> "Engine":
@@ -135,13 +143,14 @@ class Engine:
           report: called with the progress.
 
         Raises:
-          LostError: the scheduler was lost, or a task's workers died too often.
+          LostError: the scheduler or all local workers were lost, or a task's workers died too often.
           Exception: a task raised it.
         """
         source, open_runs = iter(runs), list[Run]()
         states: list[State[Any]] = []
         error: Exception | None = None
         warned = time.monotonic()
+        fetchers = ThreadPoolExecutor(NUM_FETCHERS)
         try:
             while True:
                 if error is None:
@@ -150,16 +159,21 @@ class Engine:
                     break
                 time.sleep(POLL_SECONDS)  # `distributed.wait` would need a default client
                 report(dict(self._progress))
+                list(fetchers.map(PrefectDaskFuture.wait, [run for run in open_runs if run.wrapped_future.done()]))
                 outcomes = [_outcome(run) for run in open_runs]
                 states += [each for each in outcomes if isinstance(each, State)]
                 error = error or next((each for each in outcomes if isinstance(each, Exception)), None)
                 # Dask forgets a task whose run is dropped here.
                 open_runs = [run for run, outcome in zip(open_runs, outcomes, strict=True) if outcome is None]
+                if open_runs and self._local_workers and all(map(_is_closed, self._local_workers.values())):
+                    error = error or LostError(f"the local workers ended, and none started again in {START_SECONDS} s")
+                    break
                 if not self.is_local and time.monotonic() - warned > NO_WORKER_SECONDS:
                     warned = time.monotonic()
                     self._warn_of_missing_workers([run.wrapped_future for run in open_runs])
         finally:
             self.cancel(open_runs)
+            fetchers.shutdown(wait=False)
         if error:
             raise error
         return states
@@ -212,7 +226,7 @@ class Engine:
             "dashboard_address": "127.0.0.1:0",  # a worker without a dashboard still serves metrics
             "memory_limit": 0,  # the games are in a child, whose memory Dask does not see
             "security": security,
-            "death_timeout": 60,
+            "death_timeout": START_SECONDS,
         }
         workers: dict[Any, Any] = {}
         for number in range(num_workers):
@@ -232,8 +246,15 @@ class Engine:
                 "allowed_failures": ALLOWED_FAILURES,
             },
         }
-        with SpecCluster(workers=workers, scheduler=scheduler, security=security) as cluster:
-            yield cluster
+        with (
+            dask.config.set(LOCAL_SETTINGS),
+            SpecCluster(workers=workers, scheduler=scheduler, security=security) as cluster,
+        ):
+            self._local_workers = cluster.workers
+            try:
+                yield cluster
+            finally:
+                self._local_workers = {}
 
     def _reachable_scheduler(self) -> str:
         """Address of a scheduler that answers; waits for it.
@@ -318,6 +339,11 @@ def _outcome(run: Run) -> State[Any] | Exception | None:
         return error
     state: State[Any] = run.state
     return state
+
+
+def _is_closed(nanny: Nanny) -> bool:
+    """True if it starts no worker any more."""
+    return nanny.status in (Status.closing, Status.closed, Status.failed)
 
 
 def _tasks_without_worker(dask_scheduler: Scheduler) -> list[str]:

@@ -1,5 +1,6 @@
 """The engine on a real Dask cluster and a real Prefect server: results, killed processes, clear errors."""
 
+import asyncio
 import gc
 import os
 import subprocess
@@ -101,11 +102,31 @@ def run_all(engine: Engine, folder: Path, count: int, seen: list[Any], resource:
 def test_killed_workers_are_replaced_and_their_task_runs_again(params: Params, tmp_path: Path) -> None:
     seen: list[dict[str, tuple[int, int]]] = []
     engine = Engine(params, params.executor, tmp_path / "dask", pytest.fail)
-    pids = run_all(engine, tmp_path, 4, seen)
+    # On a slow machine a worker starts in more than Dask's 15 seconds. Its place would be given up.
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"}):
+        pids = run_all(engine, tmp_path, 4, seen)
     assert len(pids) == 4 and os.getpid() not in pids
     assert (tmp_path / "attempts-1").stat().st_size == NUM_DEATHS + 1
     assert seen[-1]["part 3"] == (3, 4)
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def test_local_workers_that_cannot_start_again_are_reported(params: Params, tmp_path: Path) -> None:
+    engine = Engine(params, params.executor, tmp_path / "dask", pytest.fail)
+
+    def close_all(_: object) -> None:
+        for nanny in engine._local_workers.values():
+            asyncio.run_coroutine_threadsafe(nanny.close(), nanny.loop.asyncio_loop)
+
+    def submits() -> Any:
+        given = [{"folder": tmp_path, "number": number} for number in (0, 2)]
+        with engine:
+            with pytest.raises(LostError, match="the local workers ended"):
+                engine.wait(engine.submit(work, given * 4, 10, [{}] * 8), close_all)
+            engine.close()
+            return engine.wait(engine.submit(work, given, 10, [{}] * 2))
+
+    assert len(run_in_flow(submits)) == 2
 
 
 def test_a_local_cluster_is_reached_from_this_machine_only(params: Params, tmp_path: Path) -> None:
