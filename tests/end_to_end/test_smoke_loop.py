@@ -123,5 +123,5 @@ def test_a_worker_ends_with_its_parent(recorded: Lineage) -> None:
     process.stdin.write(spec.encode() + b"\n")
     process.stdin.flush()
     process.stdin.close()
-    assert process.wait(30) == 3
+    assert process.wait(120) == 3
     assert not Path(f"/proc/{process.pid}").exists() or os.name != "posix"

@@ -209,7 +209,7 @@ def test_tasks_run_on_a_cluster_that_is_there(params: Params, tmp_path: Path, cl
     pids = run_all(Engine(params, executor, tmp_path, warnings.append), tmp_path, 3, [])
     assert len(pids) == 3
     with Client(cluster.address, set_as_default=False) as client:  # a flow that ends leaves the cluster alone
-        client.wait_for_workers(1, timeout=30)
+        client.wait_for_workers(1, timeout=300)
 
 
 def test_the_scheduler_has_few_tasks_at_a_time(params: Params, tmp_path: Path, cluster: Cluster) -> None:
@@ -380,7 +380,7 @@ def test_a_scheduler_that_does_not_answer_leaves_no_client_behind(monkeypatch: p
 
 def test_a_worker_is_not_a_scheduler(cluster: Cluster) -> None:
     with Client(cluster.address, set_as_default=False) as client:
-        client.wait_for_workers(1, timeout=30)
+        client.wait_for_workers(1, timeout=300)
         (worker,) = client.scheduler_info()["workers"]
     assert probe(cluster.address) is None
     assert probe(worker) == "it is not a scheduler, but a worker"

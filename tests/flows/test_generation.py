@@ -25,7 +25,7 @@ from zero.record.ledger import read_ledger
 from zero.storage.layout import workspace_dir
 
 RUN = ("prefect", "deployment", "run")
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 600
 
 
 @pytest.fixture(scope="module")

@@ -63,9 +63,9 @@ def allowed_failures(dask_scheduler: Scheduler) -> int:
 def test_scheduler_and_worker_work_together_with_certificates(certificates: Path, tmp_path: Path) -> None:
     codes = {code_resource(stage, code_digest(stage), lock_file_digest()): 1 for stage in STAGES}
     with started(certificates, tmp_path) as (address, (scheduler, worker)):
-        with Client(address, security=security_of("trainer", certificates), timeout=60) as client:
+        with Client(address, security=security_of("trainer", certificates), timeout=1200) as client:
             # The worker announces its code, so that it gets this task.
-            assert client.submit(sum, [1, 2], resources=codes).result(timeout=60) == 3
+            assert client.submit(sum, [1, 2], resources=codes).result(timeout=1200) == 3
             (found,) = client.scheduler_info()["workers"].values()
             assert (found["resources"], found["nthreads"]) == (codes, 1)
             assert client.run_on_scheduler(allowed_failures) == ALLOWED_FAILURES
@@ -85,6 +85,6 @@ def test_scheduler_and_worker_work_together_with_certificates(certificates: Path
         # The worker ends with its scheduler, so that Compose starts it again.
         children = psutil.Process(worker.pid).children(recursive=True)
         scheduler.kill()
-        worker.wait(60)
-        assert not psutil.wait_procs(children, timeout=30)[1]
+        worker.wait(300)
+        assert not psutil.wait_procs(children, timeout=120)[1]
         assert merged()["services"]["worker"]["restart"] == "unless-stopped"

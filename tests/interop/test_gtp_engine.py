@@ -287,7 +287,7 @@ def test_it_moves_in_time(settings):
     assert answer(one, settings) == ""
     started = time.perf_counter()
     assert POINT.fullmatch(answer(one, "genmove b"))
-    assert time.perf_counter() - started < 10
+    assert time.perf_counter() - started < 40
 
 
 @pytest.mark.parametrize("command", ["genmove b", "lz-genmove_analyze b 1000"])
@@ -302,7 +302,7 @@ def test_the_time_limit_of_the_player_holds_beside_a_clock(command):
     answer(one, "time_settings 3600 0 0")
     started = time.perf_counter()
     assert not answer(one, command).startswith("?")
-    assert time.perf_counter() - started < 10  # 50 seconds are its share of the clock
+    assert time.perf_counter() - started < 40  # 50 seconds are its share of the clock
 
 
 def test_an_analysis_reports_at_least_one_move():

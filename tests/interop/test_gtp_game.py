@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracle.go import EMPTY_BOARD, after
@@ -66,6 +66,7 @@ def test_the_requested_colour_is_to_move():
     assert actions("b1 wp", WHITE) == "1"
 
 
+@settings(deadline=None)  # a busy machine takes any time
 @given(MOVES, st.sampled_from([None, BLACK, WHITE]))
 def test_no_two_passes_follow_each_other(played, to_play):
     line = alternating_actions([Move(*move) for move in played], PASS, to_play)
@@ -74,6 +75,7 @@ def test_no_two_passes_follow_each_other(played, to_play):
     assert colour_to_play(line) == expected
 
 
+@settings(deadline=None)  # a busy machine takes any time
 @given(MOVES)
 def test_stones_and_legal_moves_equal_those_of_a_board_without_turns(played):
     slow, seen = EMPTY_BOARD, {EMPTY_BOARD}

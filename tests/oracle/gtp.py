@@ -68,4 +68,4 @@ class GtpProgram:
 
     def close(self) -> None:
         """Ends the program."""
-        self._process.communicate("quit\n", timeout=10)
+        self._process.communicate("quit\n", timeout=120)

@@ -113,7 +113,7 @@ class DelayedEvaluator(HashEvaluator):
             self.judging, before = True, self.num_searches
             self.changed.notify_all()
             if self.num_batches < self.NUM_BATCHES:
-                self.num_overlaps += self.changed.wait_for(lambda: self.num_searches > before, timeout=20)
+                self.num_overlaps += self.changed.wait_for(lambda: self.num_searches > before, timeout=120)
             self.judging = False
             self.num_batches += 1
         super().evaluate(planes, prior, value)
@@ -125,7 +125,7 @@ class DelayedEvaluator(HashEvaluator):
         def delayed(*arguments):
             with self.changed:
                 if next(calls) >= num_before and self.num_batches < self.NUM_BATCHES:
-                    self.changed.wait_for(lambda: self.judging, timeout=20)
+                    self.changed.wait_for(lambda: self.judging, timeout=120)
             requests = search(*arguments)
             with self.changed:
                 self.num_searches += 1

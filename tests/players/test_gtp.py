@@ -24,7 +24,7 @@ from zero.storage.files import sha256_file
 
 ENGINE = Path(__file__).parent / "engines" / "engine.py"
 RULES = go_rules(9, 9, 7.5)
-LONG_SECONDS, SHORT_SECONDS = 60.0, 6.0
+LONG_SECONDS, SHORT_SECONDS = 120.0, 6.0
 """Time limits for engines that answer, even on a busy machine, and for engines that do not."""
 AT = 2
 """The move at which an engine fails."""

@@ -19,7 +19,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 MANY = 10_000
 """Games of generation 2, of four moves each."""
-TIMEOUT_MS = 60_000
+TIMEOUT_MS = 180_000
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 

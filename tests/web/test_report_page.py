@@ -64,7 +64,7 @@ def assert_accessible(page: Page) -> None:
 def marks(page: Page, card: str) -> int:
     """Number of lines, points and bars in the chart of a card."""
     section = page.locator("section.card", has=page.get_by_role("heading", name=card, exact=True))
-    expect(section.locator(".chart svg")).to_be_visible(timeout=20_000)
+    expect(section.locator(".chart svg")).to_be_visible()
     return section.locator(".chart svg :is(.mark-line, .mark-symbol, .mark-rect, .mark-rule).role-mark path").count()
 
 
