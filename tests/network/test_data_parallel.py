@@ -186,7 +186,7 @@ def test_the_processes_end_when_their_parent_is_killed(tmp_path):
         children = psutil.Process(parent.pid).children(recursive=True)
         assert len(children) >= 2
         parent.kill()
-    _, alive = psutil.wait_procs(children, timeout=20)
+    _, alive = psutil.wait_procs(children, timeout=120)
     assert not alive
 
 

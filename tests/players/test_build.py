@@ -105,6 +105,7 @@ def test_networks_made_on_other_machines_play_together(home, tmp_path):
         (tmp_path / name / "params.yaml").write_text(text)
         (tmp_path / name / "weights.safetensors").write_bytes(data)
     rules = rules_of(SMOKE.game)
+    torch.set_num_threads(2)
     for name in ("old", "gpu", "old"):
         player = make_player(resolved(home, f"raw:{tmp_path / name}/weights.safetensors"), rules, 1, 1)
         player.begin([0])

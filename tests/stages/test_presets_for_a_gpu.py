@@ -15,7 +15,7 @@ from zero.storage.manifests import Champion, Checkpoint
 from zero.storage.store import Store
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
-GAMES, STEPS = 4, 4
+GAMES, STEPS = 2, 4
 FEW = {"games_per_shard": GAMES, "num_slots": GAMES, "num_simulations": 4}
 CHANGES = {
     "network": {"num_blocks": 2, "num_channels": 8, "value_hidden": 8},  # the second block has the pooling

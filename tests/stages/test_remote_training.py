@@ -273,7 +273,7 @@ def test_of_two_workers_with_the_same_folder_the_second_waits(trained: Trained, 
     with ThreadPoolExecutor(1) as threads, (trained.work / "lock").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         second = threads.submit(train_into_store, trained.spec, trained.store, trained.work)
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + 300.0
         while not caplog.messages and time.monotonic() < deadline:
             time.sleep(0.05)
         assert caplog.messages == [f"another process is at the training in {trained.work}; waiting for its end"]
@@ -293,7 +293,7 @@ def test_a_worker_that_waited_takes_the_outcome_of_the_other(trained: Trained, c
         second = threads.submit(
             train_into_store, trained.spec, trained.store, trained.work, lambda done, _: steps.append(done)
         )
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + 300.0
         while not caplog.messages and time.monotonic() < deadline:
             time.sleep(0.05)
         shutil.move(trained.folder / "outcomes", Path(trained.store.url) / "trainings")
