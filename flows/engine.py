@@ -11,7 +11,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -56,8 +56,6 @@ START_SECONDS = 300
 LOCAL_SETTINGS = {"distributed.deploy.lost-worker-timeout": "365 days"}
 """Settings of Dask while there is a local cluster. By default it closes a worker's nanny for good if the worker is not
 back 15 seconds after it was killed."""
-NUM_FETCHERS = 16
-"""Results that are fetched at a time. One by one, those of 1,500 tasks took five minutes on a busy machine."""
 POLL_SECONDS = 0.2
 RETRY_SECONDS = 5.0
 LOST = (KilledWorker, OSError)
@@ -150,7 +148,6 @@ class Engine:
         states: list[State[Any]] = []
         error: Exception | None = None
         warned = time.monotonic()
-        fetchers = ThreadPoolExecutor(NUM_FETCHERS)
         try:
             while True:
                 if error is None:
@@ -159,7 +156,7 @@ class Engine:
                     break
                 time.sleep(POLL_SECONDS)  # `distributed.wait` would need a default client
                 report(dict(self._progress))
-                list(fetchers.map(PrefectDaskFuture.wait, [run for run in open_runs if run.wrapped_future.done()]))
+                self._fetch_results(open_runs)
                 outcomes = [_outcome(run) for run in open_runs]
                 states += [each for each in outcomes if isinstance(each, State)]
                 error = error or next((each for each in outcomes if isinstance(each, Exception)), None)
@@ -173,7 +170,6 @@ class Engine:
                     self._warn_of_missing_workers([run.wrapped_future for run in open_runs])
         finally:
             self.cancel(open_runs)
-            fetchers.shutdown(wait=False)
         if error:
             raise error
         return states
@@ -183,6 +179,15 @@ class Engine:
         if self._runner and runs:
             with contextlib.suppress(Exception):
                 self._runner.client.cancel([run.wrapped_future for run in runs])
+
+    def _fetch_results(self, runs: Sequence[Run]) -> None:
+        """Fetches the results of finished tasks at once; one by one, those of 1,500 tasks took five minutes."""
+        finished = [run for run in runs if run.wrapped_future.status == "finished"]
+        if self._runner and finished:
+            with contextlib.suppress(Exception):  # then `_outcome` fetches them, and reports what is wrong
+                states = self._runner.client.gather([run.wrapped_future for run in finished])
+                for run, state in zip(finished, states, strict=True):
+                    run._final_state = state
 
     def _num_wanted(self) -> int:
         """Number of tasks with which all workers are busy."""
