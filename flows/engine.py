@@ -84,7 +84,7 @@ class Engine:
         self._params, self._executor, self._log_dir, self._warn = params, executor, log_dir, warn
         self._stack = contextlib.ExitStack()
         self._runner: DaskTaskRunner | None = None
-        self._local_workers: dict[Any, Any] = {}
+        self._local: SpecCluster | None = None
         self._progress: dict[str, tuple[int, int]] = {}
 
     def __enter__(self) -> "Engine":
@@ -147,7 +147,7 @@ class Engine:
         source, open_runs = iter(runs), list[Run]()
         states: list[State[Any]] = []
         error: Exception | None = None
-        warned = time.monotonic()
+        warned = worked = time.monotonic()
         try:
             while True:
                 if error is None:
@@ -156,15 +156,17 @@ class Engine:
                     break
                 time.sleep(POLL_SECONDS)  # `distributed.wait` would need a default client
                 report(dict(self._progress))
+                if self._has_workers():
+                    worked = time.monotonic()
+                elif self._are_nannies_closed() or time.monotonic() - worked > START_SECONDS:
+                    error = error or LostError("the local workers ended, and none started again")
+                    break
                 self._fetch_results(open_runs)
                 outcomes = [_outcome(run) for run in open_runs]
                 states += [each for each in outcomes if isinstance(each, State)]
                 error = error or next((each for each in outcomes if isinstance(each, Exception)), None)
                 # Dask forgets a task whose run is dropped here.
                 open_runs = [run for run, outcome in zip(open_runs, outcomes, strict=True) if outcome is None]
-                if open_runs and self._local_workers and all(map(_is_closed, self._local_workers.values())):
-                    error = error or LostError(f"the local workers ended, and none started again in {START_SECONDS} s")
-                    break
                 if not self.is_local and time.monotonic() - warned > NO_WORKER_SECONDS:
                     warned = time.monotonic()
                     self._warn_of_missing_workers([run.wrapped_future for run in open_runs])
@@ -188,6 +190,15 @@ class Engine:
                 states = self._runner.client.gather([run.wrapped_future for run in finished])
                 for run, state in zip(finished, states, strict=True):
                     run._final_state = state
+
+    def _has_workers(self) -> bool:
+        """False if a local cluster has none at present."""
+        return self._local is None or bool(self._local.scheduler.workers)
+
+    def _are_nannies_closed(self) -> bool:
+        """True if no local worker will start again."""
+        closed = (Status.closing, Status.closed, Status.failed)
+        return self._local is not None and all(nanny.status in closed for nanny in self._local.workers.values())
 
     def _num_wanted(self) -> int:
         """Number of tasks with which all workers are busy."""
@@ -255,11 +266,11 @@ class Engine:
             dask.config.set(LOCAL_SETTINGS),
             SpecCluster(workers=workers, scheduler=scheduler, security=security) as cluster,
         ):
-            self._local_workers = cluster.workers
+            self._local = cluster
             try:
                 yield cluster
             finally:
-                self._local_workers = {}
+                self._local = None
 
     def _reachable_scheduler(self) -> str:
         """Address of a scheduler that answers; waits for it.
@@ -332,7 +343,7 @@ def _outcome(run: Run) -> State[Any] | Exception | None:
     A task whose result was on a worker that died (status `lost`) has not ended: Dask runs it again.
     """
     future = run.wrapped_future
-    if not future.done():
+    if run._final_state is None and not future.done():
         return None
     if future.status == "error" and isinstance(future.exception(), LOST):
         return LostError(f"{future.exception()}")
@@ -344,11 +355,6 @@ def _outcome(run: Run) -> State[Any] | Exception | None:
         return error
     state: State[Any] = run.state
     return state
-
-
-def _is_closed(nanny: Nanny) -> bool:
-    """True if it starts no worker any more."""
-    return nanny.status in (Status.closing, Status.closed, Status.failed)
 
 
 def _tasks_without_worker(dask_scheduler: Scheduler) -> list[str]:

@@ -115,7 +115,8 @@ def test_local_workers_that_cannot_start_again_are_reported(params: Params, tmp_
     engine = Engine(params, params.executor, tmp_path / "dask", pytest.fail)
 
     def close_all(_: object) -> None:
-        for nanny in engine._local_workers.values():
+        assert engine._local
+        for nanny in engine._local.workers.values():
             asyncio.run_coroutine_threadsafe(nanny.close(), nanny.loop.asyncio_loop)
 
     def submits() -> Any:
