@@ -6,6 +6,7 @@ certificates. A cluster elsewhere is given by the address of its scheduler; Dask
 
 import asyncio
 import contextlib
+import functools
 import gc
 import itertools
 import logging
@@ -56,6 +57,10 @@ START_SECONDS = 300
 LOCAL_SETTINGS = {"distributed.deploy.lost-worker-timeout": "365 days"}
 """Settings of Dask while there is a local cluster. By default it closes a worker's nanny for good if the worker is not
 back 15 seconds after it was killed."""
+FETCH_SECONDS = 20.0
+"""Time for the results of at most `FETCHED_AT_ONCE` tasks. Without a limit the flow would wait for a worker that stands
+still, or that has just died and is not replaced."""
+FETCHED_AT_ONCE = 100
 POLL_SECONDS = 0.2
 RETRY_SECONDS = 5.0
 LOST = (KilledWorker, OSError)
@@ -184,11 +189,16 @@ class Engine:
 
     def _fetch_results(self, runs: Sequence[Run]) -> None:
         """Fetches the results of finished tasks at once; one by one, those of 1,500 tasks took five minutes."""
+        if not self._runner:
+            return
+        client = self._runner.client
+        gather = functools.partial(client.gather, asynchronous=True)
         finished = [run for run in runs if run.wrapped_future.status == "finished"]
-        if self._runner and finished:
+        for first in range(0, len(finished), FETCHED_AT_ONCE):
+            some = finished[first : first + FETCHED_AT_ONCE]
             with contextlib.suppress(Exception):  # then `_outcome` fetches them, and reports what is wrong
-                states = self._runner.client.gather([run.wrapped_future for run in finished])
-                for run, state in zip(finished, states, strict=True):
+                futures = [run.wrapped_future for run in some]
+                for run, state in zip(some, client.sync(gather, futures, callback_timeout=FETCH_SECONDS), strict=True):
                     run._final_state = state
 
     def _has_workers(self) -> bool:
@@ -340,7 +350,8 @@ def probe(address: str) -> str | None:
 def _outcome(run: Run) -> State[Any] | Exception | None:
     """State of a task; what it raised, or LostError if Dask gave it up; None if it has not ended.
 
-    A task whose result was on a worker that died (status `lost`) has not ended: Dask runs it again.
+    A task whose result was on a worker that died (status `lost`) has not ended: Dask runs it again. Nor has one whose
+    result cannot be fetched in time.
     """
     future = run.wrapped_future
     if run._final_state is None and not future.done():
@@ -348,11 +359,11 @@ def _outcome(run: Run) -> State[Any] | Exception | None:
     if future.status == "error" and isinstance(future.exception(), LOST):
         return LostError(f"{future.exception()}")
     try:
-        run.result()
+        run.result(timeout=FETCH_SECONDS)
     except (CommClosedError, CancelledError) as error:  # without a scheduler, all its futures are cancelled
         return LostError(f"the Dask scheduler was lost: {error}")
     except Exception as error:
-        return error
+        return None if isinstance(error, TimeoutError) and run._final_state is None else error
     state: State[Any] = run.state
     return state
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.lineages import ALWAYS, Lineage, change_params, copy_of, make_generation, tiny_of
+from tests.end_to_end.lineages import ALWAYS, QUICKLY, Lineage, change_params, copy_of, make_generation, tiny_of
 from tests.end_to_end.project import dvc, edit_params, git, make_project, zero
 from tests.parameters import smoke_text
 from zero.audit import audit
@@ -32,7 +32,7 @@ def made_games(count: int) -> Iterator[str]:
 
 
 def params(dataset: str = DATASET, **changes: object) -> str:
-    values = {"gating__threshold": ALWAYS, "executor__num_processes": 1, "selfplay__num_games": 0} | changes
+    values = QUICKLY | {"gating__threshold": ALWAYS, "executor__num_processes": 1, "selfplay__num_games": 0} | changes
     return json.dumps(json.loads(edit_params(smoke_text(), **values)) | {"dataset": dataset})
 
 

@@ -4,8 +4,9 @@
     python -m tests.faults nanny flow+trainer     some of them; the last two in the same generation
     python -m tests.faults --log faults.json      skips the faults that the log has; by default faults.json
 
-A generation has a lineage of its own and is played by two Dask workers. `zero reproduce` then computes its hashes from
-nothing with one process of this machine, and no process may be left over.
+A generation has a lineage of its own and is played by two Dask workers. Each fault may begin as many shards again as
+there are workers. `zero reproduce` then computes the hashes from nothing with one process of this machine, and no
+process may be left over.
 """
 
 import argparse
@@ -31,12 +32,14 @@ from tests.cluster.parts import command_of, environment_of, known_workers
 from tests.cluster.stack import Stack, cluster_stack
 from tests.end_to_end.project import make_project
 from zero.config.params import preset_text
+from zero.storage.layout import SHARD_DIRS, workspace_dir
 
 RUN_SECONDS = 1800.0
 """Time limit of a generation, whatever happens."""
 END_SECONDS = 30.0
 """Time that processes have to end after their parent, or after the generation."""
-AWAY_SECONDS = 30.0
+AWAY_SECONDS = 60.0
+NUM_WORKERS = 2
 ENDS = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
@@ -248,10 +251,10 @@ def foreign_worker(stack: Stack) -> Iterator[None]:
 def workers_change(generation: Generation) -> None:
     """A third worker joins, and a busy one leaves."""
     part, _ = generation.playing()
-    generation.stack.command("up", "3")
+    generation.stack.command("up", str(NUM_WORKERS + 1))
     generation.stack.command("stop", part)
     generation.wait()
-    generation.stack.command("up", "2")
+    generation.stack.command("up", str(NUM_WORKERS))
 
 
 def second_flow(generation: Generation) -> None:
@@ -326,6 +329,16 @@ def left_over(stack: Stack) -> list[str]:
     return found
 
 
+def count_shards(stack: Stack, lineage: str, runs: list[str]) -> tuple[int, int]:
+    """How many shards the generation has, and how often workers began one in these runs."""
+    workspace = workspace_dir(stack.cluster.home.state.parent.parent, lineage)
+    needed = sum(1 for folder in SHARD_DIRS.values() for _ in (workspace / folder).glob("*.parquet"))
+    tasks = stack.prefect("/task_runs/filter", {"flow_runs": {"id": {"any_": runs}}})
+    shards = [task for task in tasks if task["name"].startswith(tuple(f"{stage}-" for stage in SHARD_DIRS))]
+    states = [stack.prefect(f"/task_run_states/?task_run_id={task['id']}") for task in shards]
+    return needed, sum(state["type"] == "RUNNING" for each in states for state in each)
+
+
 def cause(stack: Stack, name: str, seed: int) -> dict[str, Any]:
     """Causes one fault in a generation of its own.
 
@@ -342,18 +355,23 @@ def cause(stack: Stack, name: str, seed: int) -> dict[str, Any]:
     zero(stack, "new", lineage, "--params", str(file))
     began = time.monotonic()
     generation = start(stack, lineage)
-    ends = []
-    for fault in name.split("+"):
+    ends, runs, faults = list[str](), [generation.run], name.split("+")
+    for fault in faults:
         if FAULTS[fault](generation):
             ends.append(generation.wait()["type"])
             generation = start(stack, lineage)
+            runs.append(generation.run)
     end = generation.wait()
     seconds = time.monotonic() - began
     if end["type"] != "COMPLETED":
         raise HarmError(f"the generation is {end['type']}: {end['message']}")
     until(lambda: not left_over(stack), END_SECONDS, f"processes are left: {left_over(stack)}")
+    shards, begun = count_shards(stack, lineage, runs)
+    if not shards <= begun <= shards + NUM_WORKERS * len(faults):
+        raise HarmError(f"{shards} shards were begun {begun} times")
     reproduced = zero(stack, "reproduce", f"{lineage}/gen-0001").strip().splitlines()[-1]
-    return {"fault": name, "seconds": round(seconds, 1), "ended_runs": ends, "reproduced": reproduced}
+    counts = {"shards": shards, "begun": begun}
+    return {"fault": name, "seconds": round(seconds, 1), "ended_runs": ends, **counts, "reproduced": reproduced}
 
 
 def main() -> int:
@@ -370,7 +388,7 @@ def main() -> int:
     harm = 0
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: sys.exit(1))  # the cluster is then stopped
-    with cluster_stack(num_workers=2) as stack:
+    with cluster_stack(num_workers=NUM_WORKERS) as stack:
         make_project(stack.cluster.home.state.parent.parent)
         for number, name in enumerate(name for name in options.names or FAULTS if name not in done):
             try:
@@ -378,7 +396,7 @@ def main() -> int:
             except (HarmError, AssertionError, OSError, httpx.HTTPError, psutil.Error) as error:
                 line = {"fault": name, "harm": f"{type(error).__name__}: {error}"}
                 harm += 1
-                stack.command("up", "2", check=False)
+                stack.command("up", str(NUM_WORKERS), check=False)
             print(json.dumps(line), flush=True)
             log.append(line)
             options.log.write_text(json.dumps(log, indent=1) + "\n")

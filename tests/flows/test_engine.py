@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -250,6 +251,34 @@ def test_a_result_that_dies_with_its_worker_is_computed_again(
             return [state.result() for state in engine.wait(runs)]
 
     assert len(run_in_flow(submits)) == 1
+
+
+def test_a_result_at_a_worker_that_stands_still_is_not_waited_for(
+    params: Params, tmp_path: Path, own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flow goes on looking at the other tasks, and fetches the result when the worker is there again."""
+    monkeypatch.setattr("flows.engine.FETCH_SECONDS", 0.5)
+    engine = Engine(params, ExecutorParams(kind="dask", address=own_cluster.address), tmp_path, lambda line: None)
+    looks: list[bool] = []
+
+    def submits() -> Any:
+        with engine:
+            runs = list(engine.submit(work, [{"folder": tmp_path, "number": 0}], 10, [{OURS: 1}]))
+            wait_for(lambda: runs[0].wrapped_future.status == "finished")
+            (worker,) = [
+                one for one in psutil.Process(own_cluster.worker.pid).children() if "spawn_main" in str(one.cmdline())
+            ]
+            worker.suspend()
+            resume = threading.Timer(10, worker.resume)
+            resume.start()
+            try:
+                states = engine.wait(runs, lambda _: looks.append(resume.finished.is_set()))
+            finally:
+                resume.join()
+            return [state.result() for state in states]
+
+    assert len(run_in_flow(submits)) == 1
+    assert looks.count(False) >= 3 and (tmp_path / "attempts-0").read_text() == "x"
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.end_to_end.lineages import QUICKLY
 from tests.end_to_end.project import edit_params, git, zero
 from tests.infra.servers import Servers
-from zero.config.params import preset_text
+from tests.parameters import smoke_text
 from zero.evaluation.held_out import evaluation_dir, read_evaluation
 from zero.lineage.workspace import writer_lock
 from zero.record.costs import read_note
@@ -31,7 +32,7 @@ PATIENCE_SECONDS = 600
 @pytest.fixture(scope="module")
 def workspace(servers: Servers) -> Path:
     """The workspace of a smoke lineage, without the re-execution check, which starts another worker."""
-    params = edit_params(preset_text("smoke"), verification__shard_fraction=0.0)
+    params = edit_params(smoke_text(), **QUICKLY, verification__shard_fraction=0.0)
     (servers.home / "smoke.yaml").write_text(params)
     zero(servers.home, "new", "tiny", "--params", "smoke.yaml")
     return workspace_dir(servers.home, "tiny")
