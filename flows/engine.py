@@ -6,19 +6,17 @@ certificates. A cluster elsewhere is given by the address of its scheduler; Dask
 
 import asyncio
 import contextlib
-import functools
 import gc
 import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import dask
 from distributed import Nanny, Scheduler, SpecCluster
-from distributed.comm.core import CommClosedError
 from distributed.core import Status, rpc
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
@@ -57,18 +55,15 @@ START_SECONDS = 300
 LOCAL_SETTINGS = {"distributed.deploy.lost-worker-timeout": "365 days"}
 """Settings of Dask while there is a local cluster. By default it closes a worker's nanny for good if the worker is not
 back 15 seconds after it was killed."""
-FETCH_SECONDS = 20.0
-"""Time for the results of at most `FETCHED_AT_ONCE` tasks. Without a limit the flow would wait for a worker that stands
-still, or that has just died and is not replaced."""
-FETCHED_AT_ONCE = 100
 POLL_SECONDS = 0.2
 RETRY_SECONDS = 5.0
-LOST = (KilledWorker, OSError)
-"""Errors of Dask after which the missing work is submitted again. Its CommClosedError is an OSError. A cancelled future
-is reported as CancelledError."""
+LOST = (KilledWorker, OSError, CancelledError)
+"""Errors of Dask after which the missing work is submitted again. Its CommClosedError is an OSError. Without a
+scheduler all futures of its client are cancelled."""
 
 ResultT = TypeVar("ResultT")
 Run: TypeAlias = PrefectDaskFuture[Any]
+Fetch: TypeAlias = Future[State[Any]]
 Report = Callable[[dict[str, tuple[int, int]]], None]
 """Called repeatedly with (done, total) of each part that reported progress: a shard's key, or a `training_part`."""
 
@@ -149,14 +144,15 @@ class Engine:
           LostError: the scheduler or all local workers were lost, or a task's workers died too often.
           Exception: a task raised it.
         """
-        source, open_runs = iter(runs), list[Run]()
+        source, open_runs = iter(runs), list[tuple[Run, Fetch]]()
         states: list[State[Any]] = []
         error: Exception | None = None
         warned = worked = time.monotonic()
         try:
             while True:
                 if error is None:
-                    open_runs += itertools.islice(source, max(0, self._num_wanted() - len(open_runs)))
+                    wanted = itertools.islice(source, max(0, self._num_wanted() - len(open_runs)))
+                    open_runs += ((run, _fetch(run)) for run in wanted)
                 if not open_runs:
                     break
                 time.sleep(POLL_SECONDS)  # `distributed.wait` would need a default client
@@ -166,17 +162,16 @@ class Engine:
                 elif self._are_nannies_closed() or time.monotonic() - worked > START_SECONDS:
                     error = error or LostError("the local workers ended, and none started again")
                     break
-                self._fetch_results(open_runs)
-                outcomes = [_outcome(run) for run in open_runs]
+                outcomes = [_outcome(*each) for each in open_runs]
                 states += [each for each in outcomes if isinstance(each, State)]
                 error = error or next((each for each in outcomes if isinstance(each, Exception)), None)
                 # Dask forgets a task whose run is dropped here.
-                open_runs = [run for run, outcome in zip(open_runs, outcomes, strict=True) if outcome is None]
+                open_runs = [each for each, outcome in zip(open_runs, outcomes, strict=True) if outcome is None]
                 if not self.is_local and time.monotonic() - warned > NO_WORKER_SECONDS:
                     warned = time.monotonic()
-                    self._warn_of_missing_workers([run.wrapped_future for run in open_runs])
+                    self._warn_of_missing_workers([run.wrapped_future for run, _ in open_runs])
         finally:
-            self.cancel(open_runs)
+            self.cancel([run for run, _ in open_runs])
         if error:
             raise error
         return states
@@ -186,20 +181,6 @@ class Engine:
         if self._runner and runs:
             with contextlib.suppress(Exception):
                 self._runner.client.cancel([run.wrapped_future for run in runs])
-
-    def _fetch_results(self, runs: Sequence[Run]) -> None:
-        """Fetches the results of finished tasks at once; one by one, those of 1,500 tasks took five minutes."""
-        if not self._runner:
-            return
-        client = self._runner.client
-        gather = functools.partial(client.gather, asynchronous=True)
-        finished = [run for run in runs if run.wrapped_future.status == "finished"]
-        for first in range(0, len(finished), FETCHED_AT_ONCE):
-            some = finished[first : first + FETCHED_AT_ONCE]
-            with contextlib.suppress(Exception):  # then `_outcome` fetches them, and reports what is wrong
-                futures = [run.wrapped_future for run in some]
-                for run, state in zip(some, client.sync(gather, futures, callback_timeout=FETCH_SECONDS), strict=True):
-                    run._final_state = state
 
     def _has_workers(self) -> bool:
         """False if a local cluster has none at present."""
@@ -347,24 +328,30 @@ def probe(address: str) -> str | None:
     return None if kind == "Scheduler" else f"it is not a scheduler, but a {kind.lower()}"
 
 
-def _outcome(run: Run) -> State[Any] | Exception | None:
-    """State of a task; what it raised, or LostError if Dask gave it up; None if it has not ended.
+def _fetch(run: Run) -> Fetch:
+    """Waits for a task in Dask's thread, and fetches its result; Dask fetches those of several tasks together.
 
-    A task whose result was on a worker that died (status `lost`) has not ended: Dask runs it again. Nor has one whose
-    result cannot be fetched in time.
+    If the worker with the result dies, it waits until another worker has run the task again.
     """
-    future = run.wrapped_future
-    if run._final_state is None and not future.done():
-        return None
-    if future.status == "error" and isinstance(future.exception(), LOST):
-        return LostError(f"{future.exception()}")
+    client = run.wrapped_future.client
+    result = client.gather(run.wrapped_future, asynchronous=True)
+    return asyncio.run_coroutine_threadsafe(result, client.loop.asyncio_loop)
+
+
+def _outcome(run: Run, fetch: Fetch) -> State[Any] | Exception | None:
+    """State of a task; what it raised, or LostError if Dask gave it up; None if its result is not here."""
+    if not fetch.done():
+        return LostError("the Dask scheduler was lost") if run.wrapped_future.status == "cancelled" else None
     try:
-        run.result(timeout=FETCH_SECONDS)
-    except (CommClosedError, CancelledError) as error:  # without a scheduler, all its futures are cancelled
-        return LostError(f"the Dask scheduler was lost: {error}")
+        state = fetch.result()
+    except LOST as error:
+        return LostError(f"Dask lost a task: {error}")
     except Exception as error:
-        return None if isinstance(error, TimeoutError) and run._final_state is None else error
-    state: State[Any] = run.state
+        return error
+    try:
+        state.result()
+    except Exception as error:
+        return error
     return state
 
 
