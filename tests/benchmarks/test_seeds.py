@@ -307,7 +307,7 @@ ARGUMENTS = "--preset smoke --seeds 1 --generations 1 --opponents random --probe
 
 def start(folder, running):
     arguments = [*ARGUMENTS.split(), "--simulations", "2", "--options", "", "--folder", str(folder)]
-    arguments += ["--set", f"gating.threshold={ALWAYS}", "--set", "profile.backend=openvino"]
+    arguments += ["--set", f"gating.threshold={ALWAYS},profile.backend=openvino"]
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.seeds", *arguments], cwd=PROJECT_DIR, stdout=subprocess.DEVNULL
     )
