@@ -349,8 +349,8 @@ def cause(stack: Stack, name: str, seed: int) -> dict[str, Any]:
       HarmError: the generation did not finish, its hashes differ, or a process is left.
     """
     params = yaml.safe_load(preset_text("smoke")) | {"seed": seed}
-    params["selfplay"] |= {"num_games": 48, "num_simulations": 64}  # long enough for a fault: four shards of seconds
-    params["search"]["max_nodes"] = 128
+    params["selfplay"] |= {"num_games": 48, "num_simulations": 256}  # long enough for a fault: four shards of seconds
+    params["search"]["max_nodes"] = 512
     params["training"] |= {"num_steps": 200}
     params["profile"] = {"backend": "openvino"}  # without torch, a process that plays starts twice as fast
     file = stack.cluster.home.state / "fault.yaml"
