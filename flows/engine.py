@@ -57,9 +57,9 @@ LOCAL_SETTINGS = {"distributed.deploy.lost-worker-timeout": "365 days"}
 back 15 seconds after it was killed."""
 POLL_SECONDS = 0.2
 RETRY_SECONDS = 5.0
-LOST = (KilledWorker, OSError, CancelledError)
+LOST = (KilledWorker, OSError)
 """Errors of Dask after which the missing work is submitted again. Its CommClosedError is an OSError. Without a
-scheduler all futures of its client are cancelled."""
+scheduler all futures of its client are cancelled, which is another error."""
 
 ResultT = TypeVar("ResultT")
 Run: TypeAlias = PrefectDaskFuture[Any]
@@ -333,19 +333,33 @@ def _fetch(run: Run) -> Fetch:
 
     If the worker with the result dies, it waits until another worker has run the task again.
     """
-    client = run.wrapped_future.client
-    result = client.gather(run.wrapped_future, asynchronous=True)
-    return asyncio.run_coroutine_threadsafe(result, client.loop.asyncio_loop)
+    future = run.wrapped_future
+    if future.status == "cancelled":  # its client is closed, and perhaps the thread has ended
+        lost: Fetch = Future()
+        lost.set_exception(CancelledError())
+        return lost
+    return asyncio.run_coroutine_threadsafe(_result(future), future.client.loop.asyncio_loop)
+
+
+async def _result(future: Any) -> State[Any]:
+    """Result of a task. A broken connection ends the fetch of several results, so it is tried once more."""
+    try:
+        state: State[Any] = await future.client.gather(future, asynchronous=True)
+    except OSError:
+        state = await future.client.gather(future, asynchronous=True)
+    return state
 
 
 def _outcome(run: Run, fetch: Fetch) -> State[Any] | Exception | None:
     """State of a task; what it raised, or LostError if Dask gave it up; None if its result is not here."""
-    if not fetch.done():
-        return LostError("the Dask scheduler was lost") if run.wrapped_future.status == "cancelled" else None
+    if not fetch.done() and run.wrapped_future.status != "cancelled":
+        return None
     try:
-        state = fetch.result()
+        state = fetch.result(timeout=0)
+    except (CancelledError, TimeoutError):
+        return LostError("the Dask scheduler was lost")
     except LOST as error:
-        return LostError(f"Dask lost a task: {error}")
+        return LostError(f"Dask lost a task: {error}".partition("\n")[0])
     except Exception as error:
         return error
     try:

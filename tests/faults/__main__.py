@@ -4,8 +4,8 @@
     python -m tests.faults nanny flow+trainer     some of them; the last two in the same generation
     python -m tests.faults --log faults.json      skips the faults that the log has; by default faults.json
 
-A generation has a lineage of its own and is played by two Dask workers. Only the shards that they play at the time of a
-fault may be begun again. `zero reproduce` then computes the hashes from nothing with one process of this machine, and
+A generation has a lineage of its own and is played by two Dask workers. After a fault, each worker's shard may be
+begun again, at most twice. `zero reproduce` then computes the hashes from nothing with one process of this machine, and
 no process may be left over.
 """
 

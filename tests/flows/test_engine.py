@@ -1,6 +1,7 @@
 """The engine on a real Dask cluster and a real Prefect server: results, killed processes, clear errors."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import subprocess
@@ -245,7 +246,9 @@ def test_a_result_that_dies_with_its_worker_is_computed_again(
             wait_for(lambda: runs[0].wrapped_future.status == "finished")
             own_cluster.worker.kill()
             wait_for(lambda: runs[0].wrapped_future.status == "lost")
-            assert _outcome(runs[0], _fetch(runs[0])) is None
+            fetch = _fetch(runs[0])
+            time.sleep(1)
+            assert _outcome(runs[0], fetch) is None
             own_cluster.worker.wait()
             own_cluster.worker = own_cluster.start_worker()
             return [state.result() for state in engine.wait(runs)]
@@ -280,6 +283,8 @@ def test_a_result_at_a_worker_that_stands_still_does_not_stop_the_flow(
                 return [state.result() for state in engine.wait(runs, look)]
             finally:
                 late.cancel()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    worker.resume()
 
     assert len(run_in_flow(submits)) == 1
     assert len(looks) >= 3 and looks[2] - looks[0] < 60
