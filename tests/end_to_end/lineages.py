@@ -158,8 +158,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes per core, because tests wait for servers and for lineages made by another process."""
-    return (os.cpu_count() or 1) * 2
+    """Three processes per core, because tests wait for servers and for lineages made by another process."""
+    return (os.cpu_count() or 1) * 3
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneProcessAFile:
