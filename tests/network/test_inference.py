@@ -24,8 +24,9 @@ from tests.network.networks import (
     randomized_network,
 )
 from tests.parameters import network_params, profile_params
-from zero.config.params import GameParams, NetworkParams, ProfileParams
+from zero.config.params import GameParams, GoParams, NetworkParams, ProfileParams
 from zero.errors import ParamsError, StorageError
+from zero.evaluation.held_out import gnugo_positions
 from zero.games.planes import expand_planes, pack_planes
 from zero.network.cuda_backend import forward_bits, fuse
 from zero.network.inference import NetworkEvaluator, new_evaluator
@@ -35,7 +36,9 @@ from zero.network.planes import expand_bits, plane_bytes
 from zero.network.spec import MAX_BATCH
 from zero.network.weight_files import parse_weights
 from zero.network.weights import weights_bytes
+from zero.players.networks import SHIPPED_DIR
 from zero.search.evaluator import AsyncEvaluator
+from zero.storage.layout import WEIGHTS_FILE
 
 DATA = weights_bytes(randomized_network())
 OPENVINO = profile_params(backend="openvino")
@@ -61,6 +64,10 @@ BACKENDS = [
 ]
 TOLERANCES = {"fp32": 1e-4, "bf16": 0.1}
 """Largest error of a value or a prior, compared with PyTorch in fp32."""
+DIVERGENCES = {"fp32": 1e-6, "bf16": 2e-3}
+"""Largest mean KL divergence of a trained network's priors from PyTorch's in fp32, nats."""
+VALUE_ERRORS = {"fp32": 1e-4, "bf16": 0.02}
+"""Largest mean error of its values."""
 NETWORKS = {
     "residual": TINY,
     "plain": network_params(num_blocks=2, tower="plain"),
@@ -90,9 +97,13 @@ BUSY = "import time\nprint('busy', flush=True)\nwhile True: time.time()"
 def evaluate(
     evaluator: NetworkEvaluator, planes: np.ndarray, num_actions: int = NUM_ACTIONS
 ) -> tuple[np.ndarray, np.ndarray]:
-    prior = np.full((len(planes), num_actions), np.nan, np.float32)
-    value = np.full(len(planes), np.nan, np.float32)
-    evaluator.evaluate(pack_planes(planes), prior, value)
+    return evaluate_packed(evaluator, pack_planes(planes), num_actions)
+
+
+def evaluate_packed(evaluator: NetworkEvaluator, bits: np.ndarray, num_actions: int) -> tuple[np.ndarray, np.ndarray]:
+    prior = np.full((len(bits), num_actions), np.nan, np.float32)
+    value = np.full(len(bits), np.nan, np.float32)
+    evaluator.evaluate(bits, prior, value)
     return prior, value
 
 
@@ -130,6 +141,19 @@ def test_priors_and_values_are_those_of_the_network(profile, network):
     np.testing.assert_allclose(prior, expected_prior, atol=tolerance)
     np.testing.assert_allclose(value, expected_value, atol=tolerance)
     np.testing.assert_allclose(prior.sum(1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("profile", BACKENDS)
+def test_a_trained_network_predicts_the_same_moves(profile):
+    # The tolerances above are wider than the differences between two moves of a network that knows the game.
+    positions = gnugo_positions(GoParams(name="go", size=9, komi=7.0))
+    weights = (SHIPPED_DIR / "go9" / WEIGHTS_FILE).read_bytes()
+    (expected, expected_value), (found, value) = (
+        evaluate_packed(new_evaluator(weights, each), positions.planes[:256], 82) for each in (CPU, profile)
+    )
+    divergence = np.sum(expected * np.log(expected / found), axis=1).mean()
+    assert divergence < DIVERGENCES[profile.precision]
+    assert np.abs(value - expected_value).mean() < VALUE_ERRORS[profile.precision]
 
 
 @pytest.mark.parametrize("profile", BACKENDS)

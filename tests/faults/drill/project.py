@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -114,7 +115,8 @@ class Project:
             COLUMNS="200",
         )
         folder = self.workspace if words[0] == "dvc" else self.home
-        with (self.root / "output.txt").open("w+") as output:  # a pipe would stay open in processes that live longer
+        # A pipe would stay open in processes that live longer. They keep the file of their command, which is unlinked.
+        with tempfile.TemporaryFile("w+", dir=self.root) as output:
             done = subprocess.run(
                 [sys.executable, "-m", *words],
                 cwd=folder,
