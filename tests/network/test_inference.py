@@ -65,9 +65,10 @@ BACKENDS = [
 TOLERANCES = {"fp32": 1e-4, "bf16": 0.1}
 """Largest error of a value or a prior, compared with PyTorch in fp32."""
 DIVERGENCES = {"fp32": 1e-6, "bf16": 2e-3}
-"""Largest mean KL divergence of a trained network's priors from PyTorch's in fp32, nats."""
+"""Largest mean KL divergence of a trained network's priors from PyTorch's in fp32, nats. On a CPU it is 1e-8 (OpenVINO)
+and 1.2e-4 (PyTorch in bf16); that of uniform priors is 2.4."""
 VALUE_ERRORS = {"fp32": 1e-4, "bf16": 0.02}
-"""Largest mean error of its values."""
+"""Largest mean error of its values; on a CPU it is 1.4e-7 and 0.0045."""
 NETWORKS = {
     "residual": TINY,
     "plain": network_params(num_blocks=2, tower="plain"),
@@ -143,13 +144,14 @@ def test_priors_and_values_are_those_of_the_network(profile, network):
     np.testing.assert_allclose(prior.sum(1), 1.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("profile", BACKENDS)
-def test_a_trained_network_predicts_the_same_moves(profile):
+@pytest.mark.parametrize("profile", [backend for backend in BACKENDS if backend.id != "torch"])
+def test_a_trained_network_predicts_the_moves_that_pytorch_predicts_in_fp32(profile):
     # The tolerances above are wider than the differences between two moves of a network that knows the game.
     positions = gnugo_positions(GoParams(name="go", size=9, komi=7.0))
     weights = (SHIPPED_DIR / "go9" / WEIGHTS_FILE).read_bytes()
     (expected, expected_value), (found, value) = (
-        evaluate_packed(new_evaluator(weights, each), positions.planes[:256], 82) for each in (CPU, profile)
+        evaluate_packed(new_evaluator(weights, each), positions.planes[:256], positions.policy.shape[1])
+        for each in (CPU, profile)
     )
     divergence = np.sum(expected * np.log(expected / found), axis=1).mean()
     assert divergence < DIVERGENCES[profile.precision]
