@@ -1,4 +1,4 @@
-"""The engine that plays and trains: a Dask cluster on this machine, or one that runs elsewhere.
+"""Runs Prefect tasks on a Dask cluster: one on this machine, or one that runs elsewhere.
 
 The local cluster has a worker process per core or GPU, exists as long as the flow needs it, and encrypts with temporary
 certificates. A cluster elsewhere is given by the address of its scheduler; Dask's own settings name the certificates.

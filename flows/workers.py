@@ -52,6 +52,8 @@ def was_killed(_task: Any, _run: TaskRun, state: State[Any]) -> bool:
 def play_shard(spec: ShardSpec, name: str, folder: Path | None, store_url: str) -> ShardReceipt:
     """Plays one shard into the store, with the code in `folder` (None: of this worker's checkout).
 
+    `name` is the name of the task run in Prefect.
+
     Raises:
       WorkerError: the process that played was killed.
       StorageError: this worker uses another store than the flow.

@@ -1,13 +1,13 @@
-"""Buckets of the S3 store as folders, for backups: made, fetched, put back; each copy is read again and compared.
+"""Backs up the buckets of the S3 store to folders, and restores them. Each copy is read again and compared.
 
     python -m infra.buckets make zero-store zero-mlflow    makes buckets that are missing
     python -m infra.buckets fetch s3://zero-store FOLDER    copies all objects to an empty folder
-    python -m infra.buckets check FOLDER                    fails where a fetched folder could not be put back
-    python -m infra.buckets put FOLDER s3://zero-store      the way back; the bucket must be empty
+    python -m infra.buckets check FOLDER                    fails if a listed object is missing (does not hash them)
+    python -m infra.buckets put FOLDER s3://zero-store      copies the objects back; the bucket must be empty
     python -m infra.buckets empty s3://zero-store ...       fails unless they are empty
 
-`SHA256SUMS` in the folder, as `sha256sum --check` reads it, names every object. Where the store is and who we are say
-the AWS variables: AWS_ENDPOINT_URL_S3, AWS_SHARED_CREDENTIALS_FILE. A path instead of an s3:// URL is a folder.
+`SHA256SUMS` in the folder lists every object in the format of `sha256sum --check`. AWS_ENDPOINT_URL_S3 gives the
+address of the store, AWS_SHARED_CREDENTIALS_FILE the credentials. A path instead of an s3:// URL is a folder.
 """
 
 import argparse
@@ -23,12 +23,12 @@ import fsspec
 SUMS = "SHA256SUMS"
 SUMS_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 UNFIT = {"Cc", "Cs", "Zl", "Zp"}
-"""Unicode categories: control characters, halves of a pair, separators of lines and paragraphs; no line holds them."""
+"""Unicode categories that a line cannot hold: control characters, surrogates, line and paragraph separators."""
 CHUNK_BYTES = 1 << 20
 
 
 class BucketError(Exception):
-    """A message for the person at the keyboard, with the remedy."""
+    """A failure; the message gives the cause and the remedy."""
 
 
 def make(names: list[str]) -> None:
@@ -92,7 +92,7 @@ def read_sums(folder: Path) -> list[tuple[str, str]]:
     """SHA-256 (hex) and name of every object of a fetched folder.
 
     Raises:
-      BucketError: a line is no sum and name, or its object is not there.
+      BucketError: a line is not a digest and a name, or its object is missing.
     """
     sums = []
     for line in (folder / SUMS).read_text().splitlines():
@@ -105,10 +105,10 @@ def read_sums(folder: Path) -> list[tuple[str, str]]:
 
 
 def require_empty(urls: list[str]) -> None:
-    """Checks that there is nothing in these buckets.
+    """Checks that the buckets are empty.
 
     Raises:
-      BucketError: there is something.
+      BucketError: a bucket is not empty.
     """
     for url in urls:
         files, root = fsspec.core.url_to_fs(url)
@@ -117,10 +117,10 @@ def require_empty(urls: list[str]) -> None:
 
 
 def inside(name: str) -> str:
-    """The name of an object, where it is a relative path that stays in its folder, and can stand in a line of sums.
+    """Returns the name of an object after a check that it can be a file in the folder.
 
     Raises:
-      BucketError: it is not.
+      BucketError: it is not a relative path inside the folder, or has a character that SHA256SUMS cannot hold.
     """
     parts = name.split("/")
     unfit = "\\" in name or UNFIT & set(map(unicodedata.category, name))

@@ -67,7 +67,7 @@ def fetch(
 ) -> Any:
     """Answer of a server, parsed if it is JSON; by default to a GET, or to a POST if there is a body.
 
-    A busy server is asked again for `patience` seconds. An answer may take `timeout` seconds.
+    A request that gets status 503 is repeated for `patience` seconds. An answer may take `timeout` seconds.
 
     Raises:
       httpx.HTTPError: the server does not answer, or answers with an error.

@@ -43,7 +43,7 @@ def training() -> None:
 
 @app.command(rich_help_panel=STAGES)
 def gating() -> None:
-    """Stage 4: the challenger plays a match against the champion and replaces it if it scores enough."""
+    """Stage 4: the challenger plays a match against the champion; the result decides whether it is promoted."""
     _play_stage("gating")
 
 

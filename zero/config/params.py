@@ -26,7 +26,7 @@ AUTO_FIELDS = ("profile.device", "profile.backend", "profile.precision", "profil
 """Parameters that may be `auto` in the project's params.yaml and in presets, see `zero.config.auto`."""
 
 PositiveInt = Annotated[int, Field(ge=1)]
-NumSimulations = Annotated[int, Field(ge=1, le=65_535)]  # more visits than a game record can hold
+NumSimulations = Annotated[int, Field(ge=1, le=65_535)]  # a game record stores visit counts as uint16
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -96,7 +96,8 @@ class SearchParams(Section):
     tree_reuse: bool = True
     """True: the subtree of the played move becomes the next tree, as in the paper."""
     max_nodes: PositiveInt = 4096
-    """Nodes a tree can hold; if a reused subtree is larger, its newest nodes are dropped."""
+    """Nodes that a tree can hold. A reused subtree leaves room for the next move's simulations: its newest nodes are
+    dropped if necessary."""
     root: Literal["puct", "gumbel"] = "puct"
     """Action selection at the root: `puct` as in the paper, or `gumbel`: sequential halving over actions drawn without
     replacement, with the improved policy as the target (Danihelka et al. 2022). For few simulations."""
@@ -110,15 +111,15 @@ class SearchParams(Section):
     evaluation_cache: Annotated[int, Field(ge=0, le=2**20)] = 0
     """Evaluations that a shard caches, so that equal positions are evaluated once; 0: no cache, as in the paper."""
     pass_wins: Annotated[bool, Field(exclude_if=not_)] = False
-    """True: after a pass, the search counts a second pass that wins as a won game. Then no player passes while dead
-    stones on the board still count for the opponent. False as in the paper: the network evaluates the position."""
+    """True: below the root, a position after a pass counts as won if a second pass would win it. Then no player passes
+    while dead stones on the board still count for the opponent. False as in the paper: the network evaluates it."""
 
 
 class PlayParams(Section):
     """How the games of a shard are played, except for the search; self-play and the match have it in common."""
 
     num_slots: PositiveInt = 100
-    """Games of a shard in play at once: the largest batch of the network."""
+    """Games of a shard in play at once. A batch has at most one position of each; half with `profile.half_batches`."""
     num_simulations: NumSimulations = 1600
     """Simulations per move, not counting the evaluation of a new root: 1,600 in the paper."""
     temperature_moves: Annotated[int, Field(ge=0)] = 30
@@ -130,8 +131,8 @@ class PlayParams(Section):
     dirichlet_fraction: Fraction = 0.25
     """Share of the noise in the root's prior: 0.25 in the paper, 0 for no noise."""
     forced_playouts: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
-    """k of forced playouts: root actions get at least sqrt(k P N) visits. The policy target leaves out those that did
-    not pay off (KataGo: 2). 0: none, as in the paper."""
+    """k of forced playouts: each visited root action gets at least sqrt(k P N) visits. The policy target leaves out
+    those that did not pay off (KataGo: 2). 0: none, as in the paper."""
     full_search_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Playout-cap randomisation: probability that a move gets `num_simulations` (KataGo: 0.25). The other moves get
     `fast_simulations` and no noise, and are not policy targets. 1: every move, as in the paper."""
@@ -139,8 +140,8 @@ class PlayParams(Section):
     """Simulations of a move without full search."""
     surprise_weight: Annotated[float, Field(ge=0.0, le=1.0, exclude_if=not_)] = 0.0
     """Share of the training samples that is drawn, within each game, in proportion to the policy surprise: the KL
-    divergence of the policy target from the root's prior (KataGo: 0.5). The other samples are drawn uniformly. 0: every
-    sample is, as in the paper."""
+    divergence of the policy target from the root's prior (KataGo: 0.5). The other samples are drawn uniformly. 0: all
+    are, as in the paper."""
     calibration_fraction: Fraction = 0.1
     """Share of games that never resign and measure the cost of resignation: 0.1 in the paper; 0: no game resigns."""
 
@@ -161,11 +162,11 @@ class SelfplayParams(PlayParams):
     games_per_shard: PositiveInt = 100
     """Games in a shard, the unit of distribution; choose it so that a shard takes 60 seconds or more."""
     false_positive_target: Fraction = 0.05
-    """Largest share of won games among the calibration games that would have been resigned: 0.05 in the paper. It sets
-    the resignation threshold of the next generation."""
+    """Largest accepted share of false positives: of the calibration games that a threshold would have ended, those that
+    the resigning player won or drew. 0.05 in the paper. It chooses the resignation threshold of the next generation."""
     overlap: Annotated[bool, Field(strict=True, exclude_if=not_)] = False
-    """True: a generation's games are played by the champion of the generation before the last, so that they can be
-    played during training and gating; the three parts of the paper also run at once. False: by the last champion."""
+    """True: generation n is played by the champion after generation n - 2, so that it can be played while generation
+    n - 1 trains and gates; in the paper all three also run at once. False: by the champion after generation n - 1."""
 
     @property
     def play(self) -> PlayParams:
@@ -210,7 +211,7 @@ class VerificationParams(Section):
     """Re-execution check: some shards are played again by another process before a generation is recorded."""
 
     shard_fraction: Fraction = 0.02
-    """Share of the shards of self-play and of the match to play again; at least one of each, none if it is 0."""
+    """Share of the shards of self-play and of the match to play again, at least one of each; 0: none."""
     game_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
     """Share of the games of such a shard to compare: it is played until that many of its games have ended."""
 
@@ -273,7 +274,7 @@ class TrainingParams(Section):
     """Optimisation of the trainee on the window."""
 
     num_steps: PositiveInt = 1000
-    """Optimiser steps per generation."""
+    """Optimiser steps per generation. The paper evaluates a checkpoint every 1,000 steps."""
     batch_size: PositiveInt = 2048
     """Samples per step: 2,048 in the paper."""
     optimizer: Literal["sgd", "adam"] = "sgd"
@@ -304,11 +305,11 @@ class TrainingParams(Section):
     """Optimiser steps, counted from generation 1, over which the learning rate rises linearly to the schedule. 0: no
     warm-up, as in the paper."""
     kl_target: Annotated[float, Field(ge=0.0)] = 0.0
-    """KL divergence of the policy over one step, to which the learning rate is adapted; 0: no adaptation."""
+    """Target in nats of the policy's KL divergence over a step; the learning rate adapts to it. 0: no adaptation."""
     random_symmetry: bool = True
     """True: each sample is transformed by a random symmetry of the board."""
     checkpoint_interval: PositiveInt = 1000
-    """Steps between the checkpoints from which an interrupted training continues: 1,000 in the paper."""
+    """Steps between the training checkpoints from which an interrupted training continues."""
     log_interval: PositiveInt = 10
     """Steps that a line of the training curve averages."""
 
@@ -373,7 +374,7 @@ class ExecutorParams(Section):
     address: str = ""
     """Address of the Dask scheduler, such as `tls://host:8786`. Empty: Dask's own setting, `DASK_SCHEDULER_ADDRESS`."""
     num_processes: Annotated[int, Field(ge=0)] = 0
-    """Processes of the local executor; 0: one per core, or two per GPU."""
+    """Processes of the local executor; 0: one per `profile.selfplay_threads` cores, or two per GPU."""
 
 
 class Params(Section):
@@ -497,7 +498,7 @@ def load_params(folder: Path) -> Params:
     """Parameters of a lineage's workspace, in which no value is `auto`.
 
     Raises:
-      ParamsError: the file is missing, misspelt or out of range.
+      ParamsError: the file is missing or is not YAML, or a parameter is unknown, missing or out of range.
     """
     return parse_params(read_params_text(folder), str(folder / PARAMS_FILE))
 

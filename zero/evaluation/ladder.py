@@ -49,7 +49,7 @@ class Entry(Manifest):
     simulations: int | None
     """Simulations per move of a network."""
     generation: int | None
-    """Generation after which a champion of the lineage was champion first."""
+    """First generation after which this network was the lineage's champion; None if it never was."""
     text: str | None
     """Spec of the player for `zero match`; None if it is not known."""
 

@@ -187,6 +187,7 @@ def play_match(
     Raises:
       StorageError: the folder contains another match or a corrupt file, another process plays the match, or a file
         cannot be written.
+      ParamsError, OpponentError: a player cannot be made, or every random opening ends the game.
     """
     busy = f"the match in {folder} is being played by another process; wait for it, or give another folder"
     with locked(folder, busy):

@@ -53,7 +53,7 @@ class Frequency(Manifest):
     names: str
     """The moves as text."""
     shares: tuple[float, ...]
-    """Share of the games (openings) or of the corners with so many moves, for each generation."""
+    """Share of the games (openings) or of the corners that have enough moves, for each generation."""
     first: int
     """Generation in which it was played first."""
     peak: int
@@ -133,7 +133,7 @@ def lineage_openings(
 
 
 def first_moves(rules: Rules, games: GameColumns, num_moves: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first moves of each game that has so many, under the symmetry that makes them the smallest.
+    """The first `num_moves` moves of each game that is long enough, under the symmetry that makes them the smallest.
 
     Returns:
       Indices of the games, [K], and their actions, [K, num_moves].
@@ -149,13 +149,13 @@ def first_moves(rules: Rules, games: GameColumns, num_moves: int) -> tuple[np.nd
 
 
 def opening_moves(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
-    """The first moves of each game that has so many, see `first_moves`, with their colours."""
+    """The first `num_moves` moves of each game that is long enough, with their colours; see `first_moves`."""
     for actions in first_moves(rules, games, num_moves)[1].tolist():
         yield tuple((move % 2, action) for move, action in enumerate(actions))
 
 
 def corners_of(rules: Rules, games: GameColumns, num_moves: int) -> Iterator[Moves]:
-    """The first moves in each corner that has so many, as in the upper left one, mirrored to the smallest.
+    """The first `num_moves` moves in each corner that has them, as in the upper left one, mirrored to the smallest.
 
     A corner is the square of the points that are nearer to it than to any other corner.
     """

@@ -170,7 +170,11 @@ class Game:
         return "\n".join(lines)
 
     def score(self) -> str:
-        """Result such as `B+3.5`, `W+12.0` or `0`: the margin of a game with a score, else the winner."""
+        """Result such as `B+3.5`, `W+12.0` or `0`. In games without a score the winner has one point: `B+1.0`.
+
+        Raises:
+          CommandError: the game has no score and is not over.
+        """
         if TRAITS[self.rules.game].has_score:
             margin = self.board.margin()
         elif self.board.is_over:

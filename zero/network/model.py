@@ -285,7 +285,7 @@ def fold(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
 
 
 def channels_last(network: AlphaZeroNetwork) -> AlphaZeroNetwork:
-    """Lays out the filters as [C_out, S, S, C_in], the fastest on CPUs and tensor cores; returns `network`."""
+    """Lays out the filters as [C_out, K, K, C_in] for size K, the fastest on CPUs and tensor cores; in place."""
     result: AlphaZeroNetwork = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return result
 

@@ -123,7 +123,11 @@ def scheduled_rate(schedule: Sequence[LearningRateStep], step: int, warmup_steps
 
 
 def adapted_factor(factor: float, kl: float, kl_target: float) -> float:
-    """The factor after a step that changed the policy by a divergence of `kl`."""
+    """Factor of the learning rate after a step that changed the policy by a KL divergence of `kl` nats.
+
+    It falls by KL_FACTOR_STEP above kl_target * KL_TOLERANCE and rises by it below kl_target / KL_TOLERANCE, within
+    KL_FACTOR_RANGE.
+    """
     low, high = KL_FACTOR_RANGE
     if kl > kl_target * KL_TOLERANCE:
         return max(low, factor / KL_FACTOR_STEP)

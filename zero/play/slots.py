@@ -83,7 +83,7 @@ class Batch(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Records of the games of a shard: M games of up to T moves."""
+    """Records of the games of a shard: M games of up to T moves (in `Slots`, T counts trees)."""
 
     streams: np.ndarray  # [M, 3] uint64
     actions: np.ndarray  # [M, T] int16

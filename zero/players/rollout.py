@@ -9,7 +9,7 @@ ends the game. In Go it is drawn from the legal points (positional superko inclu
 own colour; without such a point the player passes. An eye is an empty point whose neighbours all have that colour. At
 most one of its diagonal points may hold an enemy stone, and none at the edge. Without that rule no group would survive.
 Two passes or the rules' limit of 2 * rows * columns moves end the game, and the areas are scored as they are. In other
-games it is drawn from the legal actions.
+games each move is drawn from the legal actions.
 Slow twin of search and random games: tests/oracle/rollout.py.
 """
 
@@ -172,8 +172,8 @@ class RolloutPlayer:
 def play_out(rules: Rules, position: Position, history: History, space: Workspace, stream: np.ndarray) -> int:
     """Plays random moves to the end. Writes into `position`, `history` (beyond the position), `space` and `stream`.
 
-    Returns the outcome for Black: +1, 0 or -1. The game has not ended. In Gomoku only the board of `position` is
-    written. `space.empty` and `space.mask` are scratch.
+    On entry the game must not be over. Returns the outcome for Black: +1, 0 or -1. In Gomoku only the board of
+    `position` is written. `space.empty` and `space.mask` are scratch.
     """
     if rules.game == GOMOKU:
         return play_out_gomoku(rules, position, stream)

@@ -99,7 +99,7 @@ class NetworkSession:
         return self._player.search(num_simulations, self.limit(seconds), interrupted)
 
     def result_so_far(self) -> SearchResult:
-        """The tree of the position, for `interrupted` in a search that is running."""
+        """The search result so far; only `interrupted` of a running `search` may call it."""
         return self._player.result_so_far()
 
     def best_action(self) -> int:
@@ -161,7 +161,7 @@ class PlayerSession:
         self._open_game()
 
     def set_position(self, actions: tuple[int, ...], ends_with_filler_pass: bool = False) -> None:
-        """Sets the moves of the game. Players of a match know no filler passes, so they take one as played."""
+        """Sets the moves of the game. A filler pass is played like any other: `Player` has no filler passes."""
         if self._actions is None or self._has_failed or actions[: len(self._actions)] != self._actions:
             self._open_game()
         for action in actions[len(self._actions or ()) :]:

@@ -75,8 +75,11 @@ class State(NamedTuple):
     """What a generation leaves to the next one."""
 
     champion: str
+    """SHA-256 (hex) of the champion's weights."""
     champion_generation: int
+    """Generation whose training made the champion."""
     trainee: str
+    """SHA-256 (hex) of the weights that training continues from."""
     window: tuple[WindowShard, ...] | None
     """Shards of the window; None if its manifest is not on this machine."""
     player: str | None
@@ -110,8 +113,8 @@ class Generation:
           lineage: name of the lineage.
           number: number of the generation.
           files: the backend that reads its files.
-          line: its line of the newest ledger; None if it is not recorded, or only a tag knows it.
-          previous: the generation of the ledger's line before.
+          line: its line of the newest ledger; None if that ledger has no line for it.
+          previous: the generation of the preceding ledger line; None for the first.
           source: the generation that a rollback or a branch restores.
           history: its lineage in git; None for a work tree.
           offline: True if a missing cost note is not fetched.
@@ -129,7 +132,7 @@ class Generation:
 
     @property
     def cache(self) -> DataCache:
-        """DVC's cache, in which its data is."""
+        """DVC's cache, which stores its data. Only for a generation in git, not for a work tree."""
         return self._committed.cache
 
     @property
@@ -329,7 +332,10 @@ class Generation:
         return self.dataset_out if found is None and self.dataset_out and self.dataset_out.path == path else found
 
     def md5_of(self, folder: str, name: str) -> str | None:
-        """MD5 of a file in a folder that DVC tracks; None if it is not listed, or the list is not on this machine."""
+        """MD5 of a file in a folder that DVC tracks; None if it is not listed, or the list is not on this machine.
+
+        Only for a generation in git, not for a work tree.
+        """
         out = self.out(folder)
         listing = self.cache.listing(out.md5) if out else None
         return listing.get(name) if listing else None
@@ -339,18 +345,21 @@ class Generation:
         return self.files.locate(folder, self.out(folder), name)
 
     def is_here(self, folder: str) -> bool:
-        """True if all files of a folder that DVC tracks are on this machine, by the list in DVC's cache."""
+        """True if all files of a folder that DVC tracks are on this machine, by the list in DVC's cache.
+
+        Only for a generation in git, not for a work tree.
+        """
         out = self.out(folder)
         listing = self.cache.listing(out.md5) if out else None
         return listing is not None and all(self.cache.path(md5).exists() for md5 in listing.values())
 
     def data(self, folder: str, name: str) -> bytes | None:
-        """Content of such a file."""
+        """Content of a file in a folder that DVC tracks, not checked; None if it is not on this machine."""
         path = self.data_path(folder, name)
         return read_bytes(path) if path else None
 
     def manifest_bytes(self, folder: str) -> bytes | None:
-        """Content of such a folder's manifest."""
+        """Content of the manifest of a folder that DVC tracks; None if it is not on this machine."""
         return self.data(folder, MANIFEST_FILE)
 
     @cached_property
@@ -456,7 +465,7 @@ class Generation:
 
     @property
     def selfplay_weights(self) -> str | None:
-        """SHA-256 of the weights that played its games, by the ledger; None for a generation without games."""
+        """SHA-256 of the weights that self-play uses, from the ledger; None unless the entry is a decision."""
         entry = self.entry
         if entry is None or entry.decision is None:
             return None
@@ -488,7 +497,7 @@ def required(value: Value | None, name: object) -> Value:
 
 
 def listed(stage: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The `deps` or `outs` of a stage in dvc.lock, without entries that a truncated file has in part."""
+    """The `deps` or `outs` of a stage in dvc.lock, incomplete entries of a truncated file are left out."""
     entries = stage.get(key)
     return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
 

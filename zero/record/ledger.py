@@ -1,6 +1,6 @@
 """The ledger: an append-only, hash-chained list of every decision, rollback and branch of a lineage.
 
-The file is `record/ledger.jsonl`, one `LedgerEntry` on a line; rejected challengers have entries too. Each entry holds
+The file is `record/ledger.jsonl`, one `LedgerEntry` on a line; refused challengers have entries too. Each entry holds
 the SHA-256 of the line before, so that removing, editing or moving a line is detected. Every entry has one generation
 number and one tag. The first number is 0, or that of the generation from which the lineage branched.
 """

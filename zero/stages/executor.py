@@ -1,4 +1,4 @@
-"""Plays shards on this machine in long-lived child processes, one per core or two per GPU.
+"""Plays shards on this machine in long-lived child processes (their number: `num_local_processes`).
 
 Each call of `play` uses one of them. If it dies, only its shard is lost: the call raises, and the next call that
 needs it starts a new one.
@@ -41,7 +41,7 @@ class ShardFailedError(ZeroError):
 
 
 def num_local_processes(params: Params) -> int:
-    """Processes of the local executor: the parameter, or one per core, or two per GPU."""
+    """Processes of the local executor: the parameter, or one per `selfplay_threads` cores, or two per GPU."""
     if params.executor.num_processes:
         return params.executor.num_processes
     if params.profile.device == "cuda":

@@ -35,6 +35,8 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> Promoti
     Raises:
       ParamsError: `params.yaml` is not valid.
       StorageError: a player is missing or corrupt, or a shard breaks the data contract each time it is played.
+      WorkerError: the process that played a shard died repeatedly.
+      ZeroError: this machine cannot play the shards, for example because its code digest differs.
     """
     params = load_params(folder)
     generation = read_manifest(folder, GenerationId, GENERATION_FILE)

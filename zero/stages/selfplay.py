@@ -46,6 +46,8 @@ def run(folder: Path, store: Store, progress: Progress | None = None) -> GameSet
     Raises:
       ParamsError: `params.yaml` is not valid.
       StorageError: the champion is missing or corrupt, or a shard breaks the data contract each time it is played.
+      WorkerError: the process that played a shard died repeatedly.
+      ZeroError: this machine cannot play the shards, for example because its code digest differs.
     """
     from zero.stages.collect import collect_games  # imports the kernels, which planning does not need
 
@@ -69,21 +71,22 @@ def plan(folder: Path, params: Params, generation: GenerationId, store: Store) -
     """Specifications of the generation's shards. Uploads the player's weights to the store for the workers.
 
     Raises:
-      StorageError: see `find_player`.
+      StorageError: the player's manifest or weights are missing or corrupt, or the store cannot be written.
     """
     player_dir = find_player(folder, params, generation)
     return _plan(params, generation.number, player_dir, generation.resign_threshold, store)
 
 
 def plan_next(folder: Path, params: Params, generation: GenerationId, store: Store) -> list[ShardSpec]:
-    """Specifications of the next generation's shards, with overlap: the same that `plan` gives in that generation.
+    """Specifications of the next generation's shards, equal to what `plan` returns there; needs `selfplay.overlap`.
 
     The player is the present champion, whatever the match of this generation decides. The resignation threshold is the
     one measured on the games of this generation.
 
     Raises:
-      LineageError: self-play does not overlap, or this generation's self-play is not finished, or the generation has
-        already been decided.
+      LineageError: self-play does not overlap, this generation's self-play is not finished, or `zero advance` has
+        installed this generation's challenger as champion and is still setting up the next generation.
+      StorageError: the champion is missing or corrupt, or the store cannot be written.
     """
     if not params.selfplay.overlap:
         raise LineageError(
@@ -102,10 +105,14 @@ def plan_next(folder: Path, params: Params, generation: GenerationId, store: Sto
 
 
 def find_player(folder: Path, params: Params, generation: GenerationId) -> Path:
-    """Folder of the player's manifest and weights: the champion, or with `selfplay.overlap` the one the state names.
+    """Folder with the player's manifest and weights.
+
+    With `selfplay.overlap` it is `state/champion/selfplay` if `state/generation.json` names a player, otherwise
+    `state/champion`. The weights are not checked.
 
     Raises:
-      StorageError: its manifest is missing, or is not the one that the state names.
+      StorageError: `state/champion/selfplay` has no manifest, or its weights are not those that
+        `state/generation.json` names.
     """
     if not params.selfplay.overlap or generation.player is None:
         return folder / CHAMPION_DIR
@@ -119,7 +126,7 @@ def find_player(folder: Path, params: Params, generation: GenerationId) -> Path:
 
 
 def selfplay_metrics(games: "GameColumns", selfplay: SelfplayParams, resign_threshold: float) -> SelfplayMetrics:
-    """Statistics of a generation's games, which were played with the given resignation threshold."""
+    """Statistics of a generation's games, at least one, which were played with the given resignation threshold."""
     lengths = np.diff(games.move_offsets)
     sequences = {games.actions[a:b].tobytes() for a, b in zip(games.move_offsets, games.move_offsets[1:], strict=False)}
     # Black makes the even moves. Root values are for the player to move, outcomes for Black.

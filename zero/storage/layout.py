@@ -1,4 +1,4 @@
-"""Paths in a lineage's workspace, relative to it, each defined once.
+"""Paths relative to a lineage's workspace, and the path of the workspace; each is defined once.
 
 Names only: this module imports no library, so that a process which needs a path does not load torch.
 """
@@ -13,7 +13,7 @@ REPLAY_DIR = "state/replay"
 STATE_DIRS = (CHAMPION_DIR, TRAINEE_DIR, REPLAY_DIR)
 """What a generation starts from. DVC tracks each by a file beside it, such as `state/champion.dvc`."""
 RESTORE_STATE = f"restore it with `git checkout HEAD -- state && dvc checkout --force {' '.join(STATE_DIRS)}`"
-"""Remedy in messages. Without `dvc.lock`, which the commit of a start, a rollback or a branch does not have."""
+"""Remedy in messages. It does not restore `dvc.lock`, because commits of a start, rollback or branch lack that file."""
 PLAYER_DIR = "state/champion/selfplay"
 """The network that plays with `selfplay.overlap`: in the champion's folder, so that DVC tracks both as one output."""
 GENERATION_FILE = "state/generation.json"
@@ -30,7 +30,7 @@ SHARD_DIRS = {"selfplay": GAMES_DIR, "gating": MATCH_DIR}
 WEIGHTS_FILE = "weights.safetensors"
 """In the folder of a checkpoint or champion: the weights of the player."""
 OPTIMIZER_FILE = "optimizer.safetensors"
-"""In the folder of a checkpoint: the momentum buffers."""
+"""In the folder of a checkpoint: the optimiser's state (SGD: momentum buffers; Adam: both moments and the step)."""
 RAW_WEIGHTS_FILE = "raw-weights.safetensors"
 """In the challenger's folder: the weights from which training continues, if they are not the player's."""
 AVERAGE_FILE = "average.safetensors"

@@ -145,7 +145,7 @@ class Champion(Manifest):
 
 
 class Colours(Manifest):
-    """Results of the challenger with one colour."""
+    """Wins, losses and draws of the first player of a match; in gating this is the challenger."""
 
     wins: int
     losses: int
@@ -158,12 +158,12 @@ class Colours(Manifest):
 
     @property
     def points(self) -> float:
-        """Points of the challenger: a draw is half a point."""
+        """Points of the first player: a draw is half a point."""
         return self.wins + self.draws / 2
 
 
 class MatchResult(Colours):
-    """Result of a match, for the challenger."""
+    """Result of a match for its first player; in gating this is the challenger."""
 
     as_black: Colours
     as_white: Colours

@@ -209,10 +209,10 @@ class RecordedGames:
         }
 
     def sgf(self, row: GameRow, move: str | None = None) -> str:
-        """The game as SGF; with `move` only so many moves, to go on from there.
+        """The game as SGF; with `move` only its first moves, to go on from there.
 
         Raises:
-          ParamsError: the game does not have so many moves.
+          ParamsError: the game is shorter.
           StorageError: the shard is missing or damaged.
         """
         recorded = self._read(row)

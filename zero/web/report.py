@@ -108,7 +108,7 @@ class Opening(Manifest):
     """Colour (0 Black, 1 White) and action of each move."""
     names: str
     share: float
-    """Share of the games with so many moves."""
+    """Share of the games that have at least this number of moves."""
 
 
 class Check(Manifest):

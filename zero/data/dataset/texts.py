@@ -76,7 +76,7 @@ class _Window:
         self.at_end = False  # the stream has ended; `data` has its last bytes
 
     def fill(self, num_bytes: int) -> None:
-        """Reads until so many bytes follow the position, or the stream ends."""
+        """Reads until at least `num_bytes` bytes follow the position, or the stream ends."""
         while not self.at_end and len(self.data) - self.position < num_bytes:
             rest = self.data[self.position :]
             self.num_dropped += self.position
@@ -103,7 +103,7 @@ def games_of(read: Callable[[int], bytes]) -> Iterator[bytes | BrokenGame]:
     header of a game.
 
     Args:
-      read: reads at most so many bytes; nothing at the end.
+      read: returns at most the requested number of bytes, and b"" at the end of the stream.
     """
     window = _Window(read)
     pattern, offset = GAME_START, 0
